@@ -7,9 +7,9 @@ using KvCluster.Processes;
 namespace KvCluster.ClusterTests;
 
 /// <summary>
-/// F22 with real processes: leaders are killed while clients increment counters by conditional puts, each of which is repeated by its request id until it is
-/// known. A put applied twice, or one applied and reported as a failed condition, leaves a counter at another value than its callers counted. Outcomes become
-/// unknown by kills alone here; by lost answers, hand-overs and cut tails they do in the simulation.
+/// F22 with real processes. Leaders are killed while clients increment counters by conditional puts, each repeated under its request id until its
+/// outcome is known. A put applied twice, or applied but reported as a failed condition, leaves a counter at a value that differs from what its
+/// callers counted. Here only kills make outcomes unknown; lost answers, transfers and cut tails do so in the simulation.
 /// </summary>
 public sealed class ExactlyOnceTests
 {
@@ -54,7 +54,7 @@ public sealed class ExactlyOnceTests
         await Eventually.TrueAsync(() => RouterStatus.StatusOf(status, digest: true) is { } now && RouterStatus.AllReplicasEqual(now), "three equal replicas, sessions included");
     }
 
-    // Long enough for a leader to be missed, another to be elected, and the change to be settled there.
+    // Long enough to notice a dead leader, elect another, and settle the change there.
     private static KvClient ClientOf(LauncherProcess cluster, bool gateway) =>
         new(new KvClientOptions { Endpoints = [cluster.RouterAddress], Gateway = gateway, Timeout = Eventually.Limit });
 
@@ -68,7 +68,7 @@ public sealed class ExactlyOnceTests
 
         public async Task<int> ReadAsync() => ValueOf(await client.GetAsync(Key));
 
-        /// <summary>Throws on an outcome that stays unknown: then nothing could be counted.</summary>
+        /// <summary>Throws if an outcome stays unknown, because then nothing could be counted.</summary>
         public async Task IncrementUntilAsync(CancellationToken enough)
         {
             while (!enough.IsCancellationRequested)
@@ -82,7 +82,7 @@ public sealed class ExactlyOnceTests
                 }
                 catch (KvConditionFailedException)
                 {
-                    // Another caller of the counter was first; the next read shows its value.
+                    // Another caller incremented the counter first. The next read shows its value.
                 }
             }
         }

@@ -5,10 +5,10 @@ using KvCluster.Processes;
 
 namespace KvCluster.ClusterTests;
 
-/// <summary>The launcher as a person starts it: the built program, on ports and in a folder of its own. Disposed: stopped, whatever happened.</summary>
+/// <summary>The launcher as a person starts it: the built program, with its own ports and directory. Disposing stops it in any case.</summary>
 internal sealed class LauncherProcess : IAsyncDisposable
 {
-    /// <summary>A stop that takes longer is broken off by the launcher itself.</summary>
+    /// <summary>The launcher itself aborts a stop that takes longer.</summary>
     public static readonly TimeSpan StopTimeMax = TimeSpan.FromSeconds(5);
 
     private readonly Process _process;
@@ -20,7 +20,7 @@ internal sealed class LauncherProcess : IAsyncDisposable
     {
         Folder = folder;
         Port = port;
-        // Of its twenty ports, those that no node of a cluster of three listens on.
+        // Ports of its twenty on which no node of a cluster of three listens.
         string[] always = ["--data", folder, "--port", port.ToString(CultureInfo.InvariantCulture), "--console-port", ConsolePortOf(port).ToString(CultureInfo.InvariantCulture)];
         _process = Process.Start(new ProcessStartInfo(Tools.Built("kv-local"), [.. always, .. arguments])
         {
@@ -47,12 +47,12 @@ internal sealed class LauncherProcess : IAsyncDisposable
 
     public int Port { get; }
 
-    /// <summary>The router's console; with --processes node N has one on the N-th port after it.</summary>
+    /// <summary>The router's console. With --processes, node N has one on the N-th port after it.</summary>
     public int ConsolePort => ConsolePortOf(Port);
 
     public string RouterAddress => $"http://127.0.0.1:{Port}";
 
-    /// <summary>With --tls.</summary>
+    /// <summary>The address with --tls.</summary>
     public string SecureRouterAddress => $"https://127.0.0.1:{Port}";
 
     public int Id => _process.Id;
@@ -63,7 +63,7 @@ internal sealed class LauncherProcess : IAsyncDisposable
     /// <summary>Lines on standard error so far.</summary>
     public IReadOnlyCollection<string> Errors => _errors;
 
-    /// <summary>Starts a launcher that is expected to end by itself; answers its exit code.</summary>
+    /// <summary>Starts a launcher that is expected to end by itself. Returns its exit code.</summary>
     public static async Task<(int ExitCode, string Error)> RunToEndAsync(string folder, int port, params string[] arguments)
     {
         await using var launcher = new LauncherProcess(folder, port, arguments);
@@ -94,7 +94,7 @@ internal sealed class LauncherProcess : IAsyncDisposable
 
     public void KillHard() => _process.Kill();
 
-    /// <summary>Asks the launcher to stop, as Ctrl-C and a service manager do, and answers how long it took.</summary>
+    /// <summary>Asks the launcher to stop, as Ctrl-C and a service manager do. Returns how long it took.</summary>
     public async Task<(TimeSpan Took, int ExitCode)> StopAsync()
     {
         var started = Stopwatch.GetTimestamp();
@@ -109,7 +109,7 @@ internal sealed class LauncherProcess : IAsyncDisposable
     {
         if (!_process.HasExited)
         {
-            // The children follow: the pipe that each holds ends with the launcher.
+            // The children follow, because each holds a pipe that ends with the launcher.
             _process.Kill();
             await _process.WaitForExitAsync();
         }

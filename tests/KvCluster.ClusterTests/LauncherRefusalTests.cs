@@ -4,7 +4,7 @@ using KvCluster.Processes;
 
 namespace KvCluster.ClusterTests;
 
-/// <summary>What a person may get wrong when starting a cluster: each is one clear line and its own exit code.</summary>
+/// <summary>Mistakes when a person starts a cluster. Each gives one clear line and its own exit code.</summary>
 public sealed class LauncherRefusalTests
 {
     private const int Usage = 2;
@@ -28,7 +28,7 @@ public sealed class LauncherRefusalTests
     }
 
     [Fact]
-    public async Task Start_WithAnEmptyFolderName_IsRefused()
+    public async Task Start_WithAnEmptyDirectoryName_IsRefused()
     {
         var (exitCode, error) = await LauncherProcess.RunToEndAsync("", FreePorts.Ten());
         Assert.Equal(Usage, exitCode);
@@ -39,7 +39,7 @@ public sealed class LauncherRefusalTests
     [InlineData(0, "the router")]
     [InlineData(2, "node 2")]
     [InlineData(14, "the console")]
-    public async Task Start_WithTakenPort_NamesThePortAndItsUse(int offset, string use)
+    public async Task Start_WithAPortInUse_NamesThePortAndItsUse(int offset, string use)
     {
         using var folder = new TemporaryDirectory();
         var port = FreePorts.Ten();
@@ -48,11 +48,11 @@ public sealed class LauncherRefusalTests
         var (exitCode, error) = await LauncherProcess.RunToEndAsync(folder.Path, port);
         Assert.Equal(Unavailable, exitCode);
         AssertOneLine($"Port {port + offset} for {use}", error);
-        Assert.False(File.Exists(Path.Combine(folder.Path, "local.json")), "a start that was refused chooses no shape");
+        Assert.False(File.Exists(Path.Combine(folder.Path, "local.json")), "a refused start must not record a cluster shape");
     }
 
     [Fact]
-    public async Task Start_InFolderOfRunningCluster_IsRefused()
+    public async Task Start_InTheDirectoryOfARunningCluster_IsRefused()
     {
         using var folder = new TemporaryDirectory();
         await using var first = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten());
@@ -62,7 +62,7 @@ public sealed class LauncherRefusalTests
     }
 
     [Fact]
-    public async Task Start_InFolderOfOtherFormat_IsRefused()
+    public async Task Start_InADirectoryOfAnotherFormatVersion_IsRefused()
     {
         using var folder = new TemporaryDirectory();
         await File.WriteAllTextAsync(Path.Combine(folder.Path, "local.json"), """{ "format": 7, "nodes": 3, "split_at": [] }""");
@@ -72,7 +72,7 @@ public sealed class LauncherRefusalTests
     }
 
     [Fact]
-    public async Task Start_InFolderOfSomethingElse_IsRefusedAndLeavesItAlone()
+    public async Task Start_InADirectoryOfAnotherProgram_IsRefusedAndChangesNothing()
     {
         using var folder = new TemporaryDirectory();
         Directory.CreateDirectory(Path.Combine(folder.Path, "photographs"));

@@ -54,7 +54,7 @@ public sealed class ProcessClusterTests
         var empty = await Assert.ThrowsAsync<RpcException>(async () => await kv.PutAsync(new PutRequest()));
         Assert.Equal(StatusCode.InvalidArgument, empty.StatusCode);
 
-        // Of a change whose answer depends on whether it was made before.
+        // For a change whose answer depends on whether it was made before.
         async Task<RequestId> IdAsync(string key)
         {
             var opened = await AnsweredAsync(limit => kv.OpenSessionAsync(new OpenSessionRequest { Key = Bytes(key) }, deadline: limit));
@@ -65,7 +65,7 @@ public sealed class ProcessClusterTests
     [Theory]
     [InlineData(false, 1)]
     [InlineData(true, 4)]
-    public async Task Console_OfALocalCluster_ShowsItAndTakesTheTokenOfItsFile(bool processes, int consoles)
+    public async Task Console_OfALocalCluster_ShowsItAndAcceptsTheTokenOfItsFile(bool processes, int consoles)
     {
         using var folder = new TemporaryDirectory();
         await using var cluster = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), processes ? ["--processes"] : []);
@@ -93,7 +93,10 @@ public sealed class ProcessClusterTests
         }
     }
 
-    /// <summary>From certs and flags to a put: the nodes trust each other and the router, and a client that shows nothing but trusts their authority is served.</summary>
+    /// <summary>
+    /// From certificates and flags to a put. The nodes trust each other and the router, and a client without a certificate that trusts their
+    /// authority is served.
+    /// </summary>
     [Fact]
     public async Task Calls_WithTls_NeedTheAuthorityOfTheCluster()
     {
@@ -108,7 +111,7 @@ public sealed class ProcessClusterTests
         await client.PutAsync("key", "value");
         Assert.True((await client.GetAsync("key")).Found);
 
-        // It tries until its time is up, which must be long enough for the first attempt.
+        // It retries until its deadline, which must be long enough for the first attempt.
         var time = TimeSpan.FromSeconds(2);
         await Eventually.TrueAsync(async () =>
         {
@@ -116,11 +119,11 @@ public sealed class ProcessClusterTests
             time *= 2;
             var failure = await Assert.ThrowsAsync<KvUnavailableException>(async () => await stranger.GetAsync("key"));
             return failure.Message.Contains("its certificate (CN=router) is not signed by an authority that this machine trusts", StringComparison.Ordinal);
-        }, "a stranger hears why the router's certificate is none to it");
+        }, "a client that does not trust the router's certificate is told why");
     }
 
     [Fact]
-    public async Task KillHard_OfALeaderUnderWrites_LosesNothingAcknowledgedAndComesBack()
+    public async Task KillHard_OfALeaderUnderWrites_LosesNothingAcknowledged()
     {
         using var folder = new TemporaryDirectory();
         await using var cluster = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), "--processes");
@@ -148,7 +151,7 @@ public sealed class ProcessClusterTests
     }
 
     [Fact]
-    public async Task KillHard_OfTheLauncher_EndsItsChildrenAndFreesTheFolder()
+    public async Task KillHard_OfTheLauncher_EndsItsChildrenAndReleasesTheDirectory()
     {
         using var folder = new TemporaryDirectory();
         var cluster = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), "--processes");
@@ -176,7 +179,7 @@ public sealed class ProcessClusterTests
         {
             await using var cluster = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), "--sample", "--shards", "3");
             var (took, exitCode) = await cluster.StopAsync();
-            // What takes longer on a machine that stalls is broken off: then again.
+            // On a machine that stalls the stop may be aborted. Then try again.
             wasInTime = took < LauncherProcess.StopTimeMax;
             Assert.True(exitCode == 0 || !wasInTime, $"exit code {exitCode} after {took}");
             Assert.Empty(cluster.Errors);
@@ -208,7 +211,7 @@ public sealed class ProcessClusterTests
             }
             catch (RpcException e) when (e.StatusCode is StatusCode.Unavailable or StatusCode.Unknown or StatusCode.DeadlineExceeded)
             {
-                // It may or may not have happened: only what was acknowledged is remembered, and each key is written once.
+                // The write may or may not have happened. Only acknowledged ones are remembered, and each key is written once.
             }
         }
     }

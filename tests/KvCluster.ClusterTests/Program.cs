@@ -1,4 +1,4 @@
-// The tests' own client program: started by tests as processes, each of which calls a cluster and writes down what it saw.
+// The tests' own client program. Tests start it as processes, each of which calls a cluster and records what it sees.
 using KvCluster.ClusterTests.History;
 
 return args is ["history", var client, var workers, var pauseMs]

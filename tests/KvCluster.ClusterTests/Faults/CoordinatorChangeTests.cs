@@ -7,8 +7,8 @@ using KvCluster.V1;
 namespace KvCluster.ClusterTests.Faults;
 
 /// <summary>
-/// A leader loses etcd in the middle of a change of its shard's replicas: etcd has the change, and the leader never hears so. The record goes on without it, under
-/// five client processes whose histories must be linearizable.
+/// A leader loses etcd in the middle of a change of its shard's replicas: etcd has the change, and the leader never learns of it. The record proceeds
+/// without it, under five client processes whose histories must be linearizable.
 /// </summary>
 public sealed class CoordinatorChangeTests
 {
@@ -16,8 +16,8 @@ public sealed class CoordinatorChangeTests
     private const int Nodes = 4;
 
     /// <summary>
-    /// What went wrong once: a leader compared a call's generation with the one that it knew. Everybody else had read of the new one, so all callers whose map was right were
-    /// refused by the only node that could serve them, until the leader reached etcd again. First the node of the new learner has the record go on, then the change ends.
+    /// A leader compared a call's generation with its own. All others knew the newer one, so every caller with the right map was refused by the only
+    /// node that could serve it, until the leader reached etcd again. Here the new learner's node changes the record, and then the replacement ends.
     /// </summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
     public async Task AnswerToANewLearnerLost_LeaderServesCallersOfTheNewerGeneration()
@@ -44,11 +44,11 @@ public sealed class CoordinatorChangeTests
     }
 
     /// <summary>
-    /// Both sets of voters decide as long as the leader does not know which one etcd has, and the one that leaves hears of it first and stops. Then the leader dies, still
-    /// cut off: what it acknowledged must be on a majority of the voters that etcd names.
+    /// While the leader does not know which set of voters etcd has, both sets decide. The voter that leaves hears of the change first and stops. Then
+    /// the leader dies, still cut off: everything that it acknowledged must be on a majority of the voters that etcd names.
     /// </summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
-    public async Task AnswerToASwapOfVotersLost_LeaderServesOn_AndItsDeathLosesNothing()
+    public async Task AnswerToASwapOfVotersLost_LeaderKeepsServingAndItsDeathLosesNothing()
     {
         await using var cluster = await StartAsync();
         await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
@@ -76,7 +76,7 @@ public sealed class CoordinatorChangeTests
     private static async Task<FaultCluster> StartAsync()
     {
         var cluster = await FaultCluster.StartAsync(nodes: Nodes);
-        // Nobody but the test changes replicas.
+        // Only the test may change replicas.
         await cluster.AdminOf(1).PlaceAsync(new PlaceRequest { Paused = true });
         return cluster;
     }
@@ -88,14 +88,14 @@ public sealed class CoordinatorChangeTests
         return (leader, members.First(node => node != leader), Enumerable.Range(1, Nodes).Except(members).Single());
     }
 
-    // Of the records that the leader writes for the change, the first one with this text comes to etcd, and its answer does not come back. Nobody waits for the call: it ends when it is disposed of.
+    // The first record of the change with this text reaches etcd, and its answer is dropped. Nobody waits for the call: it ends when it is disposed.
     private static AsyncUnaryCall<ReplaceResponse> ReplaceUntilTheAnswerIsLost(FaultCluster cluster, int leader, int from, int to, string record)
     {
         cluster.Network.CutAnswerTo(leader, Network.Etcd, record);
         return cluster.AdminOf(leader).ReplaceAsync(new ReplaceRequest { FromNode = (uint)from, ToNode = (uint)to });
     }
 
-    // As a client whose map is etcd's: any refusal is an error but one that says that somebody else leads, as a stalled machine may have it.
+    // As a client with etcd's map. Every refusal is an error, except one that says that another node leads, as after a stall of the machine.
     private static async Task MustServeNewerGenerationAsync(FaultCluster cluster)
     {
         await Eventually.TrueAsync(async () =>
@@ -104,7 +104,7 @@ public sealed class CoordinatorChangeTests
             var generation = (await cluster.RecordAsync()).Generation;
             if ((await cluster.StatusOfAsync(leader))?.Replicas.SingleOrDefault() is not { Role: "leader" } led)
                 return false;
-            Assert.True(led.Route.Generation < generation, $"the leader, node {leader}, knows generation {led.Route.Generation}, and etcd has {generation}: nothing was kept from it");
+            Assert.True(led.Route.Generation < generation, $"the leader, node {leader}, knows generation {led.Route.Generation}, and etcd has {generation}: the change was not hidden from it");
             using var exchange = cluster.KvOf(leader).Exchange(deadline: DateTime.UtcNow + Eventually.Limit);
             await exchange.RequestStream.WriteAsync(new ExchangeRequest
             {
@@ -125,7 +125,7 @@ public sealed class CoordinatorChangeTests
         }, "the leader serves callers of the newer generation");
     }
 
-    // As an operator does whose call's outcome was unknown: looks, and asks again.
+    // As an operator does after an unknown outcome: reads the record and asks again.
     private static Task UntilReplacedAsync(FaultCluster cluster, int from, int to) => Eventually.TrueAsync(async () =>
     {
         try
@@ -136,7 +136,7 @@ public sealed class CoordinatorChangeTests
         }
         catch (RpcException refused) when (refused.StatusCode is StatusCode.FailedPrecondition or StatusCode.Unavailable or StatusCode.Unknown)
         {
-            // The earlier change is not settled yet, or another leads.
+            // The earlier change is not settled yet, or another node leads.
         }
 
         return false;

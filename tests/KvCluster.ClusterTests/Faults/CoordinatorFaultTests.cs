@@ -4,13 +4,13 @@ using KvCluster.Processes;
 
 namespace KvCluster.ClusterTests.Faults;
 
-/// <summary>Faults of etcd, and of the ways to it, under five client processes whose histories must be linearizable: F5, F6, F9 to F11.</summary>
+/// <summary>Faults of etcd and of the connections to it, under five client processes whose histories must be linearizable: F5, F6, F9 to F11.</summary>
 public sealed class CoordinatorFaultTests(SharedCluster shared) : IClassFixture<SharedCluster>
 {
     private const int Some = 150;
 
     [ToolFact("etcd", "etcdctl", "lincheck")]
-    public async Task F5_LeaderCutOffFromEtcd_GoesOnAndIsNotDeposed()
+    public async Task F5_LeaderCutOffFromEtcd_ContinuesAndIsNotDeposed()
     {
         var (cluster, histories) = await shared.BeginAsync();
         await histories.MoreChangesAsync(Some);
@@ -25,7 +25,7 @@ public sealed class CoordinatorFaultTests(SharedCluster shared) : IClassFixture<
     }
 
     [ToolFact("etcd", "etcdctl", "lincheck")]
-    public async Task F6_FollowerCutOffFromEtcd_GoesOnAcknowledgingAndDoesNotStand()
+    public async Task F6_FollowerCutOffFromEtcd_KeepsAcknowledgingAndDoesNotCampaign()
     {
         var (cluster, histories) = await shared.BeginAsync();
         await histories.MoreChangesAsync(Some);
@@ -33,7 +33,7 @@ public sealed class CoordinatorFaultTests(SharedCluster shared) : IClassFixture<
         {
             var followers = cluster.Nodes.Where(node => node.Node != leader).ToArray();
             cluster.Network.Cut(followers[0].Node, Network.Etcd);
-            // With the other follower gone every commit needs the acknowledgement of the one without etcd.
+            // Without the other follower every commit needs an acknowledgement of the one that is cut off from etcd.
             await followers[1].KillAsync();
             await histories.MoreChangesAsync(3 * Some);
             cluster.Network.Heal();
@@ -44,7 +44,7 @@ public sealed class CoordinatorFaultTests(SharedCluster shared) : IClassFixture<
         await shared.EndAsync();
     }
 
-    /// <summary>First etcd is slow for everybody, then its leader dies and, while it has none, ours.</summary>
+    /// <summary>First etcd is slow for everybody. Then etcd's leader dies, and so does ours while etcd has none.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
     public async Task F9_EtcdSlowAndWithoutItsLeader_DeposesNobodyAndStillElects()
     {
@@ -67,7 +67,7 @@ public sealed class CoordinatorFaultTests(SharedCluster shared) : IClassFixture<
         Assert.True(await cluster.EpochAsync() > epoch);
     }
 
-    /// <summary>A node's watch breaks off, and etcd forgets what it would have told: the node lists again, and its map is etcd's.</summary>
+    /// <summary>A node's watch breaks, and etcd compacts the revisions that it would have sent. The node lists again and has etcd's map.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
     public async Task F10_CompactionPastAWatcher_ListsAgain()
     {
@@ -76,7 +76,7 @@ public sealed class CoordinatorFaultTests(SharedCluster shared) : IClassFixture<
         var (watcher, leader, since) = (0, 0, 0);
         do
         {
-            // Again where another was elected before the watcher was cut off: then it cannot be any more.
+            // Try again if another node was elected before the watcher was cut off, because after that none can be.
             cluster.Network.Heal();
             leader = await cluster.LeaderAsync();
             watcher = cluster.Nodes.First(node => node.Node != leader).Node;
@@ -93,19 +93,19 @@ public sealed class CoordinatorFaultTests(SharedCluster shared) : IClassFixture<
         cluster.Network.Heal();
         cluster.Node(leader).Start();
         await histories.MoreChangesAsync(Some);
-        // It has to know the record of the leader that it never read of, to write its own over it.
+        // To write its own record it has to know the one of the leader that it never read.
         await cluster.UntilLeadsAsync(watcher);
         await histories.MoreChangesAsync(Some);
         await shared.EndAsync();
     }
 
-    /// <summary>An older copy of etcd's data is put back: alarm, no election ever again, and calls go on.</summary>
+    /// <summary>An older copy of etcd's data is restored. The nodes raise an alarm and never elect again, and calls continue.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
-    public async Task F11_EtcdRestoredFromAnOldCopy_StopsControlAndServesOn()
+    public async Task F11_EtcdRestoredFromAnOldCopy_StopsElectionsAndKeepsServing()
     {
-        // There is no way back for a leadership that a machine which stalls costs meanwhile: then again, with another cluster.
+        // If a stall of the machine costs a leadership meanwhile, it cannot return. Then try again with another cluster.
         for (var round = 0; !await ServesOnAfterRestoreAsync(); round++)
-            Assert.True(round < 5, "Whoever led when the alarm came does not lead on.");
+            Assert.True(round < 5, "The leader at the time of the alarm did not stay.");
     }
 
     private static async Task<bool> ServesOnAfterRestoreAsync([CallerMemberName] string test = "")
@@ -131,12 +131,12 @@ public sealed class CoordinatorFaultTests(SharedCluster shared) : IClassFixture<
         var leader = await cluster.LeadsNowAsync();
         var since = cluster.LogLengths();
         await cluster.UntilMoreChangesOrLeaderlessAsync(histories, 2 * Some);
-        // No election ever: who led leads, or nobody.
+        // No election any more: the former leader leads, or nobody.
         var leads = await cluster.LeadsNowAsync();
         Assert.True(leads == leader || leads == 0, $"node {leads} leads after node {leader}");
         if (leads == 0)
         {
-            Assert.True(leader == 0 || cluster.StallSince(since) is not null, $"node {leader} does not lead any more, and no node stalled");
+            Assert.True(leader == 0 || cluster.StallSince(since) is not null, $"node {leader} no longer leads, although no node stalled");
             return false;
         }
 

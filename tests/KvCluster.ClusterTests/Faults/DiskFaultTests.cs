@@ -4,18 +4,18 @@ using KvCluster.ClusterTests.History;
 
 namespace KvCluster.ClusterTests.Faults;
 
-/// <summary>Disks that are full or fail, under five client processes whose histories must be linearizable.</summary>
+/// <summary>Full and failing disks, under five client processes whose histories must be linearizable.</summary>
 public sealed class DiskFaultTests
 {
     private const int Some = 150;
     private const int DiskMebibytes = 64;
 
-    // Where one shard belongs, and a node that leads nothing unless both others fail.
+    // The preferred node of one shard, and a node that leads nothing unless both others fail.
     private const int Leader = 1;
     private const int Follower = 3;
 
     [SmallDiskFact]
-    public async Task F18_FollowersDiskFull_HoldsNobodyUpAndCatchesUpWhenThereIsRoom()
+    public async Task F18_FollowersDiskFull_DelaysNobodyAndCatchesUpWhenThereIsRoom()
     {
         await using var disk = await SmallDisk.CreateAsync(DiskMebibytes, 2 * DiskMebibytes);
         await using var cluster = await FaultCluster.StartAsync(dataOf: node => node == Follower ? disk.Data : null);
@@ -31,12 +31,12 @@ public sealed class DiskFaultTests
         await cluster.UntilEqualAsync();
     }
 
-    /// <summary>The node that leads: its leaderships go to nodes with room, and no writer is refused meanwhile.</summary>
+    /// <summary>The leader's node. Its leaderships move to nodes with space, and no write is refused meanwhile.</summary>
     [SmallDiskFact]
-    public async Task F18_LeadersDiskFull_HandsItsLeadershipsOver()
+    public async Task F18_LeadersDiskFull_TransfersItsLeaderships()
     {
         await using var disk = await SmallDisk.CreateAsync(DiskMebibytes, 2 * DiskMebibytes);
-        // A shard for each node to lead; puts go to all.
+        // One shard for each node to lead, and puts to all of them.
         await using var cluster = await FaultCluster.StartAsync(splitAt: "large/3,large/6", dataOf: node => node == 1 ? disk.Data : null);
         await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
         await histories.MoreChangesAsync(Some);
@@ -52,7 +52,7 @@ public sealed class DiskFaultTests
         await cluster.UntilEqualAsync();
     }
 
-    /// <summary>All three: nothing can be put, each refusal says why, reads and deletes work; and puts again once there is room.</summary>
+    /// <summary>All three nodes. Puts are refused with the reason, reads and deletes work, and puts work again when there is space.</summary>
     [SmallDiskFact]
     public async Task F18_AllDisksFull_RefusesPutsReadsAndDeletesAndRecovers()
     {
@@ -86,11 +86,13 @@ public sealed class DiskFaultTests
         }
     }
 
-    /// <summary>The disk beneath a follower's journal takes no write: what it could not sync it does not acknowledge, and a restart recovers it.</summary>
+    /// <summary>
+    /// The device under a follower's journal refuses writes. The follower does not acknowledge what it could not sync, and a restart recovers it.
+    /// </summary>
     [BadDiskFact]
-    public Task F17_DeviceFailsUnderAFollower_HoldsNobodyUpAndARestartRecovers() => FailDeviceAsync(Follower);
+    public Task F17_DeviceFailsUnderAFollower_DelaysNobodyAndARestartRecovers() => FailDeviceAsync(Follower);
 
-    /// <summary>The same beneath the leader's: another leads.</summary>
+    /// <summary>The same under the leader's journal: another node leads.</summary>
     [BadDiskFact]
     public Task F17_DeviceFailsUnderTheLeader_AnotherLeadsAndARestartRecovers() => FailDeviceAsync(Leader);
 
@@ -102,7 +104,7 @@ public sealed class DiskFaultTests
         await histories.MoreChangesAsync(Some);
         disk.Rule($"write-error {BadDisk.InRules("shards/0/")}");
         await FillJournalsAsync(cluster);
-        // Nothing more is concluded from a file whose sync failed: the process has ended.
+        // Nothing more is concluded from a file whose sync failed, because the process has ended.
         await Eventually.TrueAsync(() => Task.FromResult(!cluster.Node(node).IsRunning), "the node has ended");
         await cluster.LeaderAsync(except: node);
         await histories.MoreChangesAsync(Some);
@@ -116,11 +118,11 @@ public sealed class DiskFaultTests
     }
 
     /// <summary>
-    /// The file system has room and the device beneath it none, as one that is provisioned thinly: writes in place are refused. The node goes on without
-    /// leading, and writes again once there is room, without a restart.
+    /// The file system has space and its device has none, like one that is provisioned thinly: writes in place are refused. The node keeps running
+    /// without leading, and writes again without a restart when there is space.
     /// </summary>
     [SmallDiskFact]
-    public async Task F18_DeviceWithoutRoomUnderTheLeader_AnotherLeadsAndItGoesOnWhenThereIsRoom()
+    public async Task F18_DeviceWithoutRoomUnderTheLeader_AnotherLeadsAndItRecoversWhenThereIsRoom()
     {
         await using var disk = await SmallDisk.CreateAsync(DiskMebibytes, DiskMebibytes / 2);
         await using var cluster = await FaultCluster.StartAsync(dataOf: node => node == Leader ? disk.Data : null);
@@ -137,9 +139,9 @@ public sealed class DiskFaultTests
         Assert.True(cluster.Node(Leader).IsRunning);
     }
 
-    /// <summary>Five writes a second: it still answers, and every caller of the shard would wait for it.</summary>
+    /// <summary>Five writes a second. The disk still works, but every caller of the shard would wait for it.</summary>
     [SlowDiskFact]
-    public async Task F19_LeadersDiskSlow_HandsTheShardOver()
+    public async Task F19_LeadersDiskSlow_TransfersTheShard()
     {
         await using var disk = await SmallDisk.CreateAsync(DiskMebibytes, 2 * DiskMebibytes);
         await using var cluster = await FaultCluster.StartAsync(dataOf: node => node == Leader ? disk.Data : null);
@@ -154,8 +156,8 @@ public sealed class DiskFaultTests
             await SmallDisk.SpeedUpAsync(cluster.Node(Leader).Id);
             if (cluster.Node(Leader).Log.Any(static line => line.Contains("its disk is slow", StringComparison.Ordinal)))
                 break;
-            // An election of a busy machine came first.
-            Assert.True(round < 5, "The leader does not say that its disk is slow.");
+            // The busy machine caused an election first.
+            Assert.True(round < 5, "The leader does not report that its disk is slow.");
             await cluster.UntilLeadsAsync(Leader);
         }
 
@@ -164,10 +166,10 @@ public sealed class DiskFaultTests
         await cluster.UntilEqualAsync();
     }
 
-    // So much that journals need new blocks.
+    // Writes so much that journals need new blocks.
     private static async Task FillJournalsAsync(FaultCluster cluster)
     {
-        // Long enough for a leader whose disk fails to be replaced, wherever this runs.
+        // Long enough for a leader with a failing disk to be replaced, on any machine.
         await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = Eventually.Limit });
         var value = new byte[64 << 10];
         Random.Shared.NextBytes(value);
@@ -191,6 +193,6 @@ public sealed class DiskFaultTests
             }
         }
 
-        throw new InvalidOperationException("More was put than there is room for.");
+        throw new InvalidOperationException("More was put than the disk has space for.");
     }
 }

@@ -8,16 +8,16 @@ using KvCluster.V1;
 namespace KvCluster.ClusterTests.Faults;
 
 /// <summary>
-/// Callers that ask for much and read nothing, by a gRPC client that nobody here wrote and by bare sockets. A message of 3 KB with 130 Gets of one value of
-/// 8 MiB had a node grow from 261 MB to 3 GB, and its reply of 770 MB broke the stream; through a router, it grew to 1 GB, kept it, and another caller's call
-/// missed its deadline.
+/// Callers that request much and read nothing, from an independent gRPC client and from plain sockets. A message of 3 KB with 130 Gets of one value
+/// of 8 MiB made a node grow from 261 MB to 3 GB, and its reply of 770 MB broke the stream. A router grew to 1 GB and kept it, and another caller's
+/// call missed its deadline.
 /// </summary>
 public sealed class GreedyCallerTests(GreedyCallerTests.OneNode cluster) : IClassFixture<GreedyCallerTests.OneNode>
 {
-    // The budget of a process, and what else comes with it: what is collected later, the buffers of some thousands of sockets.
+    // The budget of a process, plus memory that is collected later and the buffers of some thousand sockets.
     private const long GrowthBytesMax = (256 + 160L) << 20;
 
-    // When it is over. Some of what was used first stays, as compiled code and pools do.
+    // Growth that may remain afterwards, such as compiled code and pools.
     private const long RestBytesMax = 150L << 20;
 
     [GreedyTheory]
@@ -45,7 +45,7 @@ public sealed class GreedyCallerTests(GreedyCallerTests.OneNode cluster) : IClas
         var before = cluster.Processes.Select(BytesOf).ToArray();
         await using (var greedy = await Greedy.StartAsync(kind, new Uri(address).Port, count))
         {
-            // Others are served, also whoever comes only now.
+            // Others are served, including new callers.
             await ServesAsync(others);
             using var late = GrpcChannel.ForAddress(address);
             await ServesAsync(new Kv.KvClient(late));
@@ -64,7 +64,7 @@ public sealed class GreedyCallerTests(GreedyCallerTests.OneNode cluster) : IClas
         await Eventually.TrueAsync(() => cluster.Processes.Zip(cluster.FirstBytes).All(process => BytesOf(process.First) - process.Second < RestBytesMax), "memory goes back");
     }
 
-    // Every call is answered, or refused as busy, and no message is larger than one reply.
+    // Every call is answered or refused as busy, and no message is larger than one reply.
     private static void CheckExchange(string told, int count)
     {
         using var parsed = JsonDocument.Parse(told);
@@ -132,7 +132,7 @@ public sealed class GreedyCallerTests(GreedyCallerTests.OneNode cluster) : IClas
             }
             catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable)
             {
-                // Not up yet.
+                // The router has not started yet.
                 return false;
             }
         }

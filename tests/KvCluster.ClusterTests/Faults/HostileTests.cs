@@ -10,12 +10,12 @@ using KvCluster.V1;
 
 namespace KvCluster.ClusterTests.Faults;
 
-/// <summary>Peers that are none, and more waiting calls than usual, beside five client processes whose histories must be linearizable.</summary>
+/// <summary>False peers, and more waiting calls than usual, beside five client processes whose histories must be linearizable.</summary>
 public sealed class HostileTests(SharedCluster shared) : IClassFixture<SharedCluster>
 {
     private const int Some = 150;
 
-    // Far above what a node of an empty cluster takes, far below what unbounded reading of the garbage would.
+    // Far above what a node of an empty cluster takes, and far below what unbounded reading of the garbage would take.
     private const long NodeBytesMax = 700L << 20;
 
     [ToolFact("etcd", "etcdctl", "lincheck")]
@@ -38,17 +38,17 @@ public sealed class HostileTests(SharedCluster shared) : IClassFixture<SharedClu
 
         await histories.MoreChangesAsync(Some);
         Assert.All(cluster.Nodes, node => Assert.InRange(Process.GetProcessById(node.Id).WorkingSet64, 1, NodeBytesMax));
-        // Elections of a machine that is too busy are not the garbage's; believed, its epoch would be the last there is.
+        // A busy machine may cause some elections. If the garbage were believed, its epoch would be the last one possible.
         Assert.InRange(await cluster.EpochAsync(), epoch, epoch + 10);
         await shared.EndAsync();
     }
 
     /// <summary>
-    /// It knows the cluster's id and its replicas, and speaks for them: as a node that has none, of epochs that may be, and as the follower's own node, of
-    /// epochs that were never given out.
+    /// The peer knows the cluster's id and replicas and sends frames in their name: from a node without replicas with possible epochs, and from the
+    /// follower's own node with epochs that were never assigned.
     /// </summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
-    public async Task F27_PeerOfTheClusterThatLies_IsNotBelieved()
+    public async Task F27_FalsePeerThatKnowsTheCluster_IsNotBelieved()
     {
         var (cluster, histories) = await shared.BeginAsync();
         await histories.MoreChangesAsync(Some);
@@ -66,7 +66,10 @@ public sealed class HostileTests(SharedCluster shared) : IClassFixture<SharedClu
         await shared.EndAsync();
     }
 
-    /// <summary>The leader dies while etcd is away, so that nobody can follow it: ten thousand calls wait, and each ends by its deadline or with its answer.</summary>
+    /// <summary>
+    /// The leader dies while etcd is unavailable, so nobody can succeed it. Ten thousand calls wait, and each ends by its deadline or with its
+    /// answer.
+    /// </summary>
     [ToolFact("etcd", "etcdctl")]
     public async Task F23_TenThousandCallsWaitingForADeadLeader_AllEnd()
     {
@@ -83,7 +86,7 @@ public sealed class HostileTests(SharedCluster shared) : IClassFixture<SharedClu
         cluster.Etcd.Start(0);
         await cluster.LeaderAsync(except: leader.Node);
         var ended = await Task.WhenAll(waiting).WaitAsync(timeout + Eventually.Limit);
-        // They were told when there was a leader again, long before their deadline.
+        // They were answered when there was a leader again, long before their deadline.
         Assert.InRange(ended.Count(found => found), calls * 99 / 100, calls);
     }
 
@@ -99,7 +102,7 @@ public sealed class HostileTests(SharedCluster shared) : IClassFixture<SharedClu
         }
     }
 
-    // Until the node has read all of it, and ended its side.
+    // Sends until the node has read everything and ended its side.
     private static async Task LieAsync(GrpcChannel channel, ClusterRecord cluster, uint node, Func<int, Frame> frame)
     {
         using var call = new V1.Replication.ReplicationClient(channel).Connect();
@@ -143,7 +146,7 @@ public sealed class HostileTests(SharedCluster shared) : IClassFixture<SharedClu
         return bytes;
     }
 
-    // Sends what it can before the other side closes.
+    // Sends as much as it can before the other side closes.
     private static async Task SendRawAsync(int port, byte[] bytes)
     {
         using var socket = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
@@ -158,7 +161,7 @@ public sealed class HostileTests(SharedCluster shared) : IClassFixture<SharedClu
         }
         catch (SocketException)
         {
-            // Refused in the middle, which is as good.
+            // Refused in the middle, which is allowed as well.
         }
     }
 

@@ -5,8 +5,8 @@ using KvCluster.V1;
 namespace KvCluster.ClusterTests.Faults;
 
 /// <summary>
-/// Nodes started with what is not theirs, beside five client processes whose histories must be linearizable: each is refused with one line and an
-/// exit code, nothing else is disturbed, and the node works when it is started as it should be.
+/// Nodes started with the data or etcd of others, beside five client processes whose histories must be linearizable. Each is refused with one line
+/// and an exit code, nothing else is disturbed, and the node works when it is started correctly.
 /// </summary>
 public sealed class IdentityTests(SharedCluster shared) : IClassFixture<SharedCluster>
 {
@@ -76,7 +76,7 @@ public sealed class IdentityTests(SharedCluster shared) : IClassFixture<SharedCl
         await shared.EndAsync();
     }
 
-    // As the node is started otherwise, but for one option.
+    // Starts the node as usual, except for one option.
     private static async Task AssertRefusedAsync(NodeProcess node, int expected, string reason, string option = "", string value = "")
     {
         var (exitCode, _, error) = await Tools.RunAsync(NodeProcess.Program, node.CommandWith(option, value)).WaitAsync(Eventually.Limit);

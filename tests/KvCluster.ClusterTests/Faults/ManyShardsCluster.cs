@@ -1,6 +1,6 @@
 namespace KvCluster.ClusterTests.Faults;
 
-/// <summary>A shared cluster of sixteen shards, cut between b and p: clients' keys are in three of them.</summary>
+/// <summary>A shared cluster of sixteen shards, split between b and p. The clients' keys are in three of them.</summary>
 public sealed class ManyShardsCluster : SharedCluster
 {
     public const uint Shards = 16;

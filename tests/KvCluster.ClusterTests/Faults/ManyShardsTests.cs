@@ -3,13 +3,15 @@ using KvCluster.Processes;
 
 namespace KvCluster.ClusterTests.Faults;
 
-/// <summary>Faults of nodes that each lead some of sixteen shards and follow in the others, under five client processes whose histories must be linearizable.</summary>
+/// <summary>
+/// Faults of nodes that lead some of sixteen shards and follow in the others, under five client processes whose histories must be linearizable.
+/// </summary>
 public sealed class ManyShardsTests(ManyShardsCluster shared) : IClassFixture<ManyShardsCluster>
 {
     private const int Some = 150;
 
     [ToolFact("etcd", "etcdctl", "lincheck")]
-    public async Task F8_EtcdAwayWhileAMinorityFails_GoesOnAndNothingMovesWhenItReturns()
+    public async Task F8_EtcdUnavailableWhileAMinorityFails_ContinuesAndNothingMovesWhenItReturns()
     {
         var (cluster, histories) = await shared.BeginAsync();
         await histories.MoreChangesAsync(Some);
@@ -18,7 +20,7 @@ public sealed class ManyShardsTests(ManyShardsCluster shared) : IClassFixture<Ma
         {
             await cluster.Etcd.KillAsync(0);
             await cluster.UntilMoreChangesOrLeaderlessAsync(histories, Some);
-            // A follower of shard 0; the shards that it leads wait for etcd, the others go on.
+            // A follower of shard 0. The shards that it leads wait for etcd, the others continue.
             var minority = cluster.Nodes.First(node => node.Node != leader);
             await minority.KillAsync();
             put = cluster.KvOf(leader).PutAsync(new V1.PutRequest { Key = Google.Protobuf.ByteString.CopyFromUtf8("a"), Value = Google.Protobuf.ByteString.Empty }).ResponseAsync;
@@ -29,13 +31,13 @@ public sealed class ManyShardsTests(ManyShardsCluster shared) : IClassFixture<Ma
             await histories.MoreChangesAsync(2 * Some);
             await cluster.UntilEveryReplicaWorksAsync();
         });
-        // The one of the round in which the leader stayed.
+        // The put of the round in which the leader stayed.
         Assert.NotNull((await put).Position);
         await shared.EndAsync();
     }
 
     [ToolFact("etcd", "etcdctl", "lincheck")]
-    public async Task F12_NodeWithManyLeadershipsDies_AllItsShardsAreLedAgain()
+    public async Task F12_NodeWithManyLeadershipsDies_AllItsShardsGetNewLeaders()
     {
         var (cluster, histories) = await shared.BeginAsync();
         await histories.MoreChangesAsync(Some);
@@ -51,7 +53,7 @@ public sealed class ManyShardsTests(ManyShardsCluster shared) : IClassFixture<Ma
         await shared.EndAsync();
     }
 
-    /// <summary>Beside the histories, whose unary clients repeat nothing, a client library puts into all shards: none of its calls may fail.</summary>
+    /// <summary>The unary clients of the histories repeat nothing. In addition a client library puts into all shards, and none of its calls may fail.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
     public async Task F26_RollingRestart_StopsEveryNodeCleanlyFailsNoCallAndLosesNothing()
     {
@@ -76,7 +78,8 @@ public sealed class ManyShardsTests(ManyShardsCluster shared) : IClassFixture<Ma
         await shared.EndAsync();
     }
 
-    // One after the other, into each shard in turn, to the end of a round after the end; the last value of each key. A call that fails ends it with its exception.
+    // Puts one after the other into each shard in turn, until the end of the round in which the task ends. Returns the last value of each key. A call
+    // that fails ends it with the exception.
     private static async Task<IReadOnlyDictionary<string, string>> PutUntilAsync(KvClient client, Task end)
     {
         var last = new Dictionary<string, string>();

@@ -10,7 +10,7 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
     private const int Some = 150;
 
     [ToolFact("etcd", "etcdctl", "lincheck")]
-    public async Task F1_KillOfTheLeader_AgainAndAgain_LosesNothing()
+    public async Task F1_RepeatedKillsOfTheLeader_LoseNothing()
     {
         var (cluster, histories) = await shared.BeginAsync();
         for (var round = 0; round < 2 * Histories.Length; round++)
@@ -29,7 +29,7 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
         await shared.EndAsync();
     }
 
-    /// <summary>It believes that it leads when it runs again; whoever still asks it must not hear what is no longer true.</summary>
+    /// <summary>When it runs again it believes that it leads. Callers that still ask it must not get outdated answers.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
     public async Task F2_LeaderStoppedBeyondItsLease_ResumesAsAFollower()
     {
@@ -42,7 +42,7 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
             await cluster.LeaderAsync(except: leader);
             await histories.MoreChangesAsync(Some);
             cluster.Node(leader).Resume();
-            // Whether it follows, or leads again because the shard was handed back to it: not by what it held when it was stopped.
+            // It follows, or leads again because it is the preferred node, but not under the epoch in which it was stopped.
             await Eventually.TrueAsync(async () => (await cluster.StatusOfAsync(leader))?.Replicas.FirstOrDefault()?.Epoch > epoch, "the old leader knows of its successor");
         }
 
@@ -50,7 +50,7 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
         await shared.EndAsync();
     }
 
-    /// <summary>Clients reach the old leader all the time, and it etcd.</summary>
+    /// <summary>Clients can always reach the old leader, and it can reach etcd.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
     public async Task F3_LeaderCutOffFromItsFollowers_IsReplacedAndRejoins()
     {
@@ -66,9 +66,9 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
         await shared.EndAsync();
     }
 
-    /// <summary>Its heartbeats arrive, and nothing comes back: it must not hold the shard for ever.</summary>
+    /// <summary>Its heartbeats arrive, but nothing returns to it. It must not hold the shard for ever.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
-    public async Task F3_LeaderThatSendsAndDoesNotHear_GivesUp()
+    public async Task F3_LeaderThatSendsButReceivesNothing_StepsDown()
     {
         var (cluster, histories) = await shared.BeginAsync();
         await histories.MoreChangesAsync(Some);
@@ -83,7 +83,7 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
     }
 
     [ToolFact("etcd", "etcdctl", "lincheck")]
-    public async Task F4_FollowerSlowThenCutOffThenDead_HoldsNobodyUp()
+    public async Task F4_FollowerSlowThenCutOffThenDead_DelaysNobody()
     {
         var (cluster, histories) = await shared.BeginAsync();
         await histories.MoreChangesAsync(Some);
@@ -106,7 +106,7 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
         await shared.EndAsync();
     }
 
-    /// <summary>First the router reaches no node and so knows of no shard; then, cut off, it has missed who leads: no call is lost by it.</summary>
+    /// <summary>First the router reaches no node and so knows no shard. Later it was cut off and does not know the new leader. Neither loses a call.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
     public async Task F23_RouterWithAnEmptyThenAStaleMap_AnswersEveryCall()
     {
@@ -133,8 +133,8 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
     }
 
     /// <summary>
-    /// Processes die, and the system keeps what they wrote and did not sync: that nothing acknowledged rests on such bytes is shown by the simulation, where a
-    /// disk loses or tears what was not synced.
+    /// Processes die, and the system keeps their unsynced writes. That nothing acknowledged depends on such writes is shown by the simulation, whose
+    /// disks lose or tear them.
     /// </summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
     public async Task F15_AllNodesDieAtOnce_NothingAcknowledgedIsLost()
@@ -152,9 +152,9 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
         await shared.EndAsync();
     }
 
-    /// <summary>The follower's journal ends where no leader's begins any more: it needs a snapshot, and the way to it breaks in the middle.</summary>
+    /// <summary>The follower's journal ends before the beginning of every leader's, so it needs a snapshot, and its connection breaks in the middle.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
-    public async Task F20_FollowerBeyondTheJournal_TakesASnapshotThroughACut()
+    public async Task F20_FollowerBeyondTheJournal_GetsASnapshotDespiteACut()
     {
         await using var cluster = await FaultCluster.StartAsync(prepare: static node => node.Options = ["--journal-retention-mib", "1"]);
         await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = Eventually.Limit });
@@ -164,7 +164,7 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
         Random.Shared.NextBytes(value);
         for (var number = 0; number < 64; number++)
             await client.PutAsync(System.Text.Encoding.UTF8.GetBytes($"large/{number}"), value);
-        // Twice: the older of the two meta pages still needs the journal.
+        // Twice, because the older of the two meta pages still needs the journal.
         await cluster.CheckpointAsync();
         await client.PutAsync("between", "two checkpoints");
         await cluster.CheckpointAsync();
@@ -184,7 +184,7 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
         await cluster.UntilEqualAsync();
     }
 
-    /// <summary>One node's boot clock is eleven days ahead of the others', one's is a day behind: only differences count.</summary>
+    /// <summary>One node's boot clock is eleven days ahead of the others', another's is a day behind. Only differences count.</summary>
     [BootClockFact]
     public async Task F21_BootClocksThatDisagree_ChangeNothing()
     {
@@ -205,7 +205,7 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
             await cluster.HandOverAsync();
         }
 
-        // With another clock, what a node had promised before its restart must hold all the same.
+        // Even with another clock, a node's promises from before its restart must hold.
         var last = cluster.Node(await cluster.LeaderAsync());
         await last.KillAsync();
         last.Wrapper = ["unshare", "-T", "--boottime", "5000000"];

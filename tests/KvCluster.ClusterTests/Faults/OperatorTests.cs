@@ -5,21 +5,21 @@ using KvCluster.V1;
 
 namespace KvCluster.ClusterTests.Faults;
 
-/// <summary>What an operator has a cluster do, under five client processes whose histories must be linearizable: F25.</summary>
+/// <summary>Operations of an operator, under five client processes whose histories must be linearizable: F25.</summary>
 public sealed class OperatorTests
 {
     private const int Some = 100;
     private const int Nodes = 4;
     private const uint Shards = 4;
 
-    /// <summary>Four nodes and three replicas of each shard: the controller levels them, then one is replaced by a learner on the node that has none.</summary>
+    /// <summary>Four nodes and three replicas of each shard. The controller balances them, then a replica is replaced by one on the node that has none.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
     public async Task F25_TransferReplaceAndDrain_UnderLoad_LoseNothing()
     {
         await using var cluster = await FaultCluster.StartAsync(nodes: Nodes, splitAt: "h,p,w");
         await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
         await histories.MoreChangesAsync(Some);
-        // Creation put one replica on the fourth node; the controller moves more there, and would move what the operator moves from here on.
+        // Creation put one replica on the fourth node. The controller moves more there, and would interfere with the operator's moves from here on.
         await Eventually.TrueAsync(async () => await LevelAsync(cluster), "the nodes have as many replicas each");
         Assert.True((await cluster.AdminOf(await cluster.LeaderAsync()).PlaceAsync(new PlaceRequest { Paused = true })).Paused);
         await histories.MoreChangesAsync(Some);
@@ -31,7 +31,7 @@ public sealed class OperatorTests
         await cluster.UntilLeadsAsync(next);
         await histories.MoreChangesAsync(Some);
 
-        // A follower's place goes to the spare node, then the leader's own: it hands over first.
+        // A follower is moved to the spare node, then the leader's replica: the leader transfers first.
         var follower = members.First(node => node != leader && node != next);
         await UntilReplacedAsync(cluster, follower, spare);
         await histories.MoreChangesAsync(Some);
@@ -41,7 +41,7 @@ public sealed class OperatorTests
         var drained = await cluster.LeaderAsync();
         await Eventually.TrueAsync(async () => (await cluster.AdminOf(drained).DrainAsync(new DrainRequest { Node = (uint)drained, Draining = true })).Kept.Count == 0, "the node gave everything away");
         await histories.MoreChangesAsync(Some);
-        // What an election brings to it meanwhile it gives away as well.
+        // If an election brings it a leadership meanwhile, it transfers that as well.
         await Eventually.TrueAsync(async () => (await cluster.StatusOfAsync(drained))?.Replicas.All(static replica => replica.Role == "follower") == true, "the node that drains leads nothing");
         await cluster.AdminOf(drained).DrainAsync(new DrainRequest { Node = (uint)drained });
         await histories.CheckAsync();
@@ -65,14 +65,14 @@ public sealed class OperatorTests
         return held.Max() - held.Min() <= 1;
     }
 
-    // As an operator does: asks the leader, and again when it is another by now.
+    // As an operator does: asks the leader, and asks the next one if the leader has changed.
     private static async Task UntilReplacedAsync(FaultCluster cluster, int from, int to)
     {
         await Eventually.TrueAsync(async () =>
         {
             try
             {
-                // Done already where only the answer was lost.
+                // If only the answer was lost, the replacement is already done.
                 if (!(await MembersAsync(cluster)).Contains(from))
                     return true;
                 await cluster.AdminOf(await cluster.LeaderAsync()).ReplaceAsync(new ReplaceRequest { FromNode = (uint)from, ToNode = (uint)to });

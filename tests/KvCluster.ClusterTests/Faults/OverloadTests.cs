@@ -10,31 +10,33 @@ using KvCluster.V1;
 
 namespace KvCluster.ClusterTests.Faults;
 
-/// <summary>More load than a cluster takes, beside five client processes whose histories must be linearizable: F28.</summary>
+/// <summary>More load than a cluster can process, beside five client processes whose histories must be linearizable: F28.</summary>
 public sealed class OverloadTests(SharedCluster shared) : IClassFixture<SharedCluster>
 {
     private const int Some = 150;
 
-    // Ten times the 16,384 requests that a shard's queue takes are under way at once, if the node reads them: 4,096 of a stream.
+    // Together ten times the 16,384 requests that a shard's queue holds, if the node reads them: 4,096 per stream.
     private const int Streams = 40;
     private const int CallsOfAStream = 4_000;
     private const int CallsOfAMessage = 500;
     private const int RoundsMax = 10;
 
-    // A queue of 64 MiB and what holds it, above what a node of a small cluster takes.
+    // A queue of 64 MiB with its overhead, above what a node of a small cluster takes.
     private const long NodeBytesMax = 700L << 20;
 
-    /// <summary>The queue is bounded: what it does not take is refused as busy, at once and with a pause to wait, and is not applied; what it takes is.</summary>
+    /// <summary>
+    /// The queue is bounded. Requests that do not fit are refused as busy at once, with a time to wait, and are not applied. The others are applied.
+    /// </summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
-    public async Task F28_TenTimesWhatTheQueueTakes_IsRefusedAsBusyAndServedAtOnceAfterwards()
+    public async Task F28_TenTimesTheQueuesCapacity_IsRefusedAsBusyAndServedAtOnceAfterwards()
     {
         var (cluster, histories) = await shared.BeginAsync();
         await histories.MoreChangesAsync(Some);
         var (round, applied) = (0, 0);
-        // Again where a machine whose disk is far ahead of its cores has taken everything, and where the leadership moved in the middle, which is another test's matter.
+        // Try again if the disk was so much faster than the cores that all calls were accepted, or if the leadership moved, which other tests are about.
         while (applied == 0)
         {
-            Assert.True(round < RoundsMax, $"in {RoundsMax} rounds of {Streams * CallsOfAStream} calls either all were taken or the leadership moved");
+            Assert.True(round < RoundsMax, $"in {RoundsMax} rounds of {Streams * CallsOfAStream} calls either all were accepted or the leadership moved");
             applied = await FloodAsync(cluster, $"flood/{++round}/");
         }
 
@@ -47,7 +49,7 @@ public sealed class OverloadTests(SharedCluster shared) : IClassFixture<SharedCl
         await shared.EndAsync();
     }
 
-    // Of a round in which some calls were refused as busy and all others applied, how many were; 0: of any other round.
+    // Returns how many calls were applied in a round in which some were refused as busy and all others applied, or 0 for any other round.
     private static async Task<int> FloodAsync(FaultCluster cluster, string prefix)
     {
         var (leader, epoch) = (await cluster.LeaderAsync(), await cluster.EpochAsync());
@@ -59,7 +61,7 @@ public sealed class OverloadTests(SharedCluster shared) : IClassFixture<SharedCl
             if (await cluster.EpochAsync() != epoch)
                 return 0;
             Assert.All(answers, static answer => Assert.Null(answer.Other));
-            // Nobody waits any more, so there is room: a call that repeats nothing is served.
+            // Nobody waits any more, so there are places. A call that is never repeated is served.
             if (answers.Any(static answer => answer.Busy > 0))
                 await new Kv.KvClient(channels[0]).PutAsync(new V1.PutRequest { Key = ByteString.CopyFromUtf8("after"), Value = ByteString.CopyFromUtf8("the flood") });
             return answers.Any(static answer => answer.Busy > 0) ? answers.Sum(static answer => answer.Applied) : 0;
@@ -71,7 +73,7 @@ public sealed class OverloadTests(SharedCluster shared) : IClassFixture<SharedCl
         }
     }
 
-    // Sends all of its calls as fast as the node reads them; how many were applied and how many refused as busy, and another answer, if there was one.
+    // Sends all calls as fast as the node reads them. Returns how many were applied, how many were refused as busy, and another answer if there was one.
     private static async Task<(int Applied, int Busy, string? Other)> FloodAsync(GrpcChannel channel, string prefix)
     {
         using var exchange = new Kv.KvClient(channel).Exchange();

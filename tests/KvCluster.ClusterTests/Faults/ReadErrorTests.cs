@@ -6,8 +6,8 @@ using KvCluster.V1;
 namespace KvCluster.ClusterTests.Faults;
 
 /// <summary>
-/// F46: a bad sector under one node. It ended the process by SIGBUS at every touch, and was found sound at every start; nobody repaired it, and all other shards
-/// of the node went down with it.
+/// F46: a bad sector under one node. It ended the process by SIGBUS at every touch and was not found at any start. Nobody repaired it, and all other
+/// shards of the node went down as well.
 /// </summary>
 public sealed class ReadErrorTests
 {
@@ -16,15 +16,15 @@ public sealed class ReadErrorTests
     private const int Values = 320;
     private const int ValueBytes = 16 << 10;
 
-    // Inlined values, so that there are leaves as well as large values; enough of both lie behind the file's first MiB.
+    // Inlined values, so that there are leaves as well as large values. Enough of both are beyond the file's first MiB.
     private const int SmallValues = 4_000;
     private const string DataFile = "shards/0/state-00000001/data";
 
-    // Pages of the trees only, so that the replica can be opened.
+    // Only pages of the trees, so that the replica can be opened.
     private static readonly string BadSectors = $"read-error {BadDisk.InRules(DataFile)} {(1 << 20).ToString(CultureInfo.InvariantCulture)} {(1 << 20).ToString(CultureInfo.InvariantCulture)}";
 
     [BadDiskFact]
-    public async Task F46_PageThatWasNeverTouched_IsRepairedFromAPeerAndTheProcessLives()
+    public async Task F46_BadPageNeverTouched_IsRepairedFromAPeerAndTheProcessLives()
     {
         await using var disk = await BadDisk.CreateAsync();
         await using var cluster = await FaultCluster.StartAsync(dataOf: node => node == Node ? disk.Data : null);
@@ -38,14 +38,14 @@ public sealed class ReadErrorTests
             await ScanAsync(cluster);
             return cluster.Node(Node).Log.Any(static line => line.Contains("cannot be read", StringComparison.Ordinal)) || !cluster.Node(Node).IsRunning;
         }, "the page is touched");
-        // A disk writes a bad sector's data elsewhere when it is written anew.
+        // A disk remaps a bad sector when it is rewritten.
         disk.Rule();
         await UntilReplacedAsync(cluster, before);
         Assert.True(cluster.Node(Node).IsRunning && cluster.Node(Node).Id == process, "The process ended.");
     }
 
     [BadDiskFact]
-    public async Task F46_PageThatWentBadAfterItsFirstTouch_EndsTheProcessOnceAndIsRepaired()
+    public async Task F46_PageGoneBadAfterItsFirstTouch_EndsTheProcessOnceAndIsRepaired()
     {
         await using var disk = await BadDisk.CreateAsync();
         await using var cluster = await FaultCluster.StartAsync(dataOf: node => node == Node ? disk.Data : null);
@@ -61,7 +61,7 @@ public sealed class ReadErrorTests
         }, "the page is touched");
         if (!cluster.Node(Node).IsRunning)
         {
-            // Nobody reads from it now: the node finds by itself what is bad.
+            // Nobody reads from it now, so the node must find the bad page by itself.
             var since = cluster.Node(Node).Log.Count;
             cluster.Node(Node).Start();
             await cluster.UntilSaidAsync(Node, "cannot be read", since);
@@ -98,7 +98,7 @@ public sealed class ReadErrorTests
         }
         catch (RpcException)
         {
-            // The page was met, or nobody answers: the caller looks.
+            // The page was read, or nobody answers. The caller decides.
         }
     }
 

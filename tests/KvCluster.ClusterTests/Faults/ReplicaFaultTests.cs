@@ -5,7 +5,7 @@ using KvCluster.V1;
 
 namespace KvCluster.ClusterTests.Faults;
 
-/// <summary>A replica that comes back without its files, or with others than it wrote, under five client processes whose histories must be linearizable.</summary>
+/// <summary>A replica that restarts without its files, or with changed ones, under five client processes whose histories must be linearizable.</summary>
 public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<SharedCluster>
 {
     private const int Some = 100;
@@ -13,7 +13,7 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
     private const int MetaBytes = 2 * PageBytes;
     private const int JournalBlockBytes = 4096;
 
-    // Where the only shard belongs, and a node that leads nothing unless both others fail.
+    // The preferred node of the only shard, and a node that leads nothing unless both others fail.
     private const int Leader = 1;
     private const int Follower = 3;
 
@@ -30,11 +30,11 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
         cluster.Node(Follower).Start();
         await histories.MoreChangesAsync(Some);
         await shared.EndAsync();
-        // What it promised and acknowledged is gone: it must not vote under the same id.
+        // Its promises and acknowledgements are lost, so it must not vote under the same id.
         Assert.NotEqual(before, await ReplicaAsync(cluster, Follower));
     }
 
-    /// <summary>The node's first copy of its data would vote and acknowledge as if it had never had what came later.</summary>
+    /// <summary>With an old copy of its data, the node would vote and acknowledge as if it had never had the later records.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
     public async Task F29_OldCopyOfTheData_IsSetAsideAndReplacedThroughALearner()
     {
@@ -67,19 +67,19 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
         Assert.Contains(before, record.Removed);
     }
 
-    /// <summary>Every page of the trees, while its meta pages are whole: whichever is read first tells.</summary>
+    /// <summary>Every page of the trees is damaged and the meta pages are sound. The first page read reveals it.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
     public Task F16_FlippedBitsInTheTree_AreFoundAndRepairedFromAPeer() => DamageAsync(Follower, static state => FlipBits(DataOf(state), PageBytes, from: MetaBytes));
 
-    /// <summary>Neither says any more where the trees are.</summary>
+    /// <summary>Neither meta page leads to the trees any more.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
     public Task F16_FlippedBitsInBothMetaPages_AreFoundAndRepairedFromAPeer() => DamageAsync(Follower, static state => FlipBits(DataOf(state), PageBytes, from: 0, end: MetaBytes));
 
-    /// <summary>Each page of the trees is whole, and lies where another one was to be: misplaced writes.</summary>
+    /// <summary>Each page of the trees is sound but in the place of another one, as after misplaced writes.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
-    public Task F16_PagesInEachOthersPlaces_AreFoundAndRepairedFromAPeer() => DamageAsync(Follower, static state => SwapPages(DataOf(state)));
+    public Task F16_SwappedPages_AreFoundAndRepairedFromAPeer() => DamageAsync(Follower, static state => SwapPages(DataOf(state)));
 
-    /// <summary>The node that belongs to the shard, and would lead again as soon as it may: all that it has is damaged.</summary>
+    /// <summary>The preferred node of the shard, which would lead again as soon as it may. All its files are damaged.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
     public Task F16_FlippedBitsInAllOfTheLeadersFiles_AreFoundAndRepairedFromAPeer() => DamageAsync(Leader, static state =>
     {
@@ -88,7 +88,10 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
             FlipBits(segment, JournalBlockBytes, from: 0);
     });
 
-    /// <summary>Every block of its segments but their headers: more than what it had not synced, so it must not go on from what is left as if that were all.</summary>
+    /// <summary>
+    /// Every block of its segments except their headers is damaged. That is more than unsynced data, so the replica must not continue with the rest
+    /// as if that were everything.
+    /// </summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
     public async Task F16_FlippedBitsInTheJournal_AreFoundAndRepairedFromAPeer()
     {
@@ -105,7 +108,7 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
         Assert.Contains(cluster.Node(Follower).Log.Skip(since), static line => line.Contains("Opening '", StringComparison.Ordinal) && !line.Contains(": sound:", StringComparison.Ordinal));
     }
 
-    // A node dies, and its files are not as it left them when it starts.
+    // A node dies, and its files have changed when it restarts.
     private async Task DamageAsync(int node, Action<string> damage, [CallerMemberName] string test = "")
     {
         var (cluster, histories) = await shared.BeginAsync();
@@ -124,7 +127,7 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
         await shared.EndAsync(test);
     }
 
-    // What it promised and acknowledged may be gone: under its id it must not lead nor acknowledge, and so it gets another.
+    // Its promises and acknowledgements may be lost. It must not lead or acknowledge under its id, so it gets another one.
     private static Task UntilReplacedAsync(FaultCluster cluster, int node, ulong before, KvCluster.Etag acknowledged) => Eventually.TrueAsync(async () =>
     {
         Assert.True(await AcknowledgedAsync(cluster, before) <= acknowledged, "a damaged replica acknowledged");
@@ -133,7 +136,7 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
         return replica is { Role: "follower" or "leader" } && replica.Replica != before;
     }, $"the damaged replica {before} is replaced");
 
-    // How much of the journal a replica has acknowledged, as whoever leads counts it.
+    // The acknowledged end of a replica's journal, as the leader counts it.
     private static async Task<KvCluster.Etag> AcknowledgedAsync(FaultCluster cluster, ulong replica)
     {
         var statuses = await Task.WhenAll(cluster.Nodes.Where(static node => node.IsRunning).Select(node => cluster.StatusOfAsync(node.Node, detailOf: 0)));
@@ -141,7 +144,7 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
             .Select(static follower => new KvCluster.Etag(follower.Acknowledged?.Epoch ?? 0, follower.Acknowledged?.Change ?? 0)).DefaultIfEmpty().Max();
     }
 
-    // As the end of its lease would within ten seconds, for which a node without its newest data waits.
+    // Has the effect of the end of its lease, which takes up to ten seconds and for which a node without its newest data waits.
     private static Task UnregisterAsync(FaultCluster cluster, int node) => cluster.Etcd.ControlAsync("del", string.Create(CultureInfo.InvariantCulture, $"/kvcluster/local/nodes/{node}"));
 
     private static string State(FaultCluster cluster, int node) => Directory.GetDirectories(Path.Combine(cluster.Node(node).Data, "shards", "0"), "state-*").Max()!;
@@ -150,7 +153,7 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
 
     private static string[] SegmentsOf(string state) => Directory.GetFiles(Path.Combine(state, "journal"));
 
-    // One bit of every page or block that holds anything.
+    // Flips one bit in every page or block that is in use.
     private static void FlipBits(string file, int pageBytes, int from, int end = int.MaxValue) => Rewrite(file, bytes =>
     {
         foreach (var start in UsedPages(bytes, pageBytes, from).TakeWhile(start => start < end))

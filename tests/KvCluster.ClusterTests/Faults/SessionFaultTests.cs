@@ -8,12 +8,12 @@ using KvCluster.V1;
 
 namespace KvCluster.ClusterTests.Faults;
 
-/// <summary>F43 with real processes: strangers with a plain gRPC client, at a node and through a router, who want another client's session or all there are.</summary>
+/// <summary>F43 with real processes: strangers with a plain gRPC client, at a node and through a router, want another client's session or all sessions.</summary>
 public sealed class SessionFaultTests
 {
     private const int Changes = 20;
 
-    /// <summary>What a shard takes (StoreOptions.SessionsMax), and some.</summary>
+    /// <summary>More than a shard's maximum (StoreOptions.SessionsMax).</summary>
     private const int SessionsOfTheGreedy = 4_096 + 200;
 
     [Fact]
@@ -28,7 +28,7 @@ public sealed class SessionFaultTests
 
         for (var sequence = 1ul; sequence <= Changes; sequence++)
         {
-            // First the stranger, who knows all that the victim's session shows to others: shard, sequence, the etag of its opening.
+            // First the stranger, who knows everything that the victim's session shows to others: shard, sequence, the etag of its opening.
             foreach (var guess in (byte[][])[RandomNumberGenerator.GetBytes(16), EtagBytes(opened.Position.Etag), (await UntilOpenAsync(stranger)).Session.ToByteArray()])
             {
                 var foreign = new PutRequest { Key = Bytes("stolen"), Value = Bytes("stranger"), RequestId = IdOf(opened, sequence, ByteString.CopyFrom(guess)) };
@@ -43,14 +43,14 @@ public sealed class SessionFaultTests
             Assert.Equal((put.Value, first.Position.Etag), (read.Value, read.Etag));
         }
 
-        // Another change under a sequence that is taken is no repetition.
+        // A different change under a used sequence is not a repetition.
         Assert.Equal("SEQUENCE_REUSED", await ReasonAsync(victim, new PutRequest { Key = Bytes("own-1"), Value = Bytes("another"), RequestId = IdOf(opened, Changes, opened.Session) }));
         Assert.Equal(Bytes("victim"), (await UntilAnsweredAsync(() => victim.GetAsync(new GetRequest { Key = Bytes("own-1") }, deadline: Soon))).Value);
     }
 
-    /// <summary>One connection takes every session of a shard and comes for more; another one still gets its own at once.</summary>
+    /// <summary>One connection takes every session of a shard and asks for more. Another one still gets its session at once.</summary>
     [Fact]
-    public async Task F43_OneClientThatOpensSessionsWithoutEnd_LeavesOthersTheirs()
+    public async Task F43_OneClientThatOpensSessionsWithoutEnd_LeavesPlacesForOthers()
     {
         using var folder = new TemporaryDirectory();
         await using var cluster = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), "--processes");
@@ -71,7 +71,7 @@ public sealed class SessionFaultTests
                 Interlocked.Increment(ref busy);
             }
         });
-        Assert.True(busy > 0, "The shard took more sessions than it has room for.");
+        Assert.True(busy > 0, "The shard accepted more sessions than its maximum.");
 
         for (var count = 0; count < 20; count++)
         {
@@ -89,7 +89,7 @@ public sealed class SessionFaultTests
     private static RequestId IdOf(OpenSessionResponse opened, ulong sequence, ByteString session) =>
         new() { Session = session, Sequence = sequence, LowestOpen = sequence, Shard = opened.Position.Shard };
 
-    // Null: the stranger's own session, in which it may do as it likes.
+    // Null for the stranger's own session, in which it may do anything.
     private static async Task<string?> ReasonAsync(Kv.KvClient client, PutRequest put)
     {
         try

@@ -3,8 +3,8 @@ using KvCluster.ClusterTests.History;
 namespace KvCluster.ClusterTests.Faults;
 
 /// <summary>
-/// One cluster and its client processes for the tests of a class, one after the other, each with a history of its own: starting them costs more than most
-/// faults. A test that fails leaves its cluster to nobody: the next one gets another.
+/// One cluster and its client processes for the tests of a class, one after the other, each with its own history. Starting them costs more than most
+/// faults. The next test does not reuse the cluster of a failed test.
 /// </summary>
 public class SharedCluster : IAsyncLifetime
 {
@@ -12,10 +12,10 @@ public class SharedCluster : IAsyncLifetime
     private Histories? _histories;
     private bool _isClean;
 
-    /// <summary>Keys at which shards begin, by commas; "": one shard.</summary>
+    /// <summary>Keys at which shards begin, separated by commas; "" means one shard.</summary>
     protected virtual string SplitAt => "";
 
-    /// <summary>A cluster that works, every shard led where it belongs, and clients that have begun to record.</summary>
+    /// <summary>A working cluster, with every shard led by its preferred node, and clients that have begun to record.</summary>
     internal async Task<(FaultCluster Cluster, Histories Histories)> BeginAsync()
     {
         if (!_isClean)
@@ -34,7 +34,7 @@ public class SharedCluster : IAsyncLifetime
         return (_cluster, _histories!);
     }
 
-    /// <summary>Ends the test's history, the last of it with a hand-over: it must be linearizable, and all replicas equal.</summary>
+    /// <summary>Ends the test's history with a transfer. The history must be linearizable, and all replicas equal.</summary>
     internal async Task EndAsync([System.Runtime.CompilerServices.CallerMemberName] string test = "")
     {
         await _cluster!.HandOverAsync();

@@ -6,12 +6,12 @@ using KvCluster.V1;
 namespace KvCluster.ClusterTests.Faults;
 
 /// <summary>
-/// A disk that is slow to read, under data that is not in memory. Reads were made on the threads of the pool, which the disk held up: 128 Gets at 200 ms a read had a leader's pool stand still for
-/// 20.9 seconds, and it lost its shard.
+/// A disk that is slow to read, under data that is not in memory. Reads ran on the thread pool, which the disk blocked. 128 Gets at 200 ms a read
+/// stalled a leader's pool for 20.9 seconds, and it lost its shard.
 /// </summary>
 public sealed class SlowReadTests
 {
-    // A node that leads nothing: what a read costs it is no matter of leases.
+    // A node that leads nothing, so leases do not matter.
     private const int Node = 3;
     private const int RoundsMax = 3;
     private const int Values = RoundsMax * Gets;
@@ -20,7 +20,7 @@ public sealed class SlowReadTests
     private const string DataFile = "shards/0/state-00000001/data";
 
     [BadDiskFact]
-    public async Task Gets_OfPagesThatTheDiskIsSlowToRead_LeaveTheNodeAnswering()
+    public async Task Gets_OfPagesOnASlowDisk_LeaveTheNodeResponsive()
     {
         await using var disk = await BadDisk.CreateAsync();
         await using var cluster = await FaultCluster.StartAsync(dataOf: node => node == Node ? disk.Data : null);
@@ -30,28 +30,28 @@ public sealed class SlowReadTests
         for (var round = 0; ; round++)
         {
             await disk.ForgetMappedAsync(DataFile);
-            // So long that the pool, which adds a thread or two a second, does not have one for each of the Gets when the first of them ends.
+            // So long that the pool, which adds one or two threads a second, has not enough for all Gets when the first of them ends.
             disk.Rule($"read-delay {BadDisk.InRules(DataFile)} 10000");
-            // Values that were not touched before.
+            // Values that were not read before.
             var gets = Enumerable.Range(0, Gets).Select(number => kv.GetAsync(new GetRequest { Key = Key((number * RoundsMax) + round), Read = stale }).ResponseAsync).ToList();
-            // Over the same connection, so behind them.
+            // Over the same connection, so behind the Gets.
             await Eventually.TrueAsync(async () => await cluster.StatusOfAsync(Node) is not null, "the node answers");
             var before = gets.Count(static get => get.IsCompleted);
             disk.Rule();
             Assert.All(await Task.WhenAll(gets).WaitAsync(Eventually.Limit), static answer => Assert.Equal(ValueBytes, answer.Value.Length));
             if (before == 0)
                 return;
-            // The system may have kept some page, or the machine stood still.
-            Assert.True(round + 1 < RoundsMax, $"{before} of {Gets} Gets were answered before the status that was asked behind them, in each of {RoundsMax} rounds");
+            // The system may have kept some page in memory, or the machine stalled.
+            Assert.True(round + 1 < RoundsMax, $"{before} of {Gets} Gets were answered before the status requested after them, in each of {RoundsMax} rounds");
         }
     }
 
     /// <summary>
-    /// The loop of an exchange read by itself whatever had come, one page after the other, since it needs no more than one of the places for that: behind Gets of pages that were not in memory everything
-    /// else of the stream waited until all of them were answered, changes and other shards' calls too.
+    /// The loop of an exchange read everything itself, one page after the other, because that needs only one place. Everything else on the stream,
+    /// even changes and calls to other shards, waited until all Gets of pages that were not in memory were answered.
     /// </summary>
     [BadDiskFact]
-    public async Task Call_BehindGetsOfAnExchangeThatTheDiskIsSlowToRead_DoesNotWaitForThem()
+    public async Task Call_BehindGetsOfPagesOnASlowDisk_DoesNotWaitForThem()
     {
         await using var disk = await BadDisk.CreateAsync();
         await using var cluster = await FaultCluster.StartAsync(dataOf: node => node == Node ? disk.Data : null);
@@ -67,7 +67,7 @@ public sealed class SlowReadTests
                 var get = new GetRequest { Key = Key((number * RoundsMax) + round), Read = new ReadOptions { Mode = ReadMode.Stale } };
                 request.Calls.Add(new Call { Id = (ulong)number, Method = Method.Get, Request = get.ToByteString(), TimeoutMs = 600_000 });
             }
-            // A change is told at once that this node does not lead.
+            // A change is refused at once, because this node does not lead.
             request.Calls.Add(new Call { Id = Gets, Method = Method.Put, Request = new PutRequest { Key = Key(0) }.ToByteString(), TimeoutMs = 600_000 });
             await exchange.RequestStream.WriteAsync(request);
             var replies = new List<Reply>();
@@ -81,11 +81,11 @@ public sealed class SlowReadTests
             }
             Assert.Equal(Gets + 1, replies.Count);
             Assert.All(replies, static reply => Assert.Equal(reply.Id != Gets, reply.Code == 0));
-            // The first had the loop wait, and so it knew.
+            // The loop had waited for the first Get and learned from it.
             if (before <= Gets / 2)
                 return;
-            // The system may have kept the pages, or the machine stood still.
-            Assert.True(round + 1 < RoundsMax, $"{before} of {Gets} Gets were answered before the change that came behind them, in each of {RoundsMax} rounds");
+            // The system may have kept the pages in memory, or the machine stalled.
+            Assert.True(round + 1 < RoundsMax, $"{before} of {Gets} Gets were answered before the change sent after them, in each of {RoundsMax} rounds");
         }
     }
 

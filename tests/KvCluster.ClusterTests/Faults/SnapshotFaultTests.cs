@@ -4,18 +4,18 @@ using KvCluster.Processes;
 
 namespace KvCluster.ClusterTests.Faults;
 
-/// <summary>F40: what goes wrong with a snapshot costs no replica that is well, and begins anew.</summary>
+/// <summary>F40: a failed snapshot costs no healthy replica and is repeated.</summary>
 public sealed class SnapshotFaultTests
 {
     private const int Some = 150;
     private const int DiskMebibytes = 64;
     private const int ValueBytes = 256 << 10;
 
-    // Not where the shard belongs.
+    // Not the preferred node of the shard.
     private const int Follower = 3;
 
     [SmallDiskFact]
-    public async Task F40_ReceiverHasNoRoom_GoesOnAndTakesItWhenThereIsSome()
+    public async Task F40_ReceiverHasNoRoom_KeepsRunningAndInstallsTheSnapshotWhenThereIsSome()
     {
         await using var disk = await SmallDisk.CreateAsync(DiskMebibytes, 2 * DiskMebibytes);
         await using var cluster = await FaultCluster.StartAsync(
@@ -28,7 +28,7 @@ public sealed class SnapshotFaultTests
         cluster.Network.Heal();
         await cluster.UntilOneSaysAsync("its disk has no space for it", since);
         await histories.MoreChangesAsync(Some);
-        // It once ended the process, and again at each of its starts.
+        // The full disk used to end the process, again at each of its starts.
         Assert.True(cluster.Node(Follower).IsRunning);
         Assert.DoesNotContain(cluster.Node(Follower).Log, static line => line.Contains("stopped:", StringComparison.Ordinal));
         disk.Empty();
@@ -38,7 +38,7 @@ public sealed class SnapshotFaultTests
     }
 
     [ToolFact("etcd", "etcdctl")]
-    public async Task F40_PageWentBadAtTheSender_CostsTheSenderAndNotItsReceivers()
+    public async Task F40_PageGoneBadAtTheSender_CostsTheSenderAndNotItsReceivers()
     {
         await using var cluster = await FaultCluster.StartAsync(prepare: static node => node.Options = ["--journal-retention-mib", "1"]);
         await FallBehindAsync(cluster);
@@ -55,7 +55,7 @@ public sealed class SnapshotFaultTests
         Assert.Equal(behind, await ReplicaOnAsync(cluster, Follower));
     }
 
-    // Until its leader's journal does not reach back to it; it is still cut off then.
+    // Waits until its leader's journal no longer reaches back to it. It is still cut off then.
     private static async Task FallBehindAsync(FaultCluster cluster)
     {
         foreach (var other in cluster.Nodes.Where(static node => node.Node != Follower))
@@ -65,7 +65,7 @@ public sealed class SnapshotFaultTests
         Random.Shared.NextBytes(value);
         for (var number = 0; number < 64; number++)
             await client.PutAsync(System.Text.Encoding.UTF8.GetBytes($"large/{number}"), value);
-        // Twice: the older of the two meta pages still needs the journal.
+        // Twice, because the older of the two meta pages still needs the journal.
         await cluster.CheckpointAsync();
         await client.PutAsync("between", "two checkpoints");
         await cluster.CheckpointAsync();
@@ -74,7 +74,7 @@ public sealed class SnapshotFaultTests
     private static async Task<ulong> ReplicaOnAsync(FaultCluster cluster, int node) =>
         (await cluster.RecordAsync()).Replicas.FirstOrDefault(replica => replica.Node == node && !replica.Learner)?.Replica ?? 0;
 
-    // One in a hundred pages, in the values, which nobody reads but for a snapshot.
+    // One in a hundred pages, in values that only a snapshot reads.
     private static void FlipBits(string path)
     {
         using var file = new FileStream(path, FileMode.Open, FileAccess.ReadWrite, FileShare.ReadWrite);

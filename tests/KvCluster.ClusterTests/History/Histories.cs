@@ -5,19 +5,19 @@ using KvCluster.Processes;
 namespace KvCluster.ClusterTests.History;
 
 /// <summary>
-/// Client processes that record what they see of a cluster, and the verdict on it. One history after the other: a begun one runs until it is checked.
-/// Disposed: the processes wait for another cluster, or are gone if a history was not checked.
+/// Client processes that record what they see of a cluster, and the check of their histories. One history follows the other, and each runs until it
+/// is checked. When disposed, the processes wait for another cluster, or are ended if a history was not checked.
 /// </summary>
 internal sealed class Histories : IAsyncDisposable
 {
-    /// <summary>For the changes of an ordinary run.</summary>
+    /// <summary>The limit for the changes of an ordinary run.</summary>
     public static readonly TimeSpan Limit = TimeSpan.FromMinutes(4);
 
     private static readonly string Log = Path.Combine(AppContext.BaseDirectory, "histories.log");
 
     private static readonly Lock Gate = new();
 
-    // Under the gate.
+    // Guarded by the gate.
     private static readonly HashSet<string> Tests = [];
     private static int _operations;
 
@@ -28,7 +28,7 @@ internal sealed class Histories : IAsyncDisposable
     private int _history;
 
     /// <summary>Begins the first history.</summary>
-    /// <param name="folder">For the histories' files.</param>
+    /// <param name="folder">The directory for the histories' files.</param>
     public Histories(string folder, IReadOnlyList<string> endpoints)
     {
         (_folder, _endpoints) = (folder, endpoints);
@@ -38,10 +38,10 @@ internal sealed class Histories : IAsyncDisposable
     /// <summary>Whether this is the run with KV_LONG=1.</summary>
     public static bool IsLong => Environment.GetEnvironmentVariable("KV_LONG") == "1";
 
-    /// <summary>Every count of operations is multiplied by this: short in an ordinary run.</summary>
+    /// <summary>Every count of operations is multiplied by this; an ordinary run is short.</summary>
     public static int Length => IsLong ? 20 : 1;
 
-    /// <summary>Of all histories of this run so far: the tests that had theirs checked, and the operations in them.</summary>
+    /// <summary>The tests whose histories were checked in this run so far, and the operations in them.</summary>
     public static (IReadOnlySet<string> Tests, int Operations) Judged
     {
         get
@@ -51,20 +51,20 @@ internal sealed class Histories : IAsyncDisposable
         }
     }
 
-    /// <summary>Acknowledged changes so far.</summary>
+    /// <summary>The number of acknowledged changes so far.</summary>
     public int Changes => _clients.Changes;
 
-    /// <summary>Waits until so many further changes, times the length of the run, are acknowledged.</summary>
+    /// <summary>Waits until this many further changes, times the length of the run, are acknowledged.</summary>
     public Task MoreChangesAsync(int changes) => MoreChangesNowAsync(changes * Length);
 
-    /// <summary>The same, whatever the length of the run: where a test repeats itself instead.</summary>
+    /// <summary>The same without the length of the run, for a test that repeats itself instead.</summary>
     public Task MoreChangesNowAsync(int changes)
     {
         var goal = Changes + changes;
         return Eventually.TrueAsync(() => Changes >= goal, $"{goal} acknowledged changes", Limit * Length);
     }
 
-    /// <summary>Has the clients begin another history, on keys of its own.</summary>
+    /// <summary>Starts another history with new keys.</summary>
     public void Begin()
     {
         Directory.CreateDirectory(Path.GetDirectoryName(FileOf(0))!);
@@ -72,8 +72,8 @@ internal sealed class Histories : IAsyncDisposable
         _clients.Tell(client => string.Join(' ', [FileOf(client), .. _endpoints]));
     }
 
-    /// <summary>Ends the history and has it checked: the clients rest until <see cref="Begin"/>.</summary>
-    /// <param name="test">Whose history it is, for the log.</param>
+    /// <summary>Ends the history and checks it. The clients pause until <see cref="Begin"/>.</summary>
+    /// <param name="test">The test's name, for the log.</param>
     public async Task CheckAsync([CallerMemberName] string test = "")
     {
         _clients.Tell(static _ => "");
@@ -91,7 +91,7 @@ internal sealed class Histories : IAsyncDisposable
         _history++;
     }
 
-    /// <summary>Ends the log with the sum.</summary>
+    /// <summary>Ends the log with the total.</summary>
     public static void LogTotal()
     {
         var (tests, operations) = Judged;
@@ -106,7 +106,7 @@ internal sealed class Histories : IAsyncDisposable
             await _clients.DisposeAsync();
     }
 
-    // One line a history beside this program: what the checker has judged.
+    // Writes one line per history beside this program, with the number of checked operations.
     private static void Count(string test, int operations)
     {
         lock (Gate)

@@ -6,17 +6,17 @@ using KvCluster.Client;
 namespace KvCluster.ClusterTests.History;
 
 /// <summary>
-/// A client process: workers that read at leaders and at replicas, scan, put one key or two on condition and delete, and read back at the end what was acknowledged, the same few keys as those of other
-/// processes, half of them through the library and half by unary calls. A line on standard input names a file and the nodes' addresses and begins a history, an empty one ends it, and the end of
-/// the input ends the process. Each line on standard output is how many changes were acknowledged so far, the
-/// name of a file that is complete, or, marked, what an answer contradicted itself in.
+/// A client process. Its workers read at leaders and replicas, scan, put one or two keys on condition, delete, and at the end read back what was
+/// acknowledged. All processes use the same few keys. Half of the workers use the library, half unary calls. A line on standard input names a file
+/// and the nodes' addresses and begins a history, an empty line ends it, and the end of the input ends the process. Each line on standard output is
+/// the number of changes acknowledged so far, the name of a complete file or, with a mark, a contradiction within one answer.
 /// </summary>
 internal sealed class HistoryClient
 {
-    /// <summary>Begins a line on standard output that tells of a contradiction.</summary>
+    /// <summary>The beginning of a line on standard output that reports a contradiction.</summary>
     public const string ContradictionMark = "contradiction: ";
 
-    // Of a process at the end of a history.
+    // For each process, at the end of a history.
     private const int Readers = 16;
 
     private readonly Lock _gate = new();
@@ -46,7 +46,7 @@ internal sealed class HistoryClient
 
     private static Task<string?> ReadLineAsync() => Task.Run(Console.In.ReadLine);
 
-    // Ends when every operation that was begun has ended: what others may have seen of it is in the history.
+    // Ends when every operation has ended, because others may have seen its effect.
     private async Task RecordAsync(string file, int client, int workers, IReadOnlyList<string> endpoints)
     {
         var channels = endpoints.Select(GrpcChannel.ForAddress).ToArray();
@@ -64,7 +64,7 @@ internal sealed class HistoryClient
             channel.Dispose();
     }
 
-    // Of each key that a change of this process was acknowledged for: one that was lost shows in the history.
+    // Reads each key for which a change of this process was acknowledged. A lost change then shows in the history.
     private async Task ReadBackAsync(int client, string prefix, KvClient library, StreamWriter output)
     {
         var keys = new ConcurrentQueue<string>(_changed);

@@ -2,14 +2,17 @@ using System.Text.Json;
 
 namespace KvCluster.ClusterTests.History;
 
-/// <summary>One operation of a history, in the form that `lincheck` reads, and with what <see cref="PositionRules"/> asks for: a line of JSON each, times in nanoseconds of the machine's monotonic clock.</summary>
+/// <summary>
+/// One operation of a history, as a line of JSON in the format that `lincheck` reads, with the fields for <see cref="PositionRules"/>. Times are in
+/// nanoseconds of the machine's monotonic clock.
+/// </summary>
 internal sealed record HistoryEntry(
     int Client, string Key, string Op, string Value, string Expect, bool ExpectMissing, bool Found, long Call, long Return, string Status, string Etag)
 {
-    /// <summary>get: "session" or "stale"; empty: it must be linearizable.</summary>
+    /// <summary>For get: "session" or "stale". Empty means that it must be linearizable.</summary>
     public string Mode { get; init; } = "";
 
-    /// <summary>As <see cref="Observation"/> has it, as is each of these that follow; empty: none.</summary>
+    /// <summary>As in <see cref="Observation"/>, like the fields that follow. Empty means none.</summary>
     public string Position { get; init; } = "";
 
     public uint Shard { get; init; }
@@ -22,11 +25,11 @@ internal sealed record HistoryEntry(
 
     private static readonly JsonSerializerOptions Names = new() { PropertyNamingPolicy = JsonNamingPolicy.SnakeCaseLower };
 
-    /// <summary>Whether it is known to have changed the key.</summary>
+    /// <summary>Whether it certainly changed the key.</summary>
     public bool IsChange => Status == "ok" && Op != "get" && (Op != "cas" || Found);
 
-    /// <param name="op">As lincheck calls it.</param>
-    /// <param name="written">What a put put; "" for others.</param>
+    /// <param name="op">The operation, by lincheck's name.</param>
+    /// <param name="written">The value of a put, or "".</param>
     public static HistoryEntry Of(int client, string key, string op, string written, in Observation observed, long call, long returned) => new(
         client, key, op, op == "get" ? observed.Value : written, "", ExpectMissing: false, observed.Found, call, returned, observed.Status, Text(observed.Etag))
     {
@@ -37,7 +40,7 @@ internal sealed record HistoryEntry(
         Existed = observed.Existed,
     };
 
-    /// <param name="expected">What the caller took the key to be; null: absent.</param>
+    /// <param name="expected">The value that the caller expected, or null if absent.</param>
     public static HistoryEntry OfConditional(int client, string key, string? expected, string written, in Observation observed, long call, long returned) =>
         Of(client, key, "cas", written, observed, call, returned) with { Expect = expected ?? "", ExpectMissing = expected is null };
 

@@ -5,8 +5,8 @@ using System.Globalization;
 namespace KvCluster.ClusterTests.History;
 
 /// <summary>
-/// Client processes, for one cluster after the other: they are kept, because starting them costs more than most histories. Used by one test at a time; the
-/// processes end with this one.
+/// Client processes for one cluster after the other. They are kept, because starting them costs more than most histories. Used by one test at a time.
+/// They end with this process.
 /// </summary>
 internal sealed class HistoryProcesses : IAsyncDisposable
 {
@@ -14,7 +14,7 @@ internal sealed class HistoryProcesses : IAsyncDisposable
 
     private const int Workers = 4;
 
-    // Of every worker after each operation.
+    // The pause of every worker after each operation.
     private const int PauseMs = 8;
 
     private static readonly ConcurrentBag<HistoryProcesses> Resting = [];
@@ -26,26 +26,26 @@ internal sealed class HistoryProcesses : IAsyncDisposable
 
     private HistoryProcesses() => _processes = [.. Enumerable.Range(0, Count).Select(Start)];
 
-    /// <summary>Acknowledged changes so far.</summary>
+    /// <summary>The number of acknowledged changes so far.</summary>
     public int Changes => _changes.Sum();
 
-    /// <summary>What answers contradicted themselves in, of the histories whose files are complete.</summary>
+    /// <summary>Contradictions within answers, for the histories whose files are complete.</summary>
     public IReadOnlyCollection<string> Contradictions => _contradictions;
 
-    /// <summary>Some that rest, or new ones.</summary>
+    /// <summary>Idle processes, or new ones.</summary>
     public static HistoryProcesses Take() => Resting.TryTake(out var resting) ? resting : new HistoryProcesses();
 
-    /// <summary>Lets another test have them. Only when every history that they began is complete.</summary>
+    /// <summary>Makes them available to another test, when every history that they began is complete.</summary>
     public void GiveBack() => Resting.Add(this);
 
-    /// <summary>Sends each a line.</summary>
+    /// <summary>Sends a line to each process.</summary>
     public void Tell(Func<int, string> line)
     {
         for (var client = 0; client < Count; client++)
             _processes[client].StandardInput.WriteLine(line(client));
     }
 
-    /// <summary>Whether all have said that their file is complete.</summary>
+    /// <summary>Whether all have reported their file as complete.</summary>
     public bool HaveWritten(Func<int, string> file) => Enumerable.Range(0, Count).All(client => _written.ContainsKey(file(client)));
 
     public async ValueTask DisposeAsync()
@@ -65,7 +65,7 @@ internal sealed class HistoryProcesses : IAsyncDisposable
         {
             RedirectStandardInput = true,
             RedirectStandardOutput = true,
-            // Five of them beside three nodes: threads and compilation for a machine of their own would take the nodes' processors.
+            // Five of them run beside three nodes. Threads and compilation for a machine of their own would take the nodes' processors.
             Environment = { ["DOTNET_PROCESSOR_COUNT"] = "1", ["DOTNET_TieredPGO"] = "0", ["DOTNET_gcConcurrent"] = "0" },
         })!;
         process.OutputDataReceived += (_, line) =>

@@ -4,25 +4,26 @@ using KvCluster.Client;
 
 namespace KvCluster.ClusterTests.History;
 
-/// <summary>One caller with one operation at a time. What a scan or a write of two keys does is an entry of the history for each key, with its times.</summary>
+/// <summary>One caller with one operation at a time. A scan or a write of two keys becomes an entry of the history for each key, with its
+/// times.</summary>
 /// <param name="client">Its number in the history.</param>
-/// <param name="prefix">The history's: it begins with keys that nobody has written.</param>
+/// <param name="prefix">The prefix of the history, whose keys nobody has written before.</param>
 internal sealed class HistoryWorker(int client, string prefix, IObservedStore store)
 {
-    /// <summary>First letters of keys: a test that splits its cluster between them has keys in every shard.</summary>
+    /// <summary>First letters of keys. If a test splits its cluster between them, every shard has keys.</summary>
     private const string Letters = "ahpw";
 
-    // Of a letter, at a time; they are in one shard.
+    // Keys per letter at a time. They are in one shard.
     private const int Keys = 3;
 
-    // Of the value of a key that was put together with the next one of its letter, or with the one before.
+    // Marks a value that was put together with the next or the previous key of its letter.
     private const char WithNext = '>';
     private const char WithPrevious = '<';
 
-    // The same keys for all processes at a time, others after it: contended, and yet no key's history grows beyond what a checker can search.
+    // All processes use the same keys at a time, and then others. So there is contention, but no key's history grows beyond what a checker can search.
     private static readonly TimeSpan KeyTime = TimeSpan.FromSeconds(1);
 
-    // Some keys live longer than a failover takes: what was acknowledged before it is read, expected and deleted after it.
+    // Some keys live longer than a failover takes, so that values acknowledged before it are read, expected and deleted after it.
     private static readonly TimeSpan LongKeyTime = TimeSpan.FromSeconds(30);
     private const int LongKeysOneIn = 16;
 
@@ -31,7 +32,7 @@ internal sealed class HistoryWorker(int client, string prefix, IObservedStore st
     private readonly long _begun = Time();
     private int _number;
 
-    /// <summary>What contradicts itself in one answer, which no history shows that is checked key by key; null: nothing so far.</summary>
+    /// <summary>A contradiction within one answer, which no check key by key reveals. Null if there was none so far.</summary>
     public string? Contradiction { get; private set; }
 
     public async Task<IReadOnlyList<HistoryEntry>> NextAsync()
@@ -44,7 +45,7 @@ internal sealed class HistoryWorker(int client, string prefix, IObservedStore st
             _lastSeen.Clear();
         return _random.Next(100) switch
         {
-            // Some of a key that was last written long ago: whoever answers from a state of then answers as if nothing had come since.
+            // Sometimes a key that was last written long ago, to which outdated state may still give a valid answer.
             < 4 => [await GetWeakAsync(key)],
             < 36 => [await GetAsync(_random.Next(20) == 0 ? KeyOf(Group(_random.NextInt64(_begun, Time() + 1)), index) : key)],
             < 40 => await ScanAsync(group),
@@ -62,7 +63,7 @@ internal sealed class HistoryWorker(int client, string prefix, IObservedStore st
         return Saw(HistoryEntry.Of(client, key, "get", "", observed, call, Now()));
     }
 
-    // Nothing that this caller goes by: it may be old.
+    // The caller does not rely on it, because it may be old.
     private async Task<HistoryEntry> GetWeakAsync(string key)
     {
         var read = _random.Next(2) == 0 ? KvReadMode.Session : KvReadMode.Stale;
@@ -71,7 +72,7 @@ internal sealed class HistoryWorker(int client, string prefix, IObservedStore st
         return HistoryEntry.Of(client, key, "get", "", observed, call, Now()) with { Mode = read == KvReadMode.Session ? "session" : "stale" };
     }
 
-    /// <summary>Reads a key until there is an answer; null: there was none within a time that is long enough for any failover.</summary>
+    /// <summary>Reads a key until there is an answer. Null if there was none within a time that is long enough for any failover.</summary>
     public async Task<HistoryEntry?> ReadBackAsync(string key)
     {
         for (var began = Stopwatch.GetTimestamp(); Stopwatch.GetElapsedTime(began) < Histories.Limit;)
@@ -112,7 +113,7 @@ internal sealed class HistoryWorker(int client, string prefix, IObservedStore st
         return Tried(HistoryEntry.OfConditional(client, key, expected, value, observed, call, Now()));
     }
 
-    // To the second key it is a put, which was not even tried where the condition on the first one did not hold.
+    // For the second key it is a put, which was not even tried if the condition on the first one did not hold.
     private async Task<IReadOnlyList<HistoryEntry>> PutBothIfAsync(string group, int index, string value)
     {
         var (first, second) = (KeyOf(group, index), KeyOf(group, index + 1));
@@ -137,7 +138,7 @@ internal sealed class HistoryWorker(int client, string prefix, IObservedStore st
         return Did(HistoryEntry.Of(client, key, "delete", "", observed, call, Now()), null);
     }
 
-    // All of them linearizable.
+    // All of these are linearizable.
     private KvReadMode DrawRead() => _random.Next(20) switch
     {
         < 2 => KvReadMode.Replica,
@@ -145,7 +146,8 @@ internal sealed class HistoryWorker(int client, string prefix, IObservedStore st
         _ => KvReadMode.Leader,
     };
 
-    // A scan of one shard is of one moment: where one of two keys that were put together has its value of then, the other one has that or a later one. Absent: deleted since.
+    // A scan of one shard shows one moment. If one of two keys put together has that value, the other has its value or a later one. An absent key was
+    // deleted since.
     private void CheckWhole(string group, IReadOnlyDictionary<string, Observation> found)
     {
         for (var index = 0; index < Keys - 1; index++)
@@ -172,7 +174,7 @@ internal sealed class HistoryWorker(int client, string prefix, IObservedStore st
         return change;
     }
 
-    // A condition that failed tells only that this caller knows nothing.
+    // After a failed condition the caller no longer knows the value.
     private HistoryEntry Tried(HistoryEntry change)
     {
         if (change.Status == "ok")

@@ -2,17 +2,17 @@ using KvCluster.Client;
 
 namespace KvCluster.ClusterTests.History;
 
-/// <summary>What a caller finds out by itself, because no check of single keys does: shown on a store in memory that tears writes of two keys.</summary>
+/// <summary>Contradictions that a caller detects by itself, because no check of single keys does, on a store in memory that tears writes of two keys.</summary>
 public sealed class HistoryWorkerTests
 {
-    // Far more than it takes.
+    // Far more than necessary.
     private const int Operations = 20_000;
 
     [Theory]
     [InlineData(true, true, false)]
     [InlineData(true, false, true)]
     [InlineData(false, true, true)]
-    public async Task Next_WritesOfTwoKeys_ContradictScansWhereOnlyOneIsMade(bool first, bool second, bool contradicts)
+    public async Task Next_TornWritesOfTwoKeys_ContradictScans(bool first, bool second, bool contradicts)
     {
         var worker = new HistoryWorker(client: 1, "h0", new TearingStore(first, second));
         for (var number = 0; number < Operations && worker.Contradiction is null; number++)
@@ -20,7 +20,7 @@ public sealed class HistoryWorkerTests
         Assert.Equal(contradicts, worker.Contradiction is not null);
     }
 
-    /// <summary>Makes the puts of a write that it is told to make, and says that it made both.</summary>
+    /// <summary>Makes only the chosen puts of a write, and reports both as made.</summary>
     private sealed class TearingStore(bool first, bool second) : IObservedStore
     {
         private readonly Dictionary<string, Observation> _entries = [];

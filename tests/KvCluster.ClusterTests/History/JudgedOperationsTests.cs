@@ -3,19 +3,19 @@ using KvCluster.Processes;
 
 namespace KvCluster.ClusterTests.History;
 
-/// <summary>What is judged in all histories of a run together; a collection that runs after all others.</summary>
+/// <summary>A check over all histories of a run together. Its collection runs after all others.</summary>
 [Collection(AfterAllOthers)]
 public sealed class JudgedOperationsTests
 {
     private const string AfterAllOthers = "after all others";
 
-    // Twice to three times as many are made on two busy processors.
+    // Even on two busy processors two to three times as many operations are made.
     private const int LeastOfAnOrdinaryRun = 40_000;
     private const int LeastOfALongRun = 200_000;
 
-    /// <summary>Where only some of the tests ran, there is nothing to say about their sum.</summary>
+    /// <summary>If only some of the tests ran, the total is not checked.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
-    public void Histories_OfAWholeRun_HaveEnoughOperationsTogether()
+    public void Histories_OfAWholeRun_HaveEnoughOperationsInAll()
     {
         if (!Recording().All(Histories.Judged.Tests.Contains))
             return;

@@ -3,7 +3,7 @@ using KvCluster.Client;
 
 namespace KvCluster.ClusterTests.History;
 
-/// <summary>Through <see cref="KvClient"/>, which finds leaders and repeats changes by their request ids.</summary>
+/// <summary>Calls through <see cref="KvClient"/>, which finds leaders and repeats changes under their request ids.</summary>
 internal sealed class LibraryStore(KvClient client) : IObservedStore
 {
     private readonly Dictionary<uint, Etag> _seen = [];

@@ -1,19 +1,19 @@
 namespace KvCluster.ClusterTests.History;
 
 /// <summary>
-/// Judges what a check of linearizability key by key leaves out: reads of weaker modes, and what deletes say. Each answer names the state that it was evaluated on,
-/// and the acknowledged changes of a key are known with their etags, so every answer can be compared with what its state must have held. Changes of unknown
-/// outcome may be in it or not. Pure.
+/// Checks what a linearizability check key by key does not cover: reads of weaker modes, and the answers to deletes. Each answer names the state in
+/// which it was evaluated, and the acknowledged changes of a key are known with their etags. So every answer can be compared with what its state must
+/// have contained. Changes of unknown outcome may be in it or not. A pure function.
 /// </summary>
 internal static class PositionRules
 {
     /// <summary>
-    /// What a stale answer's age leaves out, by kv.proto: how long its leader's message was under way, and for how long a leader that is cut off goes on telling.
-    /// Generous, as processes are stopped in some tests.
+    /// What a stale answer's age does not include, by kv.proto: the delay of its leader's message, and the time for which a leader that was cut off
+    /// still sends. Generous, because some tests stop processes.
     /// </summary>
     private const long StaleSlackNs = 15_000_000_000;
 
-    /// <summary>What contradicts the rules, a line each.</summary>
+    /// <summary>The violations of the rules, one line each.</summary>
     public static IReadOnlyList<string> Judge(IReadOnlyCollection<HistoryEntry> history)
     {
         var violations = new List<string>();
@@ -42,7 +42,7 @@ internal static class PositionRules
             violations.Add($"{wrong}: {entry.ToLine()}");
     }
 
-    // Of one shard: what was acknowledged longer ago than a stale answer's age is in its state.
+    // Within one shard: what was acknowledged longer ago than a stale answer's age is in its state.
     private static void CheckAges(HistoryEntry[] entries, List<string> violations)
     {
         var changes = entries.Where(static entry => entry.IsChange).OrderBy(static entry => entry.Return).ToArray();
@@ -64,7 +64,7 @@ internal static class PositionRules
     /// <summary>What is known of one key: its changes by their etags, and those that may have been made.</summary>
     private sealed class KnownChanges
     {
-        // Null: deleted.
+        // Null means deleted.
         private readonly SortedList<string, string?> _changes = new(StringComparer.Ordinal);
         private readonly HashSet<string> _maybePut;
         private readonly bool _maybeDeleted;
@@ -86,7 +86,7 @@ internal static class PositionRules
             }
         }
 
-        /// <summary>Why a read cannot be of its position; null: it can.</summary>
+        /// <summary>Why a read contradicts its position, or null.</summary>
         public string? WrongAt(HistoryEntry read)
         {
             var last = LastUpTo(read.Position, inclusive: true);
@@ -97,7 +97,7 @@ internal static class PositionRules
             return last is var (etag, _) && Less(read.Etag, etag) ? $"a read of {read.Position} lacks the change {etag}" : null;
         }
 
-        /// <summary>Why a delete cannot have met what it says; null: it can.</summary>
+        /// <summary>Why a delete contradicts the state before it, or null.</summary>
         public string? WrongBefore(HistoryEntry delete)
         {
             var present = LastUpTo(delete.Position, inclusive: false)?.Value is not null;

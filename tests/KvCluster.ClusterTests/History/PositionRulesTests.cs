@@ -1,21 +1,21 @@
 namespace KvCluster.ClusterTests.History;
 
-/// <summary>What the rules for weaker reads and for deletes let pass and what they find, on histories of a few operations.</summary>
+/// <summary>What the rules for weaker reads and for deletes accept and reject, on histories of a few operations.</summary>
 public sealed class PositionRulesTests
 {
     private const long Second = 1_000_000_000;
 
     [Fact]
-    public void Judge_OfWhatMayBe_FindsNothing() => Assert.Empty(PositionRules.Judge(
+    public void Judge_ValidHistory_FindsNothing() => Assert.Empty(PositionRules.Judge(
     [
         Put("a", 2), Put("b", 4), Delete(6, existed: true), Delete(7, existed: false), Put("c", 9, status: "unknown"),
         Get("session", "a", of: 2, position: 3, seen: 3), Get("stale", "b", of: 4, position: 5), Get("session", null, of: 0, position: 8, seen: 7), Get("stale", null, of: 0, position: 1),
-        // The put of unknown outcome was made, it seems.
+        // The put of unknown outcome was apparently made.
         Get("session", "c", of: 10, position: 11, seen: 10), Delete(12, existed: true),
     ]));
 
     [Fact]
-    public void Judge_OfWhatCannotBe_FindsEachByItsRule()
+    public void Judge_InvalidHistory_FindsEachViolation()
     {
         Finds("had been answered", Put("a", 2), Get("session", null, of: 0, position: 1, seen: 2));
         Finds("lacks the change", Put("a", 2), Put("b", 4), Get("stale", "a", of: 2, position: 5));

@@ -8,12 +8,12 @@ using KvCluster.V1;
 namespace KvCluster.ClusterTests.History;
 
 /// <summary>
-/// By unary calls to one node after the other: a caller that goes on at the next where one does not lead or does not answer. What any replica may answer it asks
-/// of all in turn.
+/// Unary calls to one node after the other. The caller tries the next node if one does not lead or does not answer. Requests that any replica may
+/// answer go to all nodes in turn.
 /// </summary>
 internal sealed class UnaryStore(IReadOnlyList<GrpcChannel> nodes) : IObservedStore
 {
-    // Longer than a failover, so that calls wait for the end of one; shorter than a test.
+    // Longer than a failover, so that calls wait for its end, and shorter than a test.
     private static readonly TimeSpan CallTime = TimeSpan.FromSeconds(3);
 
     private int _node;

@@ -3,7 +3,10 @@ using KvCluster.Processes;
 
 namespace KvCluster.ClusterTests;
 
-/// <summary>A file system for one node's data that errs by rules: the program <c>badfs</c> over a folder. Needs root, or a system that lets users mount by FUSE.</summary>
+/// <summary>
+/// A file system with injected faults for one node's data: the program <c>badfs</c> over a directory. Needs root, or a system that lets users mount
+/// by FUSE.
+/// </summary>
 internal sealed class BadDisk : IAsyncDisposable
 {
     private readonly TemporaryDirectory _folder = new();
@@ -13,7 +16,7 @@ internal sealed class BadDisk : IAsyncDisposable
     {
     }
 
-    /// <summary>Where a node's data can lie.</summary>
+    /// <summary>A directory for a node's data.</summary>
     public string Data => Path.Combine(Mount, "node");
 
     private string Mount => Path.Combine(_folder.Path, "mount");
@@ -22,7 +25,7 @@ internal sealed class BadDisk : IAsyncDisposable
 
     private string RuleFile => Path.Combine(_folder.Path, "rules");
 
-    /// <summary>Mounts it, without rules.</summary>
+    /// <summary>Mounts it without rules.</summary>
     public static async Task<BadDisk> CreateAsync()
     {
         var disk = new BadDisk();
@@ -45,26 +48,26 @@ internal sealed class BadDisk : IAsyncDisposable
         }
     }
 
-    /// <summary>How it errs from now on, one rule each, as badfs reads them; none: not at all.</summary>
+    /// <summary>The faults from now on, one rule each, in the format of badfs. None means no faults.</summary>
     public void Rule(params string[] rules)
     {
-        // By another file, so that it is never read half written; its time tells that it is another one.
+        // Replaced as a whole, so that it is never read half written. Its time reveals the change.
         var written = RuleFile + ".new";
         File.WriteAllLines(written, rules);
         File.Move(written, RuleFile, overwrite: true);
     }
 
-    /// <summary>A path below <see cref="Data"/> as rules name it.</summary>
+    /// <summary>A path below <see cref="Data"/>, as rules name it.</summary>
     public static string InRules(string pathInData) => "node/" + pathInData;
 
-    /// <summary>Has the system forget what it keeps of a file, as far as nobody has it mapped: its next reads go to the disk.</summary>
+    /// <summary>Drops a file from the page cache as far as nobody has it mapped. Its next reads go to the disk.</summary>
     public async Task ForgetAsync(string pathInData)
     {
         var (exitCode, _, error) = await Tools.RunAsync("dd", $"if={Path.Combine(Data, pathInData)}", "iflag=nocache", "count=0");
         Assert.True(exitCode == 0, error);
     }
 
-    /// <summary>The same of a file that is mapped: the file has changed behind the mount, which the system learns as somebody opens it.</summary>
+    /// <summary>The same for a mapped file: it changes behind the mount, which the system notices when somebody opens it.</summary>
     public async Task ForgetMappedAsync(string pathInData)
     {
         File.SetLastWriteTimeUtc(Path.Combine(Source, "node", pathInData), DateTime.UtcNow.AddSeconds(-10));

@@ -8,15 +8,15 @@ using KvCluster.V1;
 namespace KvCluster.ClusterTests;
 
 /// <summary>
-/// Node processes over a real etcd, every connection of theirs through a relay, so that a test can take away whatever it likes. Nodes are counted from 1.
-/// Disposed: all of it is gone; after a failed test the nodes' logs stay in the folder that its message names.
+/// Node processes over a real etcd. Every connection goes through a relay, so that a test can cut any of them. Nodes are numbered from 1. Disposing
+/// removes everything, except that after a failed test the nodes' logs stay in the directory that its message names.
 /// </summary>
 internal sealed class FaultCluster : IAsyncDisposable
 {
-    // What is not done by then is broken off, with an exit code of its own: nodes of a busy machine may take long.
+    // A stop that takes longer is aborted with its own exit code. On a busy machine nodes may take long.
     private const string StopGraceSeconds = "150";
 
-    // As the documents have it: the coordinator does not answer.
+    // The documented exit code for a coordinator that does not answer.
     private const int NoCoordinator = 3;
 
     private readonly TemporaryDirectory _folder = new();
@@ -27,35 +27,35 @@ internal sealed class FaultCluster : IAsyncDisposable
 
     private FaultCluster(EtcdMembers etcd) => Etcd = etcd;
 
-    /// <summary>The cluster's router in its network.</summary>
+    /// <summary>The cluster's router, as a member of its network.</summary>
     public const int Router = -2;
 
     public EtcdMembers Etcd { get; }
 
     public Network Network { get; } = new();
 
-    /// <summary>For whatever a test writes.</summary>
+    /// <summary>A directory for files of a test.</summary>
     public string Folder => _folder.Path;
 
-    /// <summary>Where clients reach the nodes, through relays.</summary>
+    /// <summary>The addresses of the nodes for clients, through relays.</summary>
     public IReadOnlyList<string> Endpoints { get; private set; } = [];
 
-    /// <summary>Where the nodes listen for clients, past all relays.</summary>
+    /// <summary>The addresses of the nodes for clients, without relays.</summary>
     public IReadOnlyList<string> DirectEndpoints { get; private set; } = [];
 
-    /// <summary>The processes of routers.</summary>
+    /// <summary>The process ids of the routers.</summary>
     public IReadOnlyList<int> RouterIds => [.. _routers.Select(router => router.Id)];
 
-    /// <summary>Where each node takes the streams of others, as the network lets them.</summary>
+    /// <summary>The addresses of the nodes for streams of other nodes, through the network's relays.</summary>
     public IReadOnlyList<string> PeerEndpoints { get; private set; } = [];
 
     public IReadOnlyList<NodeProcess> Nodes => _nodes;
 
     private int ReplicasOfAShard => Math.Min(3, _nodes.Count);
 
-    /// <summary>Starts etcd and the nodes, and waits until every shard is led where it belongs and every node follows.</summary>
-    /// <param name="splitAt">Keys at which shards begin, by commas; "": one shard.</param>
-    /// <param name="dataOf">Where a node's data lies, if not in the cluster's folder.</param>
+    /// <summary>Starts etcd and the nodes, and waits until every shard is led by its preferred node and every node follows.</summary>
+    /// <param name="splitAt">Keys at which shards begin, separated by commas; "" means one shard.</param>
+    /// <param name="dataOf">The directory of a node's data, if it is not in the cluster's directory.</param>
     public static async Task<FaultCluster> StartAsync(
         int nodes = 3, string splitAt = "", int etcdMembers = 1, bool secure = false, Func<int, string?>? dataOf = null, Action<NodeProcess>? prepare = null)
     {
@@ -86,23 +86,23 @@ internal sealed class FaultCluster : IAsyncDisposable
 
     public Admin.AdminClient AdminOf(int node) => new(_channels[node - 1]);
 
-    /// <summary>Starts a router, which reaches the nodes as the network lets it; its address. It ends with the cluster.</summary>
-    /// <param name="options">Besides those that every router has.</param>
+    /// <summary>Starts a router, which reaches the nodes through the network's relays, and returns its address. It ends with the cluster.</summary>
+    /// <param name="options">In addition to those of every router.</param>
     public string StartRouter(params string[] options)
     {
         var address = $"http://127.0.0.1:{Text(FreePorts.Ten())}";
         string[] arguments = ["run", "--listen", address, "--nodes", string.Join(',', Endpoints), "--until-stdin-ends", .. options];
         var router = Process.Start(new ProcessStartInfo(Tools.Built("kv-router"), arguments) { RedirectStandardInput = true, RedirectStandardOutput = true })!;
         Network.SetProcess(Router, router.Id);
-        // Read, so that the pipe does not fill.
+        // Read, so that the pipe does not fill up.
         router.OutputDataReceived += static (_, _) => { };
         router.BeginOutputReadLine();
         _routers.Add(router);
         return address;
     }
 
-    /// <summary>What a node says of itself; null where it does not answer.</summary>
-    /// <param name="detailOf">The shard whose replica is to tell everything; null: all shards, in short.</param>
+    /// <summary>A node's status, or null if it does not answer.</summary>
+    /// <param name="detailOf">The shard whose replica gives details, or null for short entries of all shards.</param>
     public async Task<NodeStatus?> StatusOfAsync(int node, bool digest = false, uint? detailOf = null)
     {
         var request = new GetStatusRequest { Digest = digest };
@@ -115,12 +115,12 @@ internal sealed class FaultCluster : IAsyncDisposable
         }
         catch (RpcException)
         {
-            // The caller asks again until its condition holds.
+            // The caller repeats the call until its condition holds.
             return null;
         }
     }
 
-    /// <summary>The node that says that it leads a shard, of those that answer; waits for one.</summary>
+    /// <summary>The node that reports that it leads a shard. Waits for one.</summary>
     public async Task<int> LeaderAsync(uint shard = 0, int except = 0)
     {
         var leader = 0;
@@ -134,7 +134,7 @@ internal sealed class FaultCluster : IAsyncDisposable
         return leader;
     }
 
-    /// <summary>The node that leads shard 0 by its own account; 0: each that runs has said that it does not.</summary>
+    /// <summary>The node that reports that it leads shard 0, or 0 if each running node has reported that it does not.</summary>
     public async Task<int> LeadsNowAsync()
     {
         var leader = 0;
@@ -148,8 +148,8 @@ internal sealed class FaultCluster : IAsyncDisposable
     }
 
     /// <summary>
-    /// Waits for so many further changes, times the length of the run, where nobody can be elected: a stall that costs shard 0 its leader ends the waiting,
-    /// as nothing would come any more.
+    /// Waits for this many further changes, times the length of the run, while no election is possible. If a stall costs shard 0 its leader, the wait
+    /// ends, because no change would follow.
     /// </summary>
     public Task UntilMoreChangesOrLeaderlessAsync(History.Histories histories, int changes)
     {
@@ -157,14 +157,14 @@ internal sealed class FaultCluster : IAsyncDisposable
         return Eventually.TrueAsync(async () => histories.Changes >= goal || await LeadsNowAsync() == 0, $"{goal} acknowledged changes, or no leader{Explain()}", History.Histories.Limit * History.Histories.Length);
     }
 
-    /// <summary>Waits, after a node has died, until other nodes lead all shards.</summary>
+    /// <summary>After the death of a node, waits until other nodes lead all shards.</summary>
     public Task UntilLedWithoutAsync(int dead, uint shards = 1) => Eventually.TrueAsync(async () =>
     {
         var statuses = await Task.WhenAll(_nodes.Where(node => node.IsRunning && node.Node != dead).Select(node => StatusOfAsync(node.Node)));
         return statuses.SelectMany(static status => status?.Replicas ?? []).Where(static replica => replica.Role == "leader").Select(static replica => replica.Route.Shard).Distinct().Count() == shards;
     }, $"all shards are led without node {dead}{Explain()}");
 
-    /// <summary>Hands a shard over until a node leads it.</summary>
+    /// <summary>Transfers a shard until a node leads it.</summary>
     public Task UntilLeadsAsync(int node, uint shard = 0) => Eventually.TrueAsync(async () =>
     {
         var leader = await LeaderAsync(shard);
@@ -176,13 +176,13 @@ internal sealed class FaultCluster : IAsyncDisposable
         }
         catch (RpcException)
         {
-            // It does not lead any more, or the other one is not yet where it could: asked again.
+            // It no longer leads, or the target is not ready yet. Ask again.
         }
 
         return false;
     }, $"node {node} leads shard {shard}{Explain()}");
 
-    /// <summary>Has whoever leads a shard give it to the node that has most of its journal; ends when another leadership has begun.</summary>
+    /// <summary>Makes a shard's leader transfer to the node that has most of its journal. Returns when another leadership has begun.</summary>
     public async Task HandOverAsync(uint shard = 0)
     {
         var before = await EpochAsync(shard);
@@ -194,16 +194,16 @@ internal sealed class FaultCluster : IAsyncDisposable
             }
             catch (RpcException)
             {
-                // Nobody is where it could lead yet, or the leader has changed: the epoch tells.
+                // No node is ready yet, or the leader has changed, which the epoch shows.
             }
 
             return await EpochAsync(shard) > before;
-        }, $"shard {shard} is handed over{Explain()}");
+        }, $"shard {shard} is transferred{Explain()}");
     }
 
     /// <summary>
-    /// Hands every shard to the node that leads it when all is well, as nodes do by themselves a while after another has come: from here on nobody but a
-    /// fault changes who leads.
+    /// Transfers every shard to its preferred node, as nodes do by themselves some time after another node has joined. From here on only a fault
+    /// changes a leader.
     /// </summary>
     public async Task UntilPlacedAsync()
     {
@@ -213,10 +213,10 @@ internal sealed class FaultCluster : IAsyncDisposable
     }
 
     /// <summary>
-    /// Makes a fault that may not cost the leader of shard 0 its leadership. There is one excuse: a node of this machine stalled meanwhile, and says so in its log;
-    /// then the fault is made again, a few times at the most.
+    /// Injects a fault that may not cost the leader of shard 0 its leadership. The one excuse is that a node of this machine stalled meanwhile and
+    /// says so in its log. Then the fault is injected again, a few times at most.
     /// </summary>
-    /// <param name="fault">Takes the leader; makes the fault and takes it back.</param>
+    /// <param name="fault">Gets the leader; injects the fault and removes it.</param>
     public async Task LeaderStaysAsync(Func<int, Task> fault)
     {
         const int RoundsMax = 5;
@@ -238,10 +238,10 @@ internal sealed class FaultCluster : IAsyncDisposable
         Assert.Fail($"the leader did not stay: {string.Join("; ", told)}{Explain()}");
     }
 
-    /// <summary>How many lines each node has printed.</summary>
+    /// <summary>The number of lines that each node has printed.</summary>
     public IReadOnlyDictionary<int, int> LogLengths() => _nodes.ToDictionary(static node => node.Node, static node => node.Log.Count);
 
-    /// <summary>What a node has said of a stall of its own since then: the only excuse of a leadership that ended without a fault; null: none stalled.</summary>
+    /// <summary>The report of a node's own stall since then, the only excuse for a leadership that ended without a fault. Null if no node stalled.</summary>
     public string? StallSince(IReadOnlyDictionary<int, int> lengths) =>
         _nodes.SelectMany(node => node.Log.Skip(lengths[node.Node])).FirstOrDefault(static line => line.Contains("stalled for", StringComparison.Ordinal));
 
@@ -252,7 +252,7 @@ internal sealed class FaultCluster : IAsyncDisposable
         return _nodes.First(node => node.Node != leader).Node;
     }
 
-    /// <summary>The epoch of the shard's record in etcd: rises with every election.</summary>
+    /// <summary>The epoch of the shard's record in etcd, which increases with every election.</summary>
     public async Task<ulong> EpochAsync(uint shard = 0) => (await RecordAsync(shard)).Epoch;
 
     /// <summary>The shard's record in etcd.</summary>
@@ -276,7 +276,7 @@ internal sealed class FaultCluster : IAsyncDisposable
         }, $"equal replicas{Explain()}");
     }
 
-    /// <summary>Waits until every node answers and no replica is without a role, as after a restart.</summary>
+    /// <summary>Waits until every node answers and every replica has a role, as after a restart.</summary>
     public Task UntilEveryReplicaWorksAsync() => Eventually.TrueAsync(async () =>
     {
         var statuses = await Task.WhenAll(_nodes.Select(node => StatusOfAsync(node.Node)));
@@ -285,7 +285,7 @@ internal sealed class FaultCluster : IAsyncDisposable
             && shard.Count(replica => replica.Role == "follower") == ReplicasOfAShard - 1);
     }, $"every replica works{Explain()}");
 
-    /// <summary>Waits until a node's replica of shard 0 has applied what was committed when it was asked for.</summary>
+    /// <summary>Waits until a node's replica of shard 0 has applied everything committed before the call.</summary>
     public async Task UntilFollowsAsync(int node)
     {
         KvCluster.Etag committed = default;
@@ -299,14 +299,14 @@ internal sealed class FaultCluster : IAsyncDisposable
         await Eventually.TrueAsync(async () => await StatusOfAsync(node) is { Replicas: [var replica] } && EtagOf(replica.Applied) >= committed, $"node {node} has caught up{Explain()}");
     }
 
-    /// <summary>Has every node that runs write a checkpoint.</summary>
+    /// <summary>Makes every running node write a checkpoint.</summary>
     public async Task CheckpointAsync()
     {
         foreach (var node in _nodes.Where(node => node.IsRunning))
             await AdminOf(node.Node).CheckpointAsync(new CheckpointRequest());
     }
 
-    /// <summary>Waits until one of the nodes has printed a text, after what they have printed so far; gives the node.</summary>
+    /// <summary>Waits until one of the nodes prints a text, after everything printed so far, and returns the node.</summary>
     public async Task<int> UntilOneSaysAsync(string text, IReadOnlyDictionary<int, int> since)
     {
         NodeProcess? said = null;
@@ -316,7 +316,7 @@ internal sealed class FaultCluster : IAsyncDisposable
     }
 
     /// <summary>Waits until a node has printed a text.</summary>
-    /// <param name="since">After so many lines of its log.</param>
+    /// <param name="since">Ignores this many lines of its log.</param>
     public Task UntilSaidAsync(int node, string text, int since = 0) =>
         Eventually.TrueAsync(() => Node(node).Log.Skip(since).Any(line => line.Contains(text, StringComparison.Ordinal)), $"node {node} says '{text}'{Explain()}");
 
@@ -351,7 +351,7 @@ internal sealed class FaultCluster : IAsyncDisposable
             : [];
         string[] split = splitAt.Length > 0 ? ["--split-at", splitAt] : [];
         string[] command = ["init", "--coordinator", "etcd=" + string.Join(',', Etcd.Endpoints), .. security, "--nodes", string.Join(',', Enumerable.Range(1, nodes)), .. split];
-        // On a busy machine etcd may take longer than the program waits for it. Repeated, it goes on where it was.
+        // On a busy machine etcd may take longer than the program waits. When repeated, the program continues where it was.
         await Eventually.TrueAsync(async () =>
         {
             var (exitCode, _, error) = await Tools.RunAsync(NodeProcess.Program, command);

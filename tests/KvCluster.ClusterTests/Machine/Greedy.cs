@@ -4,7 +4,7 @@ using KvCluster.Processes;
 
 namespace KvCluster.ClusterTests;
 
-/// <summary>A caller that asks for much and reads nothing: tests/interop/greedy.py, by Python's grpcio.</summary>
+/// <summary>A caller that requests much and reads nothing: tests/interop/greedy.py, with Python's grpcio.</summary>
 internal sealed class Greedy : IAsyncDisposable
 {
     private const string Python = "/usr/bin/python3";
@@ -12,12 +12,12 @@ internal sealed class Greedy : IAsyncDisposable
 
     private Greedy(Process process) => _process = process;
 
-    /// <summary>Why there is none here; null: there is.</summary>
+    /// <summary>Why it is not available here, or null if it is.</summary>
     public static string? SkipReason { get; } = Find();
 
     public bool IsRunning => !_process.HasExited;
 
-    /// <summary>Ends when its load stands.</summary>
+    /// <summary>Returns when its load is established.</summary>
     public static async Task<Greedy> StartAsync(string kind, int port, int count)
     {
         var process = Process.Start(new ProcessStartInfo(
@@ -32,7 +32,7 @@ internal sealed class Greedy : IAsyncDisposable
         return greedy;
     }
 
-    /// <summary>Has it read what there is to read; what it tells of that.</summary>
+    /// <summary>Makes it read everything, and returns its report.</summary>
     public async Task<string> DrainAsync()
     {
         _process.StandardInput.Close();
@@ -62,7 +62,7 @@ internal sealed class Greedy : IAsyncDisposable
     }
 }
 
-/// <summary>A test with a greedy caller; skipped, with the reason, where there is no Python with grpcio, or, if it is a long one, without KV_LONG=1.</summary>
+/// <summary>A test with a greedy caller. Without a Python with grpcio, or for a long test without KV_LONG=1, it is skipped with the reason.</summary>
 [AttributeUsage(AttributeTargets.Method)]
 internal sealed class GreedyTheoryAttribute : TheoryAttribute
 {

@@ -3,7 +3,7 @@ using KvCluster.Processes;
 
 namespace KvCluster.ClusterTests;
 
-/// <summary>A test that mounts small file systems, which takes root and loop devices; skipped, with the reason, elsewhere.</summary>
+/// <summary>A test that mounts small file systems, which takes root and loop devices. Elsewhere it is skipped with the reason.</summary>
 [AttributeUsage(AttributeTargets.Method)]
 internal sealed class SmallDiskFactAttribute : FactAttribute
 {
@@ -11,7 +11,10 @@ internal sealed class SmallDiskFactAttribute : FactAttribute
         ?? (Environment.IsPrivilegedProcess && File.Exists("/dev/loop-control") ? null : "mounting a file system takes root and loop devices");
 }
 
-/// <summary>A test that slows a small file system down, which takes root, loop devices and control groups of version 1; skipped, with the reason, elsewhere.</summary>
+/// <summary>
+/// A test that slows down a small file system, which takes root, loop devices and control groups of version 1. Elsewhere it is skipped with the
+/// reason.
+/// </summary>
 [AttributeUsage(AttributeTargets.Method)]
 internal sealed class SlowDiskFactAttribute : FactAttribute
 {
@@ -19,7 +22,7 @@ internal sealed class SlowDiskFactAttribute : FactAttribute
         ?? (File.Exists(Path.Combine(SmallDisk.Throttles, "blkio.throttle.write_iops_device")) ? null : "there is no control group of version 1 for block devices");
 }
 
-/// <summary>A test on a file system that errs by rules; skipped, with the reason, where badfs or FUSE is missing.</summary>
+/// <summary>A test on a file system with injected faults. Without badfs or FUSE it is skipped with the reason.</summary>
 [AttributeUsage(AttributeTargets.Method)]
 internal sealed class BadDiskFactAttribute : FactAttribute
 {
@@ -27,11 +30,13 @@ internal sealed class BadDiskFactAttribute : FactAttribute
         ?? (File.Exists("/dev/fuse") ? null : "there is no /dev/fuse");
 }
 
-/// <summary>A test that starts nodes with another boot clock, which takes root and a kernel with time namespaces; skipped, with the reason, elsewhere.</summary>
+/// <summary>
+/// A test that starts nodes with a different boot clock, which takes root and a kernel with time namespaces. Elsewhere it is skipped with the reason.
+/// </summary>
 [AttributeUsage(AttributeTargets.Method)]
 internal sealed class BootClockFactAttribute : FactAttribute
 {
-    public BootClockFactAttribute() => Skip = new ToolFactAttribute("etcd", "etcdctl", "lincheck", "unshare").Skip ?? (CanShift() ? null : "time namespaces are not to be had here");
+    public BootClockFactAttribute() => Skip = new ToolFactAttribute("etcd", "etcdctl", "lincheck", "unshare").Skip ?? (CanShift() ? null : "time namespaces are not available here");
 
     private static bool CanShift()
     {

@@ -5,11 +5,11 @@ using KvCluster.Processes;
 
 namespace KvCluster.ClusterTests;
 
-/// <summary>A node as a process: the built kv-node, started, killed, stopped and resumed as a test likes.</summary>
+/// <summary>A node as a process: the built kv-node, which a test starts, kills, stops and resumes.</summary>
 internal sealed class NodeProcess(int node, string data, IReadOnlyList<string> arguments, Network network) : IAsyncDisposable
 {
-    // Before clients and whatever else the machine does, where that is allowed: a node without a processor for the length of a lease is rightly deposed,
-    // and a test that says who leads would fail by it.
+    // With a higher priority than clients and everything else, where that is allowed. A node that gets no processor for the length of a lease is
+    // rightly deposed, and tests of a certain leader would fail.
     private static readonly string[] First = ["nice", "-n", "-10"];
 
     private readonly ConcurrentQueue<string> _log = new();
@@ -26,17 +26,17 @@ internal sealed class NodeProcess(int node, string data, IReadOnlyList<string> a
 
     public bool IsRunning => _process is { HasExited: false };
 
-    /// <summary>What it printed, over all its starts.</summary>
+    /// <summary>Its output over all its starts.</summary>
     public IReadOnlyCollection<string> Log => _log;
 
-    /// <summary>A command, with its arguments, that starts the program it is given: how the next start differs from an ordinary one.</summary>
+    /// <summary>A command with arguments that starts the program given to it. It makes the next start differ from an ordinary one.</summary>
     public IReadOnlyList<string> Wrapper { get; set; } = [];
 
-    /// <summary>Options of the program besides those that every node has.</summary>
+    /// <summary>Options of the program in addition to those of every node.</summary>
     public IReadOnlyList<string> Options { get; set; } = [];
 
-    /// <summary>The arguments of the program that runs the node.</summary>
-    /// <param name="option">One that is to have another value; "": none.</param>
+    /// <summary>The arguments that start the node's program.</summary>
+    /// <param name="option">An option with a different value, or "".</param>
     public IReadOnlyList<string> CommandWith(string option = "", string value = "")
     {
         string[] command = ["run", "--node", node.ToString(CultureInfo.InvariantCulture), "--data", data, .. arguments, .. Options];
@@ -61,21 +61,21 @@ internal sealed class NodeProcess(int node, string data, IReadOnlyList<string> a
         _process.BeginErrorReadLine();
     }
 
-    /// <summary>As a crash or the system's out-of-memory killer does.</summary>
+    /// <summary>Kills it as a crash or the system's out-of-memory killer does.</summary>
     public async Task KillAsync()
     {
         _process!.Kill();
         await _process.WaitForExitAsync();
     }
 
-    /// <summary>As a service manager does; its exit code.</summary>
+    /// <summary>Stops it as a service manager does. Returns its exit code.</summary>
     public async Task<int> StopAsync()
     {
         Signals.End(Id);
         return await ExitAsync();
     }
 
-    /// <summary>Waits until it ends by itself.</summary>
+    /// <summary>Waits until it exits by itself.</summary>
     public async Task<int> ExitAsync()
     {
         await _process!.WaitForExitAsync().WaitAsync(Eventually.Limit);

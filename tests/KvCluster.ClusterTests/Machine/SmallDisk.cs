@@ -4,35 +4,35 @@ using KvCluster.Processes;
 namespace KvCluster.ClusterTests;
 
 /// <summary>
-/// A file system of a few MiB for one node's data: an ext4 image, mounted. The image lies on a small tmpfs without room for all of it, so that a test can have
-/// the device itself be full: a write that finds no room there is refused for want of it, also in place. Needs root.
+/// A file system of a few MiB for one node's data: a mounted ext4 image. The image is on a small tmpfs without space for all of it, so a test can
+/// fill the device itself. A write that finds no space there is refused, even in place. Needs root.
 /// </summary>
 internal sealed class SmallDisk : IAsyncDisposable
 {
-    // In bytes: what others may take between a look and the allocation, and file systems keep for themselves.
+    // In bytes: for what others may take between a look and the allocation, and what file systems reserve.
     private const long FilledByWriting = 32 << 20;
 
     private readonly TemporaryDirectory _folder = new();
 
-    /// <summary>Where the system takes limits of what processes write; not every system has this version of it.</summary>
+    /// <summary>The directory in which the system takes write limits of processes. Not every system has this version of it.</summary>
     public const string Throttles = "/sys/fs/cgroup/blkio";
 
     private SmallDisk()
     {
     }
 
-    /// <summary>Where a node's data can lie.</summary>
+    /// <summary>A directory for a node's data.</summary>
     public string Data => Path.Combine(Mount, "node");
 
-    // A directory there is a group of processes; an empty group can be removed.
+    // A directory there is a group of processes. An empty group can be removed.
     private string Throttle => Path.Combine(Throttles, Path.GetFileName(_folder.Path));
 
     private string Device => Path.Combine(_folder.Path, "device");
 
     private string Mount => Path.Combine(_folder.Path, "mount");
 
-    /// <param name="mebibytes">Size that the file system believes to have.</param>
-    /// <param name="deviceMebibytes">What there really is beneath it; more: it never fails.</param>
+    /// <param name="mebibytes">The size of the file system.</param>
+    /// <param name="deviceMebibytes">The real size of the device. If it is larger, the device is never full.</param>
     public static async Task<SmallDisk> CreateAsync(int mebibytes, int deviceMebibytes)
     {
         var disk = new SmallDisk();
@@ -55,12 +55,12 @@ internal sealed class SmallDisk : IAsyncDisposable
         }
     }
 
-    /// <summary>Takes the room that is left, on the file system itself. Most of it is allocated and not written, which would take minutes on a busy machine.</summary>
+    /// <summary>Fills the file system. Most of it is only allocated, because writing would take minutes on a busy machine.</summary>
     public void Fill()
     {
         var allocated = Math.Max(0, new DriveInfo(Mount).AvailableFreeSpace - FilledByWriting);
         using var file = new FileStream(Path.Combine(Mount, "filler"), new FileStreamOptions { Mode = FileMode.Create, Access = FileAccess.Write, PreallocationSize = allocated });
-        // The file is no longer for it.
+        // Allocation can fill no more.
         file.Position = allocated;
         var zeros = new byte[64 << 10];
         try
@@ -73,13 +73,13 @@ internal sealed class SmallDisk : IAsyncDisposable
         }
         catch (IOException)
         {
-            // Full, as asked for.
+            // Full, as requested.
         }
     }
 
     public void Empty() => File.Delete(Path.Combine(Mount, "filler"));
 
-    /// <summary>Takes the room that is left on the device beneath: blocks that were never written find no room from now on.</summary>
+    /// <summary>Fills the device. From now on blocks that were never written find no space.</summary>
     public void FillDevice()
     {
         using var file = File.Create(Path.Combine(Device, "filler"));
@@ -91,11 +91,11 @@ internal sealed class SmallDisk : IAsyncDisposable
         }
         catch (IOException)
         {
-            // Full, as asked for.
+            // Full, as requested.
         }
     }
 
-    /// <summary>Lets a process write to it only so many times a second; what it writes past the system's cache.</summary>
+    /// <summary>Limits a process to this many writes a second past the page cache.</summary>
     public async Task SlowDownAsync(int process, int writesPerSecond)
     {
         var (_, device, _) = await Tools.RunAsync("findmnt", "--noheadings", "--output", "MAJ:MIN", Mount);
@@ -104,7 +104,7 @@ internal sealed class SmallDisk : IAsyncDisposable
         await File.WriteAllTextAsync(Path.Combine(Throttle, "cgroup.procs"), process.ToString(CultureInfo.InvariantCulture));
     }
 
-    /// <summary>Lets a process that was slowed down write as fast as any.</summary>
+    /// <summary>Removes the limit of a process.</summary>
     public static Task SpeedUpAsync(int process) => File.WriteAllTextAsync(Path.Combine(Throttles, "cgroup.procs"), process.ToString(CultureInfo.InvariantCulture));
 
     public void EmptyDevice() => File.Delete(Path.Combine(Device, "filler"));

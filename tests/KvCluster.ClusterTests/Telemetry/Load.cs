@@ -3,7 +3,7 @@ using KvCluster.Client;
 
 namespace KvCluster.ClusterTests.Telemetry;
 
-/// <summary>Some callers of a router who put, read, scan and delete, whatever fails, until it is disposed.</summary>
+/// <summary>Callers of a router that put, read, scan and delete until it is disposed, whatever fails.</summary>
 internal sealed class Load : IAsyncDisposable
 {
     private const int Callers = 4;
@@ -18,7 +18,7 @@ internal sealed class Load : IAsyncDisposable
         _running = Task.WhenAll(Enumerable.Range(0, Callers).Select(caller => Task.Run(() => RunAsync(caller))));
     }
 
-    /// <summary>Of the values that are put from now on.</summary>
+    /// <summary>The size of the values put from now on.</summary>
     public int ValueBytes { get; set; } = 100;
 
     public async ValueTask DisposeAsync()
@@ -34,7 +34,7 @@ internal sealed class Load : IAsyncDisposable
         var random = new Random(caller);
         while (!_stopping.IsCancellationRequested)
         {
-            // To both shards. Large values go to few keys: journals grow by them, and trees, which a replica that is rebuilt has to be sent, do not.
+            // To both shards. Large values go to few keys, so that journals grow but trees do not, which a rebuilt replica must receive.
             var key = Encoding.UTF8.GetBytes($"{(random.Next(2) == 0 ? 'a' : 'z')}/{random.Next(ValueBytes > 1_000 ? 20 : 1_000)}");
             try
             {
@@ -47,7 +47,7 @@ internal sealed class Load : IAsyncDisposable
             }
             catch (Exception failure) when (failure is KvException or OperationCanceledException)
             {
-                // Of the faults, whose consequences are what is looked at, or of the end.
+                // Failures by the injected faults, whose consequences are under test, or at the end.
                 continue;
             }
         }

@@ -2,7 +2,7 @@ using KvCluster.Processes;
 
 namespace KvCluster.ClusterTests.Telemetry;
 
-/// <summary>A test of some minutes with Prometheus and a small file system; skipped, with the reason, where it was not asked for or cannot be.</summary>
+/// <summary>A test of some minutes with Prometheus and a small file system. Unless it is requested and possible, it is skipped with the reason.</summary>
 [AttributeUsage(AttributeTargets.Method)]
 internal sealed class LongSmallDiskFactAttribute : FactAttribute
 {

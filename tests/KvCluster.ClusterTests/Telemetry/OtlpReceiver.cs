@@ -5,7 +5,7 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.ClusterTests.Telemetry;
 
-/// <summary>Takes OTLP over HTTP and keeps what came, by path.</summary>
+/// <summary>Receives OTLP over HTTP and keeps the messages by path.</summary>
 internal sealed class OtlpReceiver : IAsyncDisposable
 {
     private readonly WebApplication _app;
@@ -29,7 +29,7 @@ internal sealed class OtlpReceiver : IAsyncDisposable
         return receiver;
     }
 
-    /// <summary>Whether a message of a path had these bytes in it: names stand in protobuf as they are.</summary>
+    /// <summary>Whether a message of a path contained these bytes. Names are not encoded in protobuf.</summary>
     public bool Has(string path, ReadOnlyMemory<byte> bytes) => _messages.Any(message => message.Path == path && message.Body.AsSpan().IndexOf(bytes.Span) >= 0);
 
     /// <inheritdoc cref="Has(string, ReadOnlyMemory{byte})"/>

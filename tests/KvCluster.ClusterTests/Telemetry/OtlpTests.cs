@@ -6,7 +6,7 @@ using KvCluster.V1;
 
 namespace KvCluster.ClusterTests.Telemetry;
 
-/// <summary>What the real program sends by OTLP, when OpenTelemetry's variables say so.</summary>
+/// <summary>What the real program sends by OTLP when OpenTelemetry's variables are set.</summary>
 public sealed class OtlpTests
 {
     [ToolFact("etcd", "etcdctl")]

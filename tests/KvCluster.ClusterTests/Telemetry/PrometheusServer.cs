@@ -5,7 +5,7 @@ using KvCluster.Processes;
 
 namespace KvCluster.ClusterTests.Telemetry;
 
-/// <summary>A real Prometheus: scrapes targets once a second, evaluates rules as often, takes OTLP if its version does.</summary>
+/// <summary>A real Prometheus, which scrapes targets and evaluates rules once a second, and accepts OTLP if its version does.</summary>
 internal sealed class PrometheusServer : IAsyncDisposable
 {
     private readonly Process _process;
@@ -22,17 +22,17 @@ internal sealed class PrometheusServer : IAsyncDisposable
         process.BeginErrorReadLine();
     }
 
-    /// <summary>Where it answers.</summary>
+    /// <summary>Its address.</summary>
     public Uri Address => _http.BaseAddress!;
 
-    /// <summary>The one that is used: the first that takes OTLP; if none does, the first. Null: there is none.</summary>
+    /// <summary>The program used: the first that accepts OTLP, or else the first. Null if there is none.</summary>
     public static string? Program { get; } = Tools.FindAll("prometheus").FirstOrDefault(TakesOtlp) ?? Tools.Find("prometheus");
 
-    /// <summary>Whether <see cref="Program"/> takes OTLP.</summary>
+    /// <summary>Whether <see cref="Program"/> accepts OTLP.</summary>
     public static bool HasOtlp { get; } = Program is not null && TakesOtlp(Program);
 
-    /// <param name="folder">For its data and configuration.</param>
-    /// <param name="port">Where it is to listen.</param>
+    /// <param name="folder">The directory for its data and configuration.</param>
+    /// <param name="port">The port to listen on.</param>
     /// <param name="targets">host:port of admin ports.</param>
     /// <param name="rules">The text of a rule file.</param>
     public static async Task<PrometheusServer> StartAsync(string folder, int port, IEnumerable<string> targets, string rules)
@@ -62,7 +62,7 @@ internal sealed class PrometheusServer : IAsyncDisposable
         return server;
     }
 
-    /// <summary>How many series a query has, of those that were there at some time from then to now.</summary>
+    /// <summary>The number of series of a query that existed at some time from then to now.</summary>
     public async Task<int> CountAsync(string query, DateTime since)
     {
         var range = string.Create(CultureInfo.InvariantCulture, $"start={Unix(since)}&end={Unix(DateTime.UtcNow)}&step=1");
@@ -70,14 +70,14 @@ internal sealed class PrometheusServer : IAsyncDisposable
         return answer.RootElement.GetProperty("data").GetProperty("result").GetArrayLength();
     }
 
-    /// <summary>The series that a query has now, each with its labels and its value, for people.</summary>
+    /// <summary>The current series of a query with labels and values, for people.</summary>
     public async Task<IReadOnlyList<string>> ValuesAsync(string query)
     {
         using var answer = JsonDocument.Parse(await GetAsync($"api/v1/query?query={Uri.EscapeDataString(query)}"));
         return [.. answer.RootElement.GetProperty("data").GetProperty("result").EnumerateArray().Select(series => $"{{{LabelsOf(series.GetProperty("metric"))}}} {series.GetProperty("value")[1].GetString()}")];
     }
 
-    /// <summary>Names of all metrics of an instance that begin with a word.</summary>
+    /// <summary>The names of all metrics of an instance with this prefix.</summary>
     public async Task<IReadOnlySet<string>> NamesAsync(string instance, string prefix)
     {
         using var answer = JsonDocument.Parse(await GetAsync($"api/v1/label/__name__/values?match[]={Uri.EscapeDataString($"{{instance=\"{instance}\",__name__=~\"{prefix}.*\"}}")}"));
@@ -99,7 +99,7 @@ internal sealed class PrometheusServer : IAsyncDisposable
         ];
     }
 
-    /// <summary>Waits until each of these queries has had a series at some time from then on.</summary>
+    /// <summary>Waits until each of these queries has had a series at some time since then.</summary>
     public async Task UntilDataAsync(IEnumerable<string> queries, DateTime since)
     {
         var missing = queries.Distinct().ToList();

@@ -6,29 +6,29 @@ using Xunit.Abstractions;
 
 namespace KvCluster.ClusterTests.Telemetry;
 
-/// <summary>Three nodes and a router under load, scraped by the real Prometheus, while one thing after the other fails.</summary>
+/// <summary>Three nodes and a router under load, scraped by a real Prometheus, while one component after the other fails.</summary>
 public sealed class PrometheusTests(ITestOutputHelper output)
 {
     private const int OnSmallDisk = 3;
 
-    // Far more than the node's replicas keep without the fault: 256 MiB of journal each for followers that come back, up to four segments of 64 MiB besides, and the trees. It was half of this, and
-    // full without a fault at times.
+    // Far more than the node's replicas keep without the fault: 256 MiB of journal each for lagging followers, up to four segments of 64 MiB, and the
+    // trees. With half of this the disk was sometimes full without a fault.
     private const int DiskMebibytes = 2_048;
 
-    // What a machine that is too busy brings about as any fault does.
+    // Alerts that a busy machine causes, too.
     private static readonly string[] OfABusyMachine = ["KvClusterWritesSlow", "KvClusterLeadersMove"];
 
-    // Mean of the last minute, by node: a slow disk is one of which this is clearly more than of the others'.
+    // The mean of the last minute by node. A slow disk's is clearly higher than the others'.
     private const string JournalWrites =
         "sum by (instance) (rate(kvcluster_node_journal_write_duration_seconds_sum[1m])) / sum by (instance) (rate(kvcluster_node_journal_write_duration_seconds_count[1m]))";
 
-    // Of what nodes log: what explains an alert that goes on.
+    // Parts of nodes' log lines that explain an alert that keeps firing.
     private static readonly string[] OfInterest = ["disk", "stalled", "epoch", "Alarm"];
 
-    // What looks back for minutes goes on firing after its fault.
+    // Alerts that look back for minutes and keep firing after their fault.
     private static readonly string[] Remembering = ["KvClusterNodeRestarts", "KvClusterReplicaFailed", "KvClusterAlarm", "KvClusterLeadersMove"];
 
-    /// <summary>A cluster that nothing is wrong with: its series are there, and no alert fires.</summary>
+    /// <summary>A healthy cluster: its series exist, and no alert fires.</summary>
     [ToolFact("etcd", "etcdctl", "prometheus")]
     public async Task Cluster_UnderLoad_IsScrapedAndNoAlertFires()
     {
@@ -37,7 +37,7 @@ public sealed class PrometheusTests(ITestOutputHelper output)
         await UntilCalmAsync(cluster.Prometheus);
         if (!PrometheusServer.HasOtlp)
             return;
-        // Whether they were scraped or pushed, metrics have the same names.
+        // Metrics have the same names, whether they were scraped or pushed.
         await cluster.Prometheus.UntilDataAsync(["kvcluster_node_info{job=\"kvcluster/kv-node\",instance=\"node-1\"}", "kvcluster_node_follower_lag_size_bytes{job=\"kvcluster/kv-node\"}"], cluster.Began);
         await Eventually.TrueAsync(async () =>
         {
@@ -47,7 +47,7 @@ public sealed class PrometheusTests(ITestOutputHelper output)
     }
 
     /// <summary>
-    /// Every alert fires in its fault and none without; afterwards every query of every dashboard has had data. Takes some minutes, so only with
+    /// Every alert fires in its fault and none without. Afterwards every query of every dashboard has had data. Takes some minutes, so only with
     /// KV_LONG=1.
     /// </summary>
     [LongSmallDiskFact]
@@ -85,7 +85,7 @@ public sealed class PrometheusTests(ITestOutputHelper output)
     }
 
     [Fact]
-    public void Alerts_HaveEachASectionOfTheRunbook()
+    public void Alerts_EachHaveASectionOfTheRunbook()
     {
         const string heading = "## ";
         var sections = File.ReadLines(Path.Combine(Tools.Repository(), "deploy", "telemetry", "RUNBOOK.md")).Where(static line => line.StartsWith(heading, StringComparison.Ordinal));
@@ -93,7 +93,7 @@ public sealed class PrometheusTests(ITestOutputHelper output)
         Assert.Equal(TelemetryFiles.AlertNames.Order(), sections.Select(static line => line[heading.Length..]).Order());
     }
 
-    /// <summary>Prometheus' own unit tests of the rules: with their real waits, which a test of processes has no time for.</summary>
+    /// <summary>Prometheus' own unit tests of the rules, with their real waits, for which tests of processes have no time.</summary>
     [ToolFact("promtool")]
     public async Task Alerts_PassTheirUnitTests()
     {
@@ -102,14 +102,14 @@ public sealed class PrometheusTests(ITestOutputHelper output)
         Assert.True(exitCode == 0, $"{output}\n{error}");
     }
 
-    // What shows that all targets are scraped and load goes through them.
+    // Queries that show that all targets are scraped and under load.
     private static IEnumerable<string> QueriesOfHealth =>
     [
         "count(kvcluster_node_info{job=\"kvcluster\"}) == 3", "kvcluster_node_replicas{kvcluster_role=\"leader\"}", "rate(kvcluster_router_request_duration_seconds_count[15s]) > 0",
         "rate(kvcluster_node_journal_write_duration_seconds_count[15s]) > 0", "kvcluster_node_follower_lag_size_bytes",
     ];
 
-    // An alert that a stall set off is silent again soon after; one that is wrong goes on.
+    // An alert caused by a stall stops firing soon. A wrong one does not.
     private static async Task UntilCalmAsync(PrometheusServer prometheus)
     {
         IReadOnlyList<FiringAlert> firing = [];
@@ -118,16 +118,16 @@ public sealed class PrometheusTests(ITestOutputHelper output)
             () => $"no alert fires: {string.Join("; ", firing)}");
     }
 
-    // By name, without what says that a disk is slow: the machine makes it so (IsOfABusyMachine), and no fault of these tests.
+    // By name, except the alert of a slow disk, which the machine may cause (IsOfABusyMachine) and no fault of these tests does.
     private static async Task<IReadOnlySet<string>> FiringAsync(PrometheusServer prometheus) =>
         (await prometheus.FiringAsync()).Where(static alert => !IsOfABusyMachine(alert)).Select(static alert => alert.Name).ToHashSet();
 
-    // The small disk is a loop device, whose thread in the kernel has to wait for a processor as well: beside others at work its writes do take longer than those of the other nodes' disks, for as long as
-    // that lasts. The alert says so rightly. Its fault here is a full disk, which has a series of its own.
+    // The small disk is a loop device, whose kernel thread has to wait for a processor, too. Under other load its writes take longer than those of
+    // the other nodes' disks, so the alert is right. The fault tested here is a full disk, which has its own series.
     private static bool IsOfABusyMachine(FiringAlert alert) => alert.Name == "KvClusterDiskImpaired" && alert.Labels.Contains("kvcluster_disk=slow", StringComparison.Ordinal);
 
-    // What fires on is told with its labels and its value, with how long the nodes' disks take and with what the nodes said of disks, leaders and stalls: by its name alone nobody knows
-    // which node it is, and for which reason.
+    // Alerts that keep firing are reported with labels and values, with the write times of the nodes' disks, and with the nodes' log lines about
+    // disks, leaders and stalls. The name alone does not show the node or the reason.
     private static async Task UntilSilentAsync(ScrapedCluster scraped, Func<string, bool> concerns)
     {
         IReadOnlyList<FiringAlert> firing = [];
@@ -147,12 +147,12 @@ public sealed class PrometheusTests(ITestOutputHelper output)
     private static IEnumerable<string> LastWords(ScrapedCluster scraped) => scraped.Cluster.Nodes.SelectMany(node => node.Log
         .Where(static line => OfInterest.Any(word => line.Contains(word, StringComparison.Ordinal))).TakeLast(20).Select(line => $"node {node.Node} ({scraped.TargetOf(node.Node)}): {line}"));
 
-    // Those first that are remembered longest. Each fault waits for its alerts with what it is given, and is taken back.
+    // Faults that are remembered longest come first. Each fault waits for its alerts with the function that it gets, and is then removed.
     private static IEnumerable<(string[] Alerts, Func<Func<Task<bool>>, Task> Fault)> Faults(ScrapedCluster scraped, SmallDisk disk) =>
     [
         (["KvClusterNodeRestarts"], fire => Eventually.TrueAsync(async () =>
         {
-            // Each start has to be seen: more than one between two scrapes is one.
+            // Each start must be seen: several between two scrapes count as one.
             await scraped.Cluster.Node(2).KillAsync();
             scraped.Cluster.Node(2).Start();
             await scraped.Cluster.UntilEveryReplicaWorksAsync();
@@ -175,7 +175,7 @@ public sealed class PrometheusTests(ITestOutputHelper output)
         (["KvClusterNodeUnreachable", "KvClusterFollowerLags"], fire => WithoutAsync(scraped, [3], () => WithLargeValuesAsync(scraped, fire))),
         (["KvClusterNodeUnreachable"], async fire =>
         {
-            // Cut off from the others, and still scraped: it knows no leader, and none is missing.
+            // Cut off from the others but still scraped: it knows no leader, although every shard has one.
             scraped.Cluster.Network.Cut(3, 1);
             scraped.Cluster.Network.Cut(3, 2);
             await FireAsync(fire);

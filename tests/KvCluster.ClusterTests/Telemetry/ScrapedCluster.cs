@@ -3,7 +3,7 @@ using KvCluster.Processes;
 
 namespace KvCluster.ClusterTests.Telemetry;
 
-/// <summary>Three nodes and a router with two shards, under load, and a Prometheus that scrapes them. Node 1 sends it the same by OTLP besides.</summary>
+/// <summary>Three nodes and a router with two shards under load, and a Prometheus that scrapes them. Node 1 also pushes its metrics by OTLP.</summary>
 internal sealed class ScrapedCluster : IAsyncDisposable
 {
     private ScrapedCluster(FaultCluster cluster, PrometheusServer prometheus, Load load)
@@ -19,16 +19,16 @@ internal sealed class ScrapedCluster : IAsyncDisposable
 
     public Load Load { get; }
 
-    /// <summary>Admin ports of the nodes, by id from 1 on, and of the router.</summary>
+    /// <summary>The admin ports of the nodes, by id from 1 on, and of the router.</summary>
     public required IReadOnlyList<string> Targets { get; init; }
 
-    /// <summary>When the first scrape may have been.</summary>
+    /// <summary>The time of the first possible scrape.</summary>
     public DateTime Began { get; } = DateTime.UtcNow.AddSeconds(-1);
 
-    /// <summary>A node as a target that is scraped; by OTLP node 1 is "node-1".</summary>
+    /// <summary>The name of a node as a scraped target. By OTLP node 1 is "node-1".</summary>
     public string TargetOf(int node) => Targets[node - 1];
 
-    /// <param name="dataOf">Where a node's data lies, if not in the cluster's folder.</param>
+    /// <param name="dataOf">The directory of a node's data, if it is not in the cluster's directory.</param>
     public static async Task<ScrapedCluster> StartAsync(Func<int, string?> dataOf)
     {
         var first = FreePorts.Ten();

@@ -5,7 +5,7 @@ using KvCluster.Processes;
 
 namespace KvCluster.ClusterTests.Telemetry;
 
-/// <summary>What deploy/telemetry holds, read as Grafana and Prometheus do.</summary>
+/// <summary>The files of deploy/telemetry, read as Grafana and Prometheus do.</summary>
 internal static partial class TelemetryFiles
 {
     private static readonly string Folder = Path.Combine(Tools.Repository(), "deploy", "telemetry");
@@ -13,7 +13,7 @@ internal static partial class TelemetryFiles
     /// <summary>The rule file.</summary>
     public static string Alerts => File.ReadAllText(Path.Combine(Folder, "alerts.yaml"));
 
-    /// <summary>Names of the alerts in it.</summary>
+    /// <summary>The names of the alerts in it.</summary>
     public static IReadOnlyList<string> AlertNames => [.. AlertName().Matches(Alerts).Select(match => match.Groups[1].Value)];
 
     public static IReadOnlyList<string> Dashboards => [.. Directory.GetFiles(Path.Combine(Folder, "dashboards"), "*.json").Order(StringComparer.Ordinal)];
@@ -21,7 +21,7 @@ internal static partial class TelemetryFiles
     /// <summary>Every query of the alerts.</summary>
     public static IReadOnlyList<string> AlertQueries => [.. AlertQuery().Matches(Alerts).Select(match => match.Groups[1].Value)];
 
-    /// <summary>Every query of every panel, with the panel's name and with Grafana's variables filled in.</summary>
+    /// <summary>Every query of every panel, with the panel's name and with Grafana's variables replaced.</summary>
     public static IEnumerable<(string Panel, string Query)> DashboardQueries()
     {
         foreach (var file in Dashboards)
@@ -35,7 +35,10 @@ internal static partial class TelemetryFiles
         }
     }
 
-    /// <summary>The rules with every wait and every window a tenth as long, as scrapes here are a fifteenth as far apart: a fault of some seconds is long enough for them.</summary>
+    /// <summary>
+    /// The rules with every wait and every window a tenth as long. Scrapes here are fifteen times as frequent, so a fault of some seconds is long
+    /// enough.
+    /// </summary>
     public static string ImpatientAlerts => Time().Replace(Alerts, time => string.Create(CultureInfo.InvariantCulture, $"{time.Groups[1]}{MillisecondsOf(time) / 10}ms"));
 
     private static string Filled(string query) => query
