@@ -1,29 +1,35 @@
 namespace KvCluster.Disk;
 
-/// <summary>What goes wrong with one call to the <see cref="SimulatedDisk"/> while its machine runs on.</summary>
+/// <summary>How a call to the <see cref="SimulatedDisk"/> fails while its machine keeps running.</summary>
 internal enum DiskFault
 {
-    /// <summary>Nothing.</summary>
+    /// <summary>No fault.</summary>
     None,
 
-    /// <summary>It fails with an input/output error, and nothing is done. Any call.</summary>
+    /// <summary>Any call fails with an input/output error and has no effect.</summary>
     Error,
 
-    /// <summary>Some first sectors arrive, by the size of the write half of them, and then it fails. A write; another call fails as by <see cref="Error"/>.</summary>
+    /// <summary>
+    /// A write fails after the first half of its sectors has arrived. Another call fails as by
+    /// <see cref="Error"/>.
+    /// </summary>
     ShortWrite,
 
-    /// <summary>It says that it succeeded, and nothing reached the disk. A write; no other call is changed by it.</summary>
+    /// <summary>A write succeeds, but nothing reaches the disk. Other calls are not affected.</summary>
     LostWrite,
 
-    /// <summary>It says that it succeeded, and the bytes lie elsewhere in the same file, or nowhere where that has no other place. A write; no other call is changed by it.</summary>
+    /// <summary>A write succeeds, but its bytes go to another place of the same file, or nowhere if it has none. Other calls are not affected.</summary>
     MisdirectedWrite,
 
     /// <summary>
-    /// It fails, and the system takes what was not synced for written: it is read back until the machine stops, later syncs succeed, and it is lost
-    /// when the power goes. A sync, and a write that syncs its data and goes through the page cache; another call fails as by <see cref="Error"/>.
+    /// A sync, or a synchronous write through the page cache, fails, and the system takes the unsynced data for written. It is read back until the
+    /// machine stops, and later syncs succeed, but it is lost with the power. Another call fails as by <see cref="Error"/>.
     /// </summary>
     SyncLosesData,
 
-    /// <summary>Some first sectors arrive, as by <see cref="ShortWrite"/>, and then there is no room, as where bytes in place need new blocks. A write; another call does nothing and says the same.</summary>
+    /// <summary>
+    /// A write fails for want of space after some first sectors have arrived, as where writes in place need new blocks. Another call has no effect
+    /// and reports the same error.
+    /// </summary>
     NoRoom,
 }

@@ -21,7 +21,7 @@ internal sealed class SimulatedDirectory
         directory.Directories.Remove(name);
     });
 
-    /// <summary>The new name stands for what the old one stood for now, also when what gave it that name is lost.</summary>
+    /// <summary>The new name refers to the file of the old one, even if the change that gave it the old name is lost.</summary>
     public void Rename(string name, string newName)
     {
         var (file, child) = (Files.GetValueOrDefault(name), Directories.GetValueOrDefault(name));
@@ -43,7 +43,7 @@ internal sealed class SimulatedDirectory
         _unsynced.Clear();
     }
 
-    /// <summary>What a loss of power leaves, here and below.</summary>
+    /// <summary>Applies the effect of a power loss, here and below.</summary>
     public void Settle(UnsyncedWrites unsynced, Random random)
     {
         Files = new(_durableFiles);
@@ -60,7 +60,7 @@ internal sealed class SimulatedDirectory
             directory.Settle(unsynced, random);
     }
 
-    /// <summary>Gives an empty one all that is here and below, durably.</summary>
+    /// <summary>Copies all that is here and below to an empty directory, durably.</summary>
     public void CopyTo(SimulatedDirectory empty)
     {
         foreach (var (name, file) in Files)

@@ -3,10 +3,10 @@ using KvCluster.Storage.Files;
 namespace KvCluster.Disk;
 
 /// <summary>
-/// A disk in memory that knows what is synced. It loses power at a chosen call, or when told, and then forgets, keeps, reorders or
-/// tears what was not synced; names are durable only after their directory was synced, and of those that were not any subset is left. While it runs
-/// it can refuse calls, be full, have sectors that cannot be read, and err in each way of <see cref="DiskFault"/>. For tests of
-/// the engine and for the simulation; any thread, under one lock.
+/// A disk in memory that knows which data is synced. It loses power at a chosen call, or on request, and then drops, keeps, reorders or tears
+/// unsynced writes. Names are durable only after a sync of their directory; of the others any subset remains. While it runs it can refuse calls, be
+/// full, have unreadable sectors, and fail in each way of <see cref="DiskFault"/>. For tests of the engine and for the simulation. Any thread, under
+/// one lock.
 /// </summary>
 internal sealed class SimulatedDisk : IFileSystem, IDisposable
 {
@@ -16,34 +16,34 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     private readonly int[] _faults = new int[Enum.GetValues<DiskFault>().Length];
     private bool _off;
 
-    /// <summary>Calls so far that change the disk: writes, syncs, lengths, names.</summary>
+    /// <summary>The number of calls so far that change the disk: writes, syncs, lengths, names.</summary>
     public int Calls { get; private set; }
 
-    /// <summary>The call during which the power goes: it takes part as an unsynced one. 0 = never.</summary>
+    /// <summary>The call during which power is lost. It counts as unsynced. 0 means never.</summary>
     public int CrashAtCall { get; set; }
 
-    /// <summary>Bytes that files may have together; more is a full disk.</summary>
+    /// <summary>The capacity for all files together. Beyond it the disk is full.</summary>
     public long CapacityBytes { get; set; } = long.MaxValue;
 
-    /// <summary>Asked before each call (operation, path); what it gives is thrown instead.</summary>
+    /// <summary>Called before each call with operation and path. An exception that it returns is thrown instead.</summary>
     public Func<string, string, StorageIoException?>? Refuse { get; set; }
 
-    /// <summary>Asked before each call, reads included, what goes wrong with it; null: nothing ever does. Under the disk's lock: it must not call the disk.</summary>
+    /// <summary>Chooses the fault of each call, including reads. Null means no faults. Called under the disk's lock, so it must not call the disk.</summary>
     public Func<DiskCall, DiskFault>? Fault { get; set; }
 
-    /// <summary>Whether files can be opened for direct I/O; their reads and writes are then refused if memory, offset or length is not a multiple of 4 KiB.</summary>
+    /// <summary>Whether files can be opened for direct I/O. Their reads and writes are refused unless memory, offset and length are multiples of 4 KiB.</summary>
     public bool HasDirect { get; set; } = true;
 
-    /// <summary>Called when a write into this path has begun and changed nothing yet: what others do meanwhile.</summary>
+    /// <summary>Called when a write into this path has begun and changed nothing yet, for concurrent work.</summary>
     public Action<string>? DuringWrite { get; set; }
 
-    /// <summary>The power is gone.</summary>
+    /// <summary>Whether power is lost.</summary>
     public bool IsOff => _off;
 
-    /// <summary>Bytes in all files.</summary>
+    /// <summary>The size of all files.</summary>
     public long UsedBytes { get; private set; }
 
-    /// <summary>Paths under which files are open, in the order of their opening.</summary>
+    /// <summary>The paths of open files, in the order in which they were opened.</summary>
     public IReadOnlyList<string> OpenPaths
     {
         get
@@ -53,7 +53,7 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
         }
     }
 
-    /// <summary>How often calls went wrong so by <see cref="Fault"/>. What no call can do, as a lost sync of a directory, does not count.</summary>
+    /// <summary>How often <see cref="Fault"/> had this effect. A fault that a call cannot have, such as a lost sync of a directory, does not count.</summary>
     public int CountOf(DiskFault fault)
     {
         lock (_lock)
@@ -61,8 +61,8 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     }
 
     /// <summary>
-    /// Cuts the power if it is not gone yet, makes of the unsynced what was asked, and starts the machine again with no file open. The
-    /// same seed makes the same of it.
+    /// Cuts the power if it is still on, applies the chosen effect to unsynced data, and restarts the machine with no file open. The same seed has
+    /// the same effect.
     /// </summary>
     public void Restart(UnsyncedWrites unsynced, int seed = 0)
     {
@@ -90,7 +90,7 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
         }
     }
 
-    /// <summary>Changes a byte behind the engine's back, as bad media do.</summary>
+    /// <summary>Flips a bit behind the engine's back, as failing media do.</summary>
     public void FlipBit(string path, long offset)
     {
         lock (_lock)
@@ -98,8 +98,8 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     }
 
     /// <summary>
-    /// Makes the sectors of 512 bytes that these bytes touch bad: reads of them fail, also what is read into a map, until they are written anew as a whole.
-    /// Durable, as bad media are.
+    /// Makes the sectors of 512 bytes that contain these bytes unreadable. Reads of them fail, also through a map, until the whole sectors are
+    /// rewritten. Durable, as on failing media.
     /// </summary>
     public void MakeUnreadable(string path, long offset, long bytes)
     {
@@ -107,7 +107,7 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
             Find(path).MakeUnreadable(offset, bytes);
     }
 
-    /// <summary>The bytes of a file, as the running machine sees them.</summary>
+    /// <summary>The bytes of a file as the running machine sees them.</summary>
     public byte[] ReadAll(string path)
     {
         lock (_lock)
@@ -254,7 +254,7 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
         }
     }
 
-    /// <summary>Lets go of maps.</summary>
+    /// <summary>Frees maps.</summary>
     public void Dispose()
     {
         lock (_lock)
@@ -282,7 +282,7 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
         }
     }
 
-    /// <summary>A read into memory that shows the content anyway: it fails or does nothing.</summary>
+    /// <summary>A read of mapped memory, which shows the content anyway. It only fails or does nothing.</summary>
     internal void ReadIntoMap(SimulatedNode node, string path, long offset, long bytes)
     {
         lock (_lock)
@@ -345,7 +345,7 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
         }
     }
 
-    /// <summary>What a kernel says to a call of direct I/O that is not aligned.</summary>
+    /// <summary>The kernel's error for direct I/O that is not aligned.</summary>
     internal static StorageIoException NotAligned(string operation, string path) => new(VerbOf(operation), path, "invalid argument: direct I/O that is not aligned");
 
     private static string[] Split(string path) => path.Split(Path.DirectorySeparatorChar, StringSplitOptions.RemoveEmptyEntries);
@@ -357,14 +357,14 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
         UsedBytes += bytes;
     }
 
-    /// <summary>A call that has no effect when the power goes during it.</summary>
+    /// <summary>Counts a call that has no effect if power is lost during it.</summary>
     private void Count(string operation, string path)
     {
         if (CountsDown(operation, path))
             throw PowerOff();
     }
 
-    /// <summary>A call that takes part as an unsynced one when the power goes during it.</summary>
+    /// <summary>Counts a call that is an unsynced change if power is lost during it.</summary>
     private void Change(string operation, string path, Action change)
     {
         var isLast = CountsDown(operation, path);
@@ -379,10 +379,10 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
 
     private static StorageIoException NoRoom(string operation, string path) => new(VerbOf(operation), path, "no space left", isDiskFull: true);
 
-    /// <summary>The name of a call as the message of a <see cref="StorageIoException"/> has it.</summary>
+    /// <summary>The name of a call in the message of a <see cref="StorageIoException"/>.</summary>
     private static string VerbOf(string operation) => $"{char.ToLowerInvariant(operation[0])}{operation[1..]}";
 
-    /// <summary>Where bytes meant for an offset come to lie, within the file; without such a place nothing is left of them.</summary>
+    /// <summary>The place within the file to which a misdirected write goes. If there is none, the bytes are lost.</summary>
     private static long ElsewhereIn(SimulatedNode node, long offset, ref ReadOnlySpan<byte> source)
     {
         const int distance = 8 << 10;
@@ -415,7 +415,7 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
         return fault;
     }
 
-    /// <summary>For calls that either work or fail.</summary>
+    /// <summary>For calls that either succeed or fail.</summary>
     private void ThrowIfFaulty(DiskCall call)
     {
         if (Choose(call) is var fault and not (DiskFault.None or DiskFault.LostWrite or DiskFault.MisdirectedWrite))

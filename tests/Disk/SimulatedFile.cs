@@ -45,7 +45,7 @@ internal sealed unsafe class SimulatedFile(SimulatedDisk disk, string path, Simu
     /// <inheritdoc/>
     public void BeginWriteOut(long offset, long length)
     {
-        // When the system writes is up to it: what was not synced may be there after a crash, or not.
+        // The system decides when to write. After a crash unsynced data may or may not be on the disk.
         if (offset < 0 || length <= 0 || offset + length > Length)
             throw new ArgumentOutOfRangeException(nameof(length), $"{length} bytes at {offset} of a file of {Length} are to be written out.");
     }
@@ -78,7 +78,7 @@ internal sealed unsafe class SimulatedFile(SimulatedDisk disk, string path, Simu
         }
     }
 
-    /// <summary>The handle is gone, by its owner or with the machine.</summary>
+    /// <summary>The handle is closed, by its owner or because the machine stopped.</summary>
     internal void Close()
     {
         _isClosed = true;

@@ -3,12 +3,12 @@ using System.Runtime.InteropServices;
 namespace KvCluster.Disk;
 
 /// <summary>
-/// A file's content on the <see cref="SimulatedDisk"/>, with what each write since the last sync replaced, so that a loss of power can
-/// take writes back.
+/// A file's content on the <see cref="SimulatedDisk"/>, with the data that each write since the last sync replaced, so that a power loss can undo
+/// writes.
 /// </summary>
 internal sealed unsafe partial class SimulatedNode
 {
-    /// <summary>What a disk writes as a whole, in bytes.</summary>
+    /// <summary>The unit in which a disk writes, in bytes.</summary>
     public const int SectorBytes = 512;
 
     private const int PrivateAnonymous = 2 | 0x20 | 0x4000; // MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE
@@ -24,7 +24,7 @@ internal sealed unsafe partial class SimulatedNode
     {
         var end = checked((int)offset + source.Length);
         _badSectors.RemoveWhere(sector => sector * SectorBytes >= offset && (sector + 1) * SectorBytes <= end);
-        // A durable write needs no way back, unless an earlier one that may be taken back lies in the list.
+        // A durable write need not be undone, unless an earlier one in the list may be.
         if (!durable || _unsynced.Count > 0)
         {
             var replaced = Content[Math.Min((int)offset, _length)..Math.Min(end, _length)].ToArray();
@@ -52,7 +52,7 @@ internal sealed unsafe partial class SimulatedNode
             pending.IsDurable |= !pending.IsLost;
     }
 
-    /// <summary>What is not durable is taken for written, and will be lost with the power.</summary>
+    /// <summary>Unsynced data is taken for written, and will be lost with the power.</summary>
     public void LoseUnsynced()
     {
         foreach (var pending in _unsynced)
@@ -90,7 +90,7 @@ internal sealed unsafe partial class SimulatedNode
         _unsynced.Clear();
     }
 
-    /// <summary>Memory of that size at one address that always shows the content.</summary>
+    /// <summary>Memory of that size at a fixed address that always shows the content.</summary>
     public byte* Map(long reserveBytes)
     {
         const int ReadWrite = 3;
@@ -157,7 +157,7 @@ internal sealed unsafe partial class SimulatedNode
     {
         public bool IsDurable { get; set; }
 
-        /// <summary>A sync that should have made it durable failed.</summary>
+        /// <summary>Whether the sync that should have made it durable failed.</summary>
         public bool IsLost { get; set; }
     }
 }

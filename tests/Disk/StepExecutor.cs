@@ -7,7 +7,7 @@ internal sealed class StepExecutor : ISerialExecutor
 {
     private readonly Queue<IWorkItem> _items = new();
 
-    /// <summary>Items that wait.</summary>
+    /// <summary>The number of waiting items.</summary>
     public int Count => _items.Count;
 
     /// <inheritdoc/>
@@ -16,10 +16,10 @@ internal sealed class StepExecutor : ISerialExecutor
     /// <inheritdoc/>
     public void Post(IWorkItem item) => _items.Enqueue(item);
 
-    /// <summary>An item runs: no other one may.</summary>
+    /// <summary>Whether an item is running. No other item may run then.</summary>
     public bool IsRunning { get; private set; }
 
-    /// <summary>Runs the next item; false when none waits, or this is called from within one.</summary>
+    /// <summary>Runs the next item. False if none waits, or if called from within an item.</summary>
     public bool RunOne()
     {
         if (IsRunning || !_items.TryDequeue(out var item))
@@ -36,6 +36,6 @@ internal sealed class StepExecutor : ISerialExecutor
         return true;
     }
 
-    /// <summary>Forgets what waits, as a process that dies does.</summary>
+    /// <summary>Drops the waiting items, as the death of a process does.</summary>
     public void Clear() => _items.Clear();
 }

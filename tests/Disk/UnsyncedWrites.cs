@@ -1,6 +1,6 @@
 namespace KvCluster.Disk;
 
-/// <summary>What a crash of the <see cref="SimulatedDisk"/> makes of writes and directory entries that were not synced.</summary>
+/// <summary>The effect of a crash of the <see cref="SimulatedDisk"/> on unsynced writes and directory changes.</summary>
 internal enum UnsyncedWrites
 {
     /// <summary>All are lost.</summary>
@@ -9,9 +9,9 @@ internal enum UnsyncedWrites
     /// <summary>All arrive.</summary>
     Kept,
 
-    /// <summary>Each write arrives or not, whatever its place in the order, and so does each change of a directory.</summary>
+    /// <summary>Each write, and each change of a directory, arrives or not, independently of the order.</summary>
     Reordered,
 
-    /// <summary>As <see cref="Reordered"/>, and of a write that arrives only some sectors may.</summary>
+    /// <summary>As <see cref="Reordered"/>, and a write may arrive only in some of its sectors.</summary>
     Torn,
 }

@@ -4,14 +4,14 @@ using Spectre.Console;
 
 namespace KvCluster.Benchmarks;
 
-/// <summary>What a run leaves behind: a table for people, a JSON array for programs. Called once, at the end, by Program.</summary>
+/// <summary>The results of a run: a table for people, a JSON array for programs. Called once, at the end, by Program.</summary>
 internal static class BenchmarkReport
 {
     private static readonly JsonSerializerOptions Json = new() { PropertyNamingPolicy = JsonNamingPolicy.CamelCase, WriteIndented = true };
 
     public static void Print(IAnsiConsole console, IReadOnlyList<BenchmarkRow> rows)
     {
-        // A pipe or a log has no width of its own: rows stay whole there.
+        // A pipe or a log has no width, so rows are not wrapped there.
         if (!console.Profile.Out.IsTerminal)
             console.Profile.Width = 140;
         var table = new Table().Border(TableBorder.Ascii2).AddColumns("workload", "system", "unit");
@@ -23,14 +23,14 @@ internal static class BenchmarkReport
         console.Write(table);
     }
 
-    /// <summary>Writes the array <c>{suite, workload, system, unit, median, min, max, runs}</c>; an existing file is replaced whole.</summary>
+    /// <summary>Writes the array <c>{suite, workload, system, unit, median, min, max, runs}</c>. An existing file is replaced as a whole.</summary>
     public static async Task WriteJsonAsync(string path, IReadOnlyList<BenchmarkRow> rows)
     {
         await using var file = File.Create(path);
         await JsonSerializer.SerializeAsync(file, rows, Json);
     }
 
-    // Three significant digits are what a run on a shared machine is worth.
+    // Three significant digits, because a run on a shared machine is no more precise.
     private static string Format(double value) => value switch
     {
         >= 100 => value.ToString("N0", CultureInfo.InvariantCulture),

@@ -1,17 +1,17 @@
 namespace KvCluster.Benchmarks;
 
-/// <summary>One measured number of a suite: the unit of the table and of the JSON file.</summary>
+/// <summary>One measured number of a suite: a row of the table and of the JSON file.</summary>
 /// <param name="Suite">"grpc", "engine", "cluster", "faults", "routing" or "telemetry".</param>
-/// <param name="Workload">What was done and by how many callers: "unary put, 64 callers".</param>
-/// <param name="System">What it was done to: "kvcluster" or a peer's name.</param>
-/// <param name="Unit">"op/s", "us", "ms", "bytes", "ratio": what the three numbers count.</param>
+/// <param name="Workload">The operation and the number of callers: "unary put, 64 callers".</param>
+/// <param name="System">The system measured: "kvcluster" or a peer's name.</param>
+/// <param name="Unit">The unit of the three numbers: "op/s", "us", "ms", "bytes", "ratio".</param>
 /// <param name="Median">Median of the runs.</param>
-/// <param name="Min">Least of the runs.</param>
-/// <param name="Max">Greatest of the runs.</param>
-/// <param name="Runs">How many runs the three numbers come from.</param>
+/// <param name="Min">Minimum of the runs.</param>
+/// <param name="Max">Maximum of the runs.</param>
+/// <param name="Runs">The number of runs.</param>
 internal sealed record BenchmarkRow(string Suite, string Workload, string System, string Unit, double Median, double Min, double Max, int Runs)
 {
-    /// <summary>Makes a row of the runs' values; at least one.</summary>
+    /// <summary>Makes a row of the values of one or more runs.</summary>
     public static BenchmarkRow Of(string suite, string workload, string system, string unit, IReadOnlyCollection<double> values)
     {
         ArgumentOutOfRangeException.ThrowIfZero(values.Count);

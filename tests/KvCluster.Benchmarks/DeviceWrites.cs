@@ -3,12 +3,12 @@ using KvCluster.Storage.Files;
 
 namespace KvCluster.Benchmarks;
 
-/// <summary>What the disk itself does, beside which the engine and replication are measured: direct, synced writes one after the other into allocated blocks.</summary>
+/// <summary>The speed of the disk itself, to compare the engine and replication with: direct, synced writes into allocated blocks, one after the other.</summary>
 internal static class DeviceWrites
 {
     private const int FileBytes = 8 << 20;
 
-    /// <summary>Writes a second of this many bytes, a multiple of 4 KiB, to the disk of a directory.</summary>
+    /// <summary>Writes per second of this many bytes, a multiple of 4 KiB, to the disk of a directory.</summary>
     public static double PerSecond(string directory, int bytes, TimeSpan time)
     {
         var path = Path.Combine(directory, $"device-{Environment.ProcessId}");

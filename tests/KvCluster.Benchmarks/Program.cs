@@ -11,11 +11,11 @@ using Spectre.Console;
 
 SharedArrays.KeepMany();
 
-// The program as one side of a measurement of itself.
+// The program runs as one side of a measurement of itself.
 if (args is [GrpcPeer.Command, ..])
     return await GrpcPeer.RunAsync(args);
 
-// Each suite is one line here. The last two are parts of the suites cluster and faults that take long, for those who want nothing else of them.
+// One line per suite. The last two are long parts of the suites cluster and faults, which can be run alone.
 var suites = new Dictionary<string, BenchmarkSuite>
 {
     ["cluster"] = ClusterSuite.Run,

@@ -3,7 +3,7 @@ using System.Buffers.Binary;
 namespace KvCluster.Processes;
 
 /// <summary>Counts the DATA frames in one direction of an HTTP/2 connection as its bytes pass. One thread at a time.</summary>
-/// <param name="preface">Bytes before the first frame: what a client begins with.</param>
+/// <param name="preface">The length of the client preface before the first frame.</param>
 internal sealed class DataFrames(int preface)
 {
     public const int ClientPreface = 24;
@@ -15,8 +15,8 @@ internal sealed class DataFrames(int preface)
     private int _skip = preface;
     private int _headerBytes;
 
-    /// <summary>Takes the next bytes.</summary>
-    /// <returns>How many DATA frames begin in them.</returns>
+    /// <summary>Reads the next bytes.</summary>
+    /// <returns>The number of DATA frames that begin in them.</returns>
     public int Take(ReadOnlySpan<byte> bytes)
     {
         var count = 0;

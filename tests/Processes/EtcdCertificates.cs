@@ -4,7 +4,7 @@ using System.Security.Cryptography.X509Certificates;
 
 namespace KvCluster.Processes;
 
-/// <summary>An authority, a certificate for servers on loopback and one for clients, made for one test, as PEM files in its folder.</summary>
+/// <summary>An authority, a certificate for servers on loopback and one for clients, made for one test, as PEM files in its directory.</summary>
 internal sealed class EtcdCertificates
 {
     private readonly string _folder;

@@ -4,10 +4,10 @@ using System.Text.Json;
 
 namespace KvCluster.Processes;
 
-/// <summary>A real etcd of one or more members on loopback, each with a folder of its own; killed when disposed. Members are counted from 0.</summary>
+/// <summary>A real etcd of one or more members on loopback, each with its own directory. Killed when disposed. Members are numbered from 0.</summary>
 internal sealed class EtcdMembers : IAsyncDisposable
 {
-    /// <summary>Ports for so many: a client's and a peer's each.</summary>
+    /// <summary>The number of members for which there are ports: two for each, one for clients and one for peers.</summary>
     public const int CountMax = 5;
 
     private static readonly TimeSpan StartLimit = TimeSpan.FromMinutes(3);
@@ -15,10 +15,11 @@ internal sealed class EtcdMembers : IAsyncDisposable
     /// <summary>An argument of members that sync as etcd does by default: for measurements beside it.</summary>
     public const string WithSyncs = "--unsafe-no-fsync=false";
 
-    // The system keeps what a killed process wrote, and no test takes its power away. On a slow disk etcd would otherwise spend seconds in every sync, and now and then lose its leader.
+    // The system keeps what a killed process wrote, and no test cuts the power. On a slow disk etcd would otherwise spend seconds in every sync and
+    // sometimes lose its leader.
     private const string WithoutSyncs = "--unsafe-no-fsync";
 
-    // A question whether a member serves is asked again soon; an order is carried out, however long it takes.
+    // A question whether a member serves is repeated soon. A change is executed, however long it takes.
     private const string QuestionSeconds = "5s";
     private const string OrderSeconds = "120s";
 
@@ -36,20 +37,20 @@ internal sealed class EtcdMembers : IAsyncDisposable
             Certificates = new EtcdCertificates(Path.Combine(_folder.Path, "certificates"));
     }
 
-    /// <summary>Null: members speak in clear text.</summary>
+    /// <summary>Null if members use clear text.</summary>
     public EtcdCertificates? Certificates { get; }
 
     public int Count => _processes.Length;
 
-    /// <summary>Where clients reach the members.</summary>
+    /// <summary>The addresses of the members for clients.</summary>
     public IReadOnlyList<string> Endpoints => [.. Enumerable.Range(0, Count).Select(ClientAddress)];
 
-    /// <summary>The members that run.</summary>
+    /// <summary>The process ids of the running members.</summary>
     public IReadOnlyList<int> ProcessIds => [.. _processes.OfType<Process>().Select(process => process.Id)];
 
     /// <summary>Starts all members and waits until they have a leader.</summary>
-    /// <param name="secure">With TLS, and only for clients that show a certificate of the authority.</param>
-    /// <param name="arguments">For every member besides.</param>
+    /// <param name="secure">Uses TLS and accepts only clients with a certificate of the authority.</param>
+    /// <param name="arguments">Further arguments for every member.</param>
     public static async Task<EtcdMembers> StartAsync(int count = 1, bool secure = false, params string[] arguments)
     {
         var members = new EtcdMembers(count, secure, arguments);
@@ -71,7 +72,7 @@ internal sealed class EtcdMembers : IAsyncDisposable
 
     public string DataOf(int member) => Path.Combine(_folder.Path, $"m{member}");
 
-    /// <summary>Starts a member, again with the data that it has.</summary>
+    /// <summary>Starts a member, or restarts it with its data.</summary>
     public void Start(int member)
     {
         var peers = string.Join(',', Enumerable.Range(0, Count).Select(index => $"m{index}={PeerAddress(index)}"));
@@ -85,13 +86,13 @@ internal sealed class EtcdMembers : IAsyncDisposable
             ? []
             : ["--cert-file", Certificates.ServerFile, "--key-file", Certificates.ServerKeyFile, "--trusted-ca-file", Certificates.AuthorityFile, "--client-cert-auth"];
         var process = Process.Start(new ProcessStartInfo(Tools.Find("etcd")!, [.. arguments, .. security, .. _arguments]) { RedirectStandardError = true })!;
-        // What it says when it is killed belongs to nobody.
+        // Nobody reads its output when it is killed.
         process.ErrorDataReceived += static (_, _) => { };
         process.BeginErrorReadLine();
         _processes[member] = process;
     }
 
-    /// <summary>Ends a member as a crash does.</summary>
+    /// <summary>Kills a member as a crash does.</summary>
     public async Task KillAsync(int member)
     {
         using var process = _processes[member]!;
@@ -100,7 +101,7 @@ internal sealed class EtcdMembers : IAsyncDisposable
         await process.WaitForExitAsync();
     }
 
-    /// <summary>Ends all members that run, lets something be done to their folders, and starts them again.</summary>
+    /// <summary>Stops all running members, runs an action on their directories, and restarts them.</summary>
     public async Task RestartAsync(Action meanwhile)
     {
         for (var member = 0; member < Count; member++)
@@ -112,7 +113,7 @@ internal sealed class EtcdMembers : IAsyncDisposable
         await UntilAsync(IsServingAsync);
     }
 
-    /// <summary>Copies a stopped member's data, as a backup of its folder does, or puts it back.</summary>
+    /// <summary>Copies a stopped member's data, as a backup of its directory does, or restores it.</summary>
     public static void CopyFolder(string source, string target)
     {
         foreach (var file in Directory.EnumerateFiles(source, "*", SearchOption.AllDirectories))
@@ -123,7 +124,7 @@ internal sealed class EtcdMembers : IAsyncDisposable
         }
     }
 
-    /// <summary>The member that leads; waits until there is one.</summary>
+    /// <summary>The member that leads. Waits until there is one.</summary>
     public async Task<int> LeaderAsync()
     {
         var leader = -1;
@@ -137,11 +138,11 @@ internal sealed class EtcdMembers : IAsyncDisposable
         return leader;
     }
 
-    /// <summary>Runs etcdctl against all members; its output, trimmed.</summary>
+    /// <summary>Runs etcdctl against all members and returns its output, trimmed.</summary>
     public async Task<string> ControlAsync(params string[] arguments)
     {
         var answer = (ExitCode: 1, Output: "", Error: "");
-        // What etcd has no leader for, or takes too long over, it refuses: a question may be asked again, an order may have been carried out.
+        // Without a leader, or after a timeout, etcd refuses a request. A question may be repeated, but a change may have been executed.
         var isQuestion = arguments[0] == "get";
         await UntilAsync(async () => (answer = await RunControlAsync(Endpoints, OrderSeconds, arguments)).ExitCode == 0 || !isQuestion);
         return answer.ExitCode == 0 ? answer.Output : throw new InvalidOperationException($"etcdctl {string.Join(' ', arguments)}: {answer.Error}");
@@ -165,7 +166,7 @@ internal sealed class EtcdMembers : IAsyncDisposable
         return status.GetProperty("leader").GetUInt64() == status.GetProperty("header").GetProperty("member_id").GetUInt64();
     }
 
-    // A member answers that users are required, too, once it has a leader.
+    // A member refuses calls without a user, too, once it has a leader.
     private async Task<bool> IsServingAsync()
     {
         for (var member = 0; member < Count; member++)

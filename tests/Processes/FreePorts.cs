@@ -3,22 +3,22 @@ using System.Net.Sockets;
 
 namespace KvCluster.Processes;
 
-/// <summary>Ports for servers that run as processes of their own and so cannot be given port 0. Linked into the projects that start some.</summary>
+/// <summary>Ports for servers that run as separate processes and so cannot use port 0. Linked into the projects that start such servers.</summary>
 internal static class FreePorts
 {
     // Below the range from which the system takes ports of outgoing connections.
     private const int First = 20_000;
     private const int Last = 32_000;
 
-    // Test runs that go on at once choose from the same ports, and a program takes a while from its start until it listens. So ports that were
-    // given out stay marked, by the first one's number among those of UDP, until this process ends: nobody serves anything there.
+    // Concurrent test runs choose from the same ports, and a program takes a while from its start until it listens. So ports that were given out stay
+    // marked until this process ends, by a UDP socket with the first one's number, which nobody else uses.
     private static readonly List<Socket> Marks = [];
 
     private const int Taken = 20;
 
     /// <summary>
-    /// A port from which ten in a row are free, and are this process's from now on: what one local cluster takes. So are the ten above them, for the streams
-    /// between its nodes.
+    /// The first of ten free ports in a row, which belong to this process from now on. One local cluster takes ten. The ten ports above them belong
+    /// to it, too, for the streams between its nodes.
     /// </summary>
     public static int Ten()
     {

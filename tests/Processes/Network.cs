@@ -5,15 +5,15 @@ using System.Text;
 namespace KvCluster.Processes;
 
 /// <summary>
-/// Who reaches whom: every connection to a node or to a member of etcd goes through a <see cref="Relay"/>, which asks here. What is cut off loses nothing
-/// and closes nothing: bytes stay where they are until it is healed, as behind a switch that has died. Thread-safe.
+/// The connectivity of a cluster. Every connection to a node or to a member of etcd goes through a <see cref="Relay"/>, which asks here. A cut
+/// connection loses no data and is not closed: bytes stay where they are until it is healed, as behind a dead switch. Thread-safe.
 /// </summary>
 internal sealed class Network
 {
-    /// <summary>Whoever is no node: clients of the cluster.</summary>
+    /// <summary>All processes that are not nodes: clients of the cluster.</summary>
     public const int Clients = 0;
 
-    /// <summary>etcd, as one.</summary>
+    /// <summary>All members of etcd.</summary>
     public const int Etcd = -1;
 
     private readonly Lock _gate = new();
@@ -24,22 +24,24 @@ internal sealed class Network
     private long _frames;
     private TaskCompletionSource _changed = new(TaskCreationOptions.RunContinuationsAsynchronously);
 
-    /// <summary>Says which process is a node, so that its connections are known by their owner.</summary>
+    /// <summary>Tells which process is a node, so that its connections are recognized by their owner.</summary>
     public void SetProcess(int node, int process) => _nodesByProcess[process] = node;
 
-    /// <summary>Nothing goes between the two any more.</summary>
+    /// <summary>Stops all traffic between the two.</summary>
     public void Cut(int one, int other) => Change(() => _cut.UnionWith([(one, other), (other, one)]));
 
-    /// <summary>Nothing goes from one to the other; the way back works.</summary>
+    /// <summary>Stops the traffic in one direction only.</summary>
     public void CutOneWay(int from, int to) => Change(() => _cut.Add((from, to)));
 
-    /// <summary>What one sends is passed on until it says a text; that still arrives, and its answer does not: from then on the way back is cut.</summary>
+    /// <summary>
+    /// Passes on what one side sends until it contains a text. That still arrives, but its answer does not, because the way back is cut from then on.
+    /// </summary>
     public void CutAnswerTo(int from, int to, string text) => Change(() => _lastHeard = (from, to, Encoding.UTF8.GetBytes(text)));
 
-    /// <summary>Every piece of data takes so much longer between the two.</summary>
+    /// <summary>Delays every piece of data between the two.</summary>
     public void Delay(int one, int other, TimeSpan delay) => Change(() => _delays[(one, other)] = _delays[(other, one)] = delay);
 
-    /// <summary>All is as at first.</summary>
+    /// <summary>Restores the initial state.</summary>
     public void Heal() => Change(() =>
     {
         _cut.Clear();
@@ -47,7 +49,7 @@ internal sealed class Network
         _lastHeard = null;
     });
 
-    /// <summary>To be told of every piece of data before it is passed on.</summary>
+    /// <summary>Called with every piece of data before it is passed on.</summary>
     public void Hear(int from, int to, ReadOnlySpan<byte> bytes)
     {
         lock (_gate)
@@ -59,12 +61,12 @@ internal sealed class Network
         }
     }
 
-    /// <summary>HTTP/2 DATA frames that went from node to node so far.</summary>
+    /// <summary>The number of HTTP/2 DATA frames between nodes so far.</summary>
     public long Frames => Volatile.Read(ref _frames);
 
     public void CountFrames(int count) => Interlocked.Add(ref _frames, count);
 
-    /// <summary>Returns when something may pass.</summary>
+    /// <summary>Returns when data may pass.</summary>
     public async Task PassAsync(int from, int to, CancellationToken cancellationToken)
     {
         while (true)
@@ -89,7 +91,7 @@ internal sealed class Network
         }
     }
 
-    /// <summary>Which node opened a connection on loopback: the process that holds the socket tells.</summary>
+    /// <summary>The node that opened a connection on loopback, found by the process that holds the socket.</summary>
     public int SourceOf(int port, int relayPort)
     {
         var inode = new[] { "/proc/net/tcp", "/proc/net/tcp6" }.Select(file => InodeOf(file, port, relayPort)).FirstOrDefault(found => found is not null);
@@ -123,7 +125,7 @@ internal sealed class Network
         }
         catch (IOException)
         {
-            // It ended, or closed one while they were listed: then it is not the owner of a connection that is being opened.
+            // The process ended, or closed a socket during the listing, so it does not own a connection that is being opened.
             return false;
         }
     }

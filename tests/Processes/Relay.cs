@@ -3,7 +3,10 @@ using System.Net.Sockets;
 
 namespace KvCluster.Processes;
 
-/// <summary>A port that stands for another on loopback and lets pass what the <see cref="Network"/> allows. One loop accepts, two a connection carry.</summary>
+/// <summary>
+/// A port in front of another one on loopback, which passes what the <see cref="Network"/> allows. One loop accepts, and two per connection copy
+/// data.
+/// </summary>
 internal sealed class Relay : IAsyncDisposable
 {
     private readonly Network _network;
@@ -14,8 +17,8 @@ internal sealed class Relay : IAsyncDisposable
     private readonly CancellationTokenSource _stopping = new();
     private readonly Task _accepting;
 
-    /// <param name="to">Who is reached through it.</param>
-    /// <param name="from">Who uses it; null: whoever a connection's owner turns out to be.</param>
+    /// <param name="to">The side that it leads to.</param>
+    /// <param name="from">The side that uses it, or null to find out by each connection's owner.</param>
     public Relay(Network network, int to, int targetPort, int? from = null)
     {
         (_network, _to, _from, _targetPort) = (network, to, from, targetPort);
@@ -67,14 +70,14 @@ internal sealed class Relay : IAsyncDisposable
                 await _network.PassAsync(from, _to, ending.Token);
                 await outgoing.ConnectAsync(IPAddress.Loopback, _targetPort, ending.Token);
                 var ways = new[] { CopyAsync(incoming, outgoing, from, _to, DataFrames.ClientPreface, ending.Token), CopyAsync(outgoing, incoming, _to, from, preface: 0, ending.Token) };
-                // One end is gone: so is the connection, as far as what is not cut off knows.
+                // One end is closed, so the connection ends, as far as the uncut directions show it.
                 await await Task.WhenAny(ways);
                 await ending.CancelAsync();
                 await Task.WhenAll(ways);
             }
             catch (Exception failure) when (failure is SocketException or OperationCanceledException)
             {
-                // An end was reset, or the relay stops: both sockets are closed, which is what the other end is to see.
+                // An end was reset, or the relay stops. Both sockets are closed, so the other end sees it.
                 await ending.CancelAsync();
             }
         }

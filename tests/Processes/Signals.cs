@@ -2,7 +2,7 @@ using System.Runtime.InteropServices;
 
 namespace KvCluster.Processes;
 
-/// <summary>What one process does to another.</summary>
+/// <summary>Signals from one process to another.</summary>
 internal static class Signals
 {
     private const int Terminate = 15;
@@ -10,17 +10,17 @@ internal static class Signals
     private const int Stop = 19;
     private const int NoSuchProcess = 3;
 
-    /// <summary>Asks it to end, as a service manager does.</summary>
+    /// <summary>Asks it to stop, as a service manager does.</summary>
     public static void End(int process) => Send(process, Terminate);
 
-    /// <summary>The same for one that may have ended by itself, or by an earlier signal.</summary>
+    /// <summary>The same for a process that may have ended already.</summary>
     public static void EndIfThere(int process)
     {
         if (SendSignal(process, Terminate) != 0 && Marshal.GetLastPInvokeError() != NoSuchProcess)
             throw Failure(process, Terminate);
     }
 
-    /// <summary>Stops it where it is; it notices nothing until <see cref="Resume"/>.</summary>
+    /// <summary>Stops it; it notices nothing until <see cref="Resume"/>.</summary>
     public static void Pause(int process) => Send(process, Stop);
 
     public static void Resume(int process) => Send(process, Continue);

@@ -1,6 +1,6 @@
 namespace KvCluster.Processes;
 
-/// <summary>A test that runs programs of the machine; skipped, by their names, where there is no such program.</summary>
+/// <summary>A test that runs external programs. If one is missing, the test is skipped and names it.</summary>
 [AttributeUsage(AttributeTargets.Method)]
 internal sealed class ToolFactAttribute : FactAttribute
 {
@@ -12,6 +12,6 @@ internal sealed class ToolFactAttribute : FactAttribute
             Skip = $"neither in PATH nor among the shared tools: {string.Join(", ", missing)}";
     }
 
-    /// <summary>What it runs.</summary>
+    /// <summary>The programs that it runs.</summary>
     public IReadOnlyList<string> Programs { get; }
 }

@@ -3,13 +3,13 @@ using System.Diagnostics;
 
 namespace KvCluster.Processes;
 
-/// <summary>Programs that tests and benchmarks run, which a machine may or may not have: on PATH, or unpacked by the tools folder beside the repository.</summary>
+/// <summary>Programs that tests and benchmarks run and that a machine may lack: on PATH, or unpacked by the tools directory beside the repository.</summary>
 internal static class Tools
 {
     private static readonly ConcurrentDictionary<string, string?> Found = new();
     private static readonly Lazy<string?> Unpacked = new(Unpack);
 
-    /// <summary>The path of a program; null where there is none.</summary>
+    /// <summary>The path of a program, or null if there is none.</summary>
     public static string? Find(string program) => Found.GetOrAdd(program, static name =>
     {
         var folders = (Environment.GetEnvironmentVariable("PATH") ?? "").Split(Path.PathSeparator, StringSplitOptions.RemoveEmptyEntries);
@@ -18,14 +18,14 @@ internal static class Tools
             : Unpacked.Value is { } unpacked && Path.Combine(unpacked, name) is var beside && File.Exists(beside) ? beside : null;
     });
 
-    /// <summary>All programs of a name, in the order in which they are looked for: a machine may have an old one on PATH, and a newer one in the tools folder.</summary>
+    /// <summary>All programs of a name, in search order. A machine may have an old one on PATH and a newer one in the tools directory.</summary>
     public static IEnumerable<string> FindAll(string program)
     {
         var folders = (Environment.GetEnvironmentVariable("PATH") ?? "").Split(Path.PathSeparator, StringSplitOptions.RemoveEmptyEntries);
         return folders.Append(Unpacked.Value ?? "").Select(folder => Path.Combine(folder, program)).Where(File.Exists).Distinct();
     }
 
-    /// <summary>Runs a program to its end.</summary>
+    /// <summary>Runs a program until it exits.</summary>
     public static async Task<(int ExitCode, string Output, string Error)> RunAsync(string program, params IEnumerable<string> arguments)
     {
         using var process = Process.Start(new ProcessStartInfo(program, arguments) { RedirectStandardOutput = true, RedirectStandardError = true })!;
@@ -41,7 +41,7 @@ internal static class Tools
         return Path.Combine(own.Parent!.Parent!.FullName, project, own.Name, OperatingSystem.IsWindows() ? program + ".exe" : program);
     }
 
-    /// <summary>The repository, found upwards from this program.</summary>
+    /// <summary>The repository, searched upwards from this program.</summary>
     public static string Repository()
     {
         for (var folder = new DirectoryInfo(AppContext.BaseDirectory); folder is not null; folder = folder.Parent)

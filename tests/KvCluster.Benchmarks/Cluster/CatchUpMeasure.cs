@@ -3,12 +3,12 @@ using KvCluster.Client;
 
 namespace KvCluster.Benchmarks.Cluster;
 
-/// <summary>How fast a follower that was dead takes what was written meanwhile, while nobody writes: from its first answer after its start.</summary>
+/// <summary>How fast a restarted follower receives what was written while it was down, without load, from its first answer after its start.</summary>
 internal static class CatchUpMeasure
 {
     private const int ValueBytes = 64 << 10;
 
-    // 192 MiB: less than the journal that is kept for such a follower.
+    // 192 MiB, less than the journal kept for such a follower.
     private const int Values = 3072;
     private const int Writers = 8;
     private const int WriteBytes = 256 << 10;

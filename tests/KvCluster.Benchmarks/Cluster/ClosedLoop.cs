@@ -2,20 +2,21 @@ using System.Diagnostics;
 
 namespace KvCluster.Benchmarks.Cluster;
 
-/// <summary>So many callers, each with one operation under way at any time, for a while.</summary>
+/// <summary>A number of callers, each with one operation in progress at any time, for a while.</summary>
 internal static class ClosedLoop
 {
-    /// <summary>What a run gave.</summary>
-    /// <param name="OperationsPerSecond">Operations that ended, over the time they took.</param>
-    /// <param name="P50Milliseconds">Half of the operations took no longer.</param>
-    /// <param name="P99Milliseconds">All but one in a hundred took no longer.</param>
-    /// <param name="CpuMicroseconds">CPU of all server processes for one operation.</param>
+    /// <summary>The result of a run.</summary>
+    /// <param name="OperationsPerSecond">Completed operations, over the time they took.</param>
+    /// <param name="P50Milliseconds">The median latency.</param>
+    /// <param name="P99Milliseconds">The 99th percentile of the latency.</param>
+    /// <param name="CpuMicroseconds">CPU time of all server processes per operation.</param>
     internal readonly record struct Outcome(double OperationsPerSecond, double P50Milliseconds, double P99Milliseconds, double CpuMicroseconds);
 
-    /// <param name="callers">How many.</param>
-    /// <param name="duration">How long new operations are begun.</param>
-    /// <param name="servers">Processes whose CPU counts.</param>
-    /// <param name="operation">One operation: the caller's number and a number that differs from operation to operation. An exception ends the run.</param>
+    /// <param name="callers">The number of callers.</param>
+    /// <param name="duration">How long new operations are started.</param>
+    /// <param name="servers">Processes whose CPU time counts.</param>
+    /// <param name="operation">One operation, with the caller's number and a number that differs between operations. An exception ends the
+    /// run.</param>
     /// <param name="cancellation">Ends the run with an exception.</param>
     public static async Task<Outcome> RunAsync(int callers, TimeSpan duration, IReadOnlyList<int> servers, Func<int, int, Task> operation, CancellationToken cancellation)
     {
@@ -32,7 +33,7 @@ internal static class ClosedLoop
 
     private static async Task<List<long>> CallAsync(int caller, long last, Func<int, int, Task> operation, CancellationToken cancellation)
     {
-        // A prime apart, so that callers walk through the keys in orders of their own.
+        // A prime apart, so that each caller goes through the keys in a different order.
         var number = caller * 7919;
         var latencies = new List<long>(65_536);
         for (var begun = Stopwatch.GetTimestamp(); begun < last; number++)

@@ -8,9 +8,9 @@ using KvCluster.V1;
 namespace KvCluster.Benchmarks.Cluster;
 
 /// <summary>
-/// Durable puts and linearizable gets of whole clusters: three node processes and a router, beside a three-node etcd on the same
-/// machine and disk in the same run. Both are driven by the same C# unary client at their leader; ours by its own library and once by ghz besides.
-/// Runs of the systems alternate, so that a machine that slows down slows all of them.
+/// Durable puts and linearizable gets of whole clusters: three node processes and a router, beside a three-node etcd on the same machine and disk in
+/// the same run. Both are called at their leader by the same C# unary client; ours also by its own library, and once by ghz. Runs of the systems
+/// alternate, so that a machine that slows down slows all of them.
 /// </summary>
 internal static class ClusterSuite
 {
@@ -40,7 +40,7 @@ internal static class ClusterSuite
         foreach (var target in targets.Where(target => target.Name != Ours))
             await FillAsync(target, keys);
 
-        // What exactly-once costs: the same puts without their ids, in turn with the others.
+        // The cost of exactly-once: the same puts without their ids, alternating with the others.
         List<ClusterTarget> putTargets = [.. targets, ByLibrary(OursWithoutIds, withoutIds, servers, keys)];
         var rows = new List<BenchmarkRow>();
         foreach (var callers in CallerCounts)
@@ -55,7 +55,7 @@ internal static class ClusterSuite
         return rows;
     }
 
-    /// <summary>Its last part alone, of which there is no quick form.</summary>
+    /// <summary>Only its last part, which has no quick form.</summary>
     public static Task<IReadOnlyList<BenchmarkRow>> RunManyKeysAsync(bool quick, Action<string> progress, CancellationToken cancellation) =>
         ManyKeysMeasure.RunAsync(Name, OursByLibrary, progress, cancellation);
 
@@ -79,7 +79,7 @@ internal static class ClusterSuite
         return [.. outcomes.SelectMany(system => RowsOf(workload, system.Key, system.Value))];
     }
 
-    // A unary client talks to one node. Where leadership moves in the middle, as it may on a machine that has too much to do, the run says nothing.
+    // A unary client talks to one node. If the leadership moves during the run, as on an overloaded machine, the run is repeated.
     private static async Task<ClosedLoop.Outcome> RunUndisturbedAsync(
         ClusterTarget target, int callers, TimeSpan duration, Func<int, int, Task> operation, Action<string> progress, CancellationToken cancellation)
     {
@@ -119,7 +119,7 @@ internal static class ClusterSuite
         return null;
     }
 
-    // A member of etcd that does not lead passes writes on, so there is nothing to find again.
+    // A member of etcd that does not lead forwards writes, so there is no leader to find again.
     private static ClusterTarget Etcd(Channels channels, EtcdMembers servers, KeySpace keys)
     {
         var clients = channels.Clients(channel => new KV.KVClient(channel));
@@ -134,7 +134,7 @@ internal static class ClusterSuite
         async (_, number) => Found((await client.GetAsync(keys.Key(number).Memory)).Found),
         _ => Task.CompletedTask);
 
-    // Every key that a get may ask for is there; ours are put by the library, which goes on when a leader changes.
+    // Every key that a get may request exists. Ours are put by the library, which continues when a leader changes.
     private static Task FillAsync(ClusterTarget target, KeySpace keys) =>
         Parallel.ForEachAsync(Enumerable.Range(0, keys.Keys.Count), new ParallelOptions { MaxDegreeOfParallelism = 128 }, async (number, _) => await target.Put(number % 128, number));
 

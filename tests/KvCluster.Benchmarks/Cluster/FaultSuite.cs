@@ -8,9 +8,9 @@ using KvCluster.Processes;
 namespace KvCluster.Benchmarks.Cluster;
 
 /// <summary>
-/// What faults cost: how long until the next acknowledged write after kill -9 of a leader, beside a three-node etcd in the same run; until a node's
-/// hundred shards are led again; what a hand-over holds a writer up; how fast a follower catches up; and how much slower puts become with a follower dead,
-/// slow or cut off, with a slow disk under any one node, without etcd, and with three replicas instead of one.
+/// The cost of faults: the time until the next acknowledged write after kill -9 of a leader, beside a three-node etcd in the same run; the time until
+/// a dead node's hundred shards have new leaders; the delay of a writer by a transfer; the speed of a follower that catches up; and how much slower
+/// puts become with a follower dead, slow or cut off, with a slow disk under one node, without etcd, and with three replicas instead of one.
 /// </summary>
 internal static class FaultSuite
 {
@@ -43,7 +43,7 @@ internal static class FaultSuite
         return rows;
     }
 
-    /// <summary>Its last part alone.</summary>
+    /// <summary>Only its last part.</summary>
     public static Task<IReadOnlyList<BenchmarkRow>> RunSlowDiskAsync(bool quick, Action<string> progress, CancellationToken cancellation) =>
         SlowDiskMeasure.RunAsync(quick ? 1 : 5, TimeSpan.FromSeconds(quick ? 2 : 4), turns: quick ? 1 : 20, progress, cancellation);
 
@@ -80,7 +80,7 @@ internal static class FaultSuite
         return [BenchmarkRow.Of(Name, workload, Ours, "ms", ours), BenchmarkRow.Of(Name, workload, "etcd", "ms", theirs)];
     }
 
-    // As its own client does: the other members in turn, each attempt bounded.
+    // As its own client does: one member after the other, with a limit for each attempt.
     private static async Task<double> FailoverOfPeerAsync(EtcdMembers peer)
     {
         var leader = await peer.LeaderAsync();
@@ -135,8 +135,8 @@ internal static class FaultSuite
         ];
     }
 
-    // Per cent of a core and frames a second, over the calmest window; windows go on until three in a row brought none that is much calmer: what has just
-    // started checks its replicas, and for two minutes compiles again what it calls now and then.
+    // Percent of a core and frames per second, over the calmest window. Windows are measured until three in a row are not much calmer. A new cluster
+    // first checks its replicas, and for two minutes it sometimes recompiles code.
     private static async Task<(double Cpu, double Frames)> IdleAsync(NodeServers servers, Network network, CancellationToken cancellation)
     {
         var calmest = (Cpu: double.MaxValue, Frames: 0.0);
@@ -155,7 +155,7 @@ internal static class FaultSuite
         return calmest;
     }
 
-    // Milliseconds until an attempt succeeds; one after the other, with a short pause.
+    // Milliseconds until an attempt succeeds. Attempts follow each other with a short pause.
     private static async Task<double> UntilDoneAsync(Func<Task<bool>> attempt)
     {
         var started = Stopwatch.GetTimestamp();

@@ -6,8 +6,8 @@ using KvCluster.Processes;
 namespace KvCluster.Benchmarks.Cluster;
 
 /// <summary>
-/// The same load by a client that nobody here wrote: `ghz`, once against each system. It costs several times more CPU a call
-/// than the servers, so it measures itself; what it shows is that both are called the same way and that latency is no artefact of our client.
+/// The same load from an independent client, `ghz`, once against each system. It needs several times more CPU per call than the servers, so it
+/// measures itself. It shows that both are called in the same way and that latency is no artefact of our client.
 /// </summary>
 internal static class Ghz
 {
@@ -30,7 +30,7 @@ internal static class Ghz
         await File.WriteAllTextAsync(gets, JsonSerializer.Serialize(keys.Keys.Select(key => new { key = key.ToBase64() })), cancellation);
 
         var rows = new List<BenchmarkRow>();
-        // Ours by reflection, since ghz does not parse every construct of proto3; etcd, which serves none, by the part of its proto that we speak.
+        // Ours by reflection, since ghz does not parse every construct of proto3. etcd, which has no reflection, by the part of its proto that we use.
         var protos = Path.Combine(Tools.Repository(), "proto", "Contract");
         string[] etcdProto = ["--proto", Path.Combine(protos, "etcd", "rpc.proto"), "--import-paths", protos];
         await LoadAsync("put", "kvcluster, ghz", "kvcluster.v1.Kv/Put", [], puts, () => servers.LeaderAddress);

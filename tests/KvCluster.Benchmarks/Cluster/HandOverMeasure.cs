@@ -6,8 +6,8 @@ using KvCluster.V1;
 namespace KvCluster.Benchmarks.Cluster;
 
 /// <summary>
-/// What a writer sees of a planned hand-over: the longest of its puts, one after the other, around it. The leader goes back and forth between two nodes. A
-/// leadership that moves by itself in the middle, as those do that a node gives back to one that has come, makes a run that says nothing: it is repeated.
+/// The delay of a writer by a planned transfer: the longest of its puts around it, one after the other. The leadership goes back and forth between
+/// two nodes. If it moves by itself during a run, as when it returns to the preferred node, the run is repeated.
 /// </summary>
 internal static class HandOverMeasure
 {
@@ -47,7 +47,7 @@ internal static class HandOverMeasure
         ];
     }
 
-    // Until what is under way has ended and so many puts after it.
+    // Until the task has ended, and this many further puts.
     private static async Task<double> LongestPutAsync(KvClient client, Task underWay, CancellationToken cancellation)
     {
         var longest = 0.0;

@@ -7,7 +7,7 @@ using KvCluster.V1;
 
 namespace KvCluster.Benchmarks.Cluster;
 
-/// <summary>Three node processes and a router, started by the launcher as a user would, with one shard, in a folder of their own.</summary>
+/// <summary>Three node processes and a router, started by the launcher as a user would, with one shard, in their own directory.</summary>
 internal sealed class KvServers : IAsyncDisposable
 {
     private static readonly TimeSpan StartLimit = TimeSpan.FromMinutes(5);
@@ -22,7 +22,7 @@ internal sealed class KvServers : IAsyncDisposable
         {
             RedirectStandardOutput = true,
         };
-        // Its children have it too.
+        // Its children inherit it.
         foreach (var (name, value) in environment)
             start.Environment[name] = value;
         _launcher = Process.Start(start)!;
@@ -41,8 +41,8 @@ internal sealed class KvServers : IAsyncDisposable
 
     public static Task<KvServers> StartAsync(CancellationToken cancellation) => StartAsync(new Dictionary<string, string>(), cancellation);
 
-    /// <param name="environment">Variables of the programs, besides those of this one.</param>
-    /// <param name="cancellation">Gives the start up.</param>
+    /// <param name="environment">Variables of the programs, in addition to those of this one.</param>
+    /// <param name="cancellation">Aborts the start.</param>
     public static async Task<KvServers> StartAsync(IReadOnlyDictionary<string, string> environment, CancellationToken cancellation)
     {
         var servers = new KvServers(FreePorts.Ten(), environment);
@@ -60,7 +60,7 @@ internal sealed class KvServers : IAsyncDisposable
 
     public async ValueTask DisposeAsync()
     {
-        // The children hold a pipe that ends with the launcher, and end with it.
+        // The children hold a pipe of the launcher and end with it.
         var children = Processes;
         _launcher.Kill();
         await _launcher.WaitForExitAsync();
@@ -70,7 +70,7 @@ internal sealed class KvServers : IAsyncDisposable
         _folder.Dispose();
     }
 
-    /// <summary>Looks who leads now.</summary>
+    /// <summary>Finds the current leader.</summary>
     public async Task FindLeaderAsync(CancellationToken cancellation)
     {
         using var channel = GrpcChannel.ForAddress(RouterAddress);
@@ -89,7 +89,7 @@ internal sealed class KvServers : IAsyncDisposable
             }
             catch (RpcException e) when (e.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded && Stopwatch.GetElapsedTime(started) < StartLimit && !_launcher.HasExited)
             {
-                // Not up yet, or in the middle of an election.
+                // Not started yet, or during an election.
             }
 
             if (Stopwatch.GetElapsedTime(started) > StartLimit)

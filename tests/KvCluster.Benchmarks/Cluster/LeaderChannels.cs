@@ -2,7 +2,7 @@ using KvCluster.V1;
 
 namespace KvCluster.Benchmarks.Cluster;
 
-/// <summary>Unary clients of the node that leads, on the same number of connections as for every system.</summary>
+/// <summary>Unary clients of the leader, with the same number of connections as for every system.</summary>
 internal sealed class LeaderChannels(KvServers servers) : IDisposable
 {
     private Channels _channels = new(servers.LeaderAddress);
@@ -14,7 +14,7 @@ internal sealed class LeaderChannels(KvServers servers) : IDisposable
         return _clients[caller % _clients.Length];
     }
 
-    /// <summary>Goes to the node that leads now. No call is under way.</summary>
+    /// <summary>Connects to the current leader. No call may be in progress.</summary>
     public async Task FollowAsync(CancellationToken cancellation)
     {
         await servers.FindLeaderAsync(cancellation);

@@ -6,8 +6,8 @@ using KvCluster.Client;
 namespace KvCluster.Benchmarks.Cluster;
 
 /// <summary>
-/// A cluster of three with more data than its memory for changed pages holds: 10 million records of 100 bytes, loaded first, then read and overwritten in random
-/// order. Shows what pages cost that are cold, and whether leaders stay: a leadership that moves is counted in a row of its own.
+/// A cluster of three with more data than its memory for changed pages: 10 million records of 100 bytes are loaded, then read and overwritten in
+/// random order. Shows the cost of cold pages, and whether leaders stay: leaderships that move are counted in a separate row.
 /// </summary>
 internal static class ManyKeysMeasure
 {
@@ -80,7 +80,7 @@ internal static class ManyKeysMeasure
         return status.Nodes.SelectMany(node => node.Replicas).Max(replica => (double)replica.Epoch);
     }
 
-    /// <summary>A random order of its own for every caller.</summary>
+    /// <summary>A different random order for every caller.</summary>
     private static int Spread(int caller, int number) => (int)((((ulong)(uint)number * 0x9E37_79B9_7F4A_7C15) ^ ((ulong)(uint)caller * 0xBF58_476D_1CE4_E5B9)) % KeyCount);
 
     private static ReadOnlyMemory<byte> Key(int number) => ByteString.CopyFromUtf8(string.Create(CultureInfo.InvariantCulture, $"key-{number:D12}")).Memory;

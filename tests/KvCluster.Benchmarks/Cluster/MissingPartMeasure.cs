@@ -5,9 +5,9 @@ using KvCluster.Processes;
 namespace KvCluster.Benchmarks.Cluster;
 
 /// <summary>
-/// Puts a second without a part of the cluster, to those with it: each window between two with all parts, so that a machine that slows down, and nodes that
-/// are still warming up, count on both sides.
-/// KV_ETCD_GONE: how many seconds etcd is away before the window without it (default 300, with --quick none).
+/// Puts per second without a part of the cluster, relative to those with it. Each window is between two with all parts, so that a machine that slows
+/// down, and nodes that are still warming up, affect both sides.
+/// KV_ETCD_GONE: how many seconds etcd is unavailable before the window without it (default 300, with --quick none).
 /// </summary>
 internal static class MissingPartMeasure
 {
@@ -76,12 +76,12 @@ internal static class MissingPartMeasure
         {
             var servers = await NodeServers.StartAsync(nodes, shards: 1, cancellation, network);
             var puts = new Puts(servers, new KvClient(new KvClientOptions { Endpoints = servers.Endpoints }), window, cancellation);
-            // Connections, compiled code, the first segments.
+            // Warms up connections, compiled code, and the first segments.
             await puts.MeasureAsync();
             return puts;
         }
 
-        /// <summary>Puts a second while something is taken away, to those before and after it.</summary>
+        /// <summary>Puts per second while a part is missing, relative to those before and after it.</summary>
         public async Task<double> CompareAsync(Func<Task> take, Func<Task> giveBack)
         {
             var before = await MeasureAsync();
@@ -103,7 +103,7 @@ internal static class MissingPartMeasure
                 return Task.CompletedTask;
             });
 
-        /// <summary>Puts a second over a window.</summary>
+        /// <summary>Puts per second over a window.</summary>
         public async Task<double> MeasureAsync() => (await ClosedLoop.RunAsync(
             Callers, window, servers.Processes, async (_, number) => await client.PutAsync(_keys.Key(number).Memory, _keys.Value(number).Memory), cancellation)).OperationsPerSecond;
 

@@ -7,7 +7,10 @@ using KvCluster.V1;
 
 namespace KvCluster.Benchmarks.Cluster;
 
-/// <summary>Node processes over an etcd of one member, without router and launcher: nothing restarts what a measurement kills. Nodes are counted from 1.</summary>
+/// <summary>
+/// Node processes over an etcd of one member, without router and launcher, so nothing restarts a process that a measurement kills. Nodes are numbered
+/// from 1.
+/// </summary>
 internal sealed class NodeServers : IAsyncDisposable
 {
     private static readonly TimeSpan StartLimit = TimeSpan.FromMinutes(5);
@@ -38,17 +41,17 @@ internal sealed class NodeServers : IAsyncDisposable
 
     public EtcdMembers Etcd { get; }
 
-    /// <summary>Through which nodes and clients reach nodes; null: they do directly.</summary>
+    /// <summary>The network between nodes, and between clients and nodes, or null for direct connections.</summary>
     public Network? Network { get; }
 
     public IReadOnlyList<string> Endpoints => [.. Enumerable.Range(1, _processes.Length).Select(AddressOf)];
 
     public IReadOnlyList<int> Processes => [.. _processes.OfType<Process>().Select(process => process.Id)];
 
-    /// <summary>Starts etcd and nodes, and waits until every shard is led.</summary>
-    /// <param name="shards">Cut at keys of four digits: "0001", "0002".</param>
-    /// <param name="network">Null: connections are direct.</param>
-    /// <param name="data">Where the nodes' folders are made, node-1 and so on; null: in a folder that is removed afterwards.</param>
+    /// <summary>Starts etcd and nodes, and waits until every shard has a leader.</summary>
+    /// <param name="shards">Split at keys of four digits: "0001", "0002".</param>
+    /// <param name="network">Null for direct connections.</param>
+    /// <param name="data">Where the nodes' directories are created, node-1 and so on, or null for a directory that is removed afterwards.</param>
     public static async Task<NodeServers> StartAsync(int nodes, int shards, CancellationToken cancellation, Network? network = null, string? data = null)
     {
         var servers = new NodeServers(await EtcdMembers.StartAsync(), nodes, shards, network, data);
@@ -89,7 +92,7 @@ internal sealed class NodeServers : IAsyncDisposable
 
     public Admin.AdminClient AdminOf(int node) => new(_channels[node - 1]);
 
-    /// <summary>A node's replica of shard 0; null where the node does not answer or has not opened it.</summary>
+    /// <summary>A node's replica of shard 0. Null if the node does not answer or has not opened it.</summary>
     public async Task<ReplicaStatus?> ReplicaAsync(int node, CancellationToken cancellation)
     {
         try
@@ -99,7 +102,7 @@ internal sealed class NodeServers : IAsyncDisposable
         }
         catch (RpcException e) when (e.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded)
         {
-            // Not up yet.
+            // Not started yet.
             return null;
         }
     }
@@ -112,7 +115,7 @@ internal sealed class NodeServers : IAsyncDisposable
         await process.WaitForExitAsync();
     }
 
-    /// <summary>Waits until every shard has a leader among the nodes that answer; how many each node leads.</summary>
+    /// <summary>Waits until every shard has a leader among the nodes that answer, and returns how many each node leads.</summary>
     /// <param name="except">A node that is not asked.</param>
     public async Task<IReadOnlyDictionary<int, int>> AllLedAsync(int except, CancellationToken cancellation)
     {
@@ -153,7 +156,7 @@ internal sealed class NodeServers : IAsyncDisposable
         }
         catch (RpcException e) when (e.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded)
         {
-            // Not up yet.
+            // Not started yet.
             return 0;
         }
     }

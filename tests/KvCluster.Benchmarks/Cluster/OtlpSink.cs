@@ -4,7 +4,7 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Benchmarks.Cluster;
 
-/// <summary>Takes whatever comes by OTLP over HTTP, and forgets it.</summary>
+/// <summary>Receives everything by OTLP over HTTP, and discards it.</summary>
 internal sealed class OtlpSink : IAsyncDisposable
 {
     private readonly WebApplication _app;
@@ -19,10 +19,10 @@ internal sealed class OtlpSink : IAsyncDisposable
         _app.Run(TakeAsync);
     }
 
-    /// <summary>How often something came.</summary>
+    /// <summary>The number of requests received.</summary>
     public int Requests => Volatile.Read(ref _requests);
 
-    /// <summary>Variables by which a program exports to here, all that it can.</summary>
+    /// <summary>Variables with which a program exports everything to this sink.</summary>
     public IReadOnlyDictionary<string, string> Environment => new Dictionary<string, string>
     {
         ["OTEL_EXPORTER_OTLP_ENDPOINT"] = _app.Urls.Single(),

@@ -6,9 +6,9 @@ using KvCluster.Processes;
 namespace KvCluster.Benchmarks.Cluster;
 
 /// <summary>
-/// Puts a second with a slow disk under one node, the leader's or a follower's, to those with three disks alike: each window between two without. The window
-/// begins five seconds after the disk became slow, when a leader has had time to leave it. And how often the leadership moves while the disk that it was on is slow
-/// and well in turns: once, to leave it. Disks are slowed by badfs, a file system that delays writes.
+/// Puts per second with a slow disk under one node, the leader's or a follower's, relative to those with three equal disks. Each window is between
+/// two without. It begins five seconds after the disk became slow, when a leader has had time to transfer. Also how often the leadership moves while
+/// the disk of the first leader is slow and normal by turns: once, away from it. Disks are slowed by badfs, a file system that delays writes.
 /// </summary>
 internal static class SlowDiskMeasure
 {
@@ -16,14 +16,14 @@ internal static class SlowDiskMeasure
     private static readonly int[] DelaysMs = [10, 50];
     private static readonly TimeSpan LeaveTime = TimeSpan.FromSeconds(5);
 
-    // Long enough for a leader to leave a slow disk, and for a disk to be found well again.
+    // Long enough for a leader to transfer away from a slow disk, and for a disk to be judged healthy again.
     private static readonly TimeSpan Turn = TimeSpan.FromSeconds(15);
 
-    /// <param name="windows">For each of the slow disks.</param>
-    /// <param name="window">One measurement.</param>
-    /// <param name="turns">Of a disk that is slow, then well.</param>
-    /// <param name="progress">Hears each figure.</param>
-    /// <param name="cancellation">Ends it.</param>
+    /// <param name="windows">The number of windows for each slow disk.</param>
+    /// <param name="window">The length of a window.</param>
+    /// <param name="turns">The number of turns of a disk that is slow, then normal.</param>
+    /// <param name="progress">Gets each number.</param>
+    /// <param name="cancellation">Ends the measurement.</param>
     public static async Task<IReadOnlyList<BenchmarkRow>> RunAsync(int windows, TimeSpan window, int turns, Action<string> progress, CancellationToken cancellation)
     {
         if (Tools.Find("badfs") is not { } badfs || Tools.Find("fusermount3") is not { } unmount)
@@ -66,7 +66,7 @@ internal static class SlowDiskMeasure
         await using var client = new KvClient(new KvClientOptions { Endpoints = servers.Endpoints });
         var keys = new KeySpace(seed: 13);
         var rows = new List<BenchmarkRow>();
-        // Connections, compiled code, the first segments.
+        // Warms up connections, compiled code, and the first segments.
         await PutsAsync(window);
         foreach (var delay in DelaysMs)
         {
@@ -81,7 +81,7 @@ internal static class SlowDiskMeasure
                     await PutsAsync(LeaveTime);
                     var slowed = await PutsAsync(window);
                     await WellAsync();
-                    // What lags behind is written, and the disk is found to be well again.
+                    // Meanwhile lagging data is written, and the disk is judged healthy again.
                     await PutsAsync(3 * LeaveTime);
                     ratios.Add(2 * slowed / (before + await PutsAsync(window)));
                     progress($"puts/s, slow disk of {delay} ms under {(leads ? "the leader" : "a follower")}, window {run + 1} of {windows}: {ratios[^1]:F2}");

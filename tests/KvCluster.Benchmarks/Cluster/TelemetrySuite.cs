@@ -3,8 +3,8 @@ using KvCluster.Client;
 namespace KvCluster.Benchmarks.Cluster;
 
 /// <summary>
-/// What telemetry costs at full load: the same puts, of the library, to a cluster that exports traces, metrics and logs by OTLP, and to one that does
-/// not, in turn.
+/// The cost of telemetry at full load: the same puts by the library, alternating between a cluster that exports traces, metrics and logs by OTLP and
+/// one that does not.
 /// </summary>
 internal static class TelemetrySuite
 {

@@ -11,8 +11,8 @@ using Microsoft.Extensions.Logging.Abstractions;
 namespace KvCluster.Benchmarks.Engine;
 
 /// <summary>
-/// Single puts of a few callers all over a large store while one checkpoint follows the other: what the slowest of them wait for. With the data file through the page
-/// cache, as it is, and past it, in turn.
+/// Single puts of a few callers over all of a large store while one checkpoint follows the other: how long the slowest of them wait. Alternating
+/// between the data file through the page cache, the default, and past it.
 /// </summary>
 internal static class CheckpointLoad
 {
@@ -107,7 +107,7 @@ internal static class CheckpointLoad
         Span<byte> keyBytes = stackalloc byte[16];
         Span<byte> valueBytes = stackalloc byte[100];
         "key-"u8.CopyTo(keyBytes);
-        // Spreads neighbours over the whole range.
+        // Spreads neighbouring keys over the whole range.
         BinaryPrimitives.WriteUInt64BigEndian(keyBytes[4..], (ulong)key * 0x9E37_79B9_7F4A_7C15);
         BinaryPrimitives.WriteInt32BigEndian(keyBytes[12..], key);
         valueBytes.Fill((byte)value);

@@ -11,8 +11,8 @@ using Microsoft.Extensions.Logging.Abstractions;
 namespace KvCluster.Benchmarks.Engine;
 
 /// <summary>
-/// The storage engine alone, in this process, on the disk of the temporary directory: durable writes, reads, scans; beside them what
-/// the device itself does.
+/// The storage engine alone, in this process, on the disk of the temporary directory: durable writes, reads, scans, and beside them the device
+/// itself.
 /// </summary>
 internal static class EngineSuite
 {
@@ -152,7 +152,7 @@ internal static class EngineSuite
         request.Put(keyBytes, valueBytes);
     }
 
-    /// <summary>"key-" and a number that spreads neighbours over the whole range, as in random order.</summary>
+    /// <summary>"key-" and a number that spreads neighbouring keys over the whole range, as in random order.</summary>
     private static void WriteKey(Span<byte> key, int number)
     {
         "key-"u8.CopyTo(key);

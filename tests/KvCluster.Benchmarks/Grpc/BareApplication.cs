@@ -1,4 +1,4 @@
-// The least that a gRPC server on Kestrel can do: find the frame, write it back, say the status. What ours is measured against.
+// The minimum for a gRPC server on Kestrel: find the frame, write it back, send the status. Our stack is compared with it.
 using System.Buffers;
 using System.Buffers.Binary;
 using Microsoft.AspNetCore.Hosting.Server;
@@ -6,7 +6,7 @@ using Microsoft.AspNetCore.Http.Features;
 
 namespace KvCluster.Benchmarks.Grpc;
 
-/// <summary>An echo server without a stack.</summary>
+/// <summary>An echo server without a gRPC stack.</summary>
 internal sealed class BareApplication : IHttpApplication<IFeatureCollection>
 {
     public IFeatureCollection CreateContext(IFeatureCollection contextFeatures) => contextFeatures;

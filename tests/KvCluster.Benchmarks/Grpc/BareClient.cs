@@ -1,11 +1,10 @@
-// The least that a gRPC client on HttpMessageInvoker can do: send a frame, find the frame and the status in the answer. What ours is
-// measured against.
+// The minimum for a gRPC client on HttpMessageInvoker: send a frame, find the frame and the status in the answer. Our stack is compared with it.
 using System.Buffers.Binary;
 using System.Net;
 
 namespace KvCluster.Benchmarks.Grpc;
 
-/// <summary>An echo client without a stack.</summary>
+/// <summary>An echo client without a gRPC stack.</summary>
 internal sealed class BareClient : IEchoClient
 {
     private const int FrameBytes = 5 + EchoMethods.PayloadBytes;

@@ -2,7 +2,7 @@ using System.Net;
 
 namespace KvCluster.Benchmarks.Grpc;
 
-/// <summary>A request that never ends and hands out its stream.</summary>
+/// <summary>A request that never ends and gives access to its stream.</summary>
 internal sealed class BareStreamContent : HttpContent
 {
     private readonly TaskCompletionSource<Stream> _opened = new(TaskCreationOptions.RunContinuationsAsynchronously);

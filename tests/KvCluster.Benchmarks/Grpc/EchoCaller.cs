@@ -3,12 +3,12 @@ using System.Text.Json;
 
 namespace KvCluster.Benchmarks.Grpc;
 
-/// <summary>A client in a process of its own, and what it measured.</summary>
+/// <summary>A client in a separate process, and its measurements.</summary>
 internal sealed class EchoCaller(EchoPlan plan) : IDisposable
 {
     private readonly PeerProcess _peer = new("client", JsonSerializer.Serialize(plan));
 
-    /// <summary>Keeps its callers busy for so long.</summary>
+    /// <summary>Runs its callers for this long.</summary>
     public async Task<EchoResult> RunWindowAsync(int milliseconds, CancellationToken cancellation)
     {
         await _peer.WriteLineAsync(milliseconds.ToString(CultureInfo.InvariantCulture));

@@ -2,7 +2,7 @@ using System.Runtime.InteropServices;
 
 namespace KvCluster.Benchmarks.Grpc;
 
-/// <summary>Answers that one caller, or one stream, got; alone on its cache line, as its caller counts in it without a lock.</summary>
+/// <summary>The number of answers that one caller, or one stream, got. Alone on its cache line, because its caller counts without a lock.</summary>
 [StructLayout(LayoutKind.Explicit, Size = 128)]
 internal sealed class EchoCount
 {

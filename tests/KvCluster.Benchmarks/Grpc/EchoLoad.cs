@@ -2,13 +2,13 @@ using System.Diagnostics;
 
 namespace KvCluster.Benchmarks.Grpc;
 
-/// <summary>A client process's side: keeps callers busy in windows and measures what a call costs both processes. Between windows it rests.</summary>
+/// <summary>The side of a client process: runs callers in windows and measures the cost of a call in both processes. Between windows it is idle.</summary>
 internal sealed class EchoLoad : IDisposable
 {
-    /// <summary>Connections, and streams of a duplex run; each has its share of the callers.</summary>
+    /// <summary>The maximum number of connections, and of streams in a duplex run. Each has its share of the callers.</summary>
     private const int ConnectionsMax = 4;
 
-    // Callers start one after the other and find their rhythm.
+    // For the callers to start one after the other and reach a steady state.
     private static readonly TimeSpan LeadIn = TimeSpan.FromMilliseconds(150);
 
     private readonly EchoPlan _plan;
@@ -25,7 +25,7 @@ internal sealed class EchoLoad : IDisposable
         _server = Process.GetProcessById(plan.ServerProcess);
     }
 
-    /// <summary>Runs all callers for so long, and gives what a call cost meanwhile.</summary>
+    /// <summary>Runs all callers for this long and returns the cost of a call.</summary>
     public async Task<EchoResult> RunWindowAsync(TimeSpan length)
     {
         var counts = new EchoCount[_plan.IsDuplex ? _clients.Length : _plan.Callers];

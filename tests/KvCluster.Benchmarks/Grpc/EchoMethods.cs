@@ -3,14 +3,17 @@ using Grpc.Core;
 
 namespace KvCluster.Benchmarks.Grpc;
 
-/// <summary>What is called: messages are bytes and nothing is parsed, so that what is measured is the stack. Answers are only measured, as by the bare client.</summary>
+/// <summary>
+/// The methods called. Messages are bytes and nothing is parsed, so only the stack is measured. As in the bare client, only the length of answers is
+/// checked.
+/// </summary>
 internal static class EchoMethods
 {
     public const string UnaryPath = "/benchmark.Echo/Unary";
     public const string DuplexPath = "/benchmark.Echo/Duplex";
     public const int PayloadBytes = 64;
 
-    /// <summary>What all callers send.</summary>
+    /// <summary>The payload that all callers send.</summary>
     public static readonly byte[] Payload = new byte[PayloadBytes];
 
     private static readonly Marshaller<byte[]> Requests = new(Write, static context => context.PayloadAsNewBuffer());

@@ -1,4 +1,4 @@
 namespace KvCluster.Benchmarks.Grpc;
 
-/// <summary>What one client process measured, per call or item.</summary>
+/// <summary>The measurements of one client process, per call or item.</summary>
 internal sealed record EchoResult(double PerSecond, double ClientCpuMicroseconds, double ServerCpuMicroseconds, double ClientBytes);

@@ -2,7 +2,7 @@ using System.Globalization;
 
 namespace KvCluster.Benchmarks.Grpc;
 
-/// <summary>A server in a process of its own.</summary>
+/// <summary>A server in a separate process.</summary>
 internal sealed class EchoServer : IDisposable
 {
     private readonly PeerProcess _peer;
@@ -17,7 +17,7 @@ internal sealed class EchoServer : IDisposable
 
     public int Process => _peer.Id;
 
-    /// <summary>Starts one and waits until it listens.</summary>
+    /// <summary>Starts a server and waits until it listens.</summary>
     public static async Task<EchoServer> StartAsync(string system, CancellationToken cancellation)
     {
         var peer = new PeerProcess("server", system);

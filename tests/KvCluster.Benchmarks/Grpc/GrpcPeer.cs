@@ -1,5 +1,5 @@
-// The benchmark program as its own peer: `KvCluster.Benchmarks grpc-peer server|client ...` runs one side in a process of its own, so
-// that processor time can be told apart. Not for people.
+// The benchmark program as its own peer: `KvCluster.Benchmarks grpc-peer server|client ...` runs one side in a separate process, so that processor
+// time can be told apart. Not for people.
 using System.Globalization;
 using System.Net;
 using System.Text.Json;
@@ -19,7 +19,7 @@ namespace KvCluster.Benchmarks.Grpc;
 /// <summary>One side of a measurement.</summary>
 internal static class GrpcPeer
 {
-    /// <summary>First argument of a peer.</summary>
+    /// <summary>The first argument of a peer.</summary>
     public const string Command = "grpc-peer";
 
     public static async Task<int> RunAsync(string[] arguments)
@@ -37,7 +37,7 @@ internal static class GrpcPeer
         }
     }
 
-    // One window for each line, which says its length in milliseconds, until the input ends.
+    // Each line of the input gives the length of a window in milliseconds. Runs one window per line until the input ends.
     private static async Task CallAsync(EchoPlan plan)
     {
         using var load = new EchoLoad(plan);
@@ -45,7 +45,7 @@ internal static class GrpcPeer
             Console.WriteLine(JsonSerializer.Serialize(await load.RunWindowAsync(TimeSpan.FromMilliseconds(int.Parse(length, CultureInfo.InvariantCulture)))));
     }
 
-    // Tells the port, serves until its input ends.
+    // Prints the port and serves until its input ends.
     private static async Task ServeAsync(int port)
     {
         Console.WriteLine(port.ToString(CultureInfo.InvariantCulture));
@@ -77,7 +77,7 @@ internal static class GrpcPeer
 
     private static void Listen(KestrelServerOptions kestrel)
     {
-        kestrel.Limits.MaxRequestBodySize = null; // The bare server has nothing that would lift it for a stream.
+        kestrel.Limits.MaxRequestBodySize = null; // The bare server has no code that would lift it for a stream.
         kestrel.Listen(IPAddress.Loopback, 0, listen => listen.Protocols = HttpProtocols.Http2);
     }
 }

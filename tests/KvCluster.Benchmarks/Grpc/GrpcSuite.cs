@@ -1,11 +1,10 @@
-// Suite "grpc": what a call costs our stack, beside a client and a server that do no more than the frame. A ratio compares two windows
-// that follow each other, ours and the bare one's, in an order that alternates, so that what else the machine does hits both. Processes
-// live through several windows, so that their code is compiled; then others take their place, so that what one process had by
-// chance is not taken for the program's.
+// Suite "grpc": the cost of a call in our stack, relative to a client and a server that handle only the frame. A ratio compares two consecutive
+// windows, ours and the bare one's, in alternating order, so that other load on the machine affects both. Processes live for several windows, so that
+// their code is compiled. Then new ones replace them, so that a property of one process is not taken for one of the program.
 
 namespace KvCluster.Benchmarks.Grpc;
 
-/// <summary>Unary and duplex echo at several numbers of callers, client and server in processes of their own.</summary>
+/// <summary>Unary and duplex echo with several numbers of callers, client and server in separate processes.</summary>
 internal static class GrpcSuite
 {
     public const string Bare = "bare";

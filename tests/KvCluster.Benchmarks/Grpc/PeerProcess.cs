@@ -2,7 +2,7 @@ using System.Diagnostics;
 
 namespace KvCluster.Benchmarks.Grpc;
 
-/// <summary>The benchmark program started once more as one side of a measurement; ends with this object.</summary>
+/// <summary>The benchmark program started again as one side of a measurement. It ends with this object.</summary>
 internal sealed class PeerProcess : IDisposable
 {
     private readonly string _side;
@@ -17,17 +17,17 @@ internal sealed class PeerProcess : IDisposable
         {
             RedirectStandardInput = true,
             RedirectStandardOutput = true,
-            // Threads that spin while they have nothing to do would be counted as the cost of calls.
+            // Idle threads must not spin, because that would count as the cost of calls.
             Environment = { ["DOTNET_ThreadPool_UnfairSemaphoreSpinLimit"] = "0" },
         })!;
     }
 
     public int Id => _process.Id;
 
-    /// <summary>Tells it something.</summary>
+    /// <summary>Writes a line to its input.</summary>
     public Task WriteLineAsync(string line) => _process.StandardInput.WriteLineAsync(line);
 
-    /// <summary>The next line that it says.</summary>
+    /// <summary>The next line of its output.</summary>
     /// <exception cref="InvalidOperationException">It ended.</exception>
     public async Task<string> ReadLineAsync(CancellationToken cancellation) => await _process.StandardOutput.ReadLineAsync(cancellation)
         ?? throw new InvalidOperationException($"The {_side} process ended without a result; what it wrote to its error output says why.");

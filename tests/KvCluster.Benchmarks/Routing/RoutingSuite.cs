@@ -1,5 +1,5 @@
-// Suite "routing": what it costs to find the shard of a key among 100,000, on one thread, nothing else running. The budget is 60 ns for keys
-// in file order and 200 ns for shuffled ones.
+// Suite "routing": the cost of finding the shard of a key among 100,000, on one thread, without other load. The budget is 60 ns for keys in file
+// order and 200 ns for shuffled ones.
 using System.Diagnostics;
 using System.Globalization;
 using System.Text;
@@ -54,7 +54,7 @@ internal static class RoutingSuite
         return sum > 0 ? nanoseconds : throw new InvalidOperationException("Nothing was routed.");
     }
 
-    // Sorted paths, some 50 bytes long, with directories of very different sizes; consecutive in memory as a loader's would be.
+    // Sorted paths, some 50 bytes long, with directories of very different sizes. Consecutive in memory, as a loader's would be.
     private static byte[][] Paths(Random random, int count)
     {
         string[] tops = ["files/usr/share/doc/", "files/usr/lib/x86_64-linux-gnu/", "files/usr/include/", "packages/main/"];
