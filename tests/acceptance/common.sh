@@ -1,5 +1,5 @@
-# Shared by the scripts of tests/acceptance and tests/nightly: sourced first, never run. Gives each a folder of its own, the real data, a cluster of
-# processes, and an end that stops and removes only what the script started.
+# Sourced by the scripts of tests/acceptance and tests/nightly, never run. Provides a directory, the real data, a cluster of processes, and a cleanup
+# that stops and removes only what the script started.
 # shellcheck shell=bash
 set -euo pipefail
 name=$(basename "$0")
@@ -16,7 +16,7 @@ port=${KV_PORT:-7400}
 export KV_ENDPOINT=http://127.0.0.1:$port
 export DOTNET_CLI_TELEMETRY_OPTOUT=1 DOTNET_NOLOGO=1 NO_COLOR=1
 
-# Exit codes: 0 shown, 1 not shown, 77 skipped.
+# Exit codes: 0 passed, 1 failed, 77 skipped.
 skip() {
   echo "SKIPPED $name: $*"
   exit 77
@@ -38,11 +38,11 @@ say() { printf '%s: %s\n' "$name" "$*"; }
 
 now_ms() { date +%s%3N; }
 
-# seconds MILLISECONDS: the same as seconds with a fraction.
+# seconds MILLISECONDS: prints the time in seconds with a fraction.
 seconds() { printf '%d.%03d' $(($1 / 1000)) $(($1 % 1000)); }
 
-# within VALUE LIMIT WHAT: whether a figure is below its limit. Over it, a script fails; with --quick, which is for busy machines, where the clock proves
-# little, only over five times the limit, and between the two it says that the limit is missed.
+# within VALUE LIMIT WHAT: checks that a figure is below its limit and fails otherwise. With --quick, which is for busy machines where times mean
+# little, it fails only above five times the limit and otherwise reports the limit as missed.
 within() {
   local verdict=reached
   if ! jq -en "$1 < $2" >/dev/null; then
@@ -52,7 +52,7 @@ within() {
   say "$verdict: $3: $1, under $2"
 }
 
-# stop PID SECONDS: asks a process of ours to end, and kills it when it has not after so long. Answers how long it took.
+# stop PID SECONDS: asks one of our processes to stop, and kills it after that time. Succeeds if it stopped by itself.
 stop() {
   local started
   started=$(now_ms)
@@ -84,7 +84,7 @@ end_of_script() {
 trap end_of_script EXIT
 trap 'exit 130' INT TERM
 
-# data FILE: the path of an unpacked file of ../shared/data, unpacked once into a cache outside the repository.
+# data FILE: prints the path of an uncompressed file of ../shared/data, which is unpacked once into a cache outside the repository.
 data() {
   local packed=$shared/data/$1.xz unpacked=$cache/$1
   if [[ ! -e $unpacked || $packed -nt $unpacked ]]; then
@@ -94,8 +94,8 @@ data() {
   echo "$unpacked"
 }
 
-# records PASSES: files.tsv as it is, then under a prefix of each further pass: as long a load as a script needs. Ends early, at the end of a
-# pass, once $work/enough is there.
+# records PASSES: prints files.tsv, then the same under another prefix for each further pass, as long a load as a script needs. Ends early, after a
+# pass, once $work/enough exists.
 records() {
   local pass files
   files=$(data files.tsv)
@@ -120,7 +120,7 @@ build() {
   fi
 }
 
-# start_cluster ARGUMENTS: the launcher with processes of its own, in this script's folder. Returns when it serves.
+# start_cluster ARGUMENTS: starts the launcher with a process per node, in this script's directory. Returns when the cluster serves.
 start_cluster() {
   "$launcher" --processes --data "$cluster" --port "$port" "$@" >>"$work/launcher.out" 2>&1 &
   launcher_pid=$!
@@ -132,7 +132,7 @@ serves() {
   is_true "$all_led"
 }
 
-# comes_true SECONDS COMMAND...: polls; whether the command succeeded within that time.
+# comes_true SECONDS COMMAND...: polls until the command succeeds; fails if it does not within that time.
 comes_true() {
   local limit=$1 started
   shift
@@ -143,7 +143,7 @@ comes_true() {
   done
 }
 
-# wait_until SECONDS WHAT COMMAND...: polls; gives up with a failure that names what was waited for.
+# wait_until SECONDS WHAT COMMAND...: polls until the command succeeds; otherwise fails the script and names what was awaited.
 wait_until() {
   local limit=$1 what=$2
   shift 2
@@ -160,15 +160,15 @@ all_led='([.nodes[].error == null] | all)
 # Every replica of a shard has applied the same change.
 all_level='([.nodes[].error == null] | all)
   and ([.nodes[].replicas[]] | group_by(.shard) | map(map(.applied) | unique | length == 1) | all)'
-# The same, and the same bytes in every tree.
+# The same, and every tree has the same bytes.
 all_equal='([.nodes[].error == null] | all)
   and ([.nodes[].replicas[]] | group_by(.shard) | map((map([.digest_etag, .digest]) | unique | length == 1) and .[0].digest != null) | all)'
-# The node that leads most: most shards, and among equals most keys.
+# The node with the most leaderships; among equals, the one with the most keys.
 busiest='[.nodes[] | {node, leads: [.replicas[] | select(.role == "leader")]}] | max_by([(.leads | length), ([.leads[].keys] | add // 0)]) | .node'
 
 is_true() { [[ $(status "$1" 2>/dev/null) == true ]]; }
 
-# level_and_equal: waits until all replicas are level, then asks for the digests of all trees.
+# level_and_equal: waits until all replicas have applied the same, then compares the digests of all trees.
 level_and_equal() {
   wait_until 300 "all replicas have applied the same" is_true "$all_level"
   "$kv" status --digest --output json >"$work/digests.json"
@@ -180,7 +180,7 @@ level_and_equal() {
     while read -r line; do say "$line"; done
 }
 
-# verify FILE: every record of the file is there with its value.
+# verify FILE: checks that every record of the file is stored with its value.
 verify() {
   "$kv" verify "$1" --output json >"$work/verify.json" 2>"$work/verify.out" || {
     cat "$work/verify.json" "$work/verify.out"

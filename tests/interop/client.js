@@ -11,7 +11,7 @@ const open = (more) => new testing.Echo(address, credentials, { ...options, ...m
 const client = open();
 const absent = new testing.Absent(address, credentials, options);
 const status = grpc.status;
-// For calls that are to succeed, on any machine.
+// For calls that must succeed, on any machine.
 const patiently = () => ({ deadline: new Date(Date.now() + 180_000) });
 
 // Runs a unary or client streaming call to its end: { error, reply, initial, trailing }.

@@ -1,6 +1,6 @@
-# The cases of Python's grpcio against a server of the echo service: client.py PORT DESCRIPTOR, where DESCRIPTOR is echo.proto as a
-# serialized FileDescriptorProto in base64, so that no compiler is needed. Prints a line of JSON for each case: {"name", "failure"},
-# where failure is null for a case that passed.
+# The cases of Python's grpcio against a server of the echo service: client.py PORT DESCRIPTOR, where DESCRIPTOR is echo.proto as a serialized
+# FileDescriptorProto in base64, so that no compiler is needed. Prints a line of JSON for each case: {"name", "failure"}, where failure is null for a
+# case that passed.
 import base64
 import json
 import sys
@@ -12,7 +12,7 @@ from google.protobuf import descriptor_pool, message_factory
 
 POOL = descriptor_pool.DescriptorPool()
 POOL.AddSerializedFile(base64.b64decode(sys.argv[2]))
-SECONDS = 180  # for calls that are to succeed, on any machine
+SECONDS = 180  # for calls that must succeed, on any machine
 
 
 def message_class(name):

@@ -1,4 +1,4 @@
-// The echo service's types, as both scripts need them.
+// The types of the echo service for both scripts.
 'use strict';
 const path = require('path');
 const grpc = require('@grpc/grpc-js');

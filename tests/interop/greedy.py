@@ -1,9 +1,10 @@
-# A caller that asks for much and reads nothing: greedy.py KIND PORT COUNT, with Python's grpcio, or with bare sockets where a gRPC client would be too
-# polite. Prints "ready" when its load stands, then waits for standard input to end; then it reads what there is to read, and prints a line of JSON.
+# A caller that requests much and reads nothing: greedy.py KIND PORT COUNT, with Python's grpcio, or with plain sockets where a gRPC client would be
+# too well-behaved. Prints "ready" when its load is established, then waits for the end of standard input, reads everything, and prints a line of
+# JSON.
 #   exchange  one stream, one message with COUNT Gets of the key "big"
-#   unary     COUNT Gets of "big" on a connection each, of which nothing is read
+#   unary     COUNT Gets of "big", each on its own connection, of which nothing is read
 #   scan      COUNT scans of everything, of which one page is read
-#   half      COUNT requests of 8 MiB on a connection each, of which 60,000 bytes are sent
+#   half      COUNT requests of 8 MiB, each on its own connection, of which 60,000 bytes are sent
 #   idle      COUNT connections on which nothing is sent
 import json
 import socket
@@ -144,7 +145,7 @@ def scan():
             next(call)
             began += 1
         except grpc.RpcError as error:
-            # Busy: as many replies wait as are kept.
+            # Refused as busy, because the maximum number of replies is waiting.
             refused = error.details()
             continue
     wait()
@@ -161,5 +162,5 @@ elif KIND == 'half':
     payload = message(bytes(59_995), 8 << 20)
     sockets(opening('Put') + b''.join(frame(0, 0, 1, payload[at:at + 16_384]) for at in range(0, len(payload), 16_384)))
 elif KIND == 'unary':
-    # A window in which no byte of a response fits.
+    # A window smaller than any response.
     sockets(opening('Get', b'\x00\x04\x00\x00\x00\x00') + frame(0, 1, 1, message(field(1, b'big'))))

@@ -1,4 +1,4 @@
-// The echo service on grpc-js: node server.js. Prints its port, serves until its input ends.
+// The echo service on grpc-js: node server.js. Prints its port and serves until its input ends.
 'use strict';
 const { grpc, testing } = require('./echo');
 
@@ -9,7 +9,7 @@ const ordered = (request) => request.status_code && Object.assign(new Error(requ
   details: request.status_message,
 });
 
-// "x-echo-initial" comes back in the headers, "x-echo-trailing-bin" in the trailers.
+// Returns "x-echo-initial" in the headers and "x-echo-trailing-bin" in the trailers.
 function echoMetadata(call) {
   const initial = new grpc.Metadata();
   const trailing = new grpc.Metadata();
@@ -19,7 +19,7 @@ function echoMetadata(call) {
   return trailing;
 }
 
-// Writes the replies that a request orders; the error that it orders is returned.
+// Writes the requested replies and returns the requested error.
 async function replies(call, request) {
   const count = request.no_reply ? 0 : Math.max(1, request.reply_count);
   for (let i = 0; i < count && !call.cancelled; i++) {

@@ -1,14 +1,14 @@
-# Shared by the scripts that need containers, after common.sh: a Docker engine, and the images.
+# Sourced after common.sh by the scripts that need containers: a Docker engine and the images.
 # shellcheck shell=bash
 engine=
 engine_root=${KV_DOCKER_ROOT:-$work/docker}
 tag=acceptance
 mkdir -p "$work/bin"
 PATH=$work/bin:$PATH
-# Compose gives up on an engine after 60 s otherwise.
+# Otherwise Compose waits only 60 s for the engine.
 export DOCKER_BUILDKIT=1 COMPOSE_HTTP_TIMEOUT=300
 
-# A client without BuildKit, as some machines have before the engine's own on PATH, cannot build.
+# A client without BuildKit, which on some machines is first on PATH, cannot build.
 choose_client() {
   local client
   for client in $(type -aP docker); do
@@ -20,15 +20,15 @@ choose_client() {
   skip "no docker on PATH that builds with BuildKit"
 }
 
-# start_engine: the engine that answers, else one of our own with its data under $engine_root, which scripts that run one after the other may share by
-# KV_DOCKER_ROOT. A machine that lets none run, or lets it run no container, is no failure of what is tested here: skipped.
+# start_engine: uses the running engine, or starts one with its data under $engine_root, which scripts that run one after the other may share through
+# KV_DOCKER_ROOT. If no engine can be started, or it cannot run a container, the script is skipped.
 start_engine() {
   choose_client
   if ! docker info >/dev/null 2>&1; then
     command -v dockerd >/dev/null && [[ $(id -u) == 0 ]] || skip "no Docker engine answers, and none can be started here"
     mkdir -p "$engine_root"
-    # Published ports go through the engine's own proxy, so that this machine's packet filter stays as it is. In a session of its own: when this script is
-    # broken off with all that it started, the engine still has to take the containers down.
+    # Published ports go through the engine's own proxy, so that this machine's packet filter stays unchanged. The engine runs in its own session: if
+    # this script is killed with everything that it started, the engine must still be able to stop the containers.
     setsid dockerd --iptables=false --data-root "$engine_root/data" --exec-root "$work/x" --pidfile "$work/docker.pid" -H "unix://$work/docker.sock" >"$work/dockerd.log" 2>&1 &
     engine=$!
     export DOCKER_HOST=unix://$work/docker.sock
@@ -42,7 +42,7 @@ engine_answers() {
   docker info >/dev/null 2>&1
 }
 
-# engine_runs: whether a container of nothing but busybox runs.
+# engine_runs: succeeds if the engine can run a container of busybox alone.
 engine_runs() {
   local code=0
   mkdir -p "$work/probe/bin" && cp "$(command -v busybox)" "$work/probe/bin/busybox" && tar -C "$work/probe" -c . | docker import - kvcluster-base/probe:local || return 1
@@ -56,14 +56,14 @@ stop_engine() {
   if [[ -n $engine ]]; then
     stop "$engine" 30 || echo "$name: dockerd had to be killed"
     engine=
-    # One that did not come up, or was killed, leaves its data mounted.
+    # An engine that did not start, or was killed, leaves its data mounted.
     awk -v data="$engine_root/data" -v run="$work/x" 'index($2, data) == 1 || index($2, run) == 1 { print $2 }' /proc/mounts | sort -r | xargs -r umount -l
   fi
 }
 
-# base_images: builds them where none can be pulled, and exports their names as SDK_IMAGE, RUNTIME_IMAGE, ETCD_IMAGE, PROMETHEUS_IMAGE. Where the
-# environment names the first two already, it names them all. Those that lie in a shared $engine_root are taken as they are: built again they would be
-# other images, and everything on them would be built again, too.
+# base_images: builds the base images if none can be pulled, and exports their names as SDK_IMAGE, RUNTIME_IMAGE, ETCD_IMAGE, PROMETHEUS_IMAGE. If the
+# environment sets the first two already, it sets all four. Images in a shared $engine_root are reused, because new ones would make everything on top
+# of them build again.
 base_images() {
   local line names=$work/base-images.txt
   if [[ -n ${SDK_IMAGE:-} && -n ${RUNTIME_IMAGE:-} ]]; then
@@ -79,7 +79,7 @@ base_images() {
   done <"$names"
 }
 
-# image NAME: builds kvcluster/NAME and checks what the issue of running it asks of an image. NuGet's sources are this machine's own.
+# image NAME: builds kvcluster/NAME and checks its size and user. NuGet's sources are those of this machine.
 image() {
   local arguments=(--network host --build-arg "SDK_IMAGE=$SDK_IMAGE" --build-arg "RUNTIME_IMAGE=$RUNTIME_IMAGE") config=$HOME/.nuget/NuGet/NuGet.Config started size
   [[ ! -e $config ]] || arguments+=(--secret "id=nuget-config,src=$config")

@@ -1,5 +1,4 @@
-// Run by ../console with a cluster under load: what a person would do with the console, in a real browser. The first thing that is not as it
-// should be ends it with a line and exit code 1.
+// Run by ../console with a cluster under load: uses the console in a real browser as a person would. Ends with one line and exit code 1 at the first mistake.
 import { execFile } from 'node:child_process';
 import { strict as assert } from 'node:assert';
 import path from 'node:path';
@@ -12,7 +11,7 @@ const command = promisify(execFile);
 const say = (line) => console.log(`console: ${line}`);
 const browser = await chromium.launch({ executablePath, args: process.getuid() === 0 ? ['--no-sandbox'] : [] });
 
-/** A page in a window of its own; what the browser complains of is collected. */
+/** Opens a page in its own window and collects the errors that the browser reports. */
 async function open(width, colorScheme) {
   const context = await browser.newContext({ viewport: { width, height: 900 }, colorScheme });
   const page = await context.newPage();
@@ -42,7 +41,7 @@ async function picture(page, name) {
   await page.screenshot({ path: path.join(screenshots, `${name}.png`), fullPage: true });
 }
 
-// Of all visible text with the ground behind it, by WCAG's formula.
+// The lowest contrast of all visible text with its background, by WCAG's formula.
 function leastContrast() {
   const light = (colour) => {
     const [red, green, blue] = colour.map((part) => (part / 255 <= 0.03928 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4));
@@ -76,7 +75,7 @@ async function reading() {
   const origin = new URL(address).port;
   for (const [width, scheme] of [[1280, 'light'], [1280, 'dark'], [390, 'light'], [390, 'dark']]) {
     const page = await open(width, scheme);
-    // Under load: rates are there once two overviews are.
+    // Under load. Rates are shown after the second overview.
     await page.waitForFunction(() => [...document.querySelectorAll('#figures li')].some((figure) => figure.textContent.startsWith('Writes') && /[1-9]/.test(figure.querySelector('strong').textContent)));
     await page.waitForFunction(() => document.querySelectorAll('#hot a').length > 0 && document.querySelectorAll('#events time').length > 0);
     await picture(page, `overview-${origin}-${width}-${scheme}`);
@@ -102,7 +101,7 @@ async function byKeyboard() {
   assert.equal(await page.evaluate(() => document.activeElement.dataset.shard), await page.locator('#range button').first().getAttribute('data-shard'));
   await page.keyboard.press('Enter');
   await contains(page, '#shard', 'led by node');
-  // The news of some seconds leave the focus where it is.
+  // Updates every few seconds must not move the focus.
   await page.evaluate(() => { globalThis.held = document.activeElement; });
   for (let news = 0; news < 3; news++) await page.waitForResponse((answer) => answer.url().includes('/api/overview'));
   assert.ok(await page.evaluate(() => globalThis.held === document.activeElement && document.activeElement !== document.body));
@@ -116,7 +115,7 @@ async function unlocked() {
   await page.getByLabel('Token').fill('not-the-token-at-all');
   await page.keyboard.press('Enter');
   await contains(page, '#token-error', 'The token is wrong');
-  // The browser notes the refusal by itself.
+  // The browser itself logs the refusal.
   assert.ok(page.complaints.every((complaint) => complaint.includes('401')), page.complaints.join());
   page.complaints.length = 0;
   await picture(page, 'token');
