@@ -87,7 +87,7 @@ public sealed class ReadModeTests
 
     /// <summary>The read waited as long as its stream lived, and kept its place, for an etag that will never exist.</summary>
     [Fact]
-    public async Task Get_OfASessionWithoutADeadline_IsRefusedAsBehindInTime()
+    public async Task Get_OfASessionWithoutADeadline_IsRefusedAsBehindAfterTheWaitLimit()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         await cluster.StopNodeAsync(1);

@@ -10,7 +10,7 @@ namespace KvCluster.Tests.Replication;
 public sealed class DigestAnswersTests
 {
     [Fact]
-    public void Ask_BeforeTheRecordIsCommitted_TakesTheDigestThereAndNotBehindIt()
+    public void Ask_BeforeTheRecordIsCommitted_TakesTheDigestExactlyThere()
     {
         var replica = Following();
         replica.From(2, 2, frame => frame.Append = Transcript.Append((1, 2), (2, 3), (2, 4), (2, 5))).Shows("append up to 2.5");
@@ -57,7 +57,7 @@ public sealed class DigestAnswersTests
     }
 
     [Fact]
-    public void Differs_OfWhatItReported_QuarantinesIt()
+    public void Differs_ForTheDigestThatItReported_QuarantinesIt()
     {
         var replica = Reported();
         replica.From(2, 2, frame => frame.DigestDiffers = new DigestDiffers { Number = 1, Reported = Digest("abc"), Expected = Digest("xyz") });
@@ -71,7 +71,7 @@ public sealed class DigestAnswersTests
     [InlineData(2ul, 2ul, 2ul, "abc")]
     [InlineData(3ul, 2ul, 1ul, "abc")]
     [InlineData(2ul, 1ul, 1ul, "abc")]
-    public void Differs_OfAnythingElse_ChangesNothing(ulong sender, ulong epoch, ulong number, string reported)
+    public void Differs_ForAnyOtherDigest_ChangesNothing(ulong sender, ulong epoch, ulong number, string reported)
     {
         var replica = Reported();
         replica.From(sender, epoch, frame => frame.DigestDiffers = new DigestDiffers { Number = number, Reported = Digest(reported), Expected = Digest("xyz") });
@@ -80,7 +80,7 @@ public sealed class DigestAnswersTests
     }
 
     [Fact]
-    public void Differs_AfterASnapshotTookThePlaceOfItsTrees_ChangesNothing()
+    public void Differs_AfterASnapshotReplacedItsTrees_ChangesNothing()
     {
         var replica = Reported();
         var chunk = new SnapshotChunk { Covers = Transcript.Id(2, 9), BytesTotal = 1, Data = Digest("s") };

@@ -16,7 +16,7 @@ public sealed class FileSystemTests : IDisposable
 
     [Theory]
     [MemberData(nameof(Kinds))]
-    public void File_WriteResizeReadMap_AgreeWithEachOther(string kind, bool direct)
+    public void File_WriteResizeReadMap_AreConsistent(string kind, bool direct)
     {
         if (kind == "linux" && !OperatingSystem.IsLinux())
             return;
@@ -48,7 +48,7 @@ public sealed class FileSystemTests : IDisposable
 
     [Theory]
     [MemberData(nameof(Kinds))]
-    public void Names_CreateRenameDeleteList_AgreeWithEachOther(string kind, bool direct)
+    public void Names_CreateRenameDeleteList_AreConsistent(string kind, bool direct)
     {
         if (direct || (kind == "linux" && !OperatingSystem.IsLinux()))
             return;
@@ -85,7 +85,7 @@ public sealed class FileSystemTests : IDisposable
     public void SaysThatNothingIsDirect_AnyError_IsTrueOnlyIfDirectIoIsMissing(int error, bool says) => Assert.Equal(says, LinuxFileSystem.SaysThatNothingIsDirect(error));
 
     [Fact]
-    public void Simulated_PowerLoss_KeepsOnlyWhatWasSynced()
+    public void Simulated_PowerLoss_KeepsOnlySyncedData()
     {
         using var disk = new KvCluster.Disk.SimulatedDisk();
         disk.CreateDirectory("/d");

@@ -90,7 +90,7 @@ public sealed class WritesInFlightTests
     }
 
     [Fact]
-    public void ControlState_WaitsForTheWritesInFlight_AndIsDurableBehindThem()
+    public void ControlState_WaitsForTheWritesInFlight_AndIsDurableAfterThem()
     {
         using var bench = Opened();
         var answer = Submit(bench, "first");

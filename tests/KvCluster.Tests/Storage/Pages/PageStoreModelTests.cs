@@ -10,7 +10,7 @@ public sealed class PageStoreModelTests
 
     [Theory]
     [MemberData(nameof(Profiles))]
-    public void RandomOperations_HoldWhatTheModelHolds(string profile) => Seeded.Run(3, random =>
+    public void RandomOperations_MatchTheModel(string profile) => Seeded.Run(3, random =>
     {
         using var store = new ModelStore();
         var keys = KeyProfile.All.Single(one => one.Name == profile);

@@ -228,7 +228,7 @@ public sealed class RecoveryTableTests : IDisposable
     [InlineData(0)]
     [InlineData(1)]
     [InlineData(2)]
-    public void Open_HeaderLostBehindACut_IsALoss(int recordsLostWithIt)
+    public void Open_HeaderLostAfterACut_IsALoss(int recordsLostWithIt)
     {
         using var leader = new ReplicaBench(1, KeepsJournal);
         using var bench = new ReplicaBench(2, KeepsJournal);

@@ -175,7 +175,7 @@ public sealed class NoRoomInPlaceTests : IDisposable
 
     // Two lanes, reordered writes, a disk that is full at times, and a power loss: everything answered is there, and every write has its predecessors.
     [Fact]
-    public void Put_NoRoomAtTimesAndThePowerLost_KeepsWhatWasAnswered()
+    public void Put_NoRoomAtTimesAndPowerLost_KeepsEverythingAnswered()
     {
         for (var seed = 1; seed <= 60; seed++)
         {

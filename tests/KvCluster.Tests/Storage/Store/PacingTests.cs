@@ -22,7 +22,7 @@ public sealed class PacingTests
     private int _syncs;
 
     [Fact]
-    public void Checkpoint_NobodyWaits_RestsAfterEachWrite()
+    public void Checkpoint_NobodyWaits_PausesAfterEachWrite()
     {
         using var bench = Filled();
         var steps = 0;
@@ -38,7 +38,7 @@ public sealed class PacingTests
     }
 
     [Fact]
-    public void Checkpoint_SomebodyWaits_GoesOnWithoutARest()
+    public void Checkpoint_SomebodyWaits_DoesNotPause()
     {
         using var bench = Filled();
         Assert.Equal(0, _syncs);
@@ -74,7 +74,7 @@ public sealed class PacingTests
 
     // A request was answered only when a checkpoint found nothing newer, so it was never answered while writes continued.
     [Fact]
-    public void CheckpointAsync_WhileWritesGoOn_IsAnsweredByTheCheckpointThatCoversIt()
+    public void CheckpointAsync_WhileWritesContinue_IsAnsweredByTheCheckpointThatCoversIt()
     {
         using var bench = Filled();
         var wanted = bench.Store.Published;
@@ -90,7 +90,7 @@ public sealed class PacingTests
     }
 
     [Fact]
-    public void Checkpoint_TheJournalGrowsFast_GoesOnWithoutARest()
+    public void Checkpoint_JournalGrowsFast_DoesNotPause()
     {
         using var bench = Filled();
         for (var index = 0; index < 300 && _syncs == 0; index++)

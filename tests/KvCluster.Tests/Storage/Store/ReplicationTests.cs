@@ -82,7 +82,7 @@ public sealed class ReplicationTests : IDisposable
     }
 
     [Fact]
-    public void Commit_OfMoreThanAStep_LeavesItToApplyMoreAndAppendsGoOn()
+    public void Commit_OfMoreThanAStep_LeavesTheRestToApplyMore()
     {
         const int Records = 30;
         _leader.Lead(3);
@@ -229,7 +229,7 @@ public sealed class ReplicationTests : IDisposable
     // A leader filled its batches however long that took. With 10 million keys and cold pages, a batch of 1 MiB took seconds. Heartbeats and their
     // answers waited behind it, and shards elected new leaders without a fault.
     [Fact]
-    public void TryAppendBatch_WhereEachRequestTakesLong_ClosesTheBatchAndGoesOnWithTheNext()
+    public void TryAppendBatch_SlowRequests_ClosesTheBatchEarly()
     {
         _leader.Lead(1);
         var puts = Enumerable.Range(0, 200).Select(number => _leader.Submit(request => request.Put(StoreBench.Text($"key {number}"), "1"u8))).ToArray();
@@ -249,7 +249,7 @@ public sealed class ReplicationTests : IDisposable
 
     // A follower applied all committed records in one step, and its answers to heartbeats waited behind that.
     [Fact]
-    public void ApplyMore_OfRecordsThatTakeLong_TakesSmallerSteps()
+    public void ApplyMore_SlowRecords_TakesSmallerSteps()
     {
         const int Records = 40;
         _leader.Lead(1);
@@ -422,7 +422,7 @@ public sealed class ReplicationTests : IDisposable
     }
 
     [Fact]
-    public void ReadBodies_BeyondMemoryAndBeyondTheJournal_ReadsSegmentsOrSaysSo()
+    public void ReadBodies_BeyondMemoryAndBeyondTheJournal_ReadsSegmentsOrReportsTheGap()
     {
         using var small = new ReplicaBench(3, StoreBench.SmallOptions with { RecentBodyBytesMax = 500 });
         small.Lead(1);
@@ -462,7 +462,7 @@ public sealed class ReplicationTests : IDisposable
     }
 
     [Fact]
-    public void Operations_ReadBack_AreWhatWasWritten()
+    public void Operations_ReadBack_EqualTheWrittenOnes()
     {
         var payload = new ByteBuffer(16);
         Operations.Put(payload, "key"u8, "value"u8, expiryMilliseconds: 77);

@@ -105,7 +105,7 @@ public sealed class RunTimeDamageTests
     }
 
     [Fact]
-    public void ReadBodies_DamagedRecordBehindTheCheckpoint_EndsTheReplica()
+    public void ReadBodies_DamagedRecordAfterTheCheckpoint_EndsTheReplica()
     {
         using var bench = Filled(keys: 40, valueBytes: 1500);
         bench.Reopen();
@@ -116,7 +116,7 @@ public sealed class RunTimeDamageTests
     }
 
     [Fact]
-    public void ReadBodies_DamagedRecordThatTheCheckpointCovers_HasFollowersTakeASnapshot()
+    public void ReadBodies_DamagedRecordThatTheCheckpointCovers_SendsFollowersASnapshot()
     {
         using var bench = Checkpointed();
         var last = bench.Store.Last;

@@ -35,7 +35,7 @@ public sealed class ShardClockTests
     }
 
     [Fact]
-    public void Step_WhileAheadOfTheClock_GoesOnAtHalfThePace()
+    public void Step_WhileAheadOfTheClock_RunsAtHalfThePace()
     {
         _clock.Saw((long)(Wall.AddDays(365) - DateTimeOffset.UnixEpoch).TotalMicroseconds);
         Pass(TimeSpan.FromMinutes(10), ahead: TimeSpan.Zero);

@@ -32,7 +32,7 @@ public sealed class SnapshotTests : IDisposable
     }
 
     [Fact]
-    public void Install_InChunksOfAnySize_GivesTheLeadersStateAndGoesOnFromTheJournal()
+    public void Install_InChunksOfAnySize_HasTheLeadersStateAndContinuesFromTheJournal()
     {
         using (var source = _leader.Store.OpenSnapshotSource())
         {

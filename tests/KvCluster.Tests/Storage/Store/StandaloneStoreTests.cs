@@ -37,7 +37,7 @@ public sealed class StandaloneStoreTests : IDisposable
     }
 
     [Fact]
-    public async Task Dispose_WithRequestsUnderWay_AnswersThemAll()
+    public async Task Dispose_WithRequestsInProgress_AnswersThemAll()
     {
         var store = Open();
         var answers = Enumerable.Range(0, 200).Select(index => Task.Run(async () =>
@@ -52,7 +52,7 @@ public sealed class StandaloneStoreTests : IDisposable
     }
 
     [Fact]
-    public async Task CloseAsync_WithReadersAndWritersUnderWay_WaitsForTheReaders()
+    public async Task CloseAsync_WithActiveReadersAndWriters_WaitsForTheReaders()
     {
         using var store = Open();
         var writes = Enumerable.Range(0, 50).Select(index =>
