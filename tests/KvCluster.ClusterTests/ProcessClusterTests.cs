@@ -192,7 +192,7 @@ public sealed class ProcessClusterTests
         await Eventually.TrueAsync(() => RouterStatus.StatusOf(new V1.Cluster.ClusterClient(channel))?.Nodes[0].Replicas.Count == 3, "a node has a replica of each shard");
     }
 
-    // Asked again where a machine that stalls leaves a shard without a leader for a while.
+    // Repeats the call while a stall of the machine leaves a shard without a leader.
     private static Task<T> AnsweredAsync<T>(Func<DateTime, AsyncUnaryCall<T>> call)
     {
         var limit = DateTime.UtcNow + Eventually.Limit;

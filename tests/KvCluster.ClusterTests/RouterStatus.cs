@@ -3,10 +3,10 @@ using KvCluster.V1;
 
 namespace KvCluster.ClusterTests;
 
-/// <summary>What a router tells of all nodes of a cluster with one shard.</summary>
+/// <summary>A router's status of all nodes of a cluster with one shard.</summary>
 internal static class RouterStatus
 {
-    /// <summary>Null: the router has no answer for the moment.</summary>
+    /// <summary>Null if the router has no answer at the moment.</summary>
     public static GetStatusResponse? StatusOf(V1.Cluster.ClusterClient client, bool digest = false)
     {
         try
@@ -19,7 +19,7 @@ internal static class RouterStatus
         }
     }
 
-    /// <summary>The node that leads; null: none does, or two believe it.</summary>
+    /// <summary>The node that leads. Null if none does, or if two report it.</summary>
     public static uint? LeaderOf(GetStatusResponse status)
     {
         var leaders = status.Nodes.Where(static node => node.Replicas.Any(static replica => replica.Role == "leader")).ToList();

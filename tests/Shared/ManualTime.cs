@@ -1,6 +1,8 @@
 namespace KvCluster.Shared;
 
-/// <summary>A clock that stands still until a test advances it. Timers that are due then run on the thread that advances it. Any thread may read it and set timers.</summary>
+/// <summary>
+/// A clock that advances only when a test tells it to. Due timers then run on the thread that advances it. Any thread may read it and set timers.
+/// </summary>
 internal sealed class ManualTime : TimeProvider
 {
     private readonly Lock _gate = new();

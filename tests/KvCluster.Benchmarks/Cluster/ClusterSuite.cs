@@ -110,7 +110,7 @@ internal static class ClusterSuite
         async (caller, number) => Found((await channels.ClientOf(caller).GetAsync(new GetRequest { Key = keys.Key(number) })).Found),
         channels.FollowAsync);
 
-    // On the same disk, with etcd's own durability defaults; null where its programs cannot be had.
+    // On the same disk, with etcd's own durability defaults. Null if its programs are not available.
     private static async Task<EtcdMembers?> StartEtcdAsync(Action<string> progress)
     {
         if (Tools.Find("etcd") is not null && Tools.Find("etcdctl") is not null)

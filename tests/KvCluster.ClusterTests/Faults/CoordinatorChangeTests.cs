@@ -28,7 +28,7 @@ public sealed class CoordinatorChangeTests
         var (leader, from, to) = await RolesAsync(cluster);
 
         using var replacing = ReplaceUntilTheAnswerIsLost(cluster, leader, from, to, record: "\"learner\"");
-        await Eventually.TrueAsync(async () => (await cluster.RecordAsync()).Replicas.Any(replica => replica is { Learner: true, Created: true }), "etcd has the learner, and its node has made its folder");
+        await Eventually.TrueAsync(async () => (await cluster.RecordAsync()).Replicas.Any(replica => replica is { Learner: true, Created: true }), "etcd has the learner, and its node has created its directory");
         cluster.Network.Cut(leader, Network.Etcd);
         await MustServeNewerGenerationAsync(cluster);
         await histories.MoreChangesAsync(3 * Some);

@@ -61,7 +61,7 @@ public sealed class GreedyCallerTests(GreedyCallerTests.OneNode cluster) : IClas
                 CheckExchange(await draining, count);
         }
         await ServesAsync(others);
-        await Eventually.TrueAsync(() => cluster.Processes.Zip(cluster.FirstBytes).All(process => BytesOf(process.First) - process.Second < RestBytesMax), "memory goes back");
+        await Eventually.TrueAsync(() => cluster.Processes.Zip(cluster.FirstBytes).All(process => BytesOf(process.First) - process.Second < RestBytesMax), "memory is released");
     }
 
     // Every call is answered or refused as busy, and no message is larger than one reply.

@@ -20,7 +20,7 @@ public sealed class OperatorTests
         await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
         await histories.MoreChangesAsync(Some);
         // Creation put one replica on the fourth node. The controller moves more there, and would interfere with the operator's moves from here on.
-        await Eventually.TrueAsync(async () => await LevelAsync(cluster), "the nodes have as many replicas each");
+        await Eventually.TrueAsync(async () => await LevelAsync(cluster), "the nodes have equally many replicas");
         Assert.True((await cluster.AdminOf(await cluster.LeaderAsync()).PlaceAsync(new PlaceRequest { Paused = true })).Paused);
         await histories.MoreChangesAsync(Some);
         var members = await MembersAsync(cluster);
@@ -39,7 +39,7 @@ public sealed class OperatorTests
         await histories.MoreChangesAsync(Some);
 
         var drained = await cluster.LeaderAsync();
-        await Eventually.TrueAsync(async () => (await cluster.AdminOf(drained).DrainAsync(new DrainRequest { Node = (uint)drained, Draining = true })).Kept.Count == 0, "the node gave everything away");
+        await Eventually.TrueAsync(async () => (await cluster.AdminOf(drained).DrainAsync(new DrainRequest { Node = (uint)drained, Draining = true })).Kept.Count == 0, "the node transferred all leaderships");
         await histories.MoreChangesAsync(Some);
         // If an election brings it a leadership meanwhile, it transfers that as well.
         await Eventually.TrueAsync(async () => (await cluster.StatusOfAsync(drained))?.Replicas.All(static replica => replica.Role == "follower") == true, "the node that drains leads nothing");

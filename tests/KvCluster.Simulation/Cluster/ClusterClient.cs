@@ -107,7 +107,7 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
         };
     }
 
-    // Whether a follower as well as the leader may serve it, what it must show at least, and which node is asked.
+    // Draws whether a follower may serve it as well as the leader, what it must show at least, and which node is asked.
     private (bool Anywhere, Etag Least, uint Node) DrawTarget(ReadKind kind)
     {
         var anywhere = kind is ReadKind.Replica or ReadKind.Session or ReadKind.Stale;

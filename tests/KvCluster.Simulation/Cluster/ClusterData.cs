@@ -4,7 +4,7 @@ using KvCluster.Storage.Encoding;
 
 namespace KvCluster.Simulation.Cluster;
 
-/// <summary>What callers of a run write: keys that all of them share, a key of each write's own, and values that tell whose they are.</summary>
+/// <summary>The data that callers of a run write: keys that all of them share, one key of each write's own, and values that reveal their write.</summary>
 internal static class ClusterData
 {
     public static string NameOf(int key) => $"key{key}";
@@ -26,7 +26,7 @@ internal static class ClusterData
     /// <summary>The write that has put a value, or 0 if there is none.</summary>
     public static long WriteOf(ReadOnlySpan<byte> value) => value.IsEmpty ? 0 : BinaryPrimitives.ReadInt64LittleEndian(value);
 
-    /// <summary>What a tree holds under a key.</summary>
+    /// <summary>The version of a key, from the bytes in a tree.</summary>
     public static CommittedLog.Version Found(ReadOnlySpan<byte> stored)
     {
         var value = KvValue.Read(stored, out var etag).ToArray();

@@ -2,7 +2,7 @@ using KvCluster.Simulation.Cluster.Routing;
 
 namespace KvCluster.Simulation.Cluster;
 
-/// <summary>What goes wrong in a run, one thing after the other as its scenario weighs them, until all is healed.</summary>
+/// <summary>The faults of a run, injected one after the other with the weights of its scenario, until everything is healed.</summary>
 internal sealed class ClusterFaults(ClusterRun run, (ClusterFault Fault, int Weight)[] mix, Replacements replacements, RoutedClient[] routed)
 {
     private const long QuarantineWithinUs = 50_000;
@@ -184,7 +184,7 @@ internal sealed class ClusterFaults(ClusterRun run, (ClusterFault Fault, int Wei
     // begun, which then dies.
     private void CutOffAndCrash(ClusterNode first)
     {
-        run.Trace($"nothing from node {first.Id} arrives any more");
+        run.Trace($"nothing from node {first.Id} arrives");
         HashSet<(uint, uint)> cut = [.. run.Nodes.Where(other => other != first).Select(other => (first.Id, other.Id))];
         run.Network.Cut(cut);
         run.Time.After(run.Random.NextInt64(20_000, 300_000), () =>
@@ -210,7 +210,7 @@ internal sealed class ClusterFaults(ClusterRun run, (ClusterFault Fault, int Wei
             beside.Start();
     });
 
-    // Its wall clock is a year ahead for a while, and then put right.
+    // Its wall clock is a year ahead for a while, and is then corrected.
     private void RunAhead(ClusterNode node, long forUs)
     {
         run.Trace($"the wall clock of node {node.Id} is a year ahead");

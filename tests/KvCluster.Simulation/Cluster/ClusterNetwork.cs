@@ -2,31 +2,32 @@ using KvCluster.V1;
 
 namespace KvCluster.Simulation.Cluster;
 
-/// <summary>What is under way between nodes, and between callers and nodes: through bytes, and until all is healed lost, doubled, late or cut off.</summary>
-/// <param name="run">Whose.</param>
-/// <param name="log">Told every record that goes to another node.</param>
+/// <summary>Messages in flight between nodes, and between callers and nodes. They are encoded and, until everything is healed, may be lost,
+/// duplicated, late or cut off.</summary>
+/// <param name="run">The run.</param>
+/// <param name="log">Gets every record that is sent to another node.</param>
 internal sealed class ClusterNetwork(ClusterRun run, CommittedLog log)
 {
     // Each cut ends by itself, independently of the others.
     private readonly List<HashSet<(uint From, uint To)>> _cuts = [];
     private readonly HashSet<(uint Node, ulong Epoch, ulong Change)> _snapshots = [];
 
-    /// <summary>Snapshots that a node has said that it has installed.</summary>
+    /// <summary>The number of snapshots that nodes have reported as installed.</summary>
     public int SnapshotsInstalled => _snapshots.Count;
 
     /// <summary>Whether messages from one node to another are dropped.</summary>
     public bool IsCut(uint from, uint to) => _cuts.Exists(cut => cut.Contains((from, to)));
 
-    /// <summary>From now on nothing goes these ways.</summary>
+    /// <summary>Drops everything in these directions from now on.</summary>
     public void Cut(HashSet<(uint From, uint To)> ways) => _cuts.Add(ways);
 
-    /// <summary>One cut is over.</summary>
+    /// <summary>Ends one cut.</summary>
     public void Mend(HashSet<(uint From, uint To)> ways) => _cuts.Remove(ways);
 
-    /// <summary>All cuts are over.</summary>
+    /// <summary>Ends all cuts.</summary>
     public void Heal() => _cuts.Clear();
 
-    /// <summary>A frame is on its way to a node; it may be lost, come twice, or come late.</summary>
+    /// <summary>A frame is in flight to a node. It may be lost, duplicated or late.</summary>
     public void Send(uint from, uint to, Frame frame)
     {
         foreach (var body in frame.Append?.Bodies ?? frame.Tail?.Bodies ?? [])

@@ -20,8 +20,8 @@ using Microsoft.Extensions.Logging.Abstractions;
 namespace KvCluster.Simulation.Cluster;
 
 /// <summary>
-/// One node with at most one replica: the real <see cref="ShardReplica"/> over the real <see cref="ReplicaStore"/> on a simulated disk. Here are the life of its process
-/// and of its replica, and what reaches it from other nodes and the coordinator.
+/// One node with at most one replica: the real <see cref="ShardReplica"/> over the real <see cref="ReplicaStore"/> on a simulated disk. This class
+/// has the life cycles of its process and its replica, and the input from other nodes and the coordinator.
 /// </summary>
 internal sealed class ClusterNode : IDisposable
 {
@@ -65,7 +65,7 @@ internal sealed class ClusterNode : IDisposable
 
     public OutdatedVersion Version { get; }
 
-    /// <summary>Null: there is none, or it does not run.</summary>
+    /// <summary>Null if there is none or it does not run.</summary>
     public ShardReplica? Replica { get; private set; }
 
     public TimeProvider Clock => _clock;
@@ -82,7 +82,7 @@ internal sealed class ClusterNode : IDisposable
     /// <summary>Its replica does not return.</summary>
     public bool Lost { get; private set; }
 
-    /// <summary>The number of its newest process: so many have started.</summary>
+    /// <summary>The number of its newest process, which is also the number of processes started.</summary>
     public ulong Process { get; private set; }
 
     /// <summary>Its disk is not the one of its last start, and the content has not been set aside.</summary>
@@ -94,10 +94,10 @@ internal sealed class ClusterNode : IDisposable
     /// <summary>Its process runs, or would run if it had a replica.</summary>
     public bool IsThere => IsUp || Lost || ReplicaId == 0;
 
-    /// <summary>Nothing is wrong with its disk, its version or its replica, and nothing is about to be.</summary>
+    /// <summary>Nothing is wrong with its disk, its version or its replica, and no fault is about to happen.</summary>
     public bool IsWhole => !Disk.IsDamaged && !Disk.MayErr && !Lost && !Version.IsIt && !IsOldCopy;
 
-    /// <summary>What its replica, which works, has published.</summary>
+    /// <summary>The published state of its replica, which must work.</summary>
     public PublishedState Published => new(this);
 
     /// <summary>The epoch in which its replica follows or leads.</summary>
@@ -149,7 +149,7 @@ internal sealed class ClusterNode : IDisposable
         Disk.Restart();
     }
 
-    /// <summary>Its process ends, and starts again after a while.</summary>
+    /// <summary>Its process ends and restarts after a while.</summary>
     public void Restart(Action whileDown)
     {
         if (!IsUp)
@@ -159,7 +159,7 @@ internal sealed class ClusterNode : IDisposable
         _run.Time.After(_run.Random.NextInt64(1_000, 500_000), Start);
     }
 
-    /// <summary>Its replica does not work any more, and does not come back.</summary>
+    /// <summary>Its replica no longer works and does not return.</summary>
     public void Lose(string why)
     {
         _run.Trace($"the replica of node {Id} is lost: {why}");
@@ -176,14 +176,14 @@ internal sealed class ClusterNode : IDisposable
         Lose("its disk is gone");
     }
 
-    /// <summary>While it is down: a copy takes the place of its disk.</summary>
+    /// <summary>While it is down, replaces its disk with a copy.</summary>
     public void RestoreDisk()
     {
         if (Disk.Restore() is { } replica)
             ReplicaId = replica;
     }
 
-    /// <summary>Operators have its replica replaced, though it may work.</summary>
+    /// <summary>Operators have its replica replaced, although it may work.</summary>
     public void GiveUpReplica()
     {
         _run.Trace($"the replica of node {Id} is abandoned");
@@ -251,7 +251,7 @@ internal sealed class ClusterNode : IDisposable
         });
     }
 
-    /// <summary>Where the store has just ended the caller gets an error; the replica itself is told in its next turn.</summary>
+    /// <summary>If the store has just ended, the caller gets an error. The replica itself is told in its next turn.</summary>
     public void UnlessStopped(Action read, Action stopped)
     {
         try
@@ -343,7 +343,7 @@ internal sealed class ClusterNode : IDisposable
         RenewMap();
     }
 
-    // What the process's replicas run on: its threads and its disk.
+    // The context of the process's replicas: its threads and its disk.
     private StoreContext MakeContext()
     {
         var writer = new VirtualExecutor(_run.Time, _run.Random, () => 20, Guarded);

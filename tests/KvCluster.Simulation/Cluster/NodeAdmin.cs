@@ -5,7 +5,9 @@ using KvCluster.V1;
 
 namespace KvCluster.Simulation.Cluster;
 
-/// <summary>What operators and other nodes ask of a node about the shard's replicas, answered as AdminService, ReplicaReplacement and StayingVoters of the host do.</summary>
+/// <summary>
+/// Requests of operators and other nodes about the shard's replicas, answered as AdminService, ReplicaReplacement and StayingVoters of the host do.
+/// </summary>
 internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
 {
     private const string WhyQuarantined = "an operator does not believe it";
@@ -19,7 +21,7 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
     private StayingMajority? _majority;
     private (ulong Learner, ReplacementPlan.CatchUp Watch)? _catchUp;
 
-    /// <summary>The replica has been told to stop for good, and may have stopped.</summary>
+    /// <summary>The replica was told to stop for good, and may have stopped.</summary>
     public bool MayBeQuarantined { get; private set; }
 
     /// <summary>A process has started.</summary>
@@ -37,12 +39,12 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
     {
         if (node.Replica is null)
             return;
-        run.Trace($"node {node.Id} is asked to hand over");
+        run.Trace($"node {node.Id} is asked to transfer its leadership");
         // It completes on the thread pool, at a poll that may differ between runs. It is counted but does not affect the replayed course.
         node.Events.Poll(node.Replica.TransferAsync(replica), result => run.HandOvers += result.Done ? 1 : 0);
     });
 
-    /// <summary>It is asked, as the leader, for a replacement, again and again: each time it does the step that is due. What comes of it, the record shows.</summary>
+    /// <summary>It is asked repeatedly, as the leader, for a replacement. Each time it does the next step. The record shows the result.</summary>
     public void Replace(ReplaceRequest request) => node.Events.Deliver(() =>
     {
         if (node.Replica is not { } replica)
@@ -61,7 +63,7 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
     });
 
     /// <summary>It is asked, as the leader, whether a node's replica may stop.</summary>
-    /// <param name="of">Whose.</param>
+    /// <param name="of">The node of the replica.</param>
     /// <param name="done">Gets the epoch of the leadership that judges, and the reason for a refusal or null.</param>
     public void Judge(uint of, Action<ulong, string?> done) => node.Events.Deliver(() =>
     {
@@ -71,7 +73,7 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
             WithStatus(replica, (status, record) => done(status.Epoch, _majority!.TryLetGo(status, record, of, StayingVoters.GoneTime)));
     });
 
-    /// <summary>An operator has its replica taken out of service, with the leave of the shard's leader.</summary>
+    /// <summary>An operator has its replica taken out of service, with the consent of the shard's leader.</summary>
     public void AskForQuarantine() => node.Events.Deliver(() =>
     {
         if (!node.IsUp || node.Replica is null)
@@ -95,7 +97,7 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
         }))));
     });
 
-    /// <summary>The replica has stopped for good: it counts for nothing from now on, and neither does one that stopped before. What is left must be a majority.</summary>
+    /// <summary>The replica has stopped for good. From now on it does not count, and neither does one that stopped before. The rest must be a majority.</summary>
     public void OnQuarantined()
     {
         run.Tally.Count(ClusterFault.Quarantine);

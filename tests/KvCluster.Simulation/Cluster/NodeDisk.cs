@@ -7,7 +7,10 @@ using KvCluster.Storage.Pages;
 
 namespace KvCluster.Simulation.Cluster;
 
-/// <summary>A node's disk, the directory of its replica there, and what goes wrong with it: bits that flip, calls that fail or lie, a disk that is slow, copied or gone.</summary>
+/// <summary>
+/// A node's disk with the directory of its replica, and the disk's faults: flipped bits, calls that fail or falsely succeed, a disk that is slow,
+/// copied or lost.
+/// </summary>
 internal sealed class NodeDisk(ClusterRun run, ClusterNode node) : IDisposable
 {
     private const string Root = "/data";
@@ -33,28 +36,28 @@ internal sealed class NodeDisk(ClusterRun run, ClusterNode node) : IDisposable
 
     public SimulatedDisk Files { get; private set; } = new();
 
-    /// <summary>It was damaged: the replica may refuse to start, or stop, and is then lost.</summary>
+    /// <summary>It was damaged. The replica may refuse to start, or stop, and is then lost.</summary>
     public bool IsDamaged { get; private set; }
 
-    /// <summary>It has lost something at some time: a bit, all of it, or what was written since a copy.</summary>
+    /// <summary>It has lost something at some time: a bit, everything, or all since a copy was made.</summary>
     public bool HasLost { get; private set; }
 
     /// <summary>A call has failed, and the process must end.</summary>
     public bool HasFailed { get; private set; }
 
-    /// <summary>A call is about to go wrong.</summary>
+    /// <summary>A call is about to fail.</summary>
     public bool MayErr => Files.Fault is not null;
 
-    /// <summary>It does what it should, at its ordinary pace, and has room.</summary>
+    /// <summary>It works at its ordinary speed and has space.</summary>
     public bool Works => !_isSlow && !IsDamaged && Files.Refuse is null && Files.Fault is null && Files.CapacityBytes == long.MaxValue;
 
-    /// <summary>The number of the process that was the last to start from it, or has set aside what it holds.</summary>
+    /// <summary>The number of the last process that started from it or has set its content aside.</summary>
     public ulong LastProcess { get; set; }
 
-    /// <summary>The longest that a write of the journal takes.</summary>
+    /// <summary>The longest time that a write of the journal takes.</summary>
     public long SyncUs => _isSlow ? SlowSyncUs : run.Conditions.SyncUs;
 
-    /// <summary>The longest that an item of work takes for which nobody waits.</summary>
+    /// <summary>The longest time that a background work item takes.</summary>
     public long BackgroundUs => _verifiesSlowly ? SlowVerificationUs : 5 * run.Conditions.SyncUs;
 
     public ReplicaStore OpenStore(StoreContext context)
@@ -66,7 +69,7 @@ internal sealed class NodeDisk(ClusterRun run, ClusterNode node) : IDisposable
             : ReplicaStore.Create(context, Directory, new ControlState { ReplicaId = node.ReplicaId, Shard = 0 });
     }
 
-    /// <summary>What the replica has promised; null: there is none.</summary>
+    /// <summary>The hard state of the replica, or null if there is none.</summary>
     public ControlState? ReadControl()
     {
         if (!Files.DirectoryExists(Directory))
@@ -75,7 +78,7 @@ internal sealed class NodeDisk(ClusterRun run, ClusterNode node) : IDisposable
         return control?.State;
     }
 
-    /// <summary>Removes the replica's directory; the node's process does not run.</summary>
+    /// <summary>Removes the replica's directory. The node's process must not run.</summary>
     public void Empty()
     {
         Files.Restart(UnsyncedWrites.Kept);
@@ -85,17 +88,17 @@ internal sealed class NodeDisk(ClusterRun run, ClusterNode node) : IDisposable
         IsDamaged = false;
     }
 
-    /// <summary>The process has ended: a fault of its calls has ended with it.</summary>
+    /// <summary>The process has ended, and so has a fault of its calls.</summary>
     public void StopFailing()
     {
         Files.Refuse = null;
         HasFailed = false;
     }
 
-    /// <summary>The power was off: makes something of what was not synced.</summary>
+    /// <summary>Restarts after a power loss, with some effect on unsynced writes.</summary>
     public void Restart() => Files.Restart((UnsyncedWrites)run.Random.Next(4), run.Random.Next());
 
-    /// <summary>One bit of one file of the replica changes, under a replica that works or in one that is down.</summary>
+    /// <summary>Flips a bit in one of the replica's files, while the replica runs or is down.</summary>
     public void Damage()
     {
         var files = Files.DirectoryExists(Directory) ? FilesIn(Directory).Where(file => Files.ReadAll(file).Length > 0).ToArray() : [];
@@ -112,7 +115,9 @@ internal sealed class NodeDisk(ClusterRun run, ClusterNode node) : IDisposable
         IsDamaged = true;
     }
 
-    /// <summary>While the process is down: one bit flips in one of the two meta pages or of the two slots of the control file. The other one must do.</summary>
+    /// <summary>
+    /// While the process is down, flips a bit in one of the two meta pages or one of the two slots of the control file. The other one must suffice.
+    /// </summary>
     public void DamageSpare()
     {
         var layout = new StoreLayout(Directory);
@@ -124,13 +129,13 @@ internal sealed class NodeDisk(ClusterRun run, ClusterNode node) : IDisposable
         // A write in progress at the crash, or an earlier bit flip, may have left only one.
         if (!BothAreWhole(path, isControl: path == layout.Control))
             return;
-        run.Trace($"a bit of {path} of node {node.Id} flips at {offset}, in one of two that say the same");
+        run.Trace($"a bit of {path} of node {node.Id} flips at {offset}, in one of two copies");
         Files.FlipBit(path, offset);
         run.Tally.Count(ClusterFault.DamageSpare);
         HasLost = true;
     }
 
-    /// <summary>The power goes in the middle of one of the next calls.</summary>
+    /// <summary>Power is lost in the middle of one of the next calls.</summary>
     public void CrashInCall()
     {
         if (node.IsUp)
@@ -153,7 +158,10 @@ internal sealed class NodeDisk(ClusterRun run, ClusterNode node) : IDisposable
         };
     }
 
-    /// <summary>One of the next calls goes wrong, in this process or the next. Whoever is told must end; what nobody is told may be found later on, and may cost this replica.</summary>
+    /// <summary>
+    /// One of the next calls fails, in this process or the next. If the failure is reported, the process must end. If not, it may be detected later
+    /// and may cost this replica.
+    /// </summary>
     public void Err(ClusterFault fault)
     {
         var kind = fault switch
@@ -203,22 +211,22 @@ internal sealed class NodeDisk(ClusterRun run, ClusterNode node) : IDisposable
         run.Time.After(forUs, () => _verifiesSlowly = false);
     }
 
-    /// <summary>It has little room for a while.</summary>
-    /// <param name="leftBytesMax">The greatest room that is left.</param>
+    /// <summary>It has little space for a while.</summary>
+    /// <param name="leftBytesMax">The maximum of free space.</param>
     public void Fill(int leftBytesMax)
     {
         Files.CapacityBytes = Files.UsedBytes + run.Random.NextInt64(leftBytesMax);
         run.Time.After(run.Random.NextInt64(200_000, 1_500_000), () => Files.CapacityBytes = long.MaxValue);
     }
 
-    /// <summary>It is gone, and another one is in its place.</summary>
+    /// <summary>It is lost, and another one replaces it.</summary>
     public void Lose()
     {
         run.Tally.Count(ClusterFault.LoseDisk);
         HasLost = true;
     }
 
-    /// <summary>While the process is down: keeps a copy.</summary>
+    /// <summary>Keeps a copy while the process is down.</summary>
     public void Copy()
     {
         run.Trace($"the disk of node {node.Id} is copied");
@@ -226,8 +234,8 @@ internal sealed class NodeDisk(ClusterRun run, ClusterNode node) : IDisposable
         _copy = (Files.Copy(), node.ReplicaId, LastProcess);
     }
 
-    /// <summary>While the process is down: the copy takes its place.</summary>
-    /// <returns>The replica that the copy holds; null: there is no copy.</returns>
+    /// <summary>While the process is down, replaces the content with the copy.</summary>
+    /// <returns>The replica in the copy, or null if there is no copy.</returns>
     public ulong? Restore()
     {
         if (_copy is not { } copy)
@@ -241,7 +249,7 @@ internal sealed class NodeDisk(ClusterRun run, ClusterNode node) : IDisposable
         return copy.Replica;
     }
 
-    /// <summary>Faults are over: it works, has room and is as fast as ever.</summary>
+    /// <summary>Faults are over: it works, has space and has its ordinary speed.</summary>
     public void Heal()
     {
         Files.CapacityBytes = long.MaxValue;

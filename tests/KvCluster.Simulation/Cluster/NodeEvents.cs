@@ -2,10 +2,10 @@ using KvCluster.Storage.Files;
 
 namespace KvCluster.Simulation.Cluster;
 
-/// <summary>What reaches a node's process, and what it waits for: held up while the process is paused, and forgotten when it ends.</summary>
+/// <summary>Events for a node's process and its waits. They are delayed while the process is paused and dropped when it ends.</summary>
 internal sealed class NodeEvents(ClusterRun run, ClusterNode node)
 {
-    /// <summary>Some items of work: so soon a replica that stops says so.</summary>
+    /// <summary>Some work items: the time within which a replica that stops reports it.</summary>
     public const long ToldWithinUs = 100_000;
 
     private readonly List<Func<bool>> _pending = [];
@@ -14,7 +14,7 @@ internal sealed class NodeEvents(ClusterRun run, ClusterNode node)
 
     public bool IsPaused => _pauses > 0;
 
-    /// <summary>Acts now, or when the process goes on.</summary>
+    /// <summary>Acts now, or when a paused process resumes.</summary>
     public void Deliver(Action action)
     {
         if (_pauses > 0)
@@ -49,7 +49,7 @@ internal sealed class NodeEvents(ClusterRun run, ClusterNode node)
         });
     }
 
-    /// <summary>Asks now and after each item of work until the answer is yes, or the process ends.</summary>
+    /// <summary>Asks now and after each work item until the answer is true or the process ends.</summary>
     public void Until(Func<bool> isDone)
     {
         if (!isDone())
@@ -70,7 +70,7 @@ internal sealed class NodeEvents(ClusterRun run, ClusterNode node)
         return true;
     });
 
-    /// <summary>An item of work has run.</summary>
+    /// <summary>A work item has run.</summary>
     public void Look()
     {
         foreach (var completed in _pending.ToArray())

@@ -4,7 +4,7 @@ using KvCluster.V1;
 
 namespace KvCluster.Simulation.Cluster;
 
-/// <summary>What a node's replica sends to other nodes.</summary>
+/// <summary>Sends the frames of a node's replica to other nodes.</summary>
 internal sealed class NodeTransport(ClusterRun run, ClusterNode node) : IPeerTransport
 {
     // Longer than any caller may wait, and over long before replicas must agree.
@@ -21,7 +21,7 @@ internal sealed class NodeTransport(ClusterRun run, ClusterNode node) : IPeerTra
     }
 }
 
-/// <summary>What one process of a node asks of the coordinator.</summary>
+/// <summary>The requests of one process of a node to the coordinator.</summary>
 internal sealed class NodeCoordination(ClusterRun run, ClusterNode node) : IShardCoordination
 {
     private readonly ulong _process = node.Process;

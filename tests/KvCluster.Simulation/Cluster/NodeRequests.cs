@@ -9,7 +9,8 @@ using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 namespace KvCluster.Simulation.Cluster;
 
 /// <summary>
-/// What callers of a run ask of a node: writes, and reads as <c>ReadOpener</c> of the API makes them, with waits that are looked at after each item of work instead of awaited.
+/// Requests of a run's callers at a node: writes, and reads as <c>ReadOpener</c> of the API makes them. Waits are polled after each work item instead
+/// of awaited.
 /// </summary>
 internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
 {

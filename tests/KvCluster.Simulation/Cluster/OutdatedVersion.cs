@@ -6,7 +6,8 @@ using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 namespace KvCluster.Simulation.Cluster;
 
 /// <summary>
-/// A node's version that is too old for a record: the replica must stop there and say why, and nothing else with it, until its operators update the node or give the replica up.
+/// A node's version that is too old for a record. The replica must stop there with the reason, and nothing else may be affected, until its operators
+/// update the node or abandon the replica.
 /// </summary>
 internal sealed class OutdatedVersion(ClusterRun run, ClusterNode node)
 {
@@ -21,10 +22,10 @@ internal sealed class OutdatedVersion(ClusterRun run, ClusterNode node)
 
     private RecordRef? _unreadable;
 
-    /// <summary>The replica cannot apply a record, or will not be able to, and nobody has done anything about it.</summary>
+    /// <summary>The replica cannot apply a record, or will not be able to, and no operator has acted yet.</summary>
     public bool IsIt { get; private set; }
 
-    /// <summary>The replica has come to the record.</summary>
+    /// <summary>The replica has reached the record.</summary>
     public bool HasMetRecord => _unreadable is not null;
 
     /// <summary>It is too old for the next record that the replica applies.</summary>
@@ -34,7 +35,7 @@ internal sealed class OutdatedVersion(ClusterRun run, ClusterNode node)
         IsIt = true;
     }
 
-    /// <summary>Why the store cannot apply a record; null: it can. The same record each time, also in the next process.</summary>
+    /// <summary>Why the store cannot apply a record, or null if it can. The same record each time, also in the next process.</summary>
     public string? WhyNot(RecordRef record)
     {
         if (!IsIt)
@@ -50,7 +51,7 @@ internal sealed class OutdatedVersion(ClusterRun run, ClusterNode node)
         return record == _unreadable ? WhyUnreadable : null;
     }
 
-    /// <summary>The replica has stopped and says why; its process goes on, and the other shard there.</summary>
+    /// <summary>The replica has stopped with the reason. Its process and the other shard there continue.</summary>
     public void OnStopped(UnreadableRecordException failure)
     {
         run.Trace($"the replica of node {node.Id} stops: {failure.Message}");
@@ -61,7 +62,7 @@ internal sealed class OutdatedVersion(ClusterRun run, ClusterNode node)
         {
             var before = neighbour.Acknowledged;
             node.Events.InThisProcess(WrittenWithinUs, () => Violation.Unless(
-                neighbour.Acknowledged > before, Rule.GoesOn, $"the other shard on node {node.Id} takes no writes since the replica beside it stopped"));
+                neighbour.Acknowledged > before, Rule.GoesOn, $"the other shard on node {node.Id} accepts no writes since the replica beside it stopped"));
         }
 
         if (node.Replica is not { } stopped)
@@ -76,7 +77,7 @@ internal sealed class OutdatedVersion(ClusterRun run, ClusterNode node)
             status is { Role: "failed", Failure: WhyUnreadable }, Rule.GoesOn, $"the replica on node {node.Id} has stopped, and its status is {status}"));
     }
 
-    /// <summary>The node gets a version that knows the record, which ends its process.</summary>
+    /// <summary>The node gets a version that knows the record, for which its process ends.</summary>
     public void Update()
     {
         run.Trace($"node {node.Id} gets a newer version");

@@ -5,7 +5,7 @@ using KvCluster.Storage.Pages;
 
 namespace KvCluster.Simulation.Cluster;
 
-/// <summary>What a node's replica has published, as it is looked at when a run is over.</summary>
+/// <summary>The published state of a node's replica, for the checks at the end of a run.</summary>
 internal readonly struct PublishedState(ClusterNode node)
 {
     public Etag Etag
@@ -32,7 +32,7 @@ internal readonly struct PublishedState(ClusterNode node)
         }
     }
 
-    /// <summary>Compares it with what was committed, key by key.</summary>
+    /// <summary>Compares it with the committed state, key by key.</summary>
     public void Check(CommittedLog log)
     {
         using var snapshot = node.Replica!.OpenSnapshot();

@@ -2,7 +2,10 @@ using KvCluster.Replication.Protocol;
 
 namespace KvCluster.Simulation.Protocol;
 
-/// <summary>Reads of callers at a process: under the lease, by a round of heartbeats, or at a follower that asks its leader how far it must be.</summary>
+/// <summary>
+/// Reads of callers at a process: under the lease, by a round of heartbeats, or at a follower, which asks its leader up to where it must have
+/// applied.
+/// </summary>
 internal sealed class CallerReads(SimulationRun run, SimulatedProcess process, FaultyDriver driver)
 {
     private readonly Dictionary<long, SimulatedCall> _awaitingRound = [];
@@ -11,7 +14,7 @@ internal sealed class CallerReads(SimulationRun run, SimulatedProcess process, F
     private long _readIdLast;
     private long _followerReadIdLast;
 
-    /// <summary>A read at the leader. A failed condition that is published is one like any other: of the published state, under the lease or a round.</summary>
+    /// <summary>A read at the leader. A published failed condition is a read like any other: of the published state, under the lease or with a round.</summary>
     public void Read(SimulatedCall call)
     {
         if ((!call.Quorum && process.Now < process.Core.LeaseEndUs) || (driver.AnswersByEarlierRound && process.IsServing))
@@ -32,7 +35,7 @@ internal sealed class CallerReads(SimulationRun run, SimulatedProcess process, F
         process.Step(new Event.FollowerReadArrived(_followerReadIdLast));
     }
 
-    /// <summary>Answers from what is published.</summary>
+    /// <summary>Answers from the published state.</summary>
     public void Answer(SimulatedCall call)
     {
         var found = call.Keys.Select(process.Tree.WriteOf).ToArray();
@@ -66,7 +69,7 @@ internal sealed class CallerReads(SimulationRun run, SimulatedProcess process, F
             call.Answer(SimulatedAnswer.Of(SimulatedOutcome.NotLeader));
     }
 
-    /// <summary>Answers reads at a follower that was told how far it must be, and is.</summary>
+    /// <summary>Answers reads at a follower that has applied what its leader named.</summary>
     public void AnswerPublished()
     {
         foreach (var (_, call) in _awaitingState.Where(read => read.Committed <= process.Published))

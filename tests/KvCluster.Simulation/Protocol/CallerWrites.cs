@@ -3,7 +3,7 @@ using KvCluster.Replication.Protocol;
 
 namespace KvCluster.Simulation.Protocol;
 
-/// <summary>Writes of callers at a process that leads: queued, appended as merged transactions, answered when their record is published.</summary>
+/// <summary>Writes of callers at the leader: queued, appended as merged transactions, and answered when their record is published.</summary>
 internal sealed class CallerWrites(SimulatedProcess process, FaultyDriver driver)
 {
     private const int BatchWrites = 8;
@@ -13,7 +13,7 @@ internal sealed class CallerWrites(SimulatedProcess process, FaultyDriver driver
     private readonly List<(Etag Etag, SimulatedCall Call, bool Failed)> _waiting = [];
     private SimulatedTree _unpublished = new();
 
-    /// <summary>The epoch in which it leads; 0: it does not.</summary>
+    /// <summary>The epoch in which it leads, or 0.</summary>
     public ulong Epoch { get; private set; }
 
     public void StartLeading(ulong epoch)
@@ -41,7 +41,7 @@ internal sealed class CallerWrites(SimulatedProcess process, FaultyDriver driver
         AppendBatches();
     }
 
-    /// <summary>Each one merged transaction of what is queued; conditions see the newest unpublished state.</summary>
+    /// <summary>Appends merged transactions of the queued requests. Conditions see the newest unpublished state.</summary>
     public void AppendBatches()
     {
         while (process.MayAppend && _queue.Count > 0 && process.Journal.Writing < RecordsInFlightMax)

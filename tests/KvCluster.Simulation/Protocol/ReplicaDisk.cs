@@ -2,23 +2,23 @@ using KvCluster.Replication.Protocol;
 
 namespace KvCluster.Simulation.Protocol;
 
-/// <summary>What a crash of a replica's process leaves: its journal, its control file and its checkpoint.</summary>
+/// <summary>State that survives a crash of a replica's process: its journal, its control file and its checkpoint.</summary>
 internal sealed class ReplicaDisk(Random random, ulong id)
 {
-    // Null: no write of the control file is under way.
+    // Null if no write of the control file is in progress.
     private HardState? _writing;
 
     public MemoryJournal Journal { get; } = new(random);
 
-    /// <summary>The control file as it is synced. A snapshot brings one; a write of it begins and ends.</summary>
+    /// <summary>The synced control file. A snapshot brings a new one; a write of it begins and ends.</summary>
     public HardState Control { get; set; } = new() { ReplicaId = id };
 
     public SimulatedTree Checkpoint { get; set; } = new();
 
-    /// <summary>Processes that have started.</summary>
+    /// <summary>The number of processes started.</summary>
     public ulong Starts { get; set; }
 
-    // However far the journal went when the control file was written, it reached this.
+    // Whatever the end of the journal was when the control file was written, it reached this.
     private Etag Shown => Control.Acknowledged > Control.Committed ? Control.Acknowledged : Control.Committed;
 
     public void BeginControl(HardState control) => _writing = control;
@@ -29,7 +29,7 @@ internal sealed class ReplicaDisk(Random random, ulong id)
         _writing = null;
     }
 
-    /// <summary>A write of the control file that was under way may have come to its end.</summary>
+    /// <summary>A write of the control file in progress may have been completed.</summary>
     public void Crash()
     {
         Journal.Crash();
@@ -38,10 +38,12 @@ internal sealed class ReplicaDisk(Random random, ulong id)
         _writing = null;
     }
 
-    /// <summary>The end of the journal goes: so much that the control file shows it.</summary>
+    /// <summary>Loses so much of the end of the journal that the control file reveals it.</summary>
     public bool TryLoseTail() => Journal.TryLoseTail(Shown);
 
-    /// <summary>As the store does before it appends anything: however far it is recovered until it dies again, the next process finds that it lost something.</summary>
+    /// <summary>
+    /// As the store does before it appends anything. However far it has recovered when it dies again, the next process finds that records were lost.
+    /// </summary>
     public void RememberLoss()
     {
         var last = Journal.Last.Etag;

@@ -6,7 +6,10 @@ using KvCluster.V1;
 
 namespace KvCluster.Simulation.Protocol;
 
-/// <summary>A process of a replica, and what dies with it: core, tree, waiting callers. It tells the core of events, one after the other, and executes its effects.</summary>
+/// <summary>
+/// A process of a replica, with the state that dies with it: core, tree, waiting callers. It passes events to the core, one after the other, and
+/// executes its effects.
+/// </summary>
 internal sealed class SimulatedProcess
 {
     private readonly SimulationRun _run;
@@ -46,21 +49,21 @@ internal sealed class SimulatedProcess
 
     public MemoryJournal Journal => _replica.Disk.Journal;
 
-    /// <summary>What is published.</summary>
+    /// <summary>The published state.</summary>
     public SimulatedTree Tree { get; private set; }
 
     public Etag Published { get; private set; }
 
-    /// <summary>Checkpoints that it keeps for others.</summary>
+    /// <summary>The number of checkpoints that it keeps for others.</summary>
     public int Pins => _snapshots.Sources;
 
-    /// <summary>By the node's clock.</summary>
+    /// <summary>The time of the node's clock.</summary>
     public long Now => _run.NowUs + (_run.NowUs * _replica.DriftPermille / 1000);
 
-    /// <summary>It leads and takes calls.</summary>
+    /// <summary>It leads and accepts calls.</summary>
     public bool IsServing { get; private set; }
 
-    /// <summary>Records of its own may be appended now.</summary>
+    /// <summary>Whether it may append its own records now.</summary>
     public bool MayAppend => !_ended && !_stepping && IsServing;
 
     public void Begin() => Step(Event.Tick.Instance);
@@ -75,7 +78,7 @@ internal sealed class SimulatedProcess
             Step(told);
     }
 
-    /// <summary>A caller's call. The answer comes once, or never if the process ends.</summary>
+    /// <summary>A caller's call. It is answered once, or never if the process ends.</summary>
     public void Call(SimulatedCall call)
     {
         if (!IsServing && call.WriteId == 0 && _driver.ReadsOn(Now))
@@ -90,7 +93,7 @@ internal sealed class SimulatedProcess
             Reads.Read(call);
     }
 
-    /// <summary>Tells the core of an event, and does what it orders.</summary>
+    /// <summary>Passes an event to the core and executes its effects.</summary>
     public void Step(Event happened)
     {
         if (_ended)
@@ -135,13 +138,13 @@ internal sealed class SimulatedProcess
         Journal.Trim(covers.Name);
     }
 
-    /// <summary>The core is told of this before anything else.</summary>
+    /// <summary>Queues an event that the core gets before any other.</summary>
     public void TellFirst(Event happened) => _atOnce.Enqueue(happened);
 
-    /// <summary>The core is told now of what it is to be told first.</summary>
+    /// <summary>Passes the next of these events to the core.</summary>
     public void StepFirst() => Step(_atOnce.Dequeue());
 
-    /// <summary>Appends a record, which is durable after a while.</summary>
+    /// <summary>Appends a record, which becomes durable after a while.</summary>
     public void Append(SimulatedRecord record)
     {
         var completed = Journal.Append(record);
@@ -154,10 +157,10 @@ internal sealed class SimulatedProcess
         });
     }
 
-    /// <summary>A snapshot takes the place of the state.</summary>
+    /// <summary>A snapshot replaces the state.</summary>
     public void Replace(SimulatedTree tree, Etag published) => (Tree, Published) = (tree, published);
 
-    /// <summary>How long a sync takes this time.</summary>
+    /// <summary>Draws the duration of a sync.</summary>
     public long DrawSyncUs() => _run.Random.NextInt64(_replica.SyncUs / 10, _replica.SyncUs + 1);
 
     /// <summary>Happens after a while in this process, or not at all.</summary>

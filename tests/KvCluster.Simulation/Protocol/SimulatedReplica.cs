@@ -6,7 +6,7 @@ namespace KvCluster.Simulation.Protocol;
 
 /// <summary>
 /// One replica on one node: the real <see cref="ReplicaCore"/>, driven as the node drives it, over a journal and a control file in memory. State that
-/// leaves lives here; what it loses is a <see cref="SimulatedProcess"/>.
+/// survives a crash is in <see cref="ReplicaDisk"/>; state that is lost is in <see cref="SimulatedProcess"/>.
 /// </summary>
 internal sealed class SimulatedReplica
 {
@@ -31,7 +31,7 @@ internal sealed class SimulatedReplica
 
     public ulong Id { get; }
 
-    /// <summary>What a crash leaves.</summary>
+    /// <summary>The state that survives a crash.</summary>
     public ReplicaDisk Disk { get; }
 
     public int DriftPermille { get; }
@@ -128,7 +128,7 @@ internal sealed class SimulatedReplica
     /// <summary>Writes a checkpoint and drops the journal that it covers.</summary>
     public void Checkpoint() => InProcess(process => process.Checkpoint());
 
-    /// <summary>Acts now, or when the process goes on.</summary>
+    /// <summary>Acts now, or when a paused process resumes.</summary>
     public void Deliver(Action action)
     {
         if (_paused > 0)

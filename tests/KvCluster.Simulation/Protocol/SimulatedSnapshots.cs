@@ -5,13 +5,13 @@ using KvCluster.V1;
 
 namespace KvCluster.Simulation.Protocol;
 
-/// <summary>Snapshots that a process sends to others, and the one that it is sent: stored, verified, and installed in the place of its state.</summary>
+/// <summary>The snapshots that a process sends to others, and the one that it receives: stored, verified, and installed in place of its state.</summary>
 internal sealed class SimulatedSnapshots(SimulationRun run, SimulatedReplica replica, SimulatedProcess process)
 {
     private readonly Dictionary<ulong, (LogPosition Covers, byte[] Bytes)> _sources = [];
     private byte[] _incoming = [];
 
-    /// <summary>Snapshots that are open for others.</summary>
+    /// <summary>The number of snapshots open for others.</summary>
     public int Sources => _sources.Count;
 
     public void Open(ulong receiver)
@@ -44,7 +44,7 @@ internal sealed class SimulatedSnapshots(SimulationRun run, SimulatedReplica rep
         process.After(run.Random.NextInt64(500), () => process.Step(new Event.SnapshotStored(covers, stored)));
     }
 
-    /// <summary>As long as some syncs, and now and then many times that: promises, grants and appends go on meanwhile.</summary>
+    /// <summary>Takes the time of some syncs, and sometimes many times that. Promises, grants and appends continue meanwhile.</summary>
     public void Verify(LogPosition covers)
     {
         var incoming = _incoming;

@@ -2,7 +2,7 @@ using Google.Protobuf;
 
 namespace KvCluster.Simulation.Protocol;
 
-/// <summary>A replica's keys, in the place of a tree: the write that each holds, and its etag.</summary>
+/// <summary>A replica's keys, as a replacement for a tree: the last write of each key, and its etag.</summary>
 internal sealed class SimulatedTree
 {
     private readonly Dictionary<int, (long WriteId, Etag Etag)> _entries;
@@ -13,7 +13,7 @@ internal sealed class SimulatedTree
 
     public SimulatedTree Copy() => new(this);
 
-    /// <summary>The write that a key holds; 0: none.</summary>
+    /// <summary>The last write of a key, or 0.</summary>
     public long WriteOf(int key) => _entries.GetValueOrDefault(key).WriteId;
 
     public void Apply(SimulatedRecord record)
@@ -26,7 +26,7 @@ internal sealed class SimulatedTree
 
     public ByteString Digest() => ByteString.CopyFromUtf8(string.Join(' ', _entries.OrderBy(pair => pair.Key).Select(pair => $"{pair.Key}:{pair.Value.WriteId}@{pair.Value.Etag}")));
 
-    /// <summary>As a snapshot has it. Never empty: a transfer has at least one chunk.</summary>
+    /// <summary>The content of a snapshot. Never empty, because a transfer has at least one chunk.</summary>
     public byte[] ToBytes()
     {
         using var stream = new MemoryStream();
