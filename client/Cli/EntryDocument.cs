@@ -1,3 +1,5 @@
+using KvCluster.Client;
+
 namespace KvCluster.Cli;
 
 /// <summary>An entry in JSON. Bytes that are not UTF-8 are base64 under another name, so that nothing is lost.</summary>
@@ -12,5 +14,18 @@ internal sealed record EntryDocument(string? Key, string? KeyBase64, bool? Found
         return new EntryDocument(
             keyText, keyText is null ? Convert.ToBase64String(key) : null, found,
             valueText, valueText is null ? Convert.ToBase64String(value) : null, etag.ToString());
+    }
+}
+
+/// <summary>The answer to `get` in JSON; bytes as in <see cref="EntryDocument"/>.</summary>
+internal sealed record GetDocument(
+    string? Key, string? KeyBase64, bool Found, string? Value, string? ValueBase64, string? Etag, uint Shard, string Position, double? AgeMs)
+{
+    public static GetDocument Of(ReadOnlySpan<byte> key, in GetResult result)
+    {
+        var entry = EntryDocument.Of(key, result.Value.Span, result.Etag);
+        return result.Found
+            ? new(entry.Key, entry.KeyBase64, true, entry.Value, entry.ValueBase64, entry.Etag, result.Position.Shard, result.Position.Etag.ToString(), result.Age?.TotalMilliseconds)
+            : new(entry.Key, entry.KeyBase64, false, null, null, null, result.Position.Shard, result.Position.Etag.ToString(), result.Age?.TotalMilliseconds);
     }
 }

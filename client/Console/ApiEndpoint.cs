@@ -107,3 +107,16 @@ internal sealed class ApiEndpoint(AdminToken token, bool keysNeedToken, IReadOnl
 
     private static (int Status, object Document) Failed(int status, string error) => (status, new { error });
 }
+
+/// <summary>What a request to the console must present.</summary>
+internal enum Access
+{
+    /// <summary>Nothing.</summary>
+    Open,
+
+    /// <summary>The token, if the cluster shows keys only to clients that it knows.</summary>
+    Keys,
+
+    /// <summary>The token. If none is configured, changes are disabled.</summary>
+    Change,
+}

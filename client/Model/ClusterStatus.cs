@@ -117,3 +117,13 @@ public sealed record ReplicaDecision(DateTimeOffset Time, string Text, bool Alar
 /// <param name="DataBytes">Size of the data file afterwards.</param>
 /// <param name="Error">Why it failed; empty if it did not.</param>
 public sealed record ReplicaCheckpoint(uint Node, uint Shard, Etag Covers, ulong DataBytes, string Error);
+
+/// <summary>Where operators allow replicas to be placed, and how far the moves have progressed.</summary>
+/// <param name="Paused">No replica is moved.</param>
+/// <param name="Leaving">Nodes that are to lose all their replicas, and how many they still have. A node with none can be removed.</param>
+public sealed record PlacementStatus(bool Paused, IReadOnlyDictionary<uint, int> Leaving);
+
+/// <summary>The result of draining a node.</summary>
+/// <param name="GivenAway">Number of leaderships transferred.</param>
+/// <param name="Kept">Shards that it still leads, and why.</param>
+public sealed record DrainOutcome(int GivenAway, IReadOnlyDictionary<uint, string> Kept);

@@ -42,3 +42,13 @@ public sealed class KvOutcomeUnknownException(string message, Exception? cause =
 /// <summary>The cluster could not be reached, or had no leader, for as long as the call was allowed to take. Nothing was applied.</summary>
 public sealed class KvUnavailableException(string reason, string message, Exception? cause = null)
     : KvException(reason, message, ChangeOutcome.NotApplied, cause);
+
+/// <summary>The outcome of the change that an error is about.</summary>
+public enum ChangeOutcome
+{
+    /// <summary>It was certainly not applied. Every failed read has this outcome.</summary>
+    NotApplied,
+
+    /// <summary>It may have been applied, or may still be applied.</summary>
+    Unknown,
+}

@@ -209,3 +209,30 @@ internal sealed class BatchLoader(KvClient client, long firstLine, TimeSpan give
         return write;
     }
 }
+
+/// <summary>Records of one shard that are written together, all or nothing.</summary>
+internal sealed class LoadBatch(uint shard, long firstLine)
+{
+    public List<TsvRecord> Records { get; } = [];
+
+    public uint Shard { get; } = shard;
+
+    /// <summary>Everything before this line that is not in an older open batch is acknowledged.</summary>
+    public long FirstLine { get; } = firstLine;
+
+    /// <summary>Size of keys and values.</summary>
+    public long Bytes { get; private set; }
+
+    public void Add(TsvRecord record)
+    {
+        Records.Add(record);
+        Bytes += record.Key.Length + record.Value.Length;
+    }
+}
+
+/// <summary>The result of a load, successful or not.</summary>
+/// <param name="Records">Acknowledged in this run.</param>
+/// <param name="AcknowledgedLine">All lines up to this one are acknowledged. To continue, start at the next.</param>
+/// <param name="LongestPauseSeconds">The longest time without an acknowledgement while records were waiting for one.</param>
+/// <param name="Error">Why it ended early; null if it did not.</param>
+internal sealed record LoadReport(long Records, double Seconds, double RecordsPerSecond, long AcknowledgedLine, double LongestPauseSeconds, string? Error);

@@ -40,3 +40,14 @@ internal sealed class Differences
         }
     }
 }
+
+/// <summary>How a line of the file compares with the cluster's answer.</summary>
+internal enum Comparison
+{
+    Equal,
+    Missing,
+    Different,
+}
+
+/// <summary>A line of the file, and how it compares with the cluster.</summary>
+internal readonly record struct ComparedRecord(TsvRecord Record, Comparison Comparison);
