@@ -12,7 +12,7 @@ internal sealed class Output(bool isJson)
 {
     private const int BufferBytes = 1 << 16;
     private const int WidthLeast = 80;
-    private const int WidthWithoutTerminal = 160;
+    private const int WidthWithoutTerminal = 400;
 
     private static readonly JsonSerializerOptions Json = new()
     {

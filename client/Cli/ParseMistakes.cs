@@ -13,10 +13,15 @@ internal static partial class ParseMistakes
     {
         // A command that is not known also counts as missing.
         var messages = errors.Select(error => error.Message).Where(message => errors.Count == 1 || message != CommandMissing);
-        return TypeName().Replace(string.Join(" ", messages).ReplaceLineEndings(" "), "as a number in its range");
+        var line = TypeName().Replace(Space().Replace(string.Join(" ", messages), " ").Trim(), "as a number in the allowed range");
+        return line.EndsWith('.') ? line : line + ".";
     }
 
     // All typed options are numbers.
     [GeneratedRegex("as expected type '[^']*(?:'\\[[^]]*\\]')?'")]
     private static partial Regex TypeName();
+
+    // A list of allowed values has line breaks and tabs.
+    [GeneratedRegex("\\s+")]
+    private static partial Regex Space();
 }

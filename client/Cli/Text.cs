@@ -5,6 +5,8 @@ namespace KvCluster.Cli;
 /// <summary>Converts keys and values between bytes and the text of a command line or of JSON.</summary>
 internal static class Text
 {
+    private const int CharactersShown = 200;
+
     private static readonly UTF8Encoding Strict = new(encoderShouldEmitUTF8Identifier: false, throwOnInvalidBytes: true);
 
     public static ReadOnlyMemory<byte> ToBytes(string text) => Encoding.UTF8.GetBytes(text);
@@ -22,6 +24,8 @@ internal static class Text
         }
     }
 
-    /// <summary>For messages: quoted text if the bytes are UTF-8, else hex.</summary>
-    public static string ForPeople(ReadOnlySpan<byte> bytes) => FromBytes(bytes) is { } text ? $"'{text}'" : $"0x{Convert.ToHexString(bytes)}";
+    /// <summary>For messages: quoted text if the bytes are UTF-8, else hex. A long one is abbreviated and followed by its length.</summary>
+    public static string ForPeople(ReadOnlySpan<byte> bytes) => FromBytes(bytes) is { } text
+        ? text.Length <= CharactersShown ? $"'{text}'" : $"'{text[..CharactersShown]}...' ({bytes.Length} bytes)"
+        : bytes.Length <= CharactersShown / 2 ? $"0x{Convert.ToHexString(bytes)}" : $"0x{Convert.ToHexString(bytes[..(CharactersShown / 2)])}... ({bytes.Length} bytes)";
 }

@@ -13,7 +13,7 @@ public sealed class LauncherRefusalTests
 
     [Theory]
     [InlineData("--nodes", "0", "--nodes must be from 1 to 8")]
-    [InlineData("--nodes", "three", "as a number in its range")]
+    [InlineData("--nodes", "three", "as a number in the allowed range")]
     [InlineData("--split-at", "b,a", "keys must be in ascending order")]
     [InlineData("--split-at", "a,,b", "a key is empty")]
     [InlineData("--shards", "65", "--shards must be from 1 to 64")]

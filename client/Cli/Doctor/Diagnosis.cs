@@ -127,7 +127,7 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
         return now - end > StallWarning
             ? new Finding(Severity.Ok, subject, text)
             : new Finding(node.StallLength < StallProblem ? Severity.Warning : Severity.Problem, subject, text,
-                "Followers elect another leader after 0.6 s without a heartbeat. Give the node processors of its own (cause: no processor) or more memory (page faults, collection), and read its log.");
+                "Followers elect another leader after 0.6 s without a heartbeat. Give the node processors of its own (cause: no processor) or more memory (page faults, collection), and read its log. Compiling ends soon after a start.");
     }
 
     private IEnumerable<Finding> Certificate(NodeExamination node)
