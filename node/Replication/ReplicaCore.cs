@@ -70,7 +70,7 @@ namespace KvCluster.Replication;
 internal sealed class ReplicaCore
 {
     // A larger value from a leader is capped at this, because it would keep every follower from campaigning.
-    private const ulong RestUsMax = 60_000_000;
+    private const ulong QuiescentUsMax = 60_000_000;
 
     // Each election takes the next epoch. An epoch this far beyond those seen was never assigned; accepting it could use up the epochs.
     private const ulong EpochStepMax = 1UL << 32;
@@ -84,7 +84,7 @@ internal sealed class ReplicaCore
     private readonly DigestAnswers _digests;
     private Leader? _leader;
     private long _heardLeaderUs;
-    private long _leaderRestsUs;
+    private long _leaderQuiescentUs;
     private long _recordAskedUs = long.MinValue / 2;
     private Lease _lease = Lease.None;
     private long _disownedAt = -1;
@@ -133,7 +133,7 @@ internal sealed class ReplicaCore
     /// <summary>
     /// This leader is quiescent: nothing was asked of it for some time, and it sends few heartbeats, so silence of its followers means little.
     /// </summary>
-    public bool Rests => _leader is { Rests: true };
+    public bool IsQuiescent => _leader is { IsQuiescent: true };
 
     /// <summary>What this replica does now, for status and logs.</summary>
     public ReplicaRole Role => _stopped ? ReplicaRole.Stopped
@@ -148,7 +148,7 @@ internal sealed class ReplicaCore
 
     /// <summary>Whether it serves as leader, or heard a leader within the longest election timeout. For status and metrics.</summary>
     public bool HasLeader(long nowUs) =>
-        _leader is { Serving: true } || (_leader is null && nowUs - _heardLeaderUs < _context.Options.TimeoutGreatestUs + _leaderRestsUs);
+        _leader is { Serving: true } || (_leader is null && nowUs - _heardLeaderUs < _context.Options.TimeoutGreatestUs + _leaderQuiescentUs);
 
     /// <summary>The epoch that this replica obeys, or leads.</summary>
     public ulong Epoch => _context.Promised;
@@ -325,9 +325,9 @@ internal sealed class ReplicaCore
     private void OnNodeSilent(uint node)
     {
         _leader?.Asked();
-        if (_leaderRestsUs == 0 || _context.View.NodeOf(_follower.Leader) != node)
+        if (_leaderQuiescentUs == 0 || _context.View.NodeOf(_follower.Leader) != node)
             return;
-        _leaderRestsUs = 0;
+        _leaderQuiescentUs = 0;
         _election.RestartTimer();
     }
 
@@ -353,7 +353,7 @@ internal sealed class ReplicaCore
         if (frame.Epoch > _context.EpochSeen)
         {
             _context.EpochSeen = frame.Epoch;
-            _leaderRestsUs = 0;
+            _leaderQuiescentUs = 0;
             _election.RestartTimer();
         }
 
@@ -404,8 +404,8 @@ internal sealed class ReplicaCore
             return;
         _heardLeaderUs = _context.NowUs;
         // Three of its heartbeats, because its stream may drop one. If its node is gone, NodeSilent says so sooner.
-        _leaderRestsUs = frame.Heartbeat is { } beat ? 3 * (long)Math.Min(beat.RestUs, RestUsMax) : 0;
-        _election.HeardLeader(_leaderRestsUs);
+        _leaderQuiescentUs = frame.Heartbeat is { } beat ? 3 * (long)Math.Min(beat.RestUs, QuiescentUsMax) : 0;
+        _election.HeardLeader(_leaderQuiescentUs);
         switch (frame.PayloadCase)
         {
             case Frame.PayloadOneofCase.TransferAsk:
@@ -490,7 +490,7 @@ internal sealed class ReplicaCore
     private void OnPreVote(Frame frame)
     {
         _leader?.Asked();
-        var silent = _leader is null && _context.NowUs - _heardLeaderUs >= _context.Options.TimeoutLeastUs + _leaderRestsUs;
+        var silent = _leader is null && _context.NowUs - _heardLeaderUs >= _context.Options.TimeoutLeastUs + _leaderQuiescentUs;
         var granted = silent && _context.Counts;
         if (granted)
             _election.RestartTimer();

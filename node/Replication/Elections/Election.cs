@@ -105,18 +105,18 @@ internal sealed class Election
     /// Called when a leader was heard, a pre-vote granted, a Prepare received, or an epoch rose, because another replica may lead or win. The first leader of a
     /// new shard waits for one heartbeat only.
     /// </summary>
-    /// <param name="leaderRestsUs">How long the leader that was heard may be silent.</param>
-    public void RestartTimer(long leaderRestsUs = 0)
+    /// <param name="leaderQuiescentUs">How long the leader that was heard may be silent.</param>
+    public void RestartTimer(long leaderQuiescentUs = 0)
     {
         var waitUs = CampaignsFirst ? Options.HeartbeatIntervalUs : _context.Random.Between(Options.TimeoutLeastUs, Options.TimeoutGreatestUs + 1);
         // With an impaired disk or a doubted tree it campaigns only if the others have not within their own time.
-        _timerUs = _context.NowUs + leaderRestsUs + waitUs + (_context.Impaired ? Options.TimeoutGreatestUs : 0);
+        _timerUs = _context.NowUs + leaderQuiescentUs + waitUs + (_context.Impaired ? Options.TimeoutGreatestUs : 0);
     }
 
     /// <summary>The promised leader was heard. A campaign ends here if its compare-and-set is not sent yet or has an unknown outcome.</summary>
-    public void HeardLeader(long restsUs)
+    public void HeardLeader(long leaderQuiescentUs)
     {
-        RestartTimer(restsUs);
+        RestartTimer(leaderQuiescentUs);
         if (Phase is ElectionPhase.Reading or ElectionPhase.Asking || (Phase == ElectionPhase.Setting && _unknown))
             Abandon("heard from a leader");
     }

@@ -29,7 +29,7 @@ internal sealed class Leader
     private long _checkDueUs;
     private long _handOverDueUs;
     private bool _roundAwaited;
-    private bool _rests;
+    private bool _isQuiescent;
     private long _wokeUs;
     private long _askedUs;
     private bool _open;
@@ -81,13 +81,13 @@ internal sealed class Leader
     // All leaders of a node send heartbeats at the same moments, so that these travel in one message.
     private long NextBeatUs => ((_context.NowUs / BeatIntervalUs) + 1) * BeatIntervalUs;
 
-    private long BeatIntervalUs => _rests ? _context.Options.RestIntervalUs : _context.Options.HeartbeatIntervalUs;
+    private long BeatIntervalUs => _isQuiescent ? _context.Options.QuiescentIntervalUs : _context.Options.HeartbeatIntervalUs;
 
     /// <summary>The last comparison of its voters' digests that found no difference.</summary>
     public DigestsCompared? DigestsCompared => _digests.Last;
 
     /// <summary>Whether it is quiescent: nothing was asked of it for some time, so it sends few heartbeats and has no lease.</summary>
-    public bool Rests => _rests;
+    public bool IsQuiescent => _isQuiescent;
 
     /// <summary>The next time at which something is due by the clock.</summary>
     public long DueUs
@@ -276,9 +276,9 @@ internal sealed class Leader
     public void Asked()
     {
         _askedUs = _context.NowUs;
-        if (!_rests)
+        if (!_isQuiescent)
             return;
-        _rests = false;
+        _isQuiescent = false;
         _wokeUs = _heartbeatDueUs = _checkDueUs = _context.NowUs;
     }
 
@@ -336,7 +336,7 @@ internal sealed class Leader
             _checkDueUs = NextBeatUs;
             // Time before the end of quiescence does not count.
             var silentUs = _context.NowUs - Math.Max(_wokeUs, _quorum.Agreed(_heardOf));
-            if (!_rests && silentUs > _context.Options.TimeoutGreatestUs * 3 / 2)
+            if (!_isQuiescent && silentUs > _context.Options.TimeoutGreatestUs * 3 / 2)
                 return "no majority has answered for 1.5 times the greatest timeout";
             foreach (var follower in _followers.Values)
                 _shipping.CheckStall(follower);
@@ -454,7 +454,7 @@ internal sealed class Leader
         if (!_digests.IsDue)
             return;
         var voters = _followers.Values
-            .Where(follower => _quorum.Contains(follower.Replica) && follower.State == FollowerState.Replicate && !_digests.IsCondemned(follower.Replica) && (_rests || HeardLately(follower)))
+            .Where(follower => _quorum.Contains(follower.Replica) && follower.State == FollowerState.Replicate && !_digests.IsCondemned(follower.Replica) && (_isQuiescent || HeardLately(follower)))
             .ToList();
         if (!Serving || _transfer is not null || _membership is not null || voters.Count == 0)
         {
@@ -543,11 +543,11 @@ internal sealed class Leader
     private bool HeardLately(FollowerProgress follower) => _context.NowUs - Math.Max(_wokeUs, follower.HeardUs) < _context.Options.TimeoutLeastUs;
 
     // All replicas have everything, and as long as nobody asks for anything none of them has to be told anything.
-    private bool MayRest()
+    private bool MayBeQuiescent()
     {
         var last = _context.Journal.Last.Etag;
-        return _context.Options.RestIntervalUs > 0
-            && _context.NowUs - _askedUs >= _context.Options.RestAfterUs
+        return _context.Options.QuiescentIntervalUs > 0
+            && _context.NowUs - _askedUs >= _context.Options.QuiescentAfterUs
             && Serving
             && !_rounds.Wanted
             && _transfer is null
@@ -555,14 +555,14 @@ internal sealed class Leader
             && !_digests.Busy
             && SupersededUs == long.MaxValue
             && _context.Committed == last
-            && _followers.Values.All(follower => follower.State == FollowerState.Replicate && follower.Acked == last && (_rests || HeardLately(follower)));
+            && _followers.Values.All(follower => follower.State == FollowerState.Replicate && follower.Acked == last && (_isQuiescent || HeardLately(follower)));
     }
 
     private void SendRound()
     {
-        _rests = MayRest();
+        _isQuiescent = MayBeQuiescent();
         _heartbeatDueUs = NextBeatUs;
-        _roundAwaited = !_rests && (_rounds.Wanted || LeaseEndUs <= _context.NowUs);
+        _roundAwaited = !_isQuiescent && (_rounds.Wanted || LeaseEndUs <= _context.NowUs);
         var round = _rounds.Start(_context.NowUs);
         foreach (var follower in _followers.Values)
         {
@@ -571,9 +571,9 @@ internal sealed class Leader
             {
                 Round = round,
                 Committed = _context.Committed.ToWire(),
-                LeaseUs = _rests ? 0 : (ulong)_context.Options.LeaseUs,
+                LeaseUs = _isQuiescent ? 0 : (ulong)_context.Options.LeaseUs,
                 Awaited = _roundAwaited,
-                RestUs = _rests ? (ulong)_context.Options.RestIntervalUs : 0,
+                RestUs = _isQuiescent ? (ulong)_context.Options.QuiescentIntervalUs : 0,
                 PaceUs = (ulong)_context.Pace.PaceUs(_context.NowUs),
             };
             _context.Send(frame);

@@ -7,14 +7,14 @@ internal sealed record ReplicationOptions
     public long HeartbeatIntervalUs { get; init; } = 100_000;
 
     /// <summary>
-    /// Interval between heartbeats of a quiescent leader: nothing was asked of it for <see cref="RestAfterUs"/> and all replicas are level. This makes many idle
+    /// Interval between heartbeats of a quiescent leader: nothing was asked of it for <see cref="QuiescentAfterUs"/> and all replicas are level. This makes many idle
     /// shards cost next to nothing. The followers' driver reports when a quiescent leader's node is gone (<see cref="Event.NodeSilent"/>). If it does not, they
     /// campaign after three of these intervals. A quiescent leader has no lease, so its first read takes a round trip. 0: leaders never become quiescent.
     /// </summary>
-    public long RestIntervalUs { get; init; } = 5_000_000;
+    public long QuiescentIntervalUs { get; init; } = 5_000_000;
 
     /// <summary>How long a leader must have had nothing to do before it becomes quiescent.</summary>
-    public long RestAfterUs { get; init; } = 2_000_000;
+    public long QuiescentAfterUs { get; init; } = 2_000_000;
 
     /// <summary>Lower bound of the random time after which a follower without a leader campaigns.</summary>
     public long TimeoutLeastUs { get; init; } = 600_000;

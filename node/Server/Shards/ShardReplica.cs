@@ -33,7 +33,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     private const int EventsPerTurn = 256;
 
     /// <summary>Heartbeats of a quiescent leader that may remain unanswered before it counts as alone.</summary>
-    private const ulong RestsUnansweredMax = 3;
+    private const ulong QuiescentRoundsUnansweredMax = 3;
 
     // Several windows of a leader's bodies and snapshot. Beyond it frames are dropped, as a network may do, and sent again.
     private const long FrameBytesWaitingMax = 32 << 20;
@@ -598,7 +598,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
     private void Describe(ReplicaDetail detail, long nowUs)
     {
         detail.Record = _performer.Record;
-        detail.Rests = _core.Rests;
+        detail.Rests = _core.IsQuiescent;
         detail.LeaseLeftUs = Math.Max(0, _core.LeaseEndUs - nowUs);
         detail.ScrubbedPages = (ulong)_journal.Store.Statistics.ScrubbedPages;
         detail.ScrubPasses = (ulong)_journal.Store.Statistics.ScrubPasses;
@@ -631,7 +631,7 @@ internal sealed class ShardReplica : IStoreEvents, IWorkItem, IAsyncDisposable
         var statistics = store.Statistics;
         var role = _core.Role;
         // A quiescent leader has no lease between its heartbeats, and some of these may be lost.
-        var isFollowed = role == ReplicaRole.Leader && (LeaseHolds() || (_core.Rests && AgeUs <= RestsUnansweredMax * (ulong)_context.Replication.RestIntervalUs));
+        var isFollowed = role == ReplicaRole.Leader && (LeaseHolds() || (_core.IsQuiescent && AgeUs <= QuiescentRoundsUnansweredMax * (ulong)_context.Replication.QuiescentIntervalUs));
         return new ReplicaReading
         {
             Shard = Shard,

@@ -20,7 +20,7 @@ internal sealed class ClusterRun : ISimulation
     private const long HealWithinUs = 20_000_000;
 
     // One seed in this many has quiescent leaders. More would leave less time for the rest of the protocol.
-    private const int RestsInOneOf = 4;
+    private const int QuiescentInOneOf = 4;
 
     // The same for comparisons of digests.
     private const int ComparesInOneOf = 3;
@@ -43,8 +43,8 @@ internal sealed class ClusterRun : ISimulation
         Options = new ReplicationOptions
         {
             Rules = new FaultyReplicaRules(bug),
-            RestAfterUs = 100_000,
-            RestIntervalUs = seed % RestsInOneOf == 0 ? 1_500_000 : 0,
+            QuiescentAfterUs = 100_000,
+            QuiescentIntervalUs = seed % QuiescentInOneOf == 0 ? 1_500_000 : 0,
             DigestIntervalUs = seed % ComparesInOneOf == 0 ? 400_000 : 0,
             DigestTimeUs = 1_000_000,
             DigestRepeatUs = 100_000,
@@ -131,7 +131,7 @@ internal sealed class ClusterRun : ISimulation
             _replacements.Start();
             new Availability(this, _history).Start();
             _faults.Start();
-            if (Options.RestIntervalUs > 0)
+            if (Options.QuiescentIntervalUs > 0)
                 WatchNodes();
             Time.RunUntil(Conditions.DurationUs, Failed);
             Heal();

@@ -15,7 +15,7 @@ internal sealed class SimulationRun : ISimulation
     private const int VotersMax = 5;
 
     // One seed in this many has quiescent leaders. More would leave less time for the rest of the protocol.
-    private const int RestsInOneOf = 4;
+    private const int QuiescentInOneOf = 4;
 
     // The same for comparisons of digests.
     private const int ComparesInOneOf = 3;
@@ -45,8 +45,8 @@ internal sealed class SimulationRun : ISimulation
             SnapshotWindowBytes = 256,
             FrameBytes = Conditions.FrameBytes,
             WindowBytes = 2_000,
-            RestAfterUs = 100_000,
-            RestIntervalUs = seed % RestsInOneOf == 0 ? 1_500_000 : 0,
+            QuiescentAfterUs = 100_000,
+            QuiescentIntervalUs = seed % QuiescentInOneOf == 0 ? 1_500_000 : 0,
             DigestIntervalUs = seed % ComparesInOneOf == 0 ? 400_000 : 0,
             DigestTimeUs = 1_000_000,
             DigestRepeatUs = 100_000,
@@ -139,7 +139,7 @@ internal sealed class SimulationRun : ISimulation
         _adversary.Begin(this);
         if (_mix.Length > 0)
             After(Random.NextInt64(Conditions.FaultEveryUs), NextFault);
-        if (Options.RestIntervalUs > 0)
+        if (Options.QuiescentIntervalUs > 0)
             WatchNodes();
         RunUntil(Conditions.DurationUs, () => false);
         Heal();
