@@ -337,7 +337,7 @@ internal sealed class ReplicaCore
         if (_leader?.OnTick() is { } reason)
             StopLeading(reason);
         if (_context.NowUs >= SupersededDueUs)
-            _election.StandWaived();
+            _election.CampaignWaived();
         _election.OnTick(leading: _leader is not null);
     }
 

@@ -80,6 +80,9 @@ internal sealed class ReplicaContext
     /// </summary>
     public bool Counts => (!Recovering || Options.Rules.MayCountRecovering) && View.MayVote(Self);
 
+    /// <summary>Whether this is the first leader of a new shard, which campaigns at once.</summary>
+    public bool CampaignsFirst => View.IsFirstLeader(Self) && EpochSeen == 0;
+
     /// <summary>Adopts a newer record. One that is not newer changes nothing.</summary>
     public void AdoptView(ShardRecord record, long revision)
     {

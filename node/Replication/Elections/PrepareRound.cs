@@ -1,0 +1,86 @@
+using KvCluster.Replication.Log;
+using KvCluster.Replication.Protocol;
+using KvCluster.Replication.State;
+using KvCluster.V1;
+
+namespace KvCluster.Replication.Elections;
+
+/// <summary>The epoch is won, but this replica's grant to an older leader may still run.</summary>
+internal sealed class WonEpoch(ulong epoch, Quorum voters, long deadlineUs) : CampaignStep(CampaignPhase.Waiting, deadlineUs)
+{
+    public override ulong Epoch { get; } = epoch;
+
+    /// <summary>A majority of these must prepare the epoch.</summary>
+    public Quorum Voters { get; } = voters;
+
+    /// <summary>The epoch is this replica's, unless it has promised a higher one meanwhile.</summary>
+    public static CampaignStep Of(ReplicaContext context, ulong epoch, Quorum voters)
+    {
+        if (epoch <= context.Promised)
+            return new Abandoned($"won epoch {epoch}, but epoch {context.Promised} is promised");
+        context.Log($"won epoch {epoch}");
+        return new WonEpoch(epoch, voters, context.NowUs + (2 * context.Options.TimeoutGreatestUs));
+    }
+}
+
+/// <summary>Collecting promises. With those of a majority the greatest tail among them is chosen, because everything committed is in it.</summary>
+internal sealed class PrepareRound(ReplicaContext context, TailCut cut, WonEpoch won) : CampaignStep(CampaignPhase.Preparing, won.DeadlineUs)
+{
+    private readonly Dictionary<ulong, LogPosition> _prepared = [];
+
+    public override ulong Epoch => won.Epoch;
+
+    public PrepareRound Begin()
+    {
+        ResendUs = context.NowUs + context.Options.HeartbeatIntervalUs;
+        foreach (var replica in context.View.Record.Replicas)
+        {
+            if (replica.Replica == context.Self || _prepared.ContainsKey(replica.Replica))
+                continue;
+            var frame = context.FrameTo(replica.Replica, Epoch);
+            frame.Prepare = new Prepare();
+            context.Send(frame);
+        }
+
+        return this;
+    }
+
+    public override CampaignStep OnTick() => context.NowUs >= ResendUs ? Begin() : this;
+
+    public void OnPrepared(Frame frame)
+    {
+        if (frame.Epoch == Epoch)
+            _prepared[frame.Sender] = frame.Prepared.Last.FromWire();
+    }
+
+    /// <summary>This replica's own promise may be synced, and a majority may be prepared. The journal is not being changed.</summary>
+    public CampaignStep Advance()
+    {
+        if (context.Control.PromiseSynced && context.Counts)
+            _prepared[context.Self] = context.Journal.Durable.Name;
+        return _prepared.ContainsKey(context.Self) && won.Voters.Reached(_prepared.ContainsKey) ? ChooseTail() : this;
+    }
+
+    /// <summary>A prepared replica did not send its tail, so a majority is needed again.</summary>
+    public PrepareRound Without(ulong source, string why)
+    {
+        context.Log($"replica {source:x} {why}; a majority is needed again");
+        _prepared.Remove(source);
+        return Begin();
+    }
+
+    private CampaignStep ChooseTail()
+    {
+        var (source, greatest) = (context.Self, _prepared[context.Self]);
+        foreach (var (replica, last) in _prepared)
+        {
+            if (won.Voters.Contains(replica) && last.Etag > greatest.Etag)
+                (source, greatest) = (replica, last);
+        }
+
+        if (context.Journal.Last.Etag >= greatest.Etag)
+            return new ReadyToLead(Epoch, won.Voters);
+        context.Log($"fetching the tail up to {greatest} from replica {source:x}; this replica's journal ends at {context.Journal.Last.Name}");
+        return new TailFetch(context, cut, won, this, source, greatest).Begin();
+    }
+}
