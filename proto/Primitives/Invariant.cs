@@ -36,6 +36,8 @@ internal static class Invariant
 
         public void AppendFormatted<T>(T value) => _text.AppendFormatted(value);
 
+        public void AppendFormatted<T>(T value, string? format) => _text.AppendFormatted(value, format);
+
         public override string ToString() => _text.ToStringAndClear();
     }
 }

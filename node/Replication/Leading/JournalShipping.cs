@@ -23,6 +23,25 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
         return frame;
     }
 
+    /// <summary>
+    /// Whether an answer can be true. No replica can have what this leader has not written. If this were accepted, every later record would count as durable
+    /// there.
+    /// </summary>
+    public bool IsPossible(Frame answer)
+    {
+        var durable = answer.PayloadCase switch
+        {
+            Frame.PayloadOneofCase.Ack => answer.Ack.Durable.FromWire(),
+            Frame.PayloadOneofCase.HeartbeatAck => answer.HeartbeatAck.Durable.FromWire(),
+            Frame.PayloadOneofCase.Match => answer.Match.Durable.FromWire(),
+            _ => Etag.None,
+        };
+        if (durable <= context.Journal.Last.Etag)
+            return true;
+        context.Emit(new Effect.Alarm($"replica {answer.Sender:x} acknowledges {durable}, but this leader's journal ends at {context.Journal.Last.Name}; the acknowledgement was dropped"));
+        return false;
+    }
+
     /// <summary>A follower reported what it has durable and matched.</summary>
     public void OnAck(FollowerProgress follower, Etag durable, bool recovering)
     {

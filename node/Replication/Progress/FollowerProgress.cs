@@ -86,6 +86,12 @@ internal sealed class FollowerProgress(ulong replica, LogPosition probe, long no
     public ulong Incarnation { get; private set; }
 
     /// <summary>
+    /// Whether it follows closely: it is sent bodies as they are appended, and lacks no more than one frame of them. This one rule decides when a learner may
+    /// become a voter, and when a leader may end serving for its successor.
+    /// </summary>
+    public bool FollowsClosely(long frameBytes) => State == FollowerState.Replicate && OutstandingBytes <= frameBytes;
+
+    /// <summary>
     /// Notes the process that sent a frame. False if that process has ended and its frame, still under way, must be dropped. Incarnations increase, so this
     /// also holds if the later process was heard from first.
     /// </summary>

@@ -27,6 +27,12 @@ internal sealed class ReplicaContext
         OwnDigest = new OwnDigest(this);
         Committed = startup.Applied;
         NowUs = startup.NowUs;
+        var control = startup.Control;
+        // At start the promise is at least the epoch of the last record. The shard's record tells who led it.
+        if (journal.Last.Etag.Epoch > control.PromisedEpoch)
+            Control.Require(control with { PromisedEpoch = journal.Last.Etag.Epoch, PromisedLeader = 0, PromisedIncarnation = 0 });
+        Recovering = journal.Last.Etag < Etag.Max(control.Committed, control.Acknowledged);
+        EpochSeen = Math.Max(Promised, startup.Record.Epoch);
     }
 
     public uint Shard { get; }
@@ -193,6 +199,14 @@ internal sealed class ReplicaContext
         var node = View.NodeOf(frame.Receiver);
         if (node != 0)
             Emit(new Effect.Send(node, frame));
+    }
+
+    /// <summary>Answers a frame of a lower epoch with the promised one.</summary>
+    public void Fence(ulong sender)
+    {
+        var frame = FrameTo(sender, Promised);
+        frame.Fenced = new Fenced();
+        Send(frame);
     }
 
     /// <summary>What was known of the coordinator's record when a read of it was sent.</summary>

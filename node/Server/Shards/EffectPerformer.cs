@@ -89,7 +89,7 @@ internal sealed class EffectPerformer(
         PublishRoute(keepsLeader ? known.Epoch : record.Epoch, keepsLeader ? known.Leader : 0);
     }
 
-    // One line per effect, in the terms of the contract at the top of ReplicaCore.
+    // One line per effect, in the terms of the contract, which is in the comments of Effect.
     public void Perform(Effect effect)
     {
         switch (effect)

@@ -1,8 +1,7 @@
 using KvCluster.Replication.Log;
-using KvCluster.Replication.State;
 using KvCluster.V1;
 
-namespace KvCluster.Replication.Elections;
+namespace KvCluster.Replication.State;
 
 /// <summary>
 /// What this replica promises to others: grants to its leader, and answers to Prepare. A grant is a promise neither to prepare a higher epoch nor to

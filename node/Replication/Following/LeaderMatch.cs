@@ -1,0 +1,50 @@
+using KvCluster.Replication.Protocol;
+using KvCluster.Replication.State;
+using KvCluster.V1;
+
+namespace KvCluster.Replication.Following;
+
+/// <summary>
+/// The promised leader as its follower knows it: who it is, and up to which record this journal is the same as the leader's. It belongs to one epoch. Called
+/// within the core's steps.
+/// </summary>
+internal sealed class LeaderMatch(ReplicaContext context)
+{
+    /// <summary>The leader of the promised epoch, once it was heard; 0 before.</summary>
+    public ulong Leader { get; private set; }
+
+    /// <summary>Whether a common record is known. Before that this replica's tail may differ from the leader's.</summary>
+    public bool IsAny { get; private set; }
+
+    /// <summary>The last record known to be common; it may be one whose append is an effect of the running step.</summary>
+    public Etag Last { get; private set; }
+
+    /// <summary>What may be acknowledged while the journal is not being changed: durable here, and matched with the leader.</summary>
+    public Etag Durable => IsAny ? Etag.Min(Last, context.Journal.Durable.Etag) : Etag.None;
+
+    /// <summary>The promise rose.</summary>
+    public void StartEpoch()
+    {
+        Leader = 0;
+        IsAny = false;
+        Last = Etag.None;
+    }
+
+    /// <summary>Any frame of the promised leader shows who leads.</summary>
+    public void Hear(Frame frame)
+    {
+        if (Leader == frame.Sender)
+            return;
+        Invariant.Check(Leader == 0, $"Replica {frame.Sender:x} leads epoch {frame.Epoch}, which replica {Leader:x} leads.");
+        Leader = frame.Sender;
+        context.Emit(new Effect.LeaderKnown(frame.Epoch, frame.Sender, context.View.NodeOf(frame.Sender)));
+    }
+
+    /// <summary>This record is common with the leader's journal, hence all before it.</summary>
+    public void Note(Etag common)
+    {
+        Invariant.Check(common.Epoch <= context.Promised, $"A record of epoch {common.Epoch} is common with the leader of epoch {context.Promised}.");
+        Last = IsAny ? Etag.Max(Last, common) : common;
+        IsAny = true;
+    }
+}
