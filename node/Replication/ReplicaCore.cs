@@ -130,12 +130,20 @@ internal sealed class ReplicaCore
             return;
         }
 
+        CheckJournal(_context.Journal.Last, _context.Journal.Durable);
         Handle(happened);
         Settle();
         _stopped |= _context.Effects.Any(effect => effect is Effect.Halt or Effect.Quarantine);
     }
 
     private Leader? Leader => _leadership.Leader;
+
+    // All effects of the step before are performed.
+    private void CheckJournal(in JournalRecord last, in JournalRecord durable)
+    {
+        Invariant.Check(durable.Etag <= last.Etag && _context.Committed <= last.Etag, $"The journal ends at {last.Name}; {durable.Name} is durable and {_context.Committed} committed.");
+        Invariant.Check(last.Etag.Epoch <= _context.Promised, $"The journal ends at {last.Name}, but epoch {_context.Promised} is promised.");
+    }
 
     private void Handle(Event happened)
     {
@@ -196,6 +204,10 @@ internal sealed class ReplicaCore
         Leader?.Advance();
         if (Leader is null)
             _follower.Acknowledge();
+        var wanted = _context.Control.Wanted;
+        Invariant.Check(
+            Leader is null || (Leader.Epoch == wanted.PromisedEpoch && wanted.PromisedLeader == _context.Self && wanted.PromisedIncarnation == _context.Incarnation),
+            $"This replica leads epoch {Leader?.Epoch}, but epoch {wanted.PromisedEpoch} is promised to replica {wanted.PromisedLeader:x}.");
         _leadership.PublishLease();
         _context.Control.Pump(_context.Effects, _context.NowUs);
         NextTickUs = _follower.HasWork ? _context.NowUs : Math.Max(_context.NowUs, NextDueUs());

@@ -85,6 +85,7 @@ internal sealed class DigestComparison
     /// <summary>Names the newest record to these voters and to this replica itself.</summary>
     public void Begin(IReadOnlyCollection<FollowerProgress> voters)
     {
+        Invariant.Check(!Running && _reports.Count == 0, $"A comparison of digests begins while that at {_etag} is in progress.");
         _beganUs = _context.NowUs;
         _number++;
         _etag = _context.Journal.Last.Etag;
@@ -207,6 +208,7 @@ internal sealed class DigestComparison
     {
         foreach (var odd in verdict.Odd)
         {
+            Invariant.Check(odd != _context.Self && digests[odd] != verdict.Expected, $"Replica {odd:x} is condemned, whose digest is the majority's.");
             _condemned[odd] = new Condemned(_number, digests[odd], verdict.Expected!, _context.Committed, _context.NowUs);
             _context.Emit(new Effect.Alarm($"the trees of replica {odd:x} differ from the majority's at {_etag}; it is quarantined so that it can be rebuilt: {Shown(digests)}"));
         }

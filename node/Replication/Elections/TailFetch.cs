@@ -1,5 +1,4 @@
 using KvCluster.Replication.Log;
-using KvCluster.Replication.Protocol;
 using KvCluster.Replication.State;
 using KvCluster.V1;
 
@@ -78,7 +77,7 @@ internal sealed class TailFetch(ReplicaContext context, TailCut cut, WonEpoch wo
         if (match.Fit != TailFit.Fits || tail.Bodies.Count == 0)
             return Yield("sent a tail that is damaged or ends early");
         if (match.FirstNew < tail.Bodies.Count)
-            context.Emit(new Effect.AppendBodies(tail.Bodies, match.FirstNew));
+            context.Append(tail.Bodies, match);
         _after = match.End;
         return match.End.Etag >= greatest.Etag ? new ReadyToLead(Epoch, won.Voters) : Begin();
     }

@@ -160,6 +160,9 @@ internal sealed class Follower
         _context.NoteProgress(_context.Recovering ? Etag.None : etag);
         if (etag <= _acknowledgedSent)
             return;
+        Invariant.Check(
+            _context.Control.PromiseSynced && etag <= _context.Journal.Durable.Etag,
+            $"{etag} is acknowledged in epoch {_context.Promised}; epoch {_context.Control.Synced.PromisedEpoch} is synced, and {_context.Journal.Durable.Name} is durable.");
         _acknowledgedSent = etag;
         var frame = _context.FrameTo(_match.Leader, _context.Promised);
         frame.Ack = new Ack { Durable = etag.ToWire(), Recovering = _context.Recovering };
@@ -275,7 +278,7 @@ internal sealed class Follower
         _match.Note(match.Common.Etag);
         if (match.FirstNew < append.Bodies.Count)
         {
-            _context.Emit(new Effect.AppendBodies(append.Bodies, match.FirstNew));
+            _context.Append(append.Bodies, match);
             _match.Note(match.End.Etag);
             // A replica that is being caught up writes much at once, which tells nothing of its disk.
             if (append.Committed.FromWire() <= match.End.Etag)
@@ -291,7 +294,10 @@ internal sealed class Follower
         _context.Pace.Forget();
         _match.Note(common.Etag);
         if (_cut.TryBegin(common, frame.Epoch))
+            {
+            Invariant.Check(_parked.Count <= ParkedMax, $"{_parked.Count} frames wait for a truncation.");
             _parked.Insert(0, frame);
+        }
     }
 
     private void SendMatch(Frame frame, bool found, LogPosition record)

@@ -41,11 +41,12 @@ internal sealed class FollowerReads(ReplicaContext context)
     /// <summary>The leader's answer.</summary>
     public void OnAnswer(Frame frame)
     {
-        if (frame.Sender != _leader || frame.ReadIndexAnswer.Number != _numberAsked || frame.ReceiverIncarnation != context.Incarnation)
+        if (_numberAsked == 0 || frame.Sender != _leader || frame.ReadIndexAnswer.Number != _numberAsked || frame.ReceiverIncarnation != context.Incarnation)
             return;
         var last = 0L;
         while (_waiting.TryPeek(out var first) && first.Number <= _numberAsked)
             last = _waiting.Dequeue().ReadId;
+        Invariant.Check(last != 0, $"The leader has answered request {_numberAsked}, for which no read waits.");
         _numberAsked = 0;
         _resendUs = _deadlineUs = long.MaxValue;
         context.Emit(new Effect.ReadIndexKnown(last, frame.ReadIndexAnswer.Committed.FromWire()));

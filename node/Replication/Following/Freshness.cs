@@ -12,7 +12,15 @@ internal sealed class Freshness
     /// <summary>
     /// The last time at which everything that the leader had reported as committed was committed here; <see cref="long.MinValue"/> if not since the start.
     /// </summary>
-    public long CurrentUs { get; private set; } = long.MinValue;
+    public long CurrentUs
+    {
+        get;
+        private set
+        {
+            Invariant.Check(value >= field, $"The state was current at {field}, and now it is so only at {value}.");
+            field = value;
+        }
+    } = long.MinValue;
 
     /// <summary>A leader that serves its own epoch reported its committed etag. One that does not serve yet may know less than was acknowledged.</summary>
     public void Heard(Etag leaderCommitted, Etag ownCommitted, long nowUs)

@@ -74,6 +74,7 @@ internal sealed class SnapshotReception(ReplicaContext context, TailCut cut, Lea
             return;
         }
 
+        Invariant.Check(incoming.Phase == SnapshotPhase.Receiving, $"Bytes of the snapshot at {covers} arrive in phase {incoming.Phase}.");
         incoming.BytesSubmitted = end;
         context.Emit(new Effect.StoreSnapshotChunk(chunk));
     }
@@ -123,6 +124,7 @@ internal sealed class SnapshotReception(ReplicaContext context, TailCut cut, Lea
             return;
         if (!context.Recovering && context.Control.Wanted.Acknowledged > incoming.Covers.Etag)
             context.Control.Note(context.Control.Wanted with { Acknowledged = incoming.Covers.Etag });
+        Invariant.Check(incoming.Covers.Etag > context.Committed, $"A snapshot at {incoming.Covers} is installed, but {context.Committed} is committed.");
         incoming.Enter(SnapshotPhase.Installing);
         _installing = context.Control.Freeze();
         context.Emit(new Effect.InstallSnapshot(incoming.Covers, _installing));

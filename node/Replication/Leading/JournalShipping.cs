@@ -45,6 +45,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
     /// <summary>A follower reported what it has durable and matched.</summary>
     public void OnAck(FollowerProgress follower, Etag durable, bool recovering)
     {
+        Invariant.Check(durable <= context.Journal.Last.Etag, $"Replica {follower.Replica:x} has {durable}, but this leader's journal ends at {context.Journal.Last.Name}.");
         if (!recovering)
         {
             follower.HeardUs = context.NowUs;
@@ -70,6 +71,9 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
             return;
         }
 
+        Invariant.Check(
+            last.Etag > follower.Sent.Etag && last.Etag <= context.Journal.Last.Etag,
+            $"Replica {follower.Replica:x} was sent bodies up to {last} after {follower.Sent}, and the journal ends at {context.Journal.Last.Name}.");
         follower.Sent = last;
         follower.Enqueue(last.Etag, bytes, context.NowUs);
     }
@@ -83,6 +87,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
             return;
         }
 
+        Invariant.Check(covers.Etag <= context.Committed, $"A checkpoint covers {covers}, but the committed etag is {context.Committed}.");
         follower.Covers = covers;
         follower.SnapshotBytes = bytesTotal;
         follower.SnapshotSent = follower.SnapshotStored = follower.SnapshotVerified = 0;
@@ -246,6 +251,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
     // The record is common, so the bodies that follow it are sent.
     private void Continue(FollowerProgress follower, LogPosition common)
     {
+        Invariant.Check(TailMatch.Has(context.Journal, common), $"Bodies after {common} are to be sent to replica {follower.Replica:x}, but this leader does not have it.");
         Signal(follower, FollowerSignal.Common);
         follower.Sent = common;
         follower.ForgetBehind(common.Etag);
@@ -315,6 +321,9 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
         var node = context.View.NodeOf(follower.Replica);
         if (follower.Sending || windowBytes <= 0 || node == 0 || follower.Sent.Etag >= context.Journal.Last.Etag)
             return;
+        Invariant.Check(
+            follower.Covers == default && follower.Acked <= context.Journal.Last.Etag,
+            $"Replica {follower.Replica:x} is sent bodies while it has {follower.Acked} and takes a snapshot at {follower.Covers}.");
         follower.Sending = true;
         var frame = FrameTo(follower);
         frame.Append = new Append { Previous = follower.Sent.ToWire(), Committed = context.Committed.ToWire() };

@@ -351,6 +351,7 @@ internal sealed class Leader
             return;
         }
 
+        Invariant.Check(durable <= _context.Journal.Last.Etag, $"A majority has {durable}, but this leader's journal ends at {_context.Journal.Last.Name}.");
         _context.CommitTo(durable);
         if (Phase == LeaderPhase.Opening)
             Serve();
@@ -358,6 +359,9 @@ internal sealed class Leader
 
     private void Serve()
     {
+        Invariant.Check(
+            _context.Committed.Epoch == Epoch || _context.Options.Rules.ServesBeforeOpen,
+            $"Epoch {Epoch} is served, but the committed etag is {_context.Committed}.");
         Enter(LeaderPhase.Serving);
         _context.Log($"serving epoch {Epoch}");
         _context.Emit(new Effect.Serving(true));

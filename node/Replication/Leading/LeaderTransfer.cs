@@ -49,6 +49,7 @@ internal sealed class LeaderTransfer(ReplicaContext context, ulong epoch, long i
     /// <summary>Serving has ended.</summary>
     public void Drain()
     {
+        Invariant.Check(Phase == TransferPhase.Asking, $"Serving ends for replica {Target:x} in phase {Phase}.");
         Phase = TransferPhase.Draining;
         DeadlineUs = context.NowUs + context.Options.TimeoutGreatestUs;
         _resendUs = context.NowUs;

@@ -45,6 +45,7 @@ internal sealed class ReadRounds(int roundsKept)
     /// <summary>A majority has answered this round. Returns the last read that it confirms.</summary>
     public bool TryConfirm(ulong round, out long readIdLast)
     {
+        Invariant.Check(round <= Newest, $"A majority answered round {round}, but the newest is {Newest}.");
         readIdLast = 0;
         while (_waiting.TryPeek(out var first) && first.Round <= round)
         {

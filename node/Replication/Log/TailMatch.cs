@@ -48,6 +48,7 @@ internal readonly record struct TailMatch(TailFit Fit, LogPosition Common, int F
             end = record.Name;
         }
 
+        Invariant.Check(common.Etag <= end.Etag && firstNew <= bodies.Count, $"{firstNew} of {bodies.Count} bodies up to {end} are common, up to {common}.");
         var conflict = common != end && common != journal.Last.Name;
         return new TailMatch(conflict ? TailFit.Conflict : TailFit.Fits, common, firstNew, end);
     }
@@ -67,6 +68,7 @@ internal readonly record struct TailMatch(TailFit Fit, LogPosition Common, int F
             return true;
         var found = journal.TryFindAtOrBefore(hint.Etag < asked.Etag ? hint.Etag : JustBefore(asked.Etag), out var own);
         next = own.Name;
+        Invariant.Check(!found || next.Etag < asked.Etag || asked.Etag == Etag.None, $"The search for the last common record goes from {asked} to {next}.");
         return found;
     }
 

@@ -117,6 +117,7 @@ internal sealed class FollowerProgress(ulong replica, LogPosition probe, long no
     {
         if (_outstanding.Count == 0)
             MovedUs = nowUs;
+        Invariant.Check(bytes >= 0, $"{bytes} bytes were sent to replica {Replica:x}.");
         _outstanding.Enqueue((last, bytes));
         OutstandingBytes += bytes;
     }
@@ -129,6 +130,9 @@ internal sealed class FollowerProgress(ulong replica, LogPosition probe, long no
             OutstandingBytes -= first.Bytes;
             _outstanding.Dequeue();
         }
+
+        Invariant.Check(
+            OutstandingBytes >= 0 && (_outstanding.Count > 0 || OutstandingBytes == 0), $"{OutstandingBytes} bytes in {_outstanding.Count} frames are outstanding to replica {Replica:x}.");
     }
 
     /// <summary>Removes what was sent after this record from what is outstanding; it is considered lost.</summary>

@@ -175,9 +175,11 @@ internal sealed class Membership
 
     private void Attempt()
     {
+        Invariant.Check(Phase == MembershipPhase.Setting && _put is not null, $"A change of replicas is sent in phase {Phase}.");
+        Invariant.Check(_put.Epoch == _epoch, $"A change of replicas under epoch {_epoch} would assign epoch {_put.Epoch}.");
         _resendUs = long.MaxValue;
         _requestId = _context.NextRequestId();
-        _context.Emit(new Effect.CompareAndSet(_requestId, _put!, _readRevision));
+        _context.Emit(new Effect.CompareAndSet(_requestId, _put, _readRevision));
     }
 
     private void Settle(ShardRecord record, long revision)

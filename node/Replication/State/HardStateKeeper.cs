@@ -42,16 +42,27 @@ internal sealed class HardStateKeeper
     /// <summary>Sets a state that others wait for; it is written at once.</summary>
     public void Require(HardState wanted)
     {
-        Wanted = wanted;
+        Note(wanted);
         _urgent = true;
     }
 
     /// <summary>Sets a state that only helps recovery; it is written when due, or with the next promise.</summary>
-    public void Note(HardState wanted) => Wanted = wanted;
+    public void Note(HardState wanted)
+    {
+        Invariant.Check(wanted.ReplicaId == Wanted.ReplicaId && (wanted.Removed || !Wanted.Removed), $"The hard state of replica {Wanted.ReplicaId:x} becomes that of {wanted.ReplicaId:x}.");
+        Invariant.Check(wanted.PromisedEpoch >= Wanted.PromisedEpoch, $"The promise goes from epoch {Wanted.PromisedEpoch} to {wanted.PromisedEpoch}.");
+        Invariant.Check(
+            wanted.PromisedEpoch > Wanted.PromisedEpoch || Wanted.PromisedLeader == 0 || (wanted.PromisedLeader, wanted.PromisedIncarnation) == (Wanted.PromisedLeader, Wanted.PromisedIncarnation),
+            $"Epoch {wanted.PromisedEpoch} is promised to replica {wanted.PromisedLeader:x} after it was promised to {Wanted.PromisedLeader:x}.");
+        Invariant.Check(wanted.Committed >= Wanted.Committed, $"The committed etag in the control file goes from {Wanted.Committed} to {wanted.Committed}.");
+        Invariant.Check(wanted.LeaseLongestUs >= Wanted.LeaseLongestUs, $"The longest grant goes from {Wanted.LeaseLongestUs} to {wanted.LeaseLongestUs} us.");
+        Wanted = wanted;
+    }
 
     /// <summary>The write in progress is synced.</summary>
     public void Written(HardState control)
     {
+        Invariant.Check(control.PromisedEpoch >= Synced.PromisedEpoch, $"The control file's promise goes from epoch {Synced.PromisedEpoch} to {control.PromisedEpoch}.");
         Synced = control;
         _underWay = null;
     }
@@ -59,7 +70,7 @@ internal sealed class HardStateKeeper
     /// <summary>A snapshot is being switched in together with this state.</summary>
     public HardState Freeze()
     {
-        Invariant.Check(_underWay is null, "A snapshot is switched in while the control file is being written.");
+        Invariant.Check(_underWay is null && !Frozen, "A snapshot is switched in while the control file is being written.");
         Frozen = true;
         _urgent = false;
         return Wanted;
@@ -71,6 +82,7 @@ internal sealed class HardStateKeeper
     /// <summary>The snapshot is switched in, and the file holds what <see cref="Freeze"/> returned.</summary>
     public void Thaw(HardState frozen)
     {
+        Invariant.Check(Frozen && frozen.PromisedEpoch >= Synced.PromisedEpoch, $"A snapshot comes with the promise of epoch {frozen.PromisedEpoch} after {Synced.PromisedEpoch}.");
         Synced = frozen;
         Frozen = false;
         _urgent = Wanted != Synced;

@@ -41,6 +41,7 @@ internal sealed class OwnDigest(ReplicaContext context)
     /// <summary>Exactly the named record will be applied once the effects so far are performed.</summary>
     public void Begin()
     {
+        Invariant.Check(context.Committed == Etag, $"The digest at {Etag} is taken when {context.Committed} is committed.");
         Awaited = Etag.None;
         _takeId = context.NextRequestId();
         context.Emit(new Effect.TakeDigest(_takeId, Etag));

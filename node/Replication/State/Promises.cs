@@ -49,6 +49,7 @@ internal sealed class Promises
             return false;
         }
 
+        Invariant.Check(_context.Control.PromiseSynced, $"A lease is granted in epoch {_context.Promised}, but epoch {_context.Control.Synced.PromisedEpoch} is synced.");
         GrantEndUs = Math.Max(GrantEndUs, _context.NowUs + lengthUs);
         return true;
     }
@@ -66,6 +67,7 @@ internal sealed class Promises
     /// <summary>Holds a Prepare until the running grant ends; of several, the one with the highest epoch.</summary>
     public void Hold(Frame prepare)
     {
+        Invariant.Check(prepare.Epoch > _context.Promised, $"A Prepare for epoch {prepare.Epoch} is held, but epoch {_context.Promised} is promised.");
         if (_held is null || _held.Epoch < prepare.Epoch)
             _held = prepare;
     }
@@ -99,6 +101,11 @@ internal sealed class Promises
     {
         if (_answerTo == 0 || !_context.Control.PromiseSynced || journalBusy || !_context.Counts)
             return;
+        var synced = _context.Control.Synced;
+        Invariant.Check(synced.PromisedLeader == _answerTo, $"Replica {_answerTo:x} is told of a promise to replica {synced.PromisedLeader:x}.");
+        Invariant.Check(
+            _context.Recovering || _context.Journal.Durable.Etag >= synced.Acknowledged,
+            $"A promise names {_context.Journal.Durable.Name}, but {synced.Acknowledged} was acknowledged.");
         var frame = _context.FrameTo(_answerTo, _context.Promised);
         frame.Prepared = new Prepared { Last = _context.Journal.Durable.Name.ToWire() };
         _context.Send(frame);

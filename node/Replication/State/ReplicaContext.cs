@@ -1,3 +1,5 @@
+using Google.Protobuf;
+using Google.Protobuf.Collections;
 using KvCluster.Replication.Log;
 using KvCluster.Replication.Protocol;
 using KvCluster.V1;
@@ -64,7 +66,15 @@ internal sealed class ReplicaContext
     public ulong Promised => Control.Wanted.PromisedEpoch;
 
     /// <summary>The greatest epoch seen anywhere. A new epoch is greater.</summary>
-    public ulong EpochSeen { get; set; }
+    public ulong EpochSeen
+    {
+        get;
+        set
+        {
+            Invariant.Check(value >= field && value >= Promised, $"The greatest epoch seen goes from {field} to {value}, and epoch {Promised} is promised.");
+            field = value;
+        }
+    }
 
     /// <summary>Known to be committed, and in this journal. Never decreases.</summary>
     public Etag Committed { get; private set; }
@@ -94,17 +104,29 @@ internal sealed class ReplicaContext
     {
         if (revision <= View.Revision)
             return;
+        Invariant.Check(
+            record.Generation >= View.Record.Generation && record.Epoch >= View.Record.Epoch,
+            $"The shard's record goes from generation {View.Record.Generation} and epoch {View.Record.Epoch} to {record.Generation} and {record.Epoch}.");
         View = new ShardView(record, revision);
         Emit(new Effect.RecordAdopted(record, revision));
     }
 
     public void Emit(Effect effect) => Effects.Add(effect);
 
+    /// <summary>Appends the bodies that follow the journal's last record.</summary>
+    public void Append(RepeatedField<ByteString> bodies, in TailMatch match)
+    {
+        Invariant.Check(match.Fit == TailFit.Fits && match.Common == Journal.Last.Name, $"Bodies that follow {match.Common} are appended to a journal that ends at {Journal.Last.Name}.");
+        Invariant.Check(match.End.Etag > match.Common.Etag && match.End.Etag.Epoch <= Promised, $"Bodies up to {match.End} are appended after {match.Common}, and epoch {Promised} is promised.");
+        Emit(new Effect.AppendBodies(bodies, match.FirstNew));
+    }
+
     public void Log(string text) => Effects.Add(new Effect.Log(text));
 
     /// <summary>Raises the committed etag and has the records up to it applied and published, with a pause at a record whose digest is wanted.</summary>
     public void CommitTo(Etag etag)
     {
+        Invariant.Check(etag.Epoch <= Promised, $"A record of epoch {etag.Epoch} is committed, but epoch {Promised} is promised.");
         if (OwnDigest.Awaited > Committed && OwnDigest.Awaited <= etag)
         {
             Apply(OwnDigest.Awaited);
@@ -118,6 +140,8 @@ internal sealed class ReplicaContext
     /// <summary>Raises the committed etag to that of an installed snapshot, which already contains those records and replaces the state before.</summary>
     public void CommittedBySnapshot(Etag etag)
     {
+        Invariant.Check(etag >= Committed, $"A snapshot at {etag} replaces a state in which {Committed} is committed.");
+        Invariant.Check(etag <= Journal.Last.Etag, $"A snapshot at {etag} is installed, but the journal ends at {Journal.Last.Name}.");
         Committed = Etag.Max(Committed, etag);
         OwnDigest.Forget();
         TreeDoubted = false;
@@ -126,6 +150,7 @@ internal sealed class ReplicaContext
     /// <summary>Updates the progress in the control file, which is written when due.</summary>
     public void NoteProgress(Etag acknowledged)
     {
+        Invariant.Check(acknowledged <= Journal.Durable.Etag, $"The acknowledged etag is {acknowledged}, but only {Journal.Durable.Name} is durable.");
         var wanted = Control.Wanted;
         // Never above this replica's durable etag, because recovery would refuse to open such a replica.
         var committed = Etag.Max(wanted.Committed, Etag.Min(Committed, Journal.Durable.Etag));
@@ -174,6 +199,7 @@ internal sealed class ReplicaContext
 
     private void Apply(Etag etag)
     {
+        Invariant.Check(etag > Committed, $"The committed etag goes from {Committed} to {etag}.");
         Committed = etag;
         Emit(new Effect.Commit(etag));
     }

@@ -37,6 +37,7 @@ internal sealed class TailCut(ReplicaContext context)
             return false;
         }
 
+        Invariant.Check(keep.Etag < last.Etag, $"The journal ends at {last.Name} and is to be truncated to {keep}.");
         context.Log($"truncating the journal from {last.Name} to {keep} in epoch {epoch}");
         _keep = keep;
         _epoch = epoch;
@@ -58,6 +59,7 @@ internal sealed class TailCut(ReplicaContext context)
             return;
         if (!context.Recovering && !context.Control.AcknowledgedAtMost(_keep.Etag))
             return;
+        Invariant.Check(_keep.Etag >= context.Committed, $"The journal is truncated to {_keep}, below the committed etag {context.Committed}.");
         _issued = true;
         context.Emit(new Effect.Cut(_keep));
     }
@@ -69,6 +71,7 @@ internal sealed class TailCut(ReplicaContext context)
     public (LogPosition Kept, ulong Epoch) Done()
     {
         Invariant.Check(_issued, "A truncation completed that was not requested.");
+        Invariant.Check(context.Journal.Last.Name == _keep, $"The journal was truncated to {_keep} and ends at {context.Journal.Last.Name}.");
         _issued = _wanted = false;
         return (_keep, _epoch);
     }
