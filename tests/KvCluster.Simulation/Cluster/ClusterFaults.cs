@@ -177,7 +177,7 @@ internal sealed class ClusterFaults(ClusterRun run, (ClusterFault Fault, int Wei
         }
 
         run.Network.Cut(cut);
-        run.Time.After(run.Random.NextInt64(2_000_000), () => run.Network.Mend(cut));
+        run.Time.After(run.Random.NextInt64(2_000_000), () => run.Network.EndCut(cut));
     }
 
     // The first leader gets a tail that nobody else has, and there is a second failover while it is cut off. It returns when the next leader has just
@@ -193,7 +193,7 @@ internal sealed class ClusterFaults(ClusterRun run, (ClusterFault Fault, int Wei
             AwaitLeader(beside: first, tries: 400, second =>
             {
                 run.Tally.Count(ClusterFault.CutOffAndCrash);
-                run.Network.Mend(cut);
+                run.Network.EndCut(cut);
                 first.Start();
                 run.Time.After(run.Random.NextInt64(20 * run.Conditions.SyncUs), () => second.Restart(() => { }));
             });

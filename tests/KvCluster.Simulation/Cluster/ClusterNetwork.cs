@@ -22,7 +22,7 @@ internal sealed class ClusterNetwork(ClusterRun run, CommittedLog log)
     public void Cut(HashSet<(uint From, uint To)> ways) => _cuts.Add(ways);
 
     /// <summary>Ends one cut.</summary>
-    public void Mend(HashSet<(uint From, uint To)> ways) => _cuts.Remove(ways);
+    public void EndCut(HashSet<(uint From, uint To)> ways) => _cuts.Remove(ways);
 
     /// <summary>Ends all cuts.</summary>
     public void Heal() => _cuts.Clear();

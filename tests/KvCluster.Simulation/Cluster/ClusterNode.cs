@@ -95,7 +95,7 @@ internal sealed class ClusterNode : IDisposable
     public bool IsThere => IsUp || Lost || ReplicaId == 0;
 
     /// <summary>Nothing is wrong with its disk, its version or its replica, and no fault is about to happen.</summary>
-    public bool IsWhole => !Disk.IsDamaged && !Disk.MayErr && !Lost && !Version.IsIt && !IsOldCopy;
+    public bool IsWhole => !Disk.IsDamaged && !Disk.MayErr && !Lost && !Version.IsActive && !IsOldCopy;
 
     /// <summary>The published state of its replica, which must work.</summary>
     public PublishedState Published => new(this);
@@ -104,12 +104,12 @@ internal sealed class ClusterNode : IDisposable
     public ulong Epoch => Replica?.Route.Epoch ?? 0;
 
     /// <summary>Its process and its disk have their ordinary speed, and nothing is wrong with its replica.</summary>
-    public bool Works => Replica is { Failure: null } && !Events.IsPaused && Disk.Works && !Version.IsIt;
+    public bool Works => Replica is { Failure: null } && !Events.IsPaused && Disk.Works && !Version.IsActive;
 
     /// <summary>Its replica leads and accepts writes.</summary>
     public bool Serves => Replica is { IsServing: true };
 
-    public string State => $"replica {ReplicaId:x}{(Disk.IsDamaged ? ", damaged" : "")}{(Version.IsIt ? ", outdated" : "")}{(Lost ? ", lost" : Replica is null ? ", down" : $", epoch {Replica.Route.Epoch}, serves {Serves}")}";
+    public string State => $"replica {ReplicaId:x}{(Disk.IsDamaged ? ", damaged" : "")}{(Version.IsActive ? ", outdated" : "")}{(Lost ? ", lost" : Replica is null ? ", down" : $", epoch {Replica.Route.Epoch}, serves {Serves}")}";
 
     public void Start()
     {
@@ -197,7 +197,7 @@ internal sealed class ClusterNode : IDisposable
     public void Heal()
     {
         Disk.Heal();
-        if (Version.IsIt && !Lost)
+        if (Version.IsActive && !Lost)
             Version.Update();
     }
 

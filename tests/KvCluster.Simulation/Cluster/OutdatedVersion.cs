@@ -23,7 +23,7 @@ internal sealed class OutdatedVersion(ClusterRun run, ClusterNode node)
     private RecordRef? _unreadable;
 
     /// <summary>The replica cannot apply a record, or will not be able to, and no operator has acted yet.</summary>
-    public bool IsIt { get; private set; }
+    public bool IsActive { get; private set; }
 
     /// <summary>The replica has reached the record.</summary>
     public bool HasMetRecord => _unreadable is not null;
@@ -32,13 +32,13 @@ internal sealed class OutdatedVersion(ClusterRun run, ClusterNode node)
     public void Begin()
     {
         run.Trace($"node {node.Id} cannot apply what comes next");
-        IsIt = true;
+        IsActive = true;
     }
 
     /// <summary>Why the store cannot apply a record, or null if it can. The same record each time, also in the next process.</summary>
     public string? WhyNot(RecordRef record)
     {
-        if (!IsIt)
+        if (!IsActive)
             return null;
         if (_unreadable is null)
         {
@@ -86,12 +86,12 @@ internal sealed class OutdatedVersion(ClusterRun run, ClusterNode node)
     }
 
     /// <summary>The replica is gone.</summary>
-    public void Forget() => (IsIt, _unreadable) = (false, null);
+    public void Forget() => (IsActive, _unreadable) = (false, null);
 
     // A rebuild does not help while the version stays. The node is updated, or an operator has the replica replaced.
     private void ReplaceOrUpdate()
     {
-        if (!IsIt || node.Lost)
+        if (!IsActive || node.Lost)
             return;
         if (run.Random.Next(2) == 0)
         {
