@@ -20,6 +20,14 @@ internal static class Invariant
             throw new InvariantException(text);
     }
 
+    /// <summary>Called first by every method whose name ends in Locked.</summary>
+    /// <exception cref="InvariantException">The calling thread does not hold the lock that the method needs.</exception>
+    public static void CheckHeld(Lock held, [CallerMemberName] string method = "")
+    {
+        if (!held.IsHeldByCurrentThread)
+            throw new InvariantException($"{method} was called by a thread that does not hold its lock.");
+    }
+
     /// <summary>Text that is only formatted when the condition fails.</summary>
     [InterpolatedStringHandler]
     internal ref struct Text

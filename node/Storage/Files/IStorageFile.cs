@@ -1,6 +1,9 @@
 namespace KvCluster.Storage.Files;
 
-/// <summary>An open file. One thread writes at a time; other threads may read it and use the mapping concurrently.</summary>
+/// <summary>
+/// An open file. One thread writes at a time, or several to different places while it <see cref="IsDirect"/>; other threads may read it and use the mapping
+/// concurrently.
+/// </summary>
 internal interface IStorageFile : IDisposable
 {
     /// <summary>The path with which it was opened.</summary>

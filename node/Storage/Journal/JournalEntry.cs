@@ -31,6 +31,9 @@ internal sealed class JournalEntry(RecordRef record, byte[]? body)
     /// <summary>Whether its write has completed. Writer executor.</summary>
     public bool IsDurable { get; set; }
 
+    /// <summary>Bytes that it takes in a segment, including its envelope.</summary>
+    public int Bytes => RecordEnvelope.RecordBytes(Record.BodyBytes);
+
     /// <summary>Where the next record starts if it is in the same segment.</summary>
-    public long End => Offset + RecordEnvelope.RecordBytes(Record.BodyBytes);
+    public long End => Offset + Bytes;
 }

@@ -31,7 +31,7 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
     public void Append(JournalEntry entry)
     {
         Invariant.Check(entry.Record.Follows(Last), $"Record {entry.Record} does not follow {Last}.");
-        entry.BytesThrough = BytesThrough(Count) + RecordEnvelope.RecordBytes(entry.Record.BodyBytes);
+        entry.BytesThrough = BytesThrough(Count) + entry.Bytes;
         _entries.Add(entry);
         _bodyBytes += entry.Body?.Length ?? 0;
         DropOldBodies();

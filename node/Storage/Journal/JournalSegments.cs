@@ -6,13 +6,15 @@ using KvCluster.Storage.Files;
 namespace KvCluster.Storage.Journal;
 
 /// <summary>
-/// The segments of a shard's journal: the current one, which receives records, its successor in preparation, the live ones before it, and dead files that
-/// are reused. Not locked: <see cref="JournalWriter"/> lets one lane at a time change segments.
+/// The segments of a shard's journal except the end of the current one (<see cref="JournalTail"/>): the next one, the live ones, and dead files that are
+/// reused. Not locked: <see cref="JournalSchedule"/> lets one lane at a time change segments.
 /// </summary>
 /// <remarks>
-/// Before a segment is used, the file of the next one exists (S8; <see cref="SegmentPreparation.Begin"/> creates both), so a missing last segment is
-/// noticed. The next segment is allocated and zero-filled in small steps between the writes, because a write into blocks that were never written takes
-/// half as long again.
+/// A segment's file is first prepared (<see cref="SegmentPreparation"/>): allocated, then zero-filled in small steps between the writes, because a write
+/// into blocks that were never written takes half as long again. With its durable header it becomes the current one, and with its successor's header a live
+/// one, to which nothing is appended any more. When nothing needs it, or a truncation has removed it from the line, it is dead. Then its front is erased and
+/// it is a spare, which can be prepared again under another number, or it is deleted. Before a segment is used, the file of the next one exists (S8;
+/// <see cref="SegmentPreparation.Begin"/> creates both), so a missing last segment is noticed.
 /// </remarks>
 internal sealed class JournalSegments : IDisposable
 {
@@ -21,24 +23,24 @@ internal sealed class JournalSegments : IDisposable
     private readonly string _directory;
     private readonly ControlFile _control;
     private readonly SpaceReserve _reserve;
+    private readonly JournalTail _tail;
     private readonly AlignedBuffer _block = new(SegmentHeader.BlockBytes);
+
+    /// <summary>The incarnations of the live segments and the current one, by number.</summary>
     private readonly SortedDictionary<ulong, ulong> _incarnations = [];
     private readonly Stack<ulong> _spares = new();
-    private IStorageFile? _current;
-    private SegmentHeader _header;
-    private long _offset;
     private SegmentPreparation? _next;
-    private bool _nextIsFilled;
     private int _nextBytes;
     private long _bytes;
     private volatile bool _isDiskFull;
 
-    public JournalSegments(StoreContext context, string directory, ControlFile control, SpaceReserve reserve)
+    public JournalSegments(StoreContext context, string directory, ControlFile control, SpaceReserve reserve, JournalTail tail)
     {
         _context = context;
         _directory = directory;
         _control = control;
         _reserve = reserve;
+        _tail = tail;
         _nextBytes = context.Options.SegmentBytesMin;
     }
 
@@ -57,12 +59,12 @@ internal sealed class JournalSegments : IDisposable
         get
         {
             var next = _next is not null ? _next.File.Length : _reserve.IsHeld ? _reserve.Bytes : 0;
-            return Math.Max(_current!.Length - _offset, next - SegmentHeader.BlockBytes);
+            return Math.Max(_tail.BytesLeft, next - SegmentHeader.BlockBytes);
         }
     }
 
     /// <summary>True when half of the current segment is used and the next one is not ready. Before that point an idle shard keeps only one segment.</summary>
-    public bool WantsFill => !_isDiskFull && !_nextIsFilled && _offset >= _current!.Length / 2;
+    public bool WantsFill => !_isDiskFull && _tail.IsHalfUsed && _next is not { IsFilled: true };
 
     /// <summary>Adopts the segments of the line that recovery found, and the number of the next one. Called by the opening thread.</summary>
     public void Adopt(IEnumerable<(ulong Number, ulong Incarnation, long Bytes)> line, ulong nextNumber)
@@ -74,27 +76,6 @@ internal sealed class JournalSegments : IDisposable
         }
         NextNumber = nextNumber;
     }
-
-    /// <summary>
-    /// Whether several writes into the current segment may be in flight. Not through the page cache: the kernel reports a write error once, so of two
-    /// concurrent syncs of a file the wrong one may get it.
-    /// </summary>
-    public bool TakesWritesAtOnce => _current!.IsDirect;
-
-    /// <summary>Whether a record of this size, including its envelope, fits into the current segment.</summary>
-    public bool HasRoomFor(int bytes) => _offset + bytes <= _current!.Length;
-
-    /// <summary>
-    /// Begins a write at the end of the current segment; <see cref="Take"/> reserves its space. <paramref name="durable"/> is as in
-    /// <see cref="RecordEnvelope"/>.
-    /// </summary>
-    public JournalWrite BeginWrite(UInt128 durable, in RecordRef previous) => new(_current!, _header.Number, _header.Incarnation, durable, _offset, previous);
-
-    /// <summary>Reserves space in the current segment.</summary>
-    public void Take(int bytes) => _offset += bytes;
-
-    /// <summary>Returns the space reserved from an offset on, because the write into it found the disk full.</summary>
-    public void TakeBack(long offset) => _offset = offset;
 
     /// <summary>Releases the space reserved for a full disk. False when it was released before, or when deleting the file found no space.</summary>
     public bool ReleaseReserve() => _reserve.Release();
@@ -116,15 +97,15 @@ internal sealed class JournalSegments : IDisposable
     }
 
     /// <summary>
-    /// Continues in a new segment that has space for a record of this size, including its envelope. False when there is no disk space for one.
+    /// Continues in a new segment that has space for a record. False when there is no disk space for one.
     /// </summary>
-    public bool TryRoll(RecordRef last, int bytes, bool usesReserve)
+    public bool TryRoll(JournalJob record)
     {
-        if (PrepareOrMakeRoom(SegmentHeader.BlockBytes + bytes, usesReserve) is not { } next)
+        if (PrepareOrMakeRoom(SegmentHeader.BlockBytes + record.Entry!.Bytes, record.UsesReserve) is not { } next)
             return false;
         try
         {
-            Use(next, last, _header.Number, _offset);
+            Use(next, _tail.Last, _tail.Segment, _tail.Offset);
         }
         catch (StorageIoException exception) when (exception.IsDiskFull)
         {
@@ -140,7 +121,7 @@ internal sealed class JournalSegments : IDisposable
     {
         try
         {
-            _nextIsFilled = !Prepare(_nextBytes, SegmentHeader.BlockBytes).FillStep(buffer);
+            Prepare(_nextBytes, SegmentHeader.BlockBytes).FillStep(buffer);
         }
         catch (StorageIoException exception) when (exception.IsDiskFull)
         {
@@ -169,14 +150,14 @@ internal sealed class JournalSegments : IDisposable
     /// <summary>Retires the segments numbered below this.</summary>
     public void Recycle(ulong lowest)
     {
-        foreach (var number in _incarnations.Keys.Where(number => number < lowest && number != _header.Number).ToArray())
+        foreach (var number in _incarnations.Keys.Where(number => number < lowest && number != _tail.Segment).ToArray())
             Drop(number);
     }
 
     /// <summary>Retires the segments between a predecessor and the current one, which a truncation removed from the line.</summary>
     public void DropBehind(ulong predecessor)
     {
-        foreach (var number in _incarnations.Keys.Where(number => number > predecessor && number < _header.Number).ToArray())
+        foreach (var number in _incarnations.Keys.Where(number => number > predecessor && number < _tail.Segment).ToArray())
             Drop(number);
     }
 
@@ -196,16 +177,16 @@ internal sealed class JournalSegments : IDisposable
     /// <inheritdoc/>
     public void Dispose()
     {
-        _current?.Dispose();
         _next?.Dispose();
         _block.Dispose();
     }
 
     /// <summary>
-    /// Makes the prepared segment the current one. Its header is written first, then records. The file of its successor exists since the preparation.
+    /// Makes the prepared segment the current one, and the current one live. Its header is written first, then records. The file of its successor exists since the preparation.
     /// </summary>
     private void Use(SegmentPreparation next, RecordRef last, ulong predecessor, long predecessorEnd)
     {
+        Invariant.Check(next == _next && !_incarnations.ContainsKey(next.Number), $"Segment {next.Number} was used although it is not the prepared one, or is in use.");
         var header = new SegmentHeader(
             next.Number,
             NewIncarnation(next.Number),
@@ -217,17 +198,14 @@ internal sealed class JournalSegments : IDisposable
             last.Etag,
             last.Checksum);
         header.WriteTo(_block.Span);
-        next.File.Write(_block.Span, 0);
-        _current?.Dispose();
-        _current = next.Release();
+        next.File.WriteDurable(_block.Span, 0);
+        var file = next.Release();
         _next = null;
-        _nextIsFilled = false;
-        _header = header;
-        _offset = SegmentHeader.BlockBytes;
+        _tail.Continue(file, header, last);
         _incarnations[header.Number] = header.Incarnation;
-        Interlocked.Add(ref _bytes, _current.Length);
+        Interlocked.Add(ref _bytes, file.Length);
         NextNumber = header.Number + 1;
-        _nextBytes = (int)Math.Min(2 * Math.Max(_current.Length, _context.Options.SegmentBytesMin), _context.Options.SegmentBytesMax);
+        _nextBytes = (int)Math.Min(2 * Math.Max(file.Length, _context.Options.SegmentBytesMin), _context.Options.SegmentBytesMax);
     }
 
     /// <summary>
@@ -268,7 +246,7 @@ internal sealed class JournalSegments : IDisposable
     private SegmentPreparation Prepare(int bytes, int bytesMin)
     {
         _next ??= SegmentPreparation.Begin(_context.Files, _directory, NextNumber, RecordEnvelope.RoundUp(bytes), _spares);
-        _next.GrowTo(RecordEnvelope.RoundUp(bytesMin));
+        _next.File.GrowTo(RecordEnvelope.RoundUp(bytesMin));
         return _next;
     }
 
@@ -288,6 +266,7 @@ internal sealed class JournalSegments : IDisposable
 
     private void Drop(ulong number)
     {
+        Invariant.Check(number != _tail.Segment && _incarnations.ContainsKey(number), $"Segment {number} was dropped although it is the current one, or not in use.");
         using (var file = _context.Files.Open(SegmentName.PathOf(_directory, number), new StorageFileOptions(StorageFileMode.OpenExisting)))
             Interlocked.Add(ref _bytes, -file.Length);
         _incarnations.Remove(number);

@@ -1,10 +1,11 @@
+using KvCluster.Storage.Context;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 
 namespace KvCluster.Storage.Journal;
 
 /// <summary>
-/// Records that are written with one write, and their location in a segment. Filled under the lock of <see cref="JournalWriter"/>, written by one lane.
+/// Records that are written with one write, and their location in a segment. Filled by the <see cref="JournalTail"/>, written by one lane.
 /// </summary>
 /// <param name="file">The segment's file.</param>
 /// <param name="segment">Its number.</param>
@@ -12,7 +13,7 @@ namespace KvCluster.Storage.Journal;
 /// <param name="durable">The newest record that, with all records before it, is durable when this write is submitted.</param>
 /// <param name="offset">Where the first record goes.</param>
 /// <param name="previous">The record before the first.</param>
-internal sealed class JournalWrite(IStorageFile file, ulong segment, ulong incarnation, UInt128 durable, long offset, RecordRef previous)
+internal sealed class JournalWrite(SegmentFile file, ulong segment, ulong incarnation, UInt128 durable, long offset, RecordRef previous)
 {
     /// <summary>A longer write contains only one record.</summary>
     public const int BytesMax = 1 << 20;
@@ -31,8 +32,11 @@ internal sealed class JournalWrite(IStorageFile file, ulong segment, ulong incar
     /// <summary>Its length so far.</summary>
     public int Bytes { get; private set; }
 
-    /// <summary>Whether it is durable.</summary>
-    public bool IsDone { get; set; }
+    /// <summary>Where the next record goes.</summary>
+    public long End => offset + Bytes;
+
+    /// <summary>Whether it is durable. The records before it may not be.</summary>
+    public bool IsDurable { get; set; }
 
     /// <summary>Whether another record may be added to this write.</summary>
     public bool Takes(int bytes) => Bytes == 0 || Bytes + bytes <= BytesMax;
@@ -42,13 +46,28 @@ internal sealed class JournalWrite(IStorageFile file, ulong segment, ulong incar
     {
         var entry = job.Entry!;
         entry.Segment = segment;
-        entry.Offset = offset + Bytes;
-        Bytes += RecordEnvelope.RecordBytes(entry.Record.BodyBytes);
+        entry.Offset = End;
+        Bytes += entry.Bytes;
         _jobs.Add(job);
     }
 
-    /// <summary>Writes the records through a buffer of at least <see cref="BytesMax"/> bytes; they are durable when it returns.</summary>
-    public void Write(AlignedBuffer staging)
+    /// <summary>
+    /// Writes the records through a buffer of at least <see cref="BytesMax"/> bytes. They are durable when it returns: this is where commits are synced.
+    /// </summary>
+    public void WriteDurable(AlignedBuffer staging, StoreContext context)
+    {
+        var observer = context.Observer;
+        if (!observer.IsWatching)
+        {
+            WriteBlocks(staging);
+            return;
+        }
+        var began = context.Time.GetTimestamp();
+        WriteBlocks(staging);
+        observer.JournalWritten(_jobs[0].Entry!.Record, _jobs[^1].Entry!.Record, Bytes, context.Time.GetElapsedTime(began));
+    }
+
+    private void WriteBlocks(AlignedBuffer staging)
     {
         var (at, staged) = (offset, 0);
         foreach (var job in _jobs)
@@ -64,13 +83,13 @@ internal sealed class JournalWrite(IStorageFile file, ulong segment, ulong incar
                 rest = rest[count..];
                 if (rest.IsEmpty)
                     break;
-                file.Write(staging.Span[..staged], at);
+                file.WriteDurable(staging.Span[..staged], at);
                 (at, staged) = (at + staged, 0);
             }
             var padded = RecordEnvelope.RoundUp(staged);
             staging.Span[staged..padded].Clear();
             staged = padded;
         }
-        file.Write(staging.Span[..staged], at);
+        file.WriteDurable(staging.Span[..staged], at);
     }
 }

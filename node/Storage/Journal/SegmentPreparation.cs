@@ -9,21 +9,24 @@ namespace KvCluster.Storage.Journal;
 internal sealed class SegmentPreparation : IDisposable
 {
     private const int FillBytes = 1 << 20;
-    private IStorageFile? _file;
-    private long _filled;
+    private SegmentFile? _file;
+    private long _filledBytes;
 
-    private SegmentPreparation(ulong number, IStorageFile file, long filled)
+    private SegmentPreparation(ulong number, SegmentFile file, long filledBytes)
     {
         Number = number;
         _file = file;
-        _filled = filled;
+        _filledBytes = filledBytes;
     }
 
     /// <summary>The segment's number.</summary>
     public ulong Number { get; }
 
     /// <summary>The open file.</summary>
-    public IStorageFile File => _file ?? throw new ObjectDisposedException(nameof(SegmentPreparation));
+    public SegmentFile File => _file ?? throw new ObjectDisposedException(nameof(SegmentPreparation));
+
+    /// <summary>Whether every block of it was written once, as zeros or in an earlier use.</summary>
+    public bool IsFilled => _filledBytes >= File.Length;
 
     /// <summary>Allocates the segment and creates the file of its successor. Both are durable when this returns.</summary>
     /// <exception cref="StorageIoException">An I/O error, or the disk is full; after a full disk the call can be repeated.</exception>
@@ -41,11 +44,11 @@ internal sealed class SegmentPreparation : IDisposable
             CreateIfMissing(files, path);
         }
         CreateIfMissing(files, SegmentName.PathOf(directory, number + 1));
-        var file = files.Open(path, new StorageFileOptions(StorageFileMode.OpenExisting, Direct: true, DataSync: true));
+        var file = SegmentFile.Open(files, path);
         try
         {
             var preparation = new SegmentPreparation(number, file, recycled ? file.Length : 0);
-            preparation.GrowTo(bytes);
+            file.GrowTo(bytes);
             files.SyncDirectory(directory);
             return preparation;
         }
@@ -69,30 +72,20 @@ internal sealed class SegmentPreparation : IDisposable
         file.Sync();
     }
 
-    /// <summary>Makes the file at least this long; the length is durable when this returns.</summary>
-    public void GrowTo(int bytes)
+    /// <summary>Writes one step of zeros, using the buffer; nothing if the whole file is filled.</summary>
+    public void FillStep(AlignedBuffer buffer)
     {
-        if (File.Length >= bytes)
-            return;
-        File.Resize(bytes);
-        File.Sync();
-    }
-
-    /// <summary>Writes one step of zeros, using the buffer; false when the whole file is filled.</summary>
-    public bool FillStep(AlignedBuffer buffer)
-    {
-        var count = (int)Math.Min(FillBytes, File.Length - _filled);
+        var count = (int)Math.Min(FillBytes, File.Length - _filledBytes);
         if (count <= 0)
-            return false;
+            return;
         var zeros = buffer.Span[..count];
         zeros.Clear();
-        File.Write(zeros, _filled);
-        _filled += count;
-        return true;
+        File.WriteDurable(zeros, _filledBytes);
+        _filledBytes += count;
     }
 
     /// <summary>Transfers ownership of the file to the caller.</summary>
-    public IStorageFile Release()
+    public SegmentFile Release()
     {
         var file = File;
         _file = null;

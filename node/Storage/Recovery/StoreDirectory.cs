@@ -55,7 +55,7 @@ internal static class StoreDirectory
         using var block = new AlignedBuffer(SegmentHeader.BlockBytes);
         // Nothing is ever appended to this segment, because the first open starts a new one. Its incarnation therefore has no meaning.
         new SegmentHeader(FirstSegment, control.ReplicaId, control.ReplicaId, control.Shard, 0, 0, 0, last.Etag, last.Checksum).WriteTo(block.Span);
-        preparation.File.Write(block.Span, 0);
+        preparation.File.WriteDurable(block.Span, 0);
         context.Files.SyncDirectory(directory);
     }
 

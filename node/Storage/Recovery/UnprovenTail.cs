@@ -35,7 +35,7 @@ internal static class UnprovenTail
 
     private static void WriteAgain(IStorageFile file, JournalEntry entry)
     {
-        var count = RecordEnvelope.RecordBytes(entry.Record.BodyBytes);
+        var count = entry.Bytes;
         var bytes = ArrayPool<byte>.Shared.Rent(count);
         try
         {

@@ -1,0 +1,66 @@
+using System.Diagnostics.CodeAnalysis;
+using KvCluster.Storage.Threads;
+
+namespace KvCluster.Storage.Journal;
+
+/// <summary>
+/// Jobs that are done, on their way from the lanes to the writer executor. That is posted once and then not again until it acknowledges. Any thread; the
+/// lock is the innermost one.
+/// </summary>
+/// <param name="segments">A full disk is reported too.</param>
+/// <param name="writer">The writer executor.</param>
+/// <param name="report">Posted to it.</param>
+internal sealed class CompletedJobs(JournalSegments segments, ISerialExecutor writer, IWorkItem report)
+{
+    private readonly Lock _lock = new();
+    private readonly Queue<JournalJob> _jobs = new();
+    private bool _isReported;
+    private bool _toldFull;
+
+    /// <summary>Adds a job that is done. The next <see cref="Report"/> tells the writer.</summary>
+    public void Add(JournalJob job)
+    {
+        lock (_lock)
+            _jobs.Enqueue(job);
+    }
+
+    /// <summary>Adds records that are durable, in their order.</summary>
+    public void Add(IReadOnlyList<JournalJob> records)
+    {
+        lock (_lock)
+        {
+            for (var i = 0; i < records.Count; i++)
+                _jobs.Enqueue(records[i]);
+        }
+    }
+
+    /// <summary>Takes the next job. Writer executor.</summary>
+    public bool TryTake([MaybeNullWhen(false)] out JournalJob job)
+    {
+        lock (_lock)
+            return _jobs.TryDequeue(out job);
+    }
+
+    /// <summary>Lets the writer executor be posted again. It calls this before it takes jobs, so none is left behind.</summary>
+    public void Acknowledge()
+    {
+        lock (_lock)
+            _isReported = false;
+    }
+
+    /// <summary>Posts the writer executor if there is anything to tell: jobs, a failure, or a disk that has become full.</summary>
+    public void Report(bool hasFailed)
+    {
+        lock (_lock)
+        {
+            // Read once. If it were read again, a fill that finds the disk full in between would count as reported, and nobody would look for space.
+            var isFull = segments.IsDiskFull;
+            var hasFilled = isFull && !_toldFull;
+            _toldFull = isFull;
+            if (_isReported || (_jobs.Count == 0 && !hasFailed && !hasFilled))
+                return;
+            _isReported = true;
+        }
+        writer.Post(report);
+    }
+}

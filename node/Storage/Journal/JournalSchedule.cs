@@ -1,0 +1,287 @@
+using KvCluster.Storage.Context;
+using KvCluster.Storage.Files;
+
+namespace KvCluster.Storage.Journal;
+
+/// <summary>
+/// The state machine of a journal: which step each lane takes next, and in which order writes are reported. All of it is behind one lock, which is never
+/// held during a step. The writer executor queues jobs; the lanes call <see cref="Begin"/> and <see cref="End"/> around each step.
+/// </summary>
+/// <remarks>
+/// What the lanes may do together is the <see cref="JournalPhase"/>; what one lane does is its <see cref="LaneState"/>. Both change only along their tables.
+/// Records that wait together are written with one write. Each lane may have one write in flight, so the device can start the next one while one completes;
+/// through the page cache only one lane has. Everything except records and fills is exclusive.
+/// </remarks>
+internal sealed class JournalSchedule
+{
+    private readonly StoreRules _rules;
+    private readonly JournalTail _tail;
+    private readonly JournalSegments _segments;
+    private readonly StalledJobs _stalled;
+    private readonly CompletedJobs _completed;
+    private readonly JournalLane[] _lanes;
+    private readonly Lock _lock = new();
+
+    /// <summary>What no lane has begun, in the order in which it was queued.</summary>
+    private readonly Queue<JournalJob> _jobs = new();
+
+    /// <summary>Writes that are not reported, in the order of their records: in flight, or durable behind one that is in flight.</summary>
+    private readonly Queue<JournalWrite> _writes = new();
+    private JournalPhase _phase;
+    private Action? _whenQuiet;
+    private long _bytesLeft;
+    private volatile bool _isStalled;
+    private volatile Exception? _failure;
+
+    public JournalSchedule(
+        StoreRules rules, JournalTail tail, JournalSegments segments, StalledJobs stalled, CompletedJobs completed, IEnumerable<JournalLane> lanes)
+    {
+        _rules = rules;
+        _tail = tail;
+        _segments = segments;
+        _stalled = stalled;
+        _completed = completed;
+        _lanes = [.. lanes];
+    }
+
+    /// <inheritdoc cref="JournalWriter.Failure"/>
+    public Exception? Failure => _failure;
+
+    /// <inheritdoc cref="JournalWriter.IsStalled"/>
+    public bool IsStalled => _isStalled;
+
+    /// <inheritdoc cref="JournalWriter.BytesLeft"/>
+    public long BytesLeft => Interlocked.Read(ref _bytesLeft);
+
+    /// <summary>Queues a job. Writer executor.</summary>
+    public void Enqueue(JournalJob job)
+    {
+        JournalLane? lane;
+        lock (_lock)
+        {
+            _jobs.Enqueue(job);
+            lane = FindLaneLocked();
+        }
+        lane?.Post();
+    }
+
+    /// <summary>Chooses the lane's next step; <see cref="LaneState.Idle"/> if there is none. Called by the lane's executor.</summary>
+    public LaneState Begin(JournalLane lane)
+    {
+        lock (_lock)
+        {
+            BeginLocked(lane);
+            // Another lane takes what did not fit into this write, or what waited for a write to end.
+            if (_jobs.Count > 0 && (lane.State == LaneState.Writing || (lane.State == LaneState.Filling && !_tail.TakesWritesAtOnce)))
+                FindLaneLocked()?.Post();
+            return lane.State;
+        }
+    }
+
+    /// <summary>Ends the step that <see cref="Begin"/> chose.</summary>
+    /// <param name="lane">The lane.</param>
+    /// <param name="failure">
+    /// What it failed with, or null. A write of records that found the disk full is no failure of the journal; after any other exception the content of the
+    /// disk is unknown.
+    /// </param>
+    public void End(JournalLane lane, Exception? failure)
+    {
+        lock (_lock)
+        {
+            if (failure is StorageIoException { IsDiskFull: true } && lane.State == LaneState.Writing)
+            {
+                _phase = _phase.After(JournalEvent.FoundNoRoom);
+            }
+            else if (failure is not null)
+            {
+                _failure ??= failure;
+                _phase = _phase.After(JournalEvent.Failure);
+            }
+            if (lane.State == LaneState.Writing)
+                EndWriteLocked(lane.Write!, isDurable: failure is null && _phase != JournalPhase.Failed);
+            else if (lane.State is LaneState.Rolling or LaneState.Exclusive)
+                _phase = _phase.After(JournalEvent.ExclusiveEnds);
+            lane.MoveTo(LaneState.Between);
+            if (_phase == JournalPhase.Draining && !IsAnyLocked(LaneState.Writing))
+                TakeBackLocked();
+            if (_phase != JournalPhase.Exclusive && !IsAnyLocked(LaneState.Filling))
+                PublishSpaceLocked();
+        }
+    }
+
+    /// <summary>Makes the next job, a record for which there is no segment, wait for space. Called in the step <see cref="LaneState.Rolling"/>.</summary>
+    public void StallNext()
+    {
+        lock (_lock)
+        {
+            Invariant.Check(_phase == JournalPhase.Exclusive, $"A record was stalled in the phase {_phase}.");
+            _stalled.AddRecord(_jobs.Dequeue());
+        }
+    }
+
+    /// <inheritdoc cref="JournalWriter.Stop"/>
+    public void Stop(Action quiet)
+    {
+        lock (_lock)
+        {
+            if (IsAnyBusyLocked())
+            {
+                _whenQuiet = quiet;
+                return;
+            }
+        }
+        quiet();
+    }
+
+    /// <summary>What <see cref="Stop"/> was given, if no lane does anything any more. Returned once. Called by a lane that found no step.</summary>
+    public Action? TakeQuiet()
+    {
+        lock (_lock)
+        {
+            if (IsAnyBusyLocked())
+                return null;
+            (var quiet, _whenQuiet) = (_whenQuiet, null);
+            return quiet;
+        }
+    }
+
+    private bool IsAnyBusyLocked()
+    {
+        Invariant.CheckHeld(_lock);
+        return Array.Exists(_lanes, static lane => lane.IsBusy);
+    }
+
+    private bool IsAnyLocked(LaneState state)
+    {
+        Invariant.CheckHeld(_lock);
+        foreach (var lane in _lanes)
+        {
+            if (lane.State == state)
+                return true;
+        }
+        return false;
+    }
+
+    /// <summary>
+    /// The lane that should handle what was queued, preferably one whose executor is not busy with another shard. The caller posts it. Null when a lane will
+    /// handle it anyway.
+    /// </summary>
+    private JournalLane? FindLaneLocked()
+    {
+        Invariant.CheckHeld(_lock);
+        if (_phase == JournalPhase.Exclusive || IsAnyLocked(LaneState.Posted))
+            return null;
+        var free = Array.Find(_lanes, static lane => !lane.IsBusy && lane.HasIdleExecutor) ?? Array.Find(_lanes, static lane => !lane.IsBusy);
+        free?.MoveTo(LaneState.Posted);
+        return free;
+    }
+
+    private void BeginLocked(JournalLane lane)
+    {
+        Invariant.CheckHeld(_lock);
+        // The lane that works alone, or whose write is the last to end, continues by itself.
+        if (_phase != JournalPhase.Open)
+        {
+            lane.MoveTo(LaneState.Idle);
+            return;
+        }
+        var isFilling = IsAnyLocked(LaneState.Filling);
+        var mayFill = !isFilling && _whenQuiet is null && _segments.WantsFill;
+        if (mayFill && lane.HasWritten)
+            lane.MoveTo(LaneState.Filling);
+        else if (TakeRecordsLocked() is { } write)
+            lane.BeginWrite(write);
+        else if (_jobs.Count == 0)
+            lane.MoveTo(mayFill ? LaneState.Filling : LaneState.Idle);
+        else if (_writes.Count > 0 || isFilling)
+            // A lane that is still working continues with this job.
+            lane.MoveTo(LaneState.Idle);
+        else
+            BeginExclusiveLocked(lane);
+    }
+
+    private void BeginExclusiveLocked(JournalLane lane)
+    {
+        Invariant.CheckHeld(_lock);
+        _phase = _phase.After(JournalEvent.ExclusiveBegins);
+        // A record is here only because it does not fit into the segment. It stays next in the queue.
+        if (_jobs.Peek() is { Kind: JournalJobKind.Record } record)
+            lane.BeginExclusive(LaneState.Rolling, record);
+        else
+            lane.BeginExclusive(LaneState.Exclusive, _jobs.Dequeue());
+    }
+
+    /// <summary>The records that are next, as far as one write takes them. Null if there are none, or if they have to wait.</summary>
+    private JournalWrite? TakeRecordsLocked()
+    {
+        Invariant.CheckHeld(_lock);
+        JournalWrite? write = null;
+        while (_jobs.TryPeek(out var job) && job.Kind == JournalJobKind.Record)
+        {
+            if (_stalled.LineCount > 0)
+            {
+                _stalled.AddRecord(_jobs.Dequeue());
+                continue;
+            }
+            if (write is null && _writes.Count > 0 && !_tail.TakesWritesAtOnce)
+                break;
+            if (!_tail.HasRoomFor(job.Entry!) || write?.Takes(job.Entry!.Bytes) == false)
+                break;
+            write ??= _tail.BeginWrite();
+            _tail.Add(write, _jobs.Dequeue());
+        }
+        if (write is not null)
+            _writes.Enqueue(write);
+        return write;
+    }
+
+    /// <summary>Reports the longest prefix of writes that are durable (S3).</summary>
+    private void EndWriteLocked(JournalWrite write, bool isDurable)
+    {
+        Invariant.CheckHeld(_lock);
+        write.IsDurable = isDurable;
+        while (_writes.TryPeek(out var first) && _rules.MayReport(first.IsDurable, IsAnyDurableLocked()))
+        {
+            _completed.Add(first.Jobs);
+            _writes.Dequeue();
+            _tail.Complete(first);
+        }
+    }
+
+    private bool IsAnyDurableLocked()
+    {
+        Invariant.CheckHeld(_lock);
+        foreach (var write in _writes)
+        {
+            if (write.IsDurable)
+                return true;
+        }
+        return false;
+    }
+
+    /// <summary>
+    /// Makes the write that found no space, and the unreported writes after it, wait for space. A check follows at once, because the reserve may be
+    /// enough.
+    /// </summary>
+    private void TakeBackLocked()
+    {
+        Invariant.CheckHeld(_lock);
+        Invariant.Check(_stalled.LineCount == 0, $"{_stalled.LineCount} jobs were waiting for disk space while records were being written.");
+        _segments.NoteFull();
+        _tail.TakeBack(_writes.Peek());
+        while (_writes.TryDequeue(out var write))
+        {
+            foreach (var job in write.Jobs)
+                _stalled.AddRecord(job);
+        }
+        _jobs.Enqueue(new JournalJob(JournalJobKind.LookForSpace));
+        _phase = _phase.After(JournalEvent.TakenBack);
+    }
+
+    private void PublishSpaceLocked()
+    {
+        Invariant.CheckHeld(_lock);
+        _isStalled = _stalled.LineCount > 0;
+        Interlocked.Exchange(ref _bytesLeft, _isStalled ? 0 : _segments.BytesLeft);
+    }
+}

@@ -1,0 +1,75 @@
+using KvCluster.Storage.Encoding;
+
+namespace KvCluster.Storage.Journal;
+
+/// <summary>
+/// The end of a journal: the current segment, how much of it is taken, the last record, and the end of the durable prefix. While lanes write records, the
+/// lock of <see cref="JournalSchedule"/> protects it; during an exclusive step it belongs to that step's lane.
+/// </summary>
+/// <remarks>Space is taken when a write begins, before it reaches the disk. A write that found the disk full returns it, together with all later ones.</remarks>
+internal sealed class JournalTail : IDisposable
+{
+    private SegmentFile? _file;
+    private SegmentHeader _header;
+
+    /// <summary>The current segment's number.</summary>
+    public ulong Segment => _header.Number;
+
+    /// <summary>Where the next record goes in the current segment.</summary>
+    public long Offset { get; private set; }
+
+    /// <summary>The record before the next one.</summary>
+    public RecordRef Last { get; private set; }
+
+    /// <summary>The newest record that is durable together with all records before it.</summary>
+    public UInt128 Durable { get; private set; }
+
+    /// <summary>Bytes of records that still fit into the current segment.</summary>
+    public long BytesLeft => _file!.Length - Offset;
+
+    /// <summary>Whether half of the current segment is taken.</summary>
+    public bool IsHalfUsed => Offset >= _file!.Length / 2;
+
+    /// <summary>
+    /// Whether several writes into the current segment may be in flight. Not through the page cache: the kernel reports a write error once, so of two
+    /// concurrent syncs of a file the wrong one may get it.
+    /// </summary>
+    public bool TakesWritesAtOnce => _file!.IsDirect;
+
+    /// <summary>Whether a record fits into the current segment.</summary>
+    public bool HasRoomFor(JournalEntry record) => record.Bytes <= BytesLeft;
+
+    /// <summary>Begins a write of records, which are then added with <see cref="Add"/>.</summary>
+    public JournalWrite BeginWrite() => new(_file!, _header.Number, _header.Incarnation, Durable, Offset, Last);
+
+    /// <summary>Adds a record to the write that began last, and takes its space.</summary>
+    public void Add(JournalWrite write, JournalJob job)
+    {
+        var record = job.Entry!;
+        Invariant.Check(HasRoomFor(record) && write.End == Offset, $"A record of {record.Bytes} bytes was added at offset {write.End} of segment {Segment}, which is taken up to {Offset}.");
+        write.Add(job);
+        Offset = write.End;
+        Last = record.Record;
+    }
+
+    /// <summary>Notes that a write is durable, with all before it.</summary>
+    public void Complete(JournalWrite write) => Durable = write.Jobs[^1].Entry!.Record.Etag;
+
+    /// <summary>Returns the space of a write that found the disk full, and of all later ones.</summary>
+    public void TakeBack(JournalWrite write)
+    {
+        Invariant.Check(write.Offset <= Offset, $"A write at offset {write.Offset} of segment {Segment} was taken back, which is taken only up to {Offset}.");
+        (Offset, Last) = (write.Offset, write.Previous);
+    }
+
+    /// <summary>Continues behind a durable record in a new segment, whose header is durable. Owns the file from here on.</summary>
+    public void Continue(SegmentFile file, in SegmentHeader header, in RecordRef last)
+    {
+        _file?.Dispose();
+        (_file, _header, Offset) = (file, header, SegmentHeader.BlockBytes);
+        (Last, Durable) = (last, last.Etag);
+    }
+
+    /// <inheritdoc/>
+    public void Dispose() => _file?.Dispose();
+}

@@ -1,0 +1,42 @@
+using KvCluster.Storage.Files;
+
+namespace KvCluster.Storage.Journal;
+
+/// <summary>
+/// A segment that is open for writing. <see cref="WriteDurable"/> is the sync of a commit: the file is opened such that the disk has the data when a write
+/// returns (<c>O_DSYNC</c>). That is one system call per commit instead of a write and a sync. Used by the journal's lanes; while the file
+/// <see cref="IsDirect"/>, several may write to different places of it at once.
+/// </summary>
+internal sealed class SegmentFile : IDisposable
+{
+    private readonly IStorageFile _file;
+
+    private SegmentFile(IStorageFile file) => _file = file;
+
+    /// <summary>Its length in bytes.</summary>
+    public long Length => _file.Length;
+
+    /// <inheritdoc cref="IStorageFile.IsDirect"/>
+    public bool IsDirect => _file.IsDirect;
+
+    /// <summary>Opens an existing file.</summary>
+    public static SegmentFile Open(IFileSystem files, string path) =>
+        new(files.Open(path, new StorageFileOptions(StorageFileMode.OpenExisting, Direct: true, DataSync: true)));
+
+    /// <summary>Writes whole blocks from aligned memory; they are durable when it returns.</summary>
+    /// <exception cref="StorageIoException">An I/O error, or the disk is full. What was written is then unknown.</exception>
+    public void WriteDurable(ReadOnlySpan<byte> blocks, long offset) => _file.Write(blocks, offset);
+
+    /// <summary>Makes the file at least this long; the length is durable when this returns.</summary>
+    /// <exception cref="StorageIoException">An I/O error, or the disk is full; after a full disk the call can be repeated.</exception>
+    public void GrowTo(int bytes)
+    {
+        if (_file.Length >= bytes)
+            return;
+        _file.Resize(bytes);
+        _file.Sync();
+    }
+
+    /// <inheritdoc/>
+    public void Dispose() => _file.Dispose();
+}
