@@ -1,0 +1,103 @@
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Storage.Trees;
+
+/// <summary>
+/// The pages that the open batch makes, copies on their first write, and retires, each once. Its changes are recorded in the <see cref="SealedBatch"/>. Used
+/// by <see cref="WriteBatch"/>; writer only.
+/// </summary>
+internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool)
+{
+    private SealedBatch _changes = null!;
+    private ulong _number;
+
+    /// <summary>The number of the batch.</summary>
+    public ulong Number => _number;
+
+    /// <summary>What it has changed.</summary>
+    public SealedBatch Changes => _changes;
+
+    /// <summary>Begins to record for a batch. The number must be higher than any before.</summary>
+    public void Open(ulong number, SealedBatch changes) => (_number, _changes) = (number, changes);
+
+    /// <summary>An empty leaf or branch.</summary>
+    public byte* MakeEmpty(PageType type)
+    {
+        var page = pool.Rent(1);
+        Page.Format(page, type, default);
+        Track(page);
+        return page;
+    }
+
+    /// <summary>A run with a value, passed in two parts; returns the reference to it.</summary>
+    public ulong MakeRun(ReadOnlySpan<byte> header, ReadOnlySpan<byte> body)
+    {
+        var length = header.Length + body.Length;
+        var page = pool.Rent(Page.RunPages(length));
+        Track(page);
+        var (batch, index) = (Page.Batch(page), Page.ScratchIndex(page));
+        new Span<byte>(page, Page.HeaderBytes).Clear();
+        Page.Type(page) = PageType.Overflow;
+        Page.ValueLength(page) = (uint)length;
+        (Page.Batch(page), Page.ScratchIndex(page)) = (batch, index);
+        var value = new Span<byte>(page + Page.HeaderBytes, length);
+        header.CopyTo(value);
+        body.CopyTo(value[header.Length..]);
+        var end = page + Page.HeaderBytes + length;
+        new Span<byte>(end, (int)(page + ((long)Page.RunPages(length) * Page.Bytes) - end)).Clear();
+        return space.ScratchReference(page);
+    }
+
+    /// <summary>The page behind a reference, which its checksum follows; copied unless it already belongs to this batch.</summary>
+    public byte* CopyOnWrite(ulong* reference, uint* checksum)
+    {
+        var page = space.ResolveNode(*reference, checksum);
+        if (PageSpace.IsScratch(*reference) && Page.Batch(page) == _number)
+            return page;
+        var copy = pool.Rent(1);
+        Buffer.MemoryCopy(page, copy, Page.Bytes, Page.Bytes);
+        Track(copy);
+        Retire(*reference, page);
+        *checksum = 0;
+        *reference = space.ScratchReference(copy);
+        return copy;
+    }
+
+    /// <summary>The page behind a branch's child, likewise.</summary>
+    public byte* OwnChild(byte* branch, int index)
+    {
+        var child = TreePage.Child(branch, index);
+        return CopyOnWrite((ulong*)child, (uint*)(child + sizeof(ulong)));
+    }
+
+    /// <summary>Retires a page or run, which this batch's state no longer reaches.</summary>
+    public void Retire(ulong reference, byte* page)
+    {
+        if (!PageSpace.IsScratch(reference))
+        {
+            var pages = Page.Type(page) == PageType.Overflow ? Page.RunPages(Page.ValueLength(page)) : 1;
+            _changes.RetiredFilePages.Add(new PageRun(PageSpace.NumberOf(reference), pages));
+            return;
+        }
+        if (Page.Batch(page) != _number)
+        {
+            _changes.RetiredScratch.Add((nint)page);
+            return;
+        }
+        var made = _changes.Made;
+        var index = Page.ScratchIndex(page);
+        Invariant.Check(made[index] == (nint)page, $"A scratch page of batch {_number} has a wrong index.");
+        made[index] = made[^1];
+        Page.ScratchIndex((byte*)made[index]) = index;
+        made.RemoveAt(made.Count - 1);
+        pool.Return(page);
+    }
+
+    private void Track(byte* page)
+    {
+        Page.Batch(page) = _number;
+        Page.Placed(page) = 0;
+        Page.ScratchIndex(page) = _changes.Made.Count;
+        _changes.Made.Add((nint)page);
+    }
+}

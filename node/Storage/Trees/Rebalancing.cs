@@ -1,0 +1,249 @@
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Storage.Trees;
+
+/// <summary>
+/// Changes the shape of a tree along a path, all of whose pages belong to the batch: makes space for an entry, redistributes entries between siblings,
+/// splits pages, and merges or removes them. How entries are divided is decided by <see cref="PageSplit"/>; this keeps parents and the root in step. Used by
+/// <see cref="WriteBatch"/>; writer only.
+/// </summary>
+internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, TreePath path)
+{
+    private readonly byte[] _copy = GC.AllocateUninitializedArray<byte>(Page.Bytes, pinned: true);
+    private readonly byte[] _secondCopy = GC.AllocateUninitializedArray<byte>(Page.Bytes, pinned: true);
+
+    /// <summary>Makes space for an entry of this size, by changing the prefix or removing garbage. False if the page must be split.</summary>
+    public bool MakeRoom(byte* page, int index, ReadOnlySpan<byte> key, int bytes, out bool breaksPrefix)
+    {
+        breaksPrefix = !key.StartsWith(Page.Prefix(page));
+        if (!breaksPrefix && Page.Gap(page) >= bytes)
+            return true;
+        var count = Page.Count(page);
+        var prefixLength = Page.PrefixLength(page);
+        var prefixNext = PrefixWith(page, key);
+        if (breaksPrefix && Page.Used(page) + bytes + (count * (prefixLength - prefixNext + 8)) > Page.BodyBytes)
+            return false;
+        if (!breaksPrefix && prefixNext <= prefixLength && Page.Gap(page) + Page.Garbage(page) < bytes)
+            return false;
+        Rebuild(page, prefixNext);
+        return Page.Gap(page) >= bytes;
+    }
+
+    /// <summary>
+    /// Redistributes the entries of the path's full leaf with a sibling that has space, which keeps pages fuller than splitting alone. If less than an
+    /// eighth of the page is free there, it is not worth the work.
+    /// </summary>
+    public bool TryRedistribute(int at, ReadOnlySpan<byte> key, int bytes)
+    {
+        if (path.LeafLevel == 0)
+            return false;
+        var parent = path.PageAt(path.LeafLevel - 1);
+        var index = path.ChildAt(path.LeafLevel - 1);
+        return (index + 1 < Page.Count(parent) && TryRedistribute(parent, index, index + 1, at, key, bytes))
+            || (index > 0 && TryRedistribute(parent, index - 1, index - 1, at, key, bytes));
+    }
+
+    /// <summary>Splits the path's leaf, or begins a new one beside it, to make room for a key. The path is invalid afterwards.</summary>
+    public void SplitLeaf(ref TreeRoot root, byte* leaf, int index, ReadOnlySpan<byte> key, int bytes, bool breaksPrefix)
+    {
+        int count = Page.Count(leaf);
+        Span<byte> neighbour = stackalloc byte[Page.KeyBytesMax];
+        var right = pages.MakeEmpty(PageType.Leaf);
+        if (index == count && (breaksPrefix || path.IsRightEdge(path.LeafLevel)))
+        {
+            // Keys arrive in order: the page stays full, and the key starts the next one.
+            neighbour = neighbour[..TreePage.CopyKey(leaf, count - 1, neighbour)];
+            InsertSibling(ref root, path.LeafLevel, PageSplit.Separator(neighbour, key), right);
+            return;
+        }
+        if (index == 0 && breaksPrefix)
+        {
+            TreePage.Rebuild(right, leaf, 0, count, Page.KeyBytesMax);
+            Page.Format(leaf, PageType.Leaf, default, keepOwner: true);
+            neighbour = neighbour[..TreePage.CopyKey(right, 0, neighbour)];
+            InsertSibling(ref root, path.LeafLevel, PageSplit.Separator(key, neighbour), right);
+            return;
+        }
+        var separatorLength = PageSplit.Leaf(CopyOf(leaf), index, key, bytes, leaf, right, neighbour);
+        InsertSibling(ref root, path.LeafLevel, neighbour[..separatorLength], right);
+    }
+
+    /// <summary>
+    /// After a removal from the page at a level: removes the page if it is empty, merges it with a sibling if it is less than a quarter full, and replaces a
+    /// root with one child by it. The path is invalid afterwards.
+    /// </summary>
+    public void Shrink(ref TreeRoot root, int level)
+    {
+        var page = path.PageAt(level);
+        if (Page.Count(page) == 0)
+        {
+            RemovePage(ref root, level);
+            return;
+        }
+        if (level == 0)
+            Collapse(ref root);
+        else if (Page.Used(page) < Page.BodyBytes / 4)
+            Merge(ref root, level);
+    }
+
+    /// <summary>The length of the prefix that a page's keys share with another key.</summary>
+    private static int PrefixWith(byte* page, ReadOnlySpan<byte> key)
+    {
+        var first = Page.Type(page) == PageType.Branch ? 1 : 0;
+        int count = Page.Count(page);
+        if (count <= first)
+            return 0;
+        Span<byte> other = stackalloc byte[Page.KeyBytesMax];
+        var common = key.CommonPrefixLength(other[..TreePage.CopyKey(page, first, other)]);
+        return Math.Min(common, key.CommonPrefixLength(other[..TreePage.CopyKey(page, count - 1, other)]));
+    }
+
+    private byte* CopyOf(byte* page)
+    {
+        new ReadOnlySpan<byte>(page, Page.Bytes).CopyTo(_copy);
+        fixed (byte* copy = _copy)
+            return copy;
+    }
+
+    private void Rebuild(byte* page, int prefixMax) => TreePage.Rebuild(page, CopyOf(page), 0, Page.Count(page), prefixMax);
+
+    /// <summary>
+    /// Redistributes the entries of two adjacent leaves, counting the incoming one, if the sibling that is checked has space. The path is invalid
+    /// afterwards.
+    /// </summary>
+    private bool TryRedistribute(byte* parent, int left, int asked, int index, ReadOnlySpan<byte> key, int bytes)
+    {
+        var sibling = space.ResolveNode(TreePage.Child(parent, asked));
+        if (Page.BodyBytes - Page.Used(sibling) < bytes + (Page.BodyBytes / 8))
+            return false;
+        byte* one = pages.OwnChild(parent, left), other = pages.OwnChild(parent, left + 1);
+        Span<byte> separator = stackalloc byte[Page.KeyBytesMax];
+        fixed (byte* first = _copy, second = _secondCopy)
+        {
+            Buffer.MemoryCopy(one, first, Page.Bytes, Page.Bytes);
+            Buffer.MemoryCopy(other, second, Page.Bytes, Page.Bytes);
+            var place = asked == left ? Page.Count(first) + index : index;
+            if (PageSplit.TryRedistribute(first, second, place, key, bytes, one, other, separator, out var length)
+                // The parent's prefix holds for all keys between two of its separators, but not necessarily for keys before the first or after the last.
+                && separator[..length].StartsWith(Page.Prefix(parent)) && Page.Gap(parent) + Page.EntryBytes >= TreePage.BranchEntryBytes(length))
+            {
+                TreePage.ReplaceKey(parent, left + 1, separator[..length]);
+                return true;
+            }
+            Buffer.MemoryCopy(first, one, Page.Bytes, Page.Bytes);
+            Buffer.MemoryCopy(second, other, Page.Bytes, Page.Bytes);
+            return false;
+        }
+    }
+
+    /// <summary>Inserts a page to the right of the path's page at this level. The path is invalid afterwards.</summary>
+    private void InsertSibling(ref TreeRoot root, int level, ReadOnlySpan<byte> separator, byte* right)
+    {
+        var reference = space.ScratchReference(right);
+        if (level == 0)
+        {
+            var top = pages.MakeEmpty(PageType.Branch);
+            TreePage.InsertChild(top, 0, default, root.Reference, root.Checksum);
+            TreePage.InsertChild(top, 1, separator, reference, 0);
+            (root.Reference, root.Checksum) = (space.ScratchReference(top), 0);
+            return;
+        }
+        var branch = path.PageAt(level - 1);
+        var index = path.ChildAt(level - 1) + 1;
+        if (MakeRoom(branch, index, separator, TreePage.BranchEntryBytes(separator.Length), out var breaksPrefix))
+            TreePage.InsertChild(branch, index, separator, reference, 0);
+        else
+            SplitBranch(ref root, level - 1, index, separator, reference, breaksPrefix);
+    }
+
+    private void SplitBranch(ref TreeRoot root, int level, int index, ReadOnlySpan<byte> separator, ulong reference, bool breaksPrefix)
+    {
+        var branch = path.PageAt(level);
+        int count = Page.Count(branch);
+        var right = pages.MakeEmpty(PageType.Branch);
+        if (index == count && (breaksPrefix || path.IsRightEdge(level)))
+        {
+            TreePage.InsertChild(right, 0, default, reference, 0);
+            InsertSibling(ref root, level, separator, right);
+            return;
+        }
+        var copy = CopyOf(branch);
+        if (breaksPrefix)
+        {
+            // Only the first separator can be less than the common prefix. The child before it stays alone, and the new child becomes the first of the rest.
+            Invariant.Check(index == 1, $"The separator at index {index} of a branch with {count} entries breaks the prefix, which only the one at index 1 may do.");
+            Page.Format(right, PageType.Branch, Page.Prefix(copy), keepOwner: true);
+            TreePage.InsertChild(right, 0, default, reference, 0);
+            TreePage.Append(right, copy, 1, count);
+            TreePage.Rebuild(branch, copy, 0, 1, 0);
+            InsertSibling(ref root, level, separator, right);
+            return;
+        }
+        Span<byte> up = stackalloc byte[Page.KeyBytesMax];
+        var upLength = PageSplit.Branch(copy, index, separator, reference, branch, right, up);
+        InsertSibling(ref root, level, up[..upLength], right);
+    }
+
+    private void RemovePage(ref TreeRoot root, int level)
+    {
+        var page = path.PageAt(level);
+        pages.Retire(space.ScratchReference(page), page);
+        if (level == 0)
+        {
+            (root.Reference, root.Checksum) = (0, 0);
+            return;
+        }
+        TreePage.Remove(path.PageAt(level - 1), path.ChildAt(level - 1));
+        Shrink(ref root, level - 1);
+    }
+
+    private void Collapse(ref TreeRoot root)
+    {
+        fixed (TreeRoot* place = &root)
+        {
+            while (true)
+            {
+                var page = space.ResolveNode(place->Reference, &place->Checksum);
+                if (Page.Type(page) != PageType.Branch || Page.Count(page) > 1)
+                    return;
+                var child = TreePage.Child(page, 0);
+                var (reference, checksum, left) = (*(ulong*)child, *(uint*)(child + sizeof(ulong)), place->Reference);
+                (place->Reference, place->Checksum) = (reference, checksum);
+                pages.Retire(left, page);
+            }
+        }
+    }
+
+    private void Merge(ref TreeRoot root, int level)
+    {
+        var parent = path.PageAt(level - 1);
+        var index = path.ChildAt(level - 1);
+        if (!(index + 1 < Page.Count(parent) && TryMerge(parent, index)) && !(index > 0 && TryMerge(parent, index - 1)))
+            return;
+        Shrink(ref root, level - 1);
+    }
+
+    /// <summary>Merges a child's right sibling into it if together they fill at most three quarters of a page.</summary>
+    private bool TryMerge(byte* parent, int index)
+    {
+        var rightChild = TreePage.Child(parent, index + 1);
+        var rightReference = *(ulong*)rightChild;
+        var left = space.ResolveNode(TreePage.Child(parent, index));
+        var right = space.ResolveNode(rightChild);
+        Span<byte> separator = stackalloc byte[Page.KeyBytesMax];
+        separator = separator[..TreePage.CopyKey(parent, index + 1, separator)];
+        fixed (byte* joined = _secondCopy)
+        {
+            if (!PageSplit.TryMerge(left, right, separator, joined))
+                return false;
+            left = pages.OwnChild(parent, index);
+            // Keep the fields that tie the page to its batch.
+            var (scratchIndex, batch, placed) = (Page.ScratchIndex(left), Page.Batch(left), Page.Placed(left));
+            Buffer.MemoryCopy(joined, left, Page.Bytes, Page.Bytes);
+            (Page.ScratchIndex(left), Page.Batch(left), Page.Placed(left)) = (scratchIndex, batch, placed);
+        }
+        pages.Retire(rightReference, right);
+        TreePage.Remove(parent, index + 1);
+        return true;
+    }
+}
