@@ -120,11 +120,11 @@ internal sealed unsafe class Checkpoint
 
     private RunWriter Prepare()
     {
-        _store.SyncNewestMeta();
+        _store.Meta.SyncNewest();
         long pages = 0;
         foreach (var tree in Root.Trees)
             Collect(tree.Reference, ref pages);
-        _store.Free.BeginNext(Left, pages + 2, new PageBirth(_store.FirstBatchToPlace, _store.NewestMeta.Revision + 1));
+        _store.Free.BeginNext(Left, pages + 2, new PageBirth(_store.FirstBatchToPlace, _store.Meta.Newest.Revision + 1));
         return new RunWriter(_store.File, _store.Space, _store.Options.WriteBytes);
     }
 
@@ -136,8 +136,8 @@ internal sealed unsafe class Checkpoint
         _store.File.Sync();
         var meta = new MetaPage
         {
-            Revision = _store.NewestMeta.Revision + 1,
-            Identity = _store.NewestMeta.Identity,
+            Revision = _store.Meta.Newest.Revision + 1,
+            Identity = _store.Meta.Newest.Identity,
             FilePages = map.FilePages,
             FreeDirectory = directory,
             FreeDirectoryChecksum = directoryChecksum,
@@ -151,8 +151,7 @@ internal sealed unsafe class Checkpoint
 
     private void WriteMeta(MetaPage meta)
     {
-        PageStore.WriteMeta(_store.File, meta);
-        _store.File.Sync();
+        _store.Meta.WriteDurable(meta);
         Meta = meta;
     }
 

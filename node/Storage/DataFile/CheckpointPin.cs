@@ -10,12 +10,14 @@ namespace KvCluster.Storage.DataFile;
 internal sealed class CheckpointPin : IDisposable
 {
     private readonly PageStore _store;
+    private readonly CheckpointPins _pins;
     private readonly MetaPage _meta;
     private int _isDisposed;
 
-    internal CheckpointPin(PageStore store, MetaPage meta, IReadOnlyList<PageRun> runs)
+    internal CheckpointPin(PageStore store, CheckpointPins pins, MetaPage meta, IReadOnlyList<PageRun> runs)
     {
         _store = store;
+        _pins = pins;
         _meta = meta;
         Runs = runs;
     }
@@ -52,6 +54,6 @@ internal sealed class CheckpointPin : IDisposable
     public void Dispose()
     {
         if (Interlocked.Exchange(ref _isDisposed, 1) == 0)
-            _store.Unpin(_meta.Revision);
+            _pins.Unpin(_meta.Revision);
     }
 }

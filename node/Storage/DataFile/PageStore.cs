@@ -1,4 +1,3 @@
-using System.Buffers.Binary;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Pages;
@@ -9,12 +8,14 @@ namespace KvCluster.Storage.DataFile;
 /// <summary>
 /// A data file: copy-on-write trees in memory and their checkpoints on disk. Snapshots, pins, counts and sizes are available on any thread,
 /// <see cref="Checkpoint.Write"/> on the checkpoint executor; everything else is called on the shard's writer only. It has no threads or clock of its own,
-/// and no lock except one for pins. An exception other than a full disk stops the engine.
+/// and no lock. An exception other than a full disk stops the engine.
 /// </summary>
 /// <remarks>
-/// A page of the file passes through these states: in use; retired by an unpublished batch (in use again when that is dropped); retired by a published
-/// batch; pending in the next checkpoint's map; free in the map after that, once the finish of its checkpoint has overwritten the last meta page that
-/// reached it; reusable when no pin of a checkpoint that reached it is open, and no reader has a root from its lifetime.
+/// This class orders the steps; the parts own their state: <see cref="MetaPages"/>, <see cref="FreeMap"/>, <see cref="WriteBatch"/>,
+/// <see cref="PageReclamation"/>, <see cref="CheckpointPins"/>. A page of the file passes through these states: in use; retired by an unpublished batch (in
+/// use again when that is dropped); retired by a published batch; pending in the next checkpoint's map; free in the map after that, once the finish of its
+/// checkpoint has overwritten the last meta page that reached it; reusable when no pin of a checkpoint that reached it is open, and no reader has a root
+/// from its lifetime.
 /// </remarks>
 internal sealed unsafe class PageStore : IDisposable
 {
@@ -23,20 +24,13 @@ internal sealed unsafe class PageStore : IDisposable
     private readonly WriteBatch _batch;
     private readonly List<SealedBatch> _unpublished = [];
     private readonly Stack<SealedBatch> _emptyBatches = new();
-    private readonly RetiredPages<RetiredScratch> _retiredScratch;
-    private readonly RetiredPages<RetiredRun> _retiredRuns;
+    private readonly CheckpointPins _pins;
+    private readonly PageReclamation _reclamation;
 
-    /// <summary>
-    /// Runs that pins keep, grouped by the revision of one such pin. They are checked again only when that pin is gone, so they cost nothing until then.
-    /// </summary>
-    private readonly Dictionary<ulong, List<RetiredRun>> _pinnedRuns = [];
-    private readonly List<ulong> _pinsGone = [];
-    private readonly List<ReaderSlots.Reader> _present = [];
-    private readonly Lock _pinLock = new();
-
-    /// <summary>Revision of each open pin. The array is never changed but replaced under the lock, because the writer reads it for every batch.</summary>
-    private ulong[] _pins = [];
+    /// <summary>Pages that the newest checkpoint reaches and the published state does not.</summary>
     private List<PageRun> _left = [];
+
+    /// <summary>Pages that the newest checkpoint's map calls pending: only the older meta page reaches them.</summary>
     private List<PageRun> _pending;
 
     /// <summary>
@@ -46,38 +40,32 @@ internal sealed unsafe class PageStore : IDisposable
     private ulong _batchCheckpointed;
     private Checkpoint? _checkpoint;
     private StoreRoot _published;
-    private MetaPage _newestMeta;
-    private MetaPage _olderMeta;
-    private IReadOnlyList<PageRun> _newestRuns = [];
     private ulong _batchNumber;
     private long _fileBytes;
-    private long _retiredFileBytes;
-    private bool _newestMetaIsSynced;
 
-    private PageStore(IStorageFile file, PageStoreOptions options, MetaPage newest, MetaPage older)
+    private PageStore(IStorageFile file, PageStoreOptions options, MetaPages meta)
     {
-        (File, Options, _newestMeta, _olderMeta) = (file, options, newest, older);
+        (File, Options, Meta) = (file, options, meta);
         // A file that has almost filled its range gets a larger one at the next open.
         Space = new PageSpace(file, Math.Max(options.MapBytes, 2 * file.Length));
-        Free = FreeMap.Load(Space, newest);
+        Free = FreeMap.Load(Space, meta.Newest);
         _pending = Free.PendingRuns();
         _readers = new ReaderSlots(options.SnapshotsMax);
-        _retiredScratch = new RetiredPages<RetiredScratch>(_readers, retired => _pool.Return((byte*)retired.Page));
-        _retiredRuns = new RetiredPages<RetiredRun>(_readers, AllowReuse);
+        _pins = new CheckpointPins(meta.Newest, Free.UsedRuns());
+        _reclamation = new PageReclamation(_readers, _pins, _pool, Free, options.PinnedBytesMax);
         _batch = new WriteBatch(Space, _pool);
-        _published = new StoreRoot(newest.CheckpointPosition.Etag, 0, newest.Trees);
+        _published = new StoreRoot(meta.Newest.CheckpointPosition.Etag, 0, meta.Newest.Trees);
         _fileBytes = file.Length;
-        _newestRuns = Free.UsedRuns();
     }
 
     /// <summary>What the newest checkpoint covers. Any thread.</summary>
-    public CheckpointPosition Covered => Volatile.Read(ref _newestMeta).CheckpointPosition;
+    public CheckpointPosition Covered => Meta.Newest.CheckpointPosition;
 
     /// <summary>What the older meta page covers. The journal is needed from there on (S5). Any thread.</summary>
-    public CheckpointPosition CoveredByOlderMeta => Volatile.Read(ref _olderMeta).CheckpointPosition;
+    public CheckpointPosition CoveredByOlderMeta => Meta.Older.CheckpointPosition;
 
     /// <summary>Identifies the replica whose file this is, as passed to <see cref="Create"/>.</summary>
-    public UInt128 Identity => _newestMeta.Identity;
+    public UInt128 Identity => Meta.Newest.Identity;
 
     /// <summary>Etag of the newest sealed batch.</summary>
     public UInt128 NewestEtag => NewestRoot.Etag;
@@ -89,7 +77,7 @@ internal sealed unsafe class PageStore : IDisposable
     public long ScratchBytes => _pool.Bytes;
 
     /// <summary>The part of <see cref="ScratchBytes"/> that only readers still need. Any thread; may be out of date.</summary>
-    public long HeldScratchBytes => _retiredScratch.HeldBytes;
+    public long HeldScratchBytes => _reclamation.HeldScratchBytes;
 
     /// <summary>Memory allocated from the system for scratch pages, in use or not. Any thread.</summary>
     public long ScratchReservedBytes => _pool.ReservedBytes;
@@ -97,7 +85,7 @@ internal sealed unsafe class PageStore : IDisposable
     /// <summary>
     /// Bytes of memory that only readers still need, plus bytes of the file that readers and pins keep from being reused. Any thread; may be out of date.
     /// </summary>
-    public long PinnedBytes => _retiredScratch.HeldBytes + Volatile.Read(ref _retiredFileBytes);
+    public long PinnedBytes => _reclamation.PinnedBytes;
 
     /// <summary>Length of the file. Any thread.</summary>
     public long FileBytes => Volatile.Read(ref _fileBytes);
@@ -110,7 +98,7 @@ internal sealed unsafe class PageStore : IDisposable
 
     internal FreeMap Free { get; }
 
-    internal MetaPage NewestMeta => _newestMeta;
+    internal MetaPages Meta { get; }
 
     /// <summary>
     /// The first batch whose root may reach pages that the next checkpoint places. While a checkpoint is in progress its executor may read this; only the
@@ -123,23 +111,12 @@ internal sealed unsafe class PageStore : IDisposable
     /// <summary>Creates an empty data file with two meta pages. The file and its name are durable when this returns.</summary>
     public static PageStore Create(IFileSystem files, string path, PageStoreOptions options, ReadOnlySpan<byte> identity)
     {
-        var newest = new MetaPage
-        {
-            Revision = 2,
-            Identity = BinaryPrimitives.ReadUInt128LittleEndian(identity),
-            FilePages = 2,
-            Trees = new TreeRoot[StoreRoot.TreesMax],
-        };
-        var older = newest with { Revision = 1 };
         var file = files.Open(path, new StorageFileOptions(StorageFileMode.CreateNew, options.Direct));
         try
         {
-            file.Resize(2 * Page.Bytes);
-            WriteMeta(file, older);
-            WriteMeta(file, newest);
-            file.Sync();
+            var meta = MetaPages.Create(file, identity);
             files.SyncDirectory(Path.GetDirectoryName(path)!);
-            return new PageStore(file, options, newest, older) { _newestMetaIsSynced = true };
+            return new PageStore(file, options, meta);
         }
         catch
         {
@@ -156,19 +133,7 @@ internal sealed unsafe class PageStore : IDisposable
         var file = files.Open(path, new StorageFileOptions(StorageFileMode.OpenExisting, options.Direct));
         try
         {
-            var first = ReadMeta(file, 0);
-            var second = ReadMeta(file, 1);
-            if (first is null && second is null)
-                throw new CorruptStoreException($"'{path}': neither meta page is intact.");
-            var (newest, older) = (first?.Revision ?? 0) > (second?.Revision ?? 0) ? (first!, second) : (second!, first);
-            if (newest.FilePages < 2 || newest.FilePages > FreeMap.FilePagesMax)
-                throw new CorruptStoreException($"'{path}': its meta page records {newest.FilePages} pages, but a file must have 2 to {FreeMap.FilePagesMax}.");
-            if (newest.Trees.Any(tree => tree.Reference != 0 && !PageStructure.IsReference(tree.Reference, newest.FilePages)))
-                throw new CorruptStoreException($"'{path}': its meta page has an invalid reference to the root of a tree.");
-            if (file.Length < newest.FilePages * Page.Bytes)
-                throw new CorruptStoreException($"'{path}' has {file.Length} bytes, but its meta page records {newest.FilePages * Page.Bytes}.");
-            // A torn meta page was being written when the power failed. Then only the newest one is needed, and it is on disk.
-            return new PageStore(file, options, newest, older ?? newest) { _newestMetaIsSynced = older is null };
+            return new PageStore(file, options, MetaPages.Read(file));
         }
         catch
         {
@@ -224,7 +189,7 @@ internal sealed unsafe class PageStore : IDisposable
                 if (_checkpoint is not null && Page.Batch((byte*)page) <= _checkpoint.Root.Batch)
                     _checkpoint.LeftSince.Add(page, batch.Root.Batch);
                 else
-                    _retiredScratch.Add(new RetiredScratch(epoch, page, batch.Root.Batch));
+                    _reclamation.RetireScratch(page, epoch, batch.Root.Batch);
             }
             _left.AddRange(batch.RetiredFilePages);
             Recycle(batch);
@@ -271,27 +236,24 @@ internal sealed unsafe class PageStore : IDisposable
     {
         Invariant.Check(checkpoint == _checkpoint && checkpoint.Meta is not null && !_batch.IsOpen, $"A checkpoint was finished before it was written, or during a batch.");
         foreach (var page in checkpoint.LeftSince.Keys)
-            _left.Add(PlacedRun((byte*)page));
+            _left.Add(PlacedPages.RunOf(page));
+        var placed = new PlacedPages(Space, checkpoint);
         foreach (var batch in _unpublished)
-            LeavePlacedPages(batch, checkpoint.Root.Batch);
+            placed.ReplaceRetired(batch);
         foreach (var batch in _unpublished)
-            batch.Root = WithPlaces(batch.Root, checkpoint);
-        Volatile.Write(ref _published, WithPlaces(_published, checkpoint));
+            batch.Root = placed.Replace(batch.Root);
+        Volatile.Write(ref _published, placed.Replace(_published));
         var epoch = _readers.NextEpoch();
         foreach (var page in checkpoint.Scratch)
-            _retiredScratch.Add(new RetiredScratch(epoch, page, checkpoint.LeftSince.GetValueOrDefault(page, ulong.MaxValue)));
+            _reclamation.RetireScratch(page, epoch, checkpoint.LeftSince.GetValueOrDefault(page, ulong.MaxValue));
         // The map belongs to the writer again. What was pending is free, and the last meta page that reached it is overwritten.
         Free.Keep();
         foreach (var run in _pending)
-            Retire(run, epoch);
+            _reclamation.RetireRun(run, epoch, _batchCheckpointed, Meta.Newest.Revision);
         _pending = checkpoint.PendingRuns;
         _batchCheckpointed = checkpoint.Root.Batch;
-        lock (_pinLock)
-        {
-            Volatile.Write(ref _olderMeta, _newestMeta);
-            Volatile.Write(ref _newestMeta, checkpoint.Meta);
-            _newestRuns = checkpoint.UsedRuns;
-        }
+        Meta.Advance(checkpoint.Meta);
+        _pins.Advance(checkpoint.Meta, checkpoint.UsedRuns);
         _checkpoint = null;
         ReleaseRetired();
     }
@@ -305,7 +267,7 @@ internal sealed unsafe class PageStore : IDisposable
         _left = checkpoint.Left;
         var epoch = _readers.NextEpoch();
         foreach (var (page, left) in checkpoint.LeftSince)
-            _retiredScratch.Add(new RetiredScratch(epoch, page, left));
+            _reclamation.RetireScratch(page, epoch, left);
         _checkpoint = null;
     }
 
@@ -323,14 +285,7 @@ internal sealed unsafe class PageStore : IDisposable
     public ulong Count(TreeId tree) => Volatile.Read(ref _published).Trees[(int)tree].Count;
 
     /// <summary>Pins the newest checkpoint. Any thread.</summary>
-    public CheckpointPin Pin()
-    {
-        lock (_pinLock)
-        {
-            Volatile.Write(ref _pins, [.. _pins, _newestMeta.Revision]);
-            return new CheckpointPin(this, _newestMeta, _newestRuns);
-        }
-    }
+    public CheckpointPin Pin() => _pins.Pin(this);
 
     /// <summary>
     /// Checks everything: each page of the file is exactly one of reachable, free or pending, and checksums, key order and counts are right. Writer, with
@@ -343,11 +298,11 @@ internal sealed unsafe class PageStore : IDisposable
         var leaving = new List<List<PageRun>> { _left, _pending };
         if (_checkpoint is not null)
             leaving.Add(_checkpoint.Left);
-        leaving.Add([.. _retiredRuns.All.Concat(_pinnedRuns.Values.SelectMany(runs => runs)).Select(retired => retired.Run)]);
+        leaving.Add([.. _reclamation.Runs]);
         var walk = new StoreWalk(Space, Free, leaving);
-        walk.CheckPublished(_published, _newestMeta);
-        walk.CheckProtected(_newestMeta.Trees, "newest checkpoint");
-        walk.CheckProtected(_olderMeta.Trees, "older checkpoint");
+        walk.CheckPublished(_published, Meta.Newest);
+        walk.CheckProtected(Meta.Newest.Trees, "newest checkpoint");
+        walk.CheckProtected(Meta.Older.Trees, "older checkpoint");
         foreach (var batch in _unpublished)
             walk.CheckProtected(batch.Root.Trees, "unpublished root");
     }
@@ -356,7 +311,7 @@ internal sealed unsafe class PageStore : IDisposable
     public StoreWalk BeginWalk()
     {
         var walk = new StoreWalk(Space, Free, [_left, _pending]);
-        walk.BeginPublished(_published.Trees, _newestMeta);
+        walk.BeginPublished(_published.Trees, Meta.Newest);
         return walk;
     }
 
@@ -367,27 +322,6 @@ internal sealed unsafe class PageStore : IDisposable
     {
         File.Dispose();
         _pool.Dispose();
-    }
-
-    internal static void WriteMeta(IStorageFile file, MetaPage meta)
-    {
-        using var buffer = new AlignedBuffer(Page.Bytes);
-        meta.Encode(buffer.Span);
-        file.Write(buffer.Span, meta.PageNumber * Page.Bytes);
-    }
-
-    /// <summary>
-    /// Called before anything is overwritten that only an older meta page reaches. The sync of the meta page found at the open may have failed in the
-    /// previous process. In that case the page is in the system's cache only, and a later sync does not write it to disk. Should it be torn here, the
-    /// other one counts. Checkpoint executor.
-    /// </summary>
-    internal void SyncNewestMeta()
-    {
-        if (_newestMetaIsSynced)
-            return;
-        WriteMeta(File, _newestMeta);
-        File.Sync();
-        _newestMetaIsSynced = true;
     }
 
     /// <summary>
@@ -437,187 +371,11 @@ internal sealed unsafe class PageStore : IDisposable
             throw new CorruptStoreException($"'{File.Path}' ends before page {first + (destination.Length / Page.Bytes)}.");
     }
 
-    internal void Unpin(ulong revision)
-    {
-        lock (_pinLock)
-        {
-            var index = Array.IndexOf(_pins, revision);
-            Volatile.Write(ref _pins, [.. _pins[..index], .. _pins[(index + 1)..]]);
-        }
-    }
-
-    /// <summary>Null if the page is torn, is not a meta page, or cannot be read, which is treated like torn.</summary>
-    private static MetaPage? ReadMeta(IStorageFile file, long number)
-    {
-        using var buffer = new AlignedBuffer(Page.Bytes);
-        try
-        {
-            return file.Read(buffer.Span, number * Page.Bytes) == Page.Bytes ? MetaPage.TryDecode(buffer.Span, file.Path) : null;
-        }
-        catch (StorageIoException)
-        {
-            return null;
-        }
-    }
-
     private void Recycle(SealedBatch batch)
     {
         batch.Clear();
         _emptyBatches.Push(batch);
     }
 
-    private static PageRun PlacedRun(byte* page) =>
-        new(PageSpace.NumberOf(Page.Placed(page)), Page.Type(page) == PageType.Overflow ? Page.RunPages(Page.ValueLength(page)) : 1);
-
-    /// <summary>
-    /// For scratch pages that were placed in the file and retired by an unpublished batch: the batch now retires the pages of the file instead.
-    /// </summary>
-    private static void LeavePlacedPages(SealedBatch batch, ulong batchFrozen)
-    {
-        foreach (var page in batch.RetiredScratch)
-        {
-            if (Page.Batch((byte*)page) <= batchFrozen)
-                batch.RetiredFilePages.Add(PlacedRun((byte*)page));
-        }
-        batch.RetiredScratch.RemoveAll(page => Page.Batch((byte*)page) <= batchFrozen);
-    }
-
-    /// <summary>The root with references to the file, after the references in all younger scratch pages that it reaches were replaced.</summary>
-    private StoreRoot WithPlaces(StoreRoot root, Checkpoint checkpoint)
-    {
-        var trees = new TreeRoot[StoreRoot.TreesMax];
-        for (var i = 0; i < trees.Length; i++)
-        {
-            trees[i] = root.Trees[i];
-            if (!PageSpace.IsScratch(trees[i].Reference))
-                continue;
-            var page = Space.Locate(trees[i].Reference);
-            if (Page.Batch(page) <= checkpoint.Root.Batch)
-                trees[i] = checkpoint.Placed(trees[i]);
-            else
-                PlaceChildren(page, checkpoint);
-        }
-        return new StoreRoot(root.Etag, root.Batch, trees);
-    }
-
-    private void PlaceChildren(byte* page, Checkpoint checkpoint)
-    {
-        // Bit 0 distinguishes the mark of a visited page from a location.
-        var mark = (checkpoint.Meta!.Revision << 1) | 1;
-        if (Page.Placed(page) == mark || Page.Type(page) == PageType.Overflow)
-            return;
-        Page.Placed(page) = mark;
-        if (Page.Type(page) == PageType.Leaf && !Page.HasOverflow(page))
-            return;
-        for (var i = 0; i < Page.Count(page); i++)
-        {
-            var child = TreePage.Child(page, i);
-            if (Page.Type(page) == PageType.Leaf && !TreePage.IsOverflow(page, i, out child))
-                continue;
-            if (!PageSpace.IsScratch(*(ulong*)child))
-                continue;
-            var target = Space.Locate(*(ulong*)child);
-            if (Page.Batch(target) > checkpoint.Root.Batch)
-            {
-                PlaceChildren(target, checkpoint);
-                continue;
-            }
-            // Readers load the reference first. If they see the one to the file, they also see its checksum.
-            *(uint*)(child + sizeof(ulong)) = Page.Checksum(target);
-            Volatile.Write(ref *(ulong*)child, Page.Placed(target));
-        }
-    }
-
-    /// <summary>Frees what no reader or pin can reach any more.</summary>
-    private void ReleaseRetired()
-    {
-        if (_retiredScratch.IsEmpty && _retiredRuns.IsEmpty && _pinnedRuns.Count == 0)
-            return;
-        _readers.Collect(_present);
-        _retiredScratch.Release(_present);
-        var held = _retiredScratch.HeldBytes;
-        // While a checkpoint is being written, the map does not belong to the writer. For runs it is therefore unknown during that time which readers no
-        // longer need them.
-        if (_checkpoint is not { IsBegun: true })
-        {
-            ReleaseRuns();
-            held += _retiredRuns.HeldBytes;
-        }
-        // Does not count what pins or a checkpoint in progress keep: ending a reader would not free that.
-        if (held > Options.PinnedBytesMax)
-            EndReader();
-    }
-
-    /// <summary>
-    /// Retires pages of the file that neither of the two newest checkpoints reaches. Parts of one run may have been placed by different checkpoints.
-    /// </summary>
-    private void Retire(PageRun run, ulong epoch)
-    {
-        _retiredFileBytes += run.Count * Page.Bytes;
-        var pins = Volatile.Read(ref _pins);
-        for (var (first, end) = (run.First, run.First + run.Count); first < end;)
-        {
-            var born = Free.BornOf(first);
-            var next = first + 1;
-            while (next < end && Free.BornOf(next) == born)
-                next++;
-            KeepWhilePinned(new RetiredRun(epoch, born, _batchCheckpointed, _newestMeta.Revision, new PageRun(first, next - first)), pins);
-            first = next;
-        }
-    }
-
-    private void ReleaseRuns()
-    {
-        var pins = Volatile.Read(ref _pins);
-        foreach (var pinned in _pinnedRuns.Keys)
-        {
-            if (!pins.Contains(pinned))
-                _pinsGone.Add(pinned);
-        }
-        foreach (var gone in _pinsGone)
-        {
-            _pinnedRuns.Remove(gone, out var runs);
-            foreach (var run in runs!)
-                KeepWhilePinned(run, pins);
-        }
-        _pinsGone.Clear();
-        _retiredRuns.Release(_present);
-    }
-
-    /// <summary>
-    /// Checks pins first and readers only when those are gone, so no reader is ended for pages that a pin keeps. No later pin reaches the run, because it
-    /// would be of a later checkpoint.
-    /// </summary>
-    private void KeepWhilePinned(in RetiredRun retired, ulong[] pins)
-    {
-        foreach (var pinned in pins)
-        {
-            if (!retired.IsReachedByPin(pinned))
-                continue;
-            if (!_pinnedRuns.TryGetValue(pinned, out var runs))
-                _pinnedRuns[pinned] = runs = [];
-            runs.Add(retired);
-            return;
-        }
-        _retiredRuns.Add(retired);
-    }
-
-    private void AllowReuse(RetiredRun retired)
-    {
-        Free.AllowReuse(retired.Run);
-        _retiredFileBytes -= retired.Bytes;
-    }
-
-    /// <summary>Asks the oldest reader to end, since it holds the most, or nearly so. If that is not enough, the next one follows when it is gone.</summary>
-    private void EndReader()
-    {
-        var oldest = ulong.MaxValue;
-        foreach (var reader in _present)
-            oldest = Math.Min(oldest, reader.Epoch);
-        foreach (var reader in _present)
-        {
-            if (reader.Epoch == oldest)
-                _readers.End(reader.Slot, reader.Ticket);
-        }
-    }
+    private void ReleaseRetired() => _reclamation.Release(ownsFreeMap: _checkpoint is not { IsBegun: true });
 }

@@ -1,0 +1,115 @@
+using System.Buffers.Binary;
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Files;
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Storage.DataFile;
+
+/// <summary>
+/// The two meta pages of an open data file. A checkpoint overwrites the older one when everything that it reaches is durable (S2). Any thread may read them;
+/// the checkpoint executor writes, the writer calls <see cref="Advance"/>.
+/// </summary>
+internal sealed class MetaPages
+{
+    private readonly IStorageFile _file;
+    private MetaPage _newest;
+    private MetaPage _older;
+    private bool _newestIsSynced;
+
+    private MetaPages(IStorageFile file, MetaPage newest, MetaPage older, bool newestIsSynced) =>
+        (_file, _newest, _older, _newestIsSynced) = (file, newest, older, newestIsSynced);
+
+    /// <summary>The one of the newest checkpoint that is finished. Any thread.</summary>
+    public MetaPage Newest => Volatile.Read(ref _newest);
+
+    /// <summary>The one before it, which the next checkpoint overwrites. Any thread.</summary>
+    public MetaPage Older => Volatile.Read(ref _older);
+
+    /// <summary>Writes the meta pages of an empty data file into an empty file. They are durable when this returns.</summary>
+    public static MetaPages Create(IStorageFile file, ReadOnlySpan<byte> identity)
+    {
+        var newest = new MetaPage
+        {
+            Revision = 2,
+            Identity = BinaryPrimitives.ReadUInt128LittleEndian(identity),
+            FilePages = 2,
+            Trees = new TreeRoot[StoreRoot.TreesMax],
+        };
+        var older = newest with { Revision = 1 };
+        file.Resize(2 * Page.Bytes);
+        Write(file, older);
+        Write(file, newest);
+        file.Sync();
+        return new MetaPages(file, newest, older, newestIsSynced: true);
+    }
+
+    /// <summary>Reads both meta pages and checks the newest one that is intact.</summary>
+    /// <exception cref="CorruptStoreException">No meta page is intact, or the file is shorter than they say.</exception>
+    /// <exception cref="FormatVersionException">The file has another version.</exception>
+    public static MetaPages Read(IStorageFile file)
+    {
+        var path = file.Path;
+        var first = TryRead(file, 0);
+        var second = TryRead(file, 1);
+        if (first is null && second is null)
+            throw new CorruptStoreException($"'{path}': neither meta page is intact.");
+        var (newest, older) = (first?.Revision ?? 0) > (second?.Revision ?? 0) ? (first!, second) : (second!, first);
+        if (newest.FilePages < 2 || newest.FilePages > FreeMap.FilePagesMax)
+            throw new CorruptStoreException($"'{path}': its meta page records {newest.FilePages} pages, but a file must have 2 to {FreeMap.FilePagesMax}.");
+        if (newest.Trees.Any(tree => tree.Reference != 0 && !PageStructure.IsReference(tree.Reference, newest.FilePages)))
+            throw new CorruptStoreException($"'{path}': its meta page has an invalid reference to the root of a tree.");
+        if (file.Length < newest.FilePages * Page.Bytes)
+            throw new CorruptStoreException($"'{path}' has {file.Length} bytes, but its meta page records {newest.FilePages * Page.Bytes}.");
+        // A torn meta page was being written when the power failed. Then only the newest one is needed, and it is on disk.
+        return new MetaPages(file, newest, older ?? newest, newestIsSynced: older is null);
+    }
+
+    /// <summary>
+    /// Called before anything is overwritten that only an older meta page reaches. The sync of the meta page found at the open may have failed in the
+    /// previous process. In that case the page is in the system's cache only, and a later sync does not write it to disk. Should it be torn here, the
+    /// other one counts. Checkpoint executor.
+    /// </summary>
+    public void SyncNewest()
+    {
+        if (_newestIsSynced)
+            return;
+        WriteDurable(_newest);
+        _newestIsSynced = true;
+    }
+
+    /// <summary>Overwrites the meta page with the same number. It is durable when this returns. Checkpoint executor.</summary>
+    public void WriteDurable(MetaPage meta)
+    {
+        Write(_file, meta);
+        _file.Sync();
+    }
+
+    /// <summary>Makes the meta page of a finished checkpoint the newest. Writer.</summary>
+    public void Advance(MetaPage meta)
+    {
+        Invariant.Check(meta.Revision == _newest.Revision + 1, $"The checkpoint of revision {meta.Revision} was finished after the one of revision {_newest.Revision}.");
+        Volatile.Write(ref _older, _newest);
+        Volatile.Write(ref _newest, meta);
+    }
+
+    private static void Write(IStorageFile file, MetaPage meta)
+    {
+        using var buffer = new AlignedBuffer(Page.Bytes);
+        meta.Encode(buffer.Span);
+        file.Write(buffer.Span, meta.PageNumber * Page.Bytes);
+    }
+
+    /// <summary>Null if the page is torn, is not a meta page, or cannot be read, which is treated like torn.</summary>
+    private static MetaPage? TryRead(IStorageFile file, long number)
+    {
+        using var buffer = new AlignedBuffer(Page.Bytes);
+        try
+        {
+            return file.Read(buffer.Span, number * Page.Bytes) == Page.Bytes ? MetaPage.TryDecode(buffer.Span, file.Path) : null;
+        }
+        catch (StorageIoException)
+        {
+            return null;
+        }
+    }
+}

@@ -1,0 +1,107 @@
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Storage.DataFile;
+
+/// <summary>
+/// Returns retired pages to the scratch pool or the free map as soon as nothing reaches them (S1). <see cref="PageStore"/> retires what the newest state no
+/// longer reaches; <see cref="PinnedRuns"/> keeps what pins reach, and <see cref="RetiredPages{T}"/> what readers reach. Writer only, except the counts.
+/// </summary>
+internal sealed unsafe class PageReclamation
+{
+    private readonly ReaderSlots _readers;
+    private readonly FreeMap _free;
+    private readonly long _heldBytesMax;
+    private readonly RetiredPages<RetiredScratch> _scratch;
+    private readonly RetiredPages<RetiredRun> _runs;
+    private readonly PinnedRuns _pinned;
+    private readonly List<ReaderSlots.Reader> _present = [];
+    private long _fileBytes;
+
+    /// <param name="readers">The readers of the store.</param>
+    /// <param name="pins">Its pins.</param>
+    /// <param name="pool">Receives scratch pages.</param>
+    /// <param name="free">Receives runs of the file.</param>
+    /// <param name="heldBytesMax">If readers hold more bytes than this, the oldest is asked to end.</param>
+    public PageReclamation(ReaderSlots readers, CheckpointPins pins, ScratchPool pool, FreeMap free, long heldBytesMax)
+    {
+        _readers = readers;
+        _free = free;
+        _heldBytesMax = heldBytesMax;
+        _scratch = new RetiredPages<RetiredScratch>(readers, retired => pool.Return((byte*)retired.Page));
+        _runs = new RetiredPages<RetiredRun>(readers, AllowReuse);
+        _pinned = new PinnedRuns(pins);
+    }
+
+    /// <summary>Bytes of scratch memory that only readers still need. Any thread; may be out of date.</summary>
+    public long HeldScratchBytes => _scratch.HeldBytes;
+
+    /// <summary>Those, plus bytes of the file that are retired and not reusable yet. Any thread; may be out of date.</summary>
+    public long PinnedBytes => _scratch.HeldBytes + Volatile.Read(ref _fileBytes);
+
+    /// <summary>The runs of the file that are retired and not reusable yet.</summary>
+    public IEnumerable<PageRun> Runs => _runs.All.Concat(_pinned.All).Select(retired => retired.Run);
+
+    /// <summary>Retires a scratch page or run. The parameters are as in <see cref="RetiredScratch"/>.</summary>
+    public void RetireScratch(nint page, ulong epoch, ulong left) => _scratch.Add(new RetiredScratch(epoch, page, left));
+
+    /// <summary>
+    /// Retires pages of the file that neither of the two newest checkpoints reaches. Parts of one run may have been placed by different checkpoints. The
+    /// parameters are as in <see cref="RetiredRun"/>. Not while a checkpoint is being written.
+    /// </summary>
+    public void RetireRun(PageRun run, ulong epoch, ulong left, ulong revision)
+    {
+        Volatile.Write(ref _fileBytes, _fileBytes + (run.Count * Page.Bytes));
+        for (var (first, end) = (run.First, run.First + run.Count); first < end;)
+        {
+            var born = _free.BornOf(first);
+            var next = first + 1;
+            while (next < end && _free.BornOf(next) == born)
+                next++;
+            // Pins first, and readers only when those are gone, so no reader is ended for pages that a pin keeps.
+            _pinned.KeepOrPass(new RetiredRun(epoch, born, left, revision, new PageRun(first, next - first)), _runs);
+            first = next;
+        }
+    }
+
+    /// <summary>Frees what no reader or pin can reach any more.</summary>
+    /// <param name="ownsFreeMap">
+    /// False while a checkpoint is being written: the free map then does not belong to the writer. For runs it is therefore unknown during that time which
+    /// readers no longer need them.
+    /// </param>
+    public void Release(bool ownsFreeMap)
+    {
+        if (_scratch.IsEmpty && _runs.IsEmpty && _pinned.IsEmpty)
+            return;
+        _readers.Collect(_present);
+        _scratch.Release(_present);
+        var held = _scratch.HeldBytes;
+        if (ownsFreeMap)
+        {
+            _pinned.Release(_runs);
+            _runs.Release(_present);
+            held += _runs.HeldBytes;
+        }
+        // Does not count what pins or a checkpoint in progress keep: ending a reader would not free that.
+        if (held > _heldBytesMax)
+            EndOldestReader();
+    }
+
+    private void AllowReuse(RetiredRun retired)
+    {
+        _free.AllowReuse(retired.Run);
+        Volatile.Write(ref _fileBytes, _fileBytes - retired.Bytes);
+    }
+
+    /// <summary>Asks the oldest reader to end, since it holds the most, or nearly so. If that is not enough, the next one follows when it is gone.</summary>
+    private void EndOldestReader()
+    {
+        var oldest = ulong.MaxValue;
+        foreach (var reader in _present)
+            oldest = Math.Min(oldest, reader.Epoch);
+        foreach (var reader in _present)
+        {
+            if (reader.Epoch == oldest)
+                _readers.End(reader.Slot, reader.Ticket);
+        }
+    }
+}
