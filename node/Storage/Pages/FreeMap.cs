@@ -1,4 +1,3 @@
-using System.Numerics;
 using KvCluster.Storage.Encoding;
 
 namespace KvCluster.Storage.Pages;
@@ -25,20 +24,8 @@ internal sealed unsafe class FreeMap
     private const int GrowthPagesMin = 32;
     private const int GrowthPagesMax = 8192;
 
-    /// <summary>How many checkpoints are remembered for the pages they placed. A page placed by an earlier one counts as old as the file.</summary>
-    private const int PlacingsKept = 4096;
-
     private readonly List<PageRun> _runs = [];
-
-    /// <summary>For each checkpoint since the open: from when on its pages may be reached.</summary>
-    private readonly PageBirth[] _bornBy = new PageBirth[PlacingsKept];
-
-    /// <summary>
-    /// For each page, the checkpoint since the open that placed it; 0 for none. One array per map page, allocated when a checkpoint takes the first of its
-    /// pages: 4 bytes for each page of 8,192 bytes.
-    /// </summary>
-    private uint[]?[] _placedBy = [];
-    private uint _placing;
+    private readonly PageBirths _births = new(64 * WordsPerPage);
     private ulong[] _free = [];
     private ulong[] _pending = [];
     private ulong[] _reusable = [];
@@ -105,13 +92,13 @@ internal sealed unsafe class FreeMap
     }
 
     /// <summary>Runs of free pages.</summary>
-    public List<PageRun> FreeRuns() => RunsOf(_free);
+    public List<PageRun> FreeRuns() => PageBits.RunsOf(_free);
 
     /// <summary>Runs of pages that the next checkpoint may take.</summary>
-    public List<PageRun> ReusableRuns() => RunsOf(_reusable);
+    public List<PageRun> ReusableRuns() => PageBits.RunsOf(_reusable);
 
     /// <summary>Runs of pages retired since the checkpoint before the newest.</summary>
-    public List<PageRun> PendingRuns() => RunsOf(_pending);
+    public List<PageRun> PendingRuns() => PageBits.RunsOf(_pending);
 
     /// <summary>Runs of pages that are neither free nor pending: what the newest checkpoint reaches, including the map and the meta pages.</summary>
     public List<PageRun> UsedRuns()
@@ -120,8 +107,8 @@ internal sealed unsafe class FreeMap
         for (var i = 0; i < used.Length; i++)
             used[i] = ~(_free[i] | _pending[i]);
         for (var page = FilePages; page < used.Length * 64L; page++)
-            Clear(used, page);
-        return RunsOf(used);
+            PageBits.Clear(used, page);
+        return PageBits.RunsOf(used);
     }
 
     /// <summary>Makes pages reusable that no meta page, snapshot, pin or root reaches any more.</summary>
@@ -129,17 +116,13 @@ internal sealed unsafe class FreeMap
     {
         for (var page = run.First; page < run.First + run.Count; page++)
         {
-            Invariant.Check(IsSet(_free, page) && !IsSet(_reusable, page), $"Page {page} was released for reuse twice, or while in use.");
-            Set(_reusable, page);
+            Invariant.Check(PageBits.IsSet(_free, page) && !PageBits.IsSet(_reusable, page), $"Page {page} was released for reuse twice, or while in use.");
+            PageBits.Set(_reusable, page);
         }
     }
 
     /// <summary>From when on the content of a page may be reached.</summary>
-    public PageBirth BornOf(long page)
-    {
-        var placed = _placedBy[page / 64 / WordsPerPage]?[page % (64 * WordsPerPage)] ?? 0;
-        return placed == 0 || _placing - placed >= PlacingsKept ? default : _bornBy[placed % PlacingsKept];
-    }
+    public PageBirth BornOf(long page) => _births.Of(page);
 
     /// <summary>Begins the map of the next checkpoint: pages that were pending become free in it, and pages retired since then become pending.</summary>
     /// <param name="left">Pages that the newest checkpoint reaches and the new one does not.</param>
@@ -147,7 +130,7 @@ internal sealed unsafe class FreeMap
     /// <param name="born">From when on the pages that are placed may be reached.</param>
     public void BeginNext(List<PageRun> left, long pagesWanted, PageBirth born)
     {
-        _bornBy[++_placing % PlacingsKept] = born;
+        _births.Begin(born);
         _saved = new Saved(FilePages, [.. _free], [.. _pending], [.. _reusable], [.. _places], [.. _checksums], _directory);
         for (var i = 0; i < _free.Length; i++)
         {
@@ -160,7 +143,7 @@ internal sealed unsafe class FreeMap
         foreach (var run in left)
             LeavePages(run);
         _runs.Clear();
-        _runs.AddRange(RunsOf(_reusable));
+        _runs.AddRange(PageBits.RunsOf(_reusable));
         _runs.Sort(static (one, other) => one.Count != other.Count ? other.Count.CompareTo(one.Count) : one.First.CompareTo(other.First));
         (_run, _wanted) = (0, pagesWanted);
     }
@@ -261,10 +244,10 @@ internal sealed unsafe class FreeMap
         _runs[index] = new PageRun(run.First + pages, run.Count - pages);
         for (var page = run.First; page < run.First + pages; page++)
         {
-            Clear(_free, page);
-            Clear(_reusable, page);
+            PageBits.Clear(_free, page);
+            PageBits.Clear(_reusable, page);
             _changed[page / 64 / WordsPerPage] = true;
-            (_placedBy[page / 64 / WordsPerPage] ??= new uint[64 * WordsPerPage])[page % (64 * WordsPerPage)] = _placing;
+            _births.Place(page);
         }
         return run.First;
     }
@@ -273,8 +256,8 @@ internal sealed unsafe class FreeMap
     {
         for (var page = run.First; page < run.First + run.Count; page++)
         {
-            Invariant.Check(!IsSet(_free, page) && !IsSet(_pending, page), $"Page {page} was retired twice, or while it was free.");
-            Set(_pending, page);
+            Invariant.Check(!PageBits.IsSet(_free, page) && !PageBits.IsSet(_pending, page), $"Page {page} was retired twice, or while it was free.");
+            PageBits.Set(_pending, page);
             _changed[page / 64 / WordsPerPage] = true;
         }
     }
@@ -289,8 +272,8 @@ internal sealed unsafe class FreeMap
         Reserve();
         for (var page = first; page < FilePages; page++)
         {
-            Set(_free, page);
-            Set(_reusable, page);
+            PageBits.Set(_free, page);
+            PageBits.Set(_reusable, page);
             _changed[page / 64 / WordsPerPage] = true;
         }
         _runs.Insert(_run, new PageRun(first, FilePages - first));
@@ -309,57 +292,10 @@ internal sealed unsafe class FreeMap
         Array.Resize(ref _places, mapPages);
         Array.Resize(ref _checksums, mapPages);
         Array.Resize(ref _changed, mapPages);
-        if (_placedBy.Length < mapPages)
-            Array.Resize(ref _placedBy, mapPages);
+        _births.Reserve(mapPages);
         _changed.AsSpan(before).Fill(true);
     }
-
-    private static List<PageRun> RunsOf(ulong[] bits)
-    {
-        var runs = new List<PageRun>();
-        long first = 0, count = 0;
-        for (var word = 0; word < bits.Length; word++)
-        {
-            if (bits[word] == 0)
-            {
-                // Vectorized skip of empty words.
-                var skipped = bits.AsSpan(word).IndexOfAnyExcept(0ul);
-                if (skipped < 0)
-                    break;
-                word += skipped;
-            }
-            for (var rest = bits[word]; rest != 0;)
-            {
-                var from = BitOperations.TrailingZeroCount(rest);
-                var length = BitOperations.TrailingZeroCount(~(rest >> from));
-                var page = ((long)word * 64) + from;
-                if (count > 0 && first + count == page)
-                    count += length;
-                else
-                {
-                    if (count > 0)
-                        runs.Add(new PageRun(first, count));
-                    (first, count) = (page, length);
-                }
-                rest &= from + length >= 64 ? 0 : ulong.MaxValue << (from + length);
-            }
-        }
-        if (count > 0)
-            runs.Add(new PageRun(first, count));
-        return runs;
-    }
-
-    private static bool IsSet(ulong[] bits, long page) => (bits[page / 64] & (1ul << (int)(page % 64))) != 0;
-
-    private static void Set(ulong[] bits, long page) => bits[page / 64] |= 1ul << (int)(page % 64);
-
-    private static void Clear(ulong[] bits, long page) => bits[page / 64] &= ~(1ul << (int)(page % 64));
 
     private sealed record Saved(
         long FilePages, ulong[] Free, ulong[] Pending, ulong[] Reusable, ulong[] Places, uint[] Checksums, ulong Directory);
 }
-
-/// <summary>From when on the content of a page of the file may be reached. All zero: as old as the file.</summary>
-/// <param name="Batch">The first batch whose root may reach it, or an earlier one.</param>
-/// <param name="Revision">The revision of the checkpoint that placed it, or of an earlier one.</param>
-internal readonly record struct PageBirth(ulong Batch, ulong Revision);
