@@ -123,7 +123,7 @@ internal sealed unsafe class Checkpoint
         _store.Meta.SyncNewest();
         long pages = 0;
         foreach (var tree in Root.Trees)
-            Collect(tree.Reference, ref pages);
+            Collect(tree.Link.Reference, ref pages);
         _store.Free.BeginNext(Left, pages + 2, new PageBirth(_store.FirstBatchToPlace, _store.Meta.Newest.Revision + 1));
         return new RunWriter(_store.File, _store.Space, _store.Options.WriteBytes);
     }
@@ -158,28 +158,28 @@ internal sealed unsafe class Checkpoint
     /// <summary>The root of a tree with its location in the file.</summary>
     internal TreeRoot Placed(TreeRoot tree)
     {
-        if (!PageSpace.IsScratch(tree.Reference))
+        if (!tree.Link.Reference.IsScratch)
             return tree;
-        var page = _store.Space.Locate(tree.Reference);
-        return new TreeRoot { Reference = Page.Placed(page), Checksum = Page.Checksum(page), Count = tree.Count };
+        var page = _store.Space.Locate(tree.Link.Reference);
+        return new TreeRoot { Link = new PageLink(Page.Placed(page), Page.Checksum(page)), Count = tree.Count };
     }
 
-    private void Collect(ulong reference, ref long pages)
+    private void Collect(PageRef reference, ref long pages)
     {
-        if (!PageSpace.IsScratch(reference))
+        if (!reference.IsScratch)
             return;
         var page = _store.Space.Locate(reference);
         if (Page.Type(page) == PageType.Branch)
         {
             for (var i = 0; i < Page.Count(page); i++)
-                Collect(*(ulong*)TreePage.Child(page, i), ref pages);
+                Collect(TreePage.Child(page, i)->Reference, ref pages);
         }
         else if (Page.Type(page) == PageType.Leaf && Page.HasOverflow(page))
         {
             for (var i = 0; i < Page.Count(page); i++)
             {
                 if (TreePage.IsOverflow(page, i, out var child))
-                    Collect(*(ulong*)child, ref pages);
+                    Collect(child->Reference, ref pages);
             }
         }
         pages += Page.Type(page) == PageType.Overflow ? Page.RunPages(Page.ValueLength(page)) : 1;
@@ -197,7 +197,7 @@ internal sealed unsafe class Checkpoint
         PlaceChildren(image);
         Complete(image, number);
         Page.Checksum(image) = Page.ComputeChecksum(image, Page.Bytes);
-        (Page.Checksum(page), Page.Placed(page)) = (Page.Checksum(image), PageSpace.FileReference(number));
+        (Page.Checksum(page), Page.Placed(page)) = (Page.Checksum(image), PageRef.ToFile(number));
         return Page.Bytes;
     }
 
@@ -210,11 +210,10 @@ internal sealed unsafe class Checkpoint
             var child = TreePage.Child(image, i);
             if (Page.Type(image) == PageType.Leaf && !TreePage.IsOverflow(image, i, out child))
                 continue;
-            if (!PageSpace.IsScratch(*(ulong*)child))
+            if (!child->Reference.IsScratch)
                 continue;
-            var page = _store.Space.Locate(*(ulong*)child);
-            *(ulong*)child = Page.Placed(page);
-            *(uint*)(child + sizeof(ulong)) = Page.Checksum(page);
+            var page = _store.Space.Locate(child->Reference);
+            *child = new PageLink(Page.Placed(page), Page.Checksum(page));
         }
     }
 
@@ -223,7 +222,7 @@ internal sealed unsafe class Checkpoint
     {
         Page.Number(image) = (ulong)number;
         Page.SetEtag(image, Root.Etag);
-        (Page.ScratchIndex(image), Page.Batch(image), Page.Placed(image)) = (0, 0, 0);
+        (Page.ScratchIndex(image), Page.Batch(image), Page.Placed(image)) = (0, 0, default);
     }
 
     private long WriteRun(RunWriter writer, byte* run)
@@ -242,7 +241,7 @@ internal sealed unsafe class Checkpoint
             if (i == 0)
                 Buffer.MemoryCopy(header, image, Page.HeaderBytes, Page.HeaderBytes);
         }
-        (Page.Checksum(run), Page.Placed(run)) = (Page.Checksum(header), PageSpace.FileReference(number));
+        (Page.Checksum(run), Page.Placed(run)) = (Page.Checksum(header), PageRef.ToFile(number));
         return (long)pages * Page.Bytes;
     }
 }

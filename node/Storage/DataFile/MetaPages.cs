@@ -56,7 +56,7 @@ internal sealed class MetaPages
         var (newest, older) = (first?.Revision ?? 0) > (second?.Revision ?? 0) ? (first!, second) : (second!, first);
         if (newest.FilePages < 2 || newest.FilePages > FreeMap.FilePagesMax)
             throw new CorruptStoreException($"'{path}': its meta page records {newest.FilePages} pages, but a file must have 2 to {FreeMap.FilePagesMax}.");
-        if (newest.Trees.Any(tree => tree.Reference != 0 && !PageStructure.IsReference(tree.Reference, newest.FilePages)))
+        if (newest.Trees.Any(tree => !tree.Link.Reference.IsNone && !tree.Link.Reference.IsInFile(newest.FilePages)))
             throw new CorruptStoreException($"'{path}': its meta page has an invalid reference to the root of a tree.");
         if (file.Length < newest.FilePages * Page.Bytes)
             throw new CorruptStoreException($"'{path}' has {file.Length} bytes, but its meta page records {newest.FilePages * Page.Bytes}.");

@@ -10,7 +10,7 @@ namespace KvCluster.Storage.DataFile;
 internal sealed unsafe class PlacedPages(PageSpace space, Checkpoint checkpoint)
 {
     /// <summary>Marks a younger page as visited in place of its location, from which bit 0 distinguishes it.</summary>
-    private readonly ulong _visited = (checkpoint.Meta!.Revision << 1) | 1;
+    private readonly PageRef _visited = new((checkpoint.Meta!.Revision << 1) | 1);
 
     /// <summary>The location in the file of a scratch page or run that was placed.</summary>
     public static PageRun RunOf(nint page) => RunOf((byte*)page);
@@ -35,9 +35,10 @@ internal sealed unsafe class PlacedPages(PageSpace space, Checkpoint checkpoint)
         for (var i = 0; i < trees.Length; i++)
         {
             trees[i] = root.Trees[i];
-            if (!PageSpace.IsScratch(trees[i].Reference))
+            var top = trees[i].Link.Reference;
+            if (!top.IsScratch)
                 continue;
-            var page = space.Locate(trees[i].Reference);
+            var page = space.Locate(top);
             if (IsPlaced(page))
                 trees[i] = checkpoint.Placed(trees[i]);
             else
@@ -47,7 +48,7 @@ internal sealed unsafe class PlacedPages(PageSpace space, Checkpoint checkpoint)
     }
 
     private static PageRun RunOf(byte* page) =>
-        new(PageSpace.NumberOf(Page.Placed(page)), Page.Type(page) == PageType.Overflow ? Page.RunPages(Page.ValueLength(page)) : 1);
+        new(Page.Placed(page).Number, Page.Type(page) == PageType.Overflow ? Page.RunPages(Page.ValueLength(page)) : 1);
 
     private bool IsPlaced(byte* scratch) => Page.Batch(scratch) <= checkpoint.Root.Batch;
 
@@ -63,17 +64,15 @@ internal sealed unsafe class PlacedPages(PageSpace space, Checkpoint checkpoint)
             var child = TreePage.Child(page, i);
             if (Page.Type(page) == PageType.Leaf && !TreePage.IsOverflow(page, i, out child))
                 continue;
-            if (!PageSpace.IsScratch(*(ulong*)child))
+            if (!child->Reference.IsScratch)
                 continue;
-            var target = space.Locate(*(ulong*)child);
+            var target = space.Locate(child->Reference);
             if (!IsPlaced(target))
             {
                 ReplaceChildren(target);
                 continue;
             }
-            // Readers load the reference first. If they see the one to the file, they also see its checksum.
-            *(uint*)(child + sizeof(ulong)) = Page.Checksum(target);
-            Volatile.Write(ref *(ulong*)child, Page.Placed(target));
+            PageLink.Store(child, new PageLink(Page.Placed(target), Page.Checksum(target)));
         }
     }
 }

@@ -27,7 +27,7 @@ internal sealed unsafe class ScrubWalk(PageStore pages)
         for (_bytesLeft = bytesMax; _tree < StoreRoot.TreesMax; _tree++, _from = [])
         {
             var root = snapshot.Root.Trees[_tree];
-            if (root.Reference != 0 && !Walk(root.Reference, root.Checksum, _from))
+            if (!root.Link.Reference.IsNone && !Walk(root.Link, _from))
                 return false;
         }
         _tree = 0;
@@ -37,10 +37,10 @@ internal sealed unsafe class ScrubWalk(PageStore pages)
     /// <summary>
     /// False when the step's bytes are used up. The next step then continues at <see cref="_from"/>, which is past at least one leaf or large value.
     /// </summary>
-    private bool Walk(ulong reference, uint checksum, ReadOnlySpan<byte> from)
+    private bool Walk(PageLink link, ReadOnlySpan<byte> from)
     {
-        Check(reference, checksum);
-        var page = _space.ResolveNode(reference, &checksum);
+        Check(link);
+        var page = _space.ResolveNode(&link);
         if (Page.Type(page) == PageType.Leaf)
             return WalkValues(page, from);
         var first = ChildOf(page, from);
@@ -51,10 +51,7 @@ internal sealed unsafe class ScrubWalk(PageStore pages)
                 _from = KeyAt(page, i);
                 return false;
             }
-            var child = TreePage.Child(page, i);
-            // In the same order as readers: whoever sees a reference to the file also sees its checksum.
-            var childReference = Volatile.Read(ref *(ulong*)child);
-            if (!Walk(childReference, *(uint*)(child + sizeof(ulong)), i == first ? from : default))
+            if (!Walk(Load(TreePage.Child(page, i)), i == first ? from : default))
                 return false;
         }
         return true;
@@ -66,7 +63,7 @@ internal sealed unsafe class ScrubWalk(PageStore pages)
         var isFirst = true;
         for (var i = 0; i < Page.Count(leaf); i++)
         {
-            if (!TreePage.IsOverflow(leaf, i, out var value))
+            if (!TreePage.IsOverflow(leaf, i, out var run))
                 continue;
             var key = KeyAt(leaf, i);
             if (from.SequenceCompareTo(key) > 0)
@@ -76,7 +73,7 @@ internal sealed unsafe class ScrubWalk(PageStore pages)
                 _from = key;
                 return false;
             }
-            CheckChild(value);
+            Check(Load(run));
             isFirst = false;
         }
         return true;
@@ -97,17 +94,18 @@ internal sealed unsafe class ScrubWalk(PageStore pages)
         return key;
     }
 
-    private void CheckChild(byte* child)
+    // In the same order as readers: the reference before its checksum.
+    private static PageLink Load(PageLink* link)
     {
-        var reference = Volatile.Read(ref *(ulong*)child);
-        Check(reference, *(uint*)(child + sizeof(ulong)));
+        var reference = PageLink.Load(link);
+        return new PageLink(reference, link->Checksum);
     }
 
-    private void Check(ulong reference, uint checksum)
+    private void Check(PageLink link)
     {
-        var count = PageSpace.IsScratch(reference) ? 1 : _space.CheckPage(reference, checksum);
+        var count = link.Reference.IsScratch ? 1 : _space.CheckPage(link.Reference, link.Checksum);
         _bytesLeft -= (long)count * Page.Bytes;
-        if (!PageSpace.IsScratch(reference))
+        if (!link.Reference.IsScratch)
             PagesChecked += count;
     }
 }

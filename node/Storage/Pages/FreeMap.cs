@@ -29,10 +29,11 @@ internal sealed unsafe class FreeMap
     private ulong[] _free = [];
     private ulong[] _pending = [];
     private ulong[] _reusable = [];
-    private ulong[] _places = [];
-    private uint[] _checksums = [];
+
+    /// <summary>The map pages.</summary>
+    private PageLink[] _places = [];
     private bool[] _changed = [];
-    private ulong _directory;
+    private PageRef _directory;
     private int _run;
     private long _wanted;
     private Saved? _saved;
@@ -49,20 +50,20 @@ internal sealed unsafe class FreeMap
     {
         var map = new FreeMap { FilePages = meta.FilePages, _directory = meta.FreeDirectory };
         map.Reserve();
-        if (meta.FreeDirectory == 0)
+        if (meta.FreeDirectory.IsNone)
             return map;
-        var directory = Resolve(space, meta, meta.FreeDirectory, meta.FreeDirectoryChecksum);
+        var directory = Resolve(space, meta, new PageLink(meta.FreeDirectory, meta.FreeDirectoryChecksum));
         if (Page.Type(directory) != PageType.FreeDirectory)
-            throw new CorruptStoreException($"The page at {meta.FreeDirectory:x} should be the free map's directory, but has type {Page.Type(directory)}.");
+            throw new CorruptStoreException($"The page at {meta.FreeDirectory} should be the free map's directory, but has type {Page.Type(directory)}.");
         for (var i = 0; i < map._places.Length; i++)
         {
             var entry = directory + Page.HeaderBytes + (i * DirectoryEntryBytes);
-            (map._places[i], map._checksums[i]) = (*(ulong*)entry, *(uint*)(entry + 8));
-            if (map._places[i] == 0)
+            map._places[i] = *(PageLink*)entry;
+            if (map._places[i].Reference.IsNone)
                 throw new CorruptStoreException($"The free map has no page for the sections from {i * SectionsPerPage} on.");
-            var place = Resolve(space, meta, map._places[i], map._checksums[i]);
+            var place = Resolve(space, meta, map._places[i]);
             if (Page.Type(place) != PageType.FreeSections)
-                throw new CorruptStoreException($"The page at {map._places[i]:x} should hold sections of the free map, but has type {Page.Type(place)}.");
+                throw new CorruptStoreException($"The page at {map._places[i].Reference} should hold sections of the free map, but has type {Page.Type(place)}.");
             var sections = (ulong*)(place + Page.HeaderBytes);
             for (var word = 0; word < WordsPerPage; word++)
             {
@@ -77,17 +78,17 @@ internal sealed unsafe class FreeMap
     }
 
     // References in tree pages are validated with the page. These come from other pages.
-    private static byte* Resolve(PageSpace space, MetaPage meta, ulong reference, uint checksum) => PageStructure.IsReference(reference, meta.FilePages)
-        ? space.Resolve(reference, &checksum)
-        : throw new CorruptStoreException($"The free map has the invalid reference {reference:x}.");
+    private static byte* Resolve(PageSpace space, MetaPage meta, PageLink link) => link.Reference.IsInFile(meta.FilePages)
+        ? space.Resolve(&link)
+        : throw new CorruptStoreException($"The free map has the invalid reference {link.Reference}.");
 
     /// <summary>The pages that hold the map itself.</summary>
-    public IEnumerable<(ulong Reference, uint Checksum)> SectionPlaces()
+    public IEnumerable<PageLink> SectionPlaces()
     {
         for (var i = 0; i < _places.Length; i++)
         {
-            if (_places[i] != 0)
-                yield return (_places[i], _checksums[i]);
+            if (!_places[i].Reference.IsNone)
+                yield return _places[i];
         }
     }
 
@@ -131,7 +132,7 @@ internal sealed unsafe class FreeMap
     public void BeginNext(List<PageRun> left, long pagesWanted, PageBirth born)
     {
         _births.Begin(born);
-        _saved = new Saved(FilePages, [.. _free], [.. _pending], [.. _reusable], [.. _places], [.. _checksums], _directory);
+        _saved = new Saved(FilePages, [.. _free], [.. _pending], [.. _reusable], [.. _places], _directory);
         for (var i = 0; i < _free.Length; i++)
         {
             if (_pending[i] == 0)
@@ -164,10 +165,10 @@ internal sealed unsafe class FreeMap
     }
 
     /// <summary>Places and writes each map page that changed, and the directory, whose reference and checksum it returns.</summary>
-    public void WriteNext(RunWriter writer, FileGrowth grow, UInt128 etag, out ulong directory, out uint directoryChecksum)
+    public void WriteNext(RunWriter writer, FileGrowth grow, UInt128 etag, out PageRef directory, out uint directoryChecksum)
     {
-        if (_directory != 0)
-            LeavePages(new PageRun(PageSpace.NumberOf(_directory), 1));
+        if (!_directory.IsNone)
+            LeavePages(new PageRun(_directory.Number, 1));
         var directoryNumber = Take(1, grow);
         // Placing a map page changes the map itself, so this repeats, at most once for each map page.
         var placed = new List<(int Index, long Number)>();
@@ -178,27 +179,24 @@ internal sealed unsafe class FreeMap
             {
                 if (!_changed[i] || placed.Exists(entry => entry.Index == i))
                     continue;
-                if (_places[i] != 0)
-                    LeavePages(new PageRun(PageSpace.NumberOf(_places[i]), 1));
+                if (!_places[i].Reference.IsNone)
+                    LeavePages(new PageRun(_places[i].Reference.Number, 1));
                 placed.Add((i, Take(1, grow)));
                 again = true;
             }
         }
         foreach (var (index, number) in placed)
-        {
-            _places[index] = PageSpace.FileReference(number);
-            _checksums[index] = WriteSections(writer, index, number, etag);
-        }
+            _places[index] = new PageLink(PageRef.ToFile(number), WriteSections(writer, index, number, etag));
         var page = writer.Next(directoryNumber);
         Page.Format(page, PageType.FreeDirectory, default);
         Page.Count(page) = (ushort)_places.Length;
         for (var i = 0; i < _places.Length; i++)
         {
             var entry = page + Page.HeaderBytes + (i * DirectoryEntryBytes);
-            (*(ulong*)entry, *(uint*)(entry + 8)) = (_places[i], _checksums[i]);
+            *(PageLink*)entry = _places[i];
         }
         directoryChecksum = Finish(page, directoryNumber, etag);
-        directory = _directory = PageSpace.FileReference(directoryNumber);
+        directory = _directory = PageRef.ToFile(directoryNumber);
         Array.Clear(_changed);
     }
 
@@ -210,8 +208,8 @@ internal sealed unsafe class FreeMap
     {
         if (_saved is null)
             return;
-        (FilePages, _free, _pending, _reusable, _places, _checksums, _directory) =
-            (_saved.FilePages, _saved.Free, _saved.Pending, _saved.Reusable, _saved.Places, _saved.Checksums, _saved.Directory);
+        (FilePages, _free, _pending, _reusable, _places, _directory) =
+            (_saved.FilePages, _saved.Free, _saved.Pending, _saved.Reusable, _saved.Places, _saved.Directory);
         _changed = new bool[_places.Length];
         _saved = null;
     }
@@ -290,12 +288,11 @@ internal sealed unsafe class FreeMap
         Array.Resize(ref _pending, mapPages * WordsPerPage);
         Array.Resize(ref _reusable, mapPages * WordsPerPage);
         Array.Resize(ref _places, mapPages);
-        Array.Resize(ref _checksums, mapPages);
         Array.Resize(ref _changed, mapPages);
         _births.Reserve(mapPages);
         _changed.AsSpan(before).Fill(true);
     }
 
     private sealed record Saved(
-        long FilePages, ulong[] Free, ulong[] Pending, ulong[] Reusable, ulong[] Places, uint[] Checksums, ulong Directory);
+        long FilePages, ulong[] Free, ulong[] Pending, ulong[] Reusable, PageLink[] Places, PageRef Directory);
 }

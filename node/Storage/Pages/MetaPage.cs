@@ -27,7 +27,7 @@ internal sealed record MetaPage
     public required long FilePages { get; init; }
 
     /// <summary>Reference to the free map's directory.</summary>
-    public ulong FreeDirectory { get; init; }
+    public PageRef FreeDirectory { get; init; }
 
     /// <summary>Its checksum.</summary>
     public uint FreeDirectoryChecksum { get; init; }
@@ -52,7 +52,7 @@ internal sealed record MetaPage
         BinaryPrimitives.WriteUInt64LittleEndian(page[24..], Revision);
         BinaryPrimitives.WriteUInt128LittleEndian(page[32..], Identity);
         BinaryPrimitives.WriteInt64LittleEndian(page[48..], FilePages);
-        BinaryPrimitives.WriteUInt64LittleEndian(page[56..], FreeDirectory);
+        BinaryPrimitives.WriteUInt64LittleEndian(page[56..], FreeDirectory.Value);
         BinaryPrimitives.WriteUInt32LittleEndian(page[64..], FreeDirectoryChecksum);
         BinaryPrimitives.WriteUInt32LittleEndian(page[68..], CheckpointPosition.ChainChecksum);
         BinaryPrimitives.WriteUInt128LittleEndian(page[72..], CheckpointPosition.Etag);
@@ -61,8 +61,8 @@ internal sealed record MetaPage
         for (var i = 0; i < StoreRoot.TreesMax; i++)
         {
             var root = page[(RootsOffset + (i * RootBytes))..];
-            BinaryPrimitives.WriteUInt64LittleEndian(root, Trees[i].Reference);
-            BinaryPrimitives.WriteUInt32LittleEndian(root[8..], Trees[i].Checksum);
+            BinaryPrimitives.WriteUInt64LittleEndian(root, Trees[i].Link.Reference.Value);
+            BinaryPrimitives.WriteUInt32LittleEndian(root[8..], Trees[i].Link.Checksum);
             BinaryPrimitives.WriteUInt64LittleEndian(root[16..], Trees[i].Count);
         }
         BinaryPrimitives.WriteUInt32LittleEndian(page, Crc32C.Of(page[4..Page.Bytes]));
@@ -81,8 +81,8 @@ internal sealed record MetaPage
         for (var i = 0; i < trees.Length; i++)
         {
             var root = page[(RootsOffset + (i * RootBytes))..];
-            trees[i].Reference = BinaryPrimitives.ReadUInt64LittleEndian(root);
-            trees[i].Checksum = BinaryPrimitives.ReadUInt32LittleEndian(root[8..]);
+            trees[i].Link.Reference = new PageRef(BinaryPrimitives.ReadUInt64LittleEndian(root));
+            trees[i].Link.Checksum = BinaryPrimitives.ReadUInt32LittleEndian(root[8..]);
             trees[i].Count = BinaryPrimitives.ReadUInt64LittleEndian(root[16..]);
         }
         return new MetaPage
@@ -90,7 +90,7 @@ internal sealed record MetaPage
             Revision = BinaryPrimitives.ReadUInt64LittleEndian(page[24..]),
             Identity = BinaryPrimitives.ReadUInt128LittleEndian(page[32..]),
             FilePages = BinaryPrimitives.ReadInt64LittleEndian(page[48..]),
-            FreeDirectory = BinaryPrimitives.ReadUInt64LittleEndian(page[56..]),
+            FreeDirectory = new PageRef(BinaryPrimitives.ReadUInt64LittleEndian(page[56..])),
             FreeDirectoryChecksum = BinaryPrimitives.ReadUInt32LittleEndian(page[64..]),
             CheckpointPosition = new CheckpointPosition(
                 BinaryPrimitives.ReadUInt128LittleEndian(page[72..]),

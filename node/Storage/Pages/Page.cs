@@ -70,7 +70,7 @@ internal static unsafe class Page
     public static ref ulong Batch(byte* page) => ref *(ulong*)(page + 48);
 
     /// <summary>Scratch only: where a checkpoint placed the page (a reference; the checksum is in the page's own field), or a mark with bit 0 set.</summary>
-    public static ref ulong Placed(byte* page) => ref *(ulong*)(page + 56);
+    public static ref PageRef Placed(byte* page) => ref *(PageRef*)(page + 56);
 
     public static ulong* Heads(byte* page) => (ulong*)(page + HeaderBytes);
 

@@ -7,7 +7,7 @@ namespace KvCluster.Storage.Pages;
 /// </summary>
 /// <remarks>
 /// Some properties cannot be checked within one page: that a reference is within the current length of the file (<see cref="PageSpace.CheckPage"/>), that
-/// it is to a page of the right type (<see cref="PageSpace.ResolveNode(ulong, uint*)"/>, <see cref="TreePage.Value"/>), and that keys are in order across
+/// it is to a page of the right type (<see cref="PageSpace.ResolveNode(PageLink*)"/>, <see cref="TreePage.Value"/>), and that keys are in order across
 /// pages.
 /// </remarks>
 internal static unsafe class PageStructure
@@ -26,11 +26,6 @@ internal static unsafe class PageStructure
         PageType.Overflow or PageType.FreeSections or PageType.FreeDirectory => null,
         _ => $"it has the invalid type {(byte)Page.Type(page)}",
     };
-
-    /// <summary>Whether a reference is to a page of the file other than a meta page.</summary>
-    /// <param name="reference">A reference from a page of the file, its meta page or its free map.</param>
-    /// <param name="pagesMax">The most pages that the file may have.</param>
-    public static bool IsReference(ulong reference, long pagesMax) => reference % Page.Bytes == 0 && reference / Page.Bytes is >= 2 and var number && number < (ulong)pagesMax;
 
     private static string? ProblemOfNode(byte* page, long pagesMax)
     {
@@ -84,5 +79,6 @@ internal static unsafe class PageStructure
         return ProblemOfReference(run, pagesMax) is { } problem ? $"the value of entry {index} {problem}" : null;
     }
 
-    private static string? ProblemOfReference(byte* reference, long pagesMax) => *(ulong*)reference is var to && !IsReference(to, pagesMax) ? $"has the invalid reference {to:x}" : null;
+    private static string? ProblemOfReference(PageLink* link, long pagesMax) =>
+        link->Reference.IsInFile(pagesMax) ? null : $"has the invalid reference {link->Reference}";
 }

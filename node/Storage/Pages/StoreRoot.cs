@@ -22,11 +22,8 @@ internal sealed class StoreRoot(UInt128 etag, ulong batch, TreeRoot[] trees)
 [StructLayout(LayoutKind.Sequential)]
 internal struct TreeRoot
 {
-    /// <summary>Reference to the topmost page.</summary>
-    public ulong Reference;
-
-    /// <summary>Checksum of that page, if it is in the file.</summary>
-    public uint Checksum;
+    /// <summary>The topmost page.</summary>
+    public PageLink Link;
 
     /// <summary>Keys in the tree.</summary>
     public ulong Count;

@@ -23,7 +23,7 @@ internal static unsafe class TreePage
     /// <summary>Bytes of a branch cell before the rest of the key.</summary>
     public const int BranchCellHeader = 14;
 
-    private const int ReferenceInOverflowCell = 8;
+    private const int LinkInOverflowCell = 8;
 
     /// <summary>Whether a value goes to an overflow run, so that at least two entries fit in every leaf.</summary>
     public static bool IsOverflow(int keyLength, int valueLength) =>
@@ -43,18 +43,21 @@ internal static unsafe class TreePage
         return found ? index : index - 1;
     }
 
-    /// <summary>A branch's child: its reference, followed by the checksum.</summary>
+    /// <summary>A branch's child.</summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
-    public static byte* Child(byte* page, int index) => Page.Cell(page, index);
+    public static PageLink* Child(byte* page, int index) => (PageLink*)Page.Cell(page, index);
 
-    /// <summary>Whether a leaf's entry has its value in an overflow run, and the address of the reference to it.</summary>
+    /// <summary>Whether a leaf's entry has its value in an overflow run, and the link to that.</summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
-    public static bool IsOverflow(byte* page, int index, out byte* child)
+    public static bool IsOverflow(byte* page, int index, out PageLink* run)
     {
         var cell = Page.Cell(page, index);
-        child = cell + ReferenceInOverflowCell;
+        run = (PageLink*)(cell + LinkInOverflowCell);
         return *(ushort*)(cell + 2) == OverflowMark;
     }
+
+    /// <summary>The length of the value in an overflow run, which precedes the link to it in the leaf's cell.</summary>
+    public static uint OverflowLength(PageLink* run) => *((uint*)run - 1);
 
     /// <summary>A leaf's value, in place.</summary>
     public static ReadOnlySpan<byte> Value(PageSpace space, byte* page, int index)
@@ -63,7 +66,7 @@ internal static unsafe class TreePage
         var length = *(ushort*)(cell + 2);
         if (length != OverflowMark)
             return new ReadOnlySpan<byte>(cell + LeafCellHeader + RestLength(*(ushort*)cell), length);
-        var run = space.ResolveRun(cell + ReferenceInOverflowCell, *(uint*)(cell + 4));
+        var run = space.ResolveRun((PageLink*)(cell + LinkInOverflowCell), *(uint*)(cell + 4));
         return new ReadOnlySpan<byte>(run + Page.HeaderBytes, (int)*(uint*)(cell + 4));
     }
 
@@ -112,26 +115,24 @@ internal static unsafe class TreePage
     }
 
     /// <summary>Adds an entry whose value is in an overflow run.</summary>
-    public static void InsertOverflow(byte* page, int index, ReadOnlySpan<byte> key, uint valueLength, ulong reference, uint checksum)
+    public static void InsertOverflow(byte* page, int index, ReadOnlySpan<byte> key, uint valueLength, PageLink run)
     {
         var suffix = key[Page.PrefixLength(page)..];
         var cell = Insert(page, index, suffix, OverflowCellBytes(suffix.Length), isOverflow: true);
         *(ushort*)cell = (ushort)suffix.Length;
         *(ushort*)(cell + 2) = OverflowMark;
         *(uint*)(cell + 4) = valueLength;
-        *(ulong*)(cell + ReferenceInOverflowCell) = reference;
-        *(uint*)(cell + ReferenceInOverflowCell + 8) = checksum;
+        *(PageLink*)(cell + LinkInOverflowCell) = run;
         CopyRest(suffix, cell + OverflowCellHeader);
         Page.HasOverflow(page) = true;
     }
 
     /// <summary>Adds a child to a branch. The key of the first child is empty.</summary>
-    public static void InsertChild(byte* page, int index, ReadOnlySpan<byte> key, ulong reference, uint checksum)
+    public static void InsertChild(byte* page, int index, ReadOnlySpan<byte> key, PageLink child)
     {
         var suffix = index == 0 ? default : key[Page.PrefixLength(page)..];
         var cell = Insert(page, index, suffix, Aligned(BranchCellHeader + RestLength(suffix.Length)));
-        *(ulong*)cell = reference;
-        *(uint*)(cell + 8) = checksum;
+        *(PageLink*)cell = child;
         *(ushort*)(cell + 12) = (ushort)suffix.Length;
         CopyRest(suffix, cell + BranchCellHeader);
     }
@@ -139,10 +140,9 @@ internal static unsafe class TreePage
     /// <summary>Replaces the key of a branch's child. The new key must have the page's prefix and fit in the gap together with the old head and slot.</summary>
     public static void ReplaceKey(byte* page, int index, ReadOnlySpan<byte> key)
     {
-        var cell = Child(page, index);
-        var (reference, checksum) = (*(ulong*)cell, *(uint*)(cell + 8));
+        var child = *Child(page, index);
         Remove(page, index);
-        InsertChild(page, index, key, reference, checksum);
+        InsertChild(page, index, key, child);
     }
 
     /// <summary>Removes an entry; its cell becomes garbage.</summary>
@@ -170,13 +170,13 @@ internal static unsafe class TreePage
             if (Page.Type(source) == PageType.Branch)
             {
                 var branchKey = i == 0 ? firstKey : key[..CopyKey(source, i, key)];
-                InsertChild(target, index, branchKey, *(ulong*)cell, *(uint*)(cell + 8));
+                InsertChild(target, index, branchKey, *(PageLink*)cell);
                 continue;
             }
             var leafKey = key[..CopyKey(source, i, key)];
             var length = *(ushort*)(cell + 2);
             if (length == OverflowMark)
-                InsertOverflow(target, index, leafKey, *(uint*)(cell + 4), *(ulong*)(cell + 8), *(uint*)(cell + 16));
+                InsertOverflow(target, index, leafKey, *(uint*)(cell + 4), *(PageLink*)(cell + LinkInOverflowCell));
             else
                 new ReadOnlySpan<byte>(cell + LeafCellHeader + RestLength(*(ushort*)cell), length).CopyTo(InsertInline(target, index, leafKey, length));
         }

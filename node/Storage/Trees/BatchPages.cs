@@ -30,7 +30,7 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool)
     }
 
     /// <summary>A run with a value, passed in two parts; returns the reference to it.</summary>
-    public ulong MakeRun(ReadOnlySpan<byte> header, ReadOnlySpan<byte> body)
+    public PageRef MakeRun(ReadOnlySpan<byte> header, ReadOnlySpan<byte> body)
     {
         var length = header.Length + body.Length;
         var page = pool.Rent(Page.RunPages(length));
@@ -48,35 +48,30 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool)
         return space.ScratchReference(page);
     }
 
-    /// <summary>The page behind a reference, which its checksum follows; copied unless it already belongs to this batch.</summary>
-    public byte* CopyOnWrite(ulong* reference, uint* checksum)
+    /// <summary>The leaf or branch behind a link; copied unless it already belongs to this batch. The link then refers to the copy.</summary>
+    public byte* CopyOnWrite(PageLink* link)
     {
-        var page = space.ResolveNode(*reference, checksum);
-        if (PageSpace.IsScratch(*reference) && Page.Batch(page) == _number)
+        var page = space.ResolveNode(link);
+        if (link->Reference.IsScratch && Page.Batch(page) == _number)
             return page;
         var copy = pool.Rent(1);
         Buffer.MemoryCopy(page, copy, Page.Bytes, Page.Bytes);
         Track(copy);
-        Retire(*reference, page);
-        *checksum = 0;
-        *reference = space.ScratchReference(copy);
+        Retire(link->Reference, page);
+        *link = new PageLink(space.ScratchReference(copy), 0);
         return copy;
     }
 
-    /// <summary>The page behind a branch's child, likewise.</summary>
-    public byte* OwnChild(byte* branch, int index)
-    {
-        var child = TreePage.Child(branch, index);
-        return CopyOnWrite((ulong*)child, (uint*)(child + sizeof(ulong)));
-    }
+    /// <summary>A branch's child, likewise.</summary>
+    public byte* OwnChild(byte* branch, int index) => CopyOnWrite(TreePage.Child(branch, index));
 
     /// <summary>Retires a page or run, which this batch's state no longer reaches.</summary>
-    public void Retire(ulong reference, byte* page)
+    public void Retire(PageRef reference, byte* page)
     {
-        if (!PageSpace.IsScratch(reference))
+        if (!reference.IsScratch)
         {
             var pages = Page.Type(page) == PageType.Overflow ? Page.RunPages(Page.ValueLength(page)) : 1;
-            _changes.RetiredFilePages.Add(new PageRun(PageSpace.NumberOf(reference), pages));
+            _changes.RetiredFilePages.Add(new PageRun(reference.Number, pages));
             return;
         }
         if (Page.Batch(page) != _number)
@@ -96,7 +91,7 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool)
     private void Track(byte* page)
     {
         Page.Batch(page) = _number;
-        Page.Placed(page) = 0;
+        Page.Placed(page) = default;
         Page.ScratchIndex(page) = _changes.Made.Count;
         _changes.Made.Add((nint)page);
     }

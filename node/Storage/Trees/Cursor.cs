@@ -101,10 +101,10 @@ internal sealed unsafe class Cursor : IDisposable
 
     private bool Descend(ReadOnlySpan<byte> key, bool toLast)
     {
-        if (_root.Reference == 0 || (_upper.Length > 0 && _lower.AsSpan().SequenceCompareTo(_upper) >= 0))
+        if (_root.Link.Reference.IsNone || (_upper.Length > 0 && _lower.AsSpan().SequenceCompareTo(_upper) >= 0))
             return false;
         var root = _root;
-        var page = _space.ResolveNode(root.Reference, &root.Checksum);
+        var page = _space.ResolveNode(&root.Link);
         for (_depth = 0; Page.Type(page) == PageType.Branch; _depth++)
         {
             _path[_depth] = (nint)page;

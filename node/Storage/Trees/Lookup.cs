@@ -13,9 +13,9 @@ internal static unsafe class Lookup
     public static bool TryGet(PageSpace space, TreeRoot* root, ReadOnlySpan<byte> key, out ReadOnlySpan<byte> value)
     {
         value = default;
-        if (root->Reference == 0)
+        if (root->Link.Reference.IsNone)
             return false;
-        var page = space.ResolveNode(root->Reference, &root->Checksum);
+        var page = space.ResolveNode(&root->Link);
         while (Page.Type(page) == PageType.Branch)
             page = space.ResolveNode(TreePage.Child(page, TreePage.FindChild(page, key)));
         var index = TreePage.LowerBound(page, key, out var found);

@@ -25,7 +25,7 @@ internal static unsafe class PageSplit
     /// <param name="right">The right half, written here.</param>
     /// <param name="up">Receives the key of the right half.</param>
     /// <returns>The length of that key.</returns>
-    public static int Branch(byte* source, int index, ReadOnlySpan<byte> separator, ulong reference, byte* left, byte* right, Span<byte> up)
+    public static int Branch(byte* source, int index, ReadOnlySpan<byte> separator, PageRef reference, byte* left, byte* right, Span<byte> up)
     {
         int count = Page.Count(source);
         var middle = Middle(source, index, TreePage.BranchEntryBytes(separator.Length - Page.PrefixLength(source)));
@@ -163,7 +163,7 @@ internal static unsafe class PageSplit
         : TreePage.CopyKey(second, index - Page.Count(first), destination);
 
     /// <summary>Copies children [from, to), counted with the new one at its index, to the end of a branch.</summary>
-    private static void AppendWith(byte* target, byte* source, int from, int to, int index, ReadOnlySpan<byte> separator, ulong reference)
+    private static void AppendWith(byte* target, byte* source, int from, int to, int index, ReadOnlySpan<byte> separator, PageRef reference)
     {
         if (index < from || index >= to)
         {
@@ -172,7 +172,7 @@ internal static unsafe class PageSplit
             return;
         }
         TreePage.Append(target, source, from, index);
-        TreePage.InsertChild(target, Page.Count(target), separator, reference, 0);
+        TreePage.InsertChild(target, Page.Count(target), separator, new PageLink(reference, 0));
         TreePage.Append(target, source, index, to - 1);
     }
 

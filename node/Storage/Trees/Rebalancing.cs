@@ -143,27 +143,27 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
         if (level == 0)
         {
             var top = pages.MakeEmpty(PageType.Branch);
-            TreePage.InsertChild(top, 0, default, root.Reference, root.Checksum);
-            TreePage.InsertChild(top, 1, separator, reference, 0);
-            (root.Reference, root.Checksum) = (space.ScratchReference(top), 0);
+            TreePage.InsertChild(top, 0, default, root.Link);
+            TreePage.InsertChild(top, 1, separator, new PageLink(reference, 0));
+            root.Link = new PageLink(space.ScratchReference(top), 0);
             return;
         }
         var branch = path.PageAt(level - 1);
         var index = path.ChildAt(level - 1) + 1;
         if (MakeRoom(branch, index, separator, TreePage.BranchEntryBytes(separator.Length), out var breaksPrefix))
-            TreePage.InsertChild(branch, index, separator, reference, 0);
+            TreePage.InsertChild(branch, index, separator, new PageLink(reference, 0));
         else
             SplitBranch(ref root, level - 1, index, separator, reference, breaksPrefix);
     }
 
-    private void SplitBranch(ref TreeRoot root, int level, int index, ReadOnlySpan<byte> separator, ulong reference, bool breaksPrefix)
+    private void SplitBranch(ref TreeRoot root, int level, int index, ReadOnlySpan<byte> separator, PageRef reference, bool breaksPrefix)
     {
         var branch = path.PageAt(level);
         int count = Page.Count(branch);
         var right = pages.MakeEmpty(PageType.Branch);
         if (index == count && (breaksPrefix || path.IsRightEdge(level)))
         {
-            TreePage.InsertChild(right, 0, default, reference, 0);
+            TreePage.InsertChild(right, 0, default, new PageLink(reference, 0));
             InsertSibling(ref root, level, separator, right);
             return;
         }
@@ -173,7 +173,7 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
             // Only the first separator can be less than the common prefix. The child before it stays alone, and the new child becomes the first of the rest.
             Invariant.Check(index == 1, $"The separator at index {index} of a branch with {count} entries breaks the prefix, which only the one at index 1 may do.");
             Page.Format(right, PageType.Branch, Page.Prefix(copy), keepOwner: true);
-            TreePage.InsertChild(right, 0, default, reference, 0);
+            TreePage.InsertChild(right, 0, default, new PageLink(reference, 0));
             TreePage.Append(right, copy, 1, count);
             TreePage.Rebuild(branch, copy, 0, 1, 0);
             InsertSibling(ref root, level, separator, right);
@@ -190,7 +190,7 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
         pages.Retire(space.ScratchReference(page), page);
         if (level == 0)
         {
-            (root.Reference, root.Checksum) = (0, 0);
+            root.Link = default;
             return;
         }
         TreePage.Remove(path.PageAt(level - 1), path.ChildAt(level - 1));
@@ -203,12 +203,11 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
         {
             while (true)
             {
-                var page = space.ResolveNode(place->Reference, &place->Checksum);
+                var page = space.ResolveNode(&place->Link);
                 if (Page.Type(page) != PageType.Branch || Page.Count(page) > 1)
                     return;
-                var child = TreePage.Child(page, 0);
-                var (reference, checksum, left) = (*(ulong*)child, *(uint*)(child + sizeof(ulong)), place->Reference);
-                (place->Reference, place->Checksum) = (reference, checksum);
+                var left = place->Link.Reference;
+                place->Link = *TreePage.Child(page, 0);
                 pages.Retire(left, page);
             }
         }
@@ -227,7 +226,7 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
     private bool TryMerge(byte* parent, int index)
     {
         var rightChild = TreePage.Child(parent, index + 1);
-        var rightReference = *(ulong*)rightChild;
+        var rightReference = rightChild->Reference;
         var left = space.ResolveNode(TreePage.Child(parent, index));
         var right = space.ResolveNode(rightChild);
         Span<byte> separator = stackalloc byte[Page.KeyBytesMax];

@@ -48,11 +48,11 @@ internal sealed unsafe class StoreWalk
     public void BeginPublished(TreeRoot[] trees, MetaPage meta)
     {
         Mark(_inUse, new PageRun(0, 2), "meta");
-        if (meta.FreeDirectory != 0)
+        if (!meta.FreeDirectory.IsNone)
         {
-            Touch(meta.FreeDirectory, meta.FreeDirectoryChecksum, _inUse);
-            foreach (var (reference, checksum) in _free.SectionPlaces())
-                Touch(reference, checksum, _inUse);
+            Touch(new PageLink(meta.FreeDirectory, meta.FreeDirectoryChecksum), _inUse);
+            foreach (var sections in _free.SectionPlaces())
+                Touch(sections, _inUse);
         }
         Begin(trees, _inUse);
     }
@@ -130,9 +130,9 @@ internal sealed unsafe class StoreWalk
     private bool EnterTree()
     {
         var root = _trees[_tree];
-        if (root.Reference != 0)
+        if (!root.Link.Reference.IsNone)
         {
-            Enter(root.Reference, root.Checksum, null, null);
+            Enter(root.Link, null, null);
             return true;
         }
         EndTree(0);
@@ -162,34 +162,33 @@ internal sealed unsafe class StoreWalk
         var index = at.Next++;
         if (!at.IsLeaf)
         {
-            var child = TreePage.Child(at.Page, index);
-            Enter(*(ulong*)child, *(uint*)(child + sizeof(ulong)), index == 0 ? at.Lower : at.Separators[index], index + 1 < at.Count ? at.Separators[index + 1] : at.Upper);
+            Enter(*TreePage.Child(at.Page, index), index == 0 ? at.Lower : at.Separators[index], index + 1 < at.Count ? at.Separators[index + 1] : at.Upper);
         }
-        else if (TreePage.IsOverflow(at.Page, index, out var value))
+        else if (TreePage.IsOverflow(at.Page, index, out var run))
         {
-            Touch(*(ulong*)value, *(uint*)(value + sizeof(ulong)), _reached);
-            _space.ResolveRun(value, *(uint*)(value - sizeof(uint)));
+            Touch(*run, _reached);
+            _space.ResolveRun(run, TreePage.OverflowLength(run));
         }
     }
 
-    private void Touch(ulong reference, uint checksum, bool[] reached)
+    private void Touch(PageLink link, bool[] reached)
     {
         var pages = 1;
-        if (!PageSpace.IsScratch(reference))
+        if (!link.Reference.IsScratch)
         {
-            pages = _space.CheckPage(reference, checksum);
-            Mark(reached, new PageRun(PageSpace.NumberOf(reference), pages), "reachable");
+            pages = _space.CheckPage(link.Reference, link.Checksum);
+            Mark(reached, new PageRun(link.Reference.Number, pages), "reachable");
         }
         _bytesWalked += (long)pages * Page.Bytes;
     }
 
-    private void Enter(ulong reference, uint checksum, byte[]? lower, byte[]? upper)
+    private void Enter(PageLink link, byte[]? lower, byte[]? upper)
     {
-        Touch(reference, checksum, _reached);
-        var page = _space.Locate(reference);
+        Touch(link, _reached);
+        var page = _space.Locate(link.Reference);
         var isLeaf = Page.Type(page) == PageType.Leaf;
         if ((!isLeaf && (Page.Type(page) != PageType.Branch || Page.Count(page) == 0)) || _path.Count == PageStructure.DepthMax)
-            throw new CorruptStoreException($"The page at {reference:x} is not valid at level {_path.Count + 1} of a tree: it has type {Page.Type(page)} and {Page.Count(page)} entries.");
+            throw new CorruptStoreException($"The page at {link.Reference} is not valid at level {_path.Count + 1} of a tree: it has type {Page.Type(page)} and {Page.Count(page)} entries.");
         var first = isLeaf ? 0 : 1;
         var keys = new byte[Page.Count(page)][];
         for (var i = first; i < keys.Length; i++)
@@ -200,7 +199,7 @@ internal sealed unsafe class StoreWalk
             var before = i > first ? keys[i - 1] : null;
             if ((before is not null && before.AsSpan().SequenceCompareTo(key) >= 0)
                 || (lower is not null && key.AsSpan().SequenceCompareTo(lower) < 0) || (upper is not null && key.AsSpan().SequenceCompareTo(upper) >= 0))
-                throw new CorruptStoreException($"Key {i} of the page at {reference:x} is out of order.");
+                throw new CorruptStoreException($"Key {i} of the page at {link.Reference} is out of order.");
         }
         // In a leaf only cells that refer to large values need another look.
         var entered = new Place(page, isLeaf, keys.Length, lower, upper, isLeaf ? [] : keys) { Keys = isLeaf ? (ulong)keys.Length : 0 };

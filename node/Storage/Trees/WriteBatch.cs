@@ -46,7 +46,7 @@ internal sealed unsafe class WriteBatch
         var length = header.Length + body.Length;
         ArgumentOutOfRangeException.ThrowIfGreaterThan(length, Page.ValueBytesMax, nameof(body));
         var overflow = TreePage.IsOverflow(key.Length, length);
-        var run = overflow ? _pages.MakeRun(header, body) : 0;
+        var run = overflow ? _pages.MakeRun(header, body) : default;
         var bytes = TreePage.LeafEntryBytes(key.Length, length, overflow);
         var hasShared = false;
         ref var root = ref _trees[(int)tree];
@@ -67,7 +67,7 @@ internal sealed unsafe class WriteBatch
             if (_rebalancing.MakeRoom(leaf, index, key, bytes, out var breaksPrefix))
             {
                 if (overflow)
-                    TreePage.InsertOverflow(leaf, index, key, (uint)length, run, 0);
+                    TreePage.InsertOverflow(leaf, index, key, (uint)length, new PageLink(run, 0));
                 else
                     Fill(TreePage.InsertInline(leaf, index, key, length), header, body);
                 root.Count++;
@@ -142,8 +142,8 @@ internal sealed unsafe class WriteBatch
 
     private void RemoveEntry(ref TreeRoot root, byte* leaf, int index)
     {
-        if (TreePage.IsOverflow(leaf, index, out var child))
-            _pages.Retire(*(ulong*)child, _space.ResolveRun(child, *(uint*)(child - sizeof(uint))));
+        if (TreePage.IsOverflow(leaf, index, out var run))
+            _pages.Retire(run->Reference, _space.ResolveRun(run, TreePage.OverflowLength(run)));
         TreePage.Remove(leaf, index);
         root.Count--;
     }
@@ -152,15 +152,15 @@ internal sealed unsafe class WriteBatch
     private byte* DescendToChange(ref TreeRoot root, ReadOnlySpan<byte> key)
     {
         byte* page;
-        if (root.Reference == 0)
+        if (root.Link.Reference.IsNone)
         {
             page = _pages.MakeEmpty(PageType.Leaf);
-            root.Reference = _space.ScratchReference(page);
+            root.Link = new PageLink(_space.ScratchReference(page), 0);
         }
         else
         {
             fixed (TreeRoot* place = &root)
-                page = _pages.CopyOnWrite(&place->Reference, &place->Checksum);
+                page = _pages.CopyOnWrite(&place->Link);
         }
         _path.Begin(page);
         while (Page.Type(page) == PageType.Branch)

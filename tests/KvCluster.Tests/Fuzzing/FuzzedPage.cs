@@ -35,7 +35,7 @@ internal static unsafe class FuzzedPage
             for (var index = 0; index < keys.Count; index++)
             {
                 if (isBranch)
-                    TreePage.InsertChild(page, index, index == 0 ? [] : keys[index], (ulong)random.Next(2, 900) * Page.Bytes, 1);
+                    TreePage.InsertChild(page, index, index == 0 ? [] : keys[index], new PageLink(PageRef.ToFile(random.Next(2, 900)), 1));
                 else
                     Mutation.RandomBytes(random, 20).CopyTo(TreePage.InsertInline(page, index, keys[index], 20));
             }
@@ -78,7 +78,7 @@ internal static unsafe class FuzzedPage
             hash.AddBytes(buffer.AsSpan(0, TreePage.CopyKey(page, index, buffer)));
             hash.Add(TreePage.CellBytes(page, index));
             if (Page.Type(page) == PageType.Branch)
-                hash.Add(*(ulong*)TreePage.Child(page, index));
+                hash.Add(TreePage.Child(page, index)->Reference.Value);
             else if (!TreePage.IsOverflow(page, index, out _))
                 hash.AddBytes(TreePage.Value(null!, page, index));
         }

@@ -228,7 +228,7 @@ public sealed class StructuredFuzzTests
     private static void Meta(Random random)
     {
         var page = new byte[Page.Bytes];
-        new MetaPage { Revision = 8, Identity = 77, FilePages = 40, FreeDirectory = 5 * Page.Bytes, CheckpointPosition = new CheckpointPosition(new UInt128(3, 4), new JournalPosition(1, 8_192), 6), Trees = new TreeRoot[StoreRoot.TreesMax] }.Encode(page);
+        new MetaPage { Revision = 8, Identity = 77, FilePages = 40, FreeDirectory = PageRef.ToFile(5), CheckpointPosition = new CheckpointPosition(new UInt128(3, 4), new JournalPosition(1, 8_192), 6), Trees = new TreeRoot[StoreRoot.TreesMax] }.Encode(page);
         var changed = Mutation.Of(random, page, keepsLength: true, hot: 256);
         BinaryPrimitives.WriteUInt32LittleEndian(changed, Crc32C.Of(changed.AsSpan(4)));
         if (Accepts(() => MetaPage.TryDecode(changed, Path)) is not { } read)

@@ -20,13 +20,13 @@ internal static class SilentDamage
         var metas = new[] { 0, 1 }.Select(number => MetaPage.TryDecode(file.AsSpan(number * Page.Bytes, Page.Bytes), path));
         var newest = metas.OfType<MetaPage>().MaxBy(meta => meta.Revision)!;
         ref var root = ref newest.Trees[(int)TreeId.Kv];
-        var leaf = file.AsSpan((int)root.Reference, Page.Bytes);
+        var leaf = file.AsSpan((int)root.Link.Reference.Value, Page.Bytes);
         Assert.Equal((byte)PageType.Leaf, leaf[4]);
         var at = leaf.IndexOf(from);
         Assert.True(at > 0, "The value is not in the leaf.");
         to.CopyTo(leaf[at..]);
-        root.Checksum = Crc32C.Of(leaf[sizeof(uint)..]);
-        BitConverter.TryWriteBytes(leaf, root.Checksum);
+        root.Link.Checksum = Crc32C.Of(leaf[sizeof(uint)..]);
+        BitConverter.TryWriteBytes(leaf, root.Link.Checksum);
         newest.Encode(file.AsSpan((int)newest.PageNumber * Page.Bytes, Page.Bytes));
         File.WriteAllBytes(path, file);
     }

@@ -183,7 +183,7 @@ public sealed class SnapshotTransfersTests : IDisposable
         var table = SnapshotStream.Decode(bytes.AsSpan(0, (int)SnapshotStream.PrefixBytesOf(SnapshotStream.ReadRunCount(bytes, ""))), "");
         var metas = (int)table.PrefixBytes;
         Assert.True(MetaPage.TryDecode(bytes.AsSpan(metas, Page.Bytes), "") is not null);
-        var number = (long)(MetaPage.TryDecode(bytes.AsSpan(metas, Page.Bytes), "")!.Trees[0].Reference / Page.Bytes);
+        var number = MetaPage.TryDecode(bytes.AsSpan(metas, Page.Bytes), "")!.Trees[0].Link.Reference.Number;
         var at = metas;
         foreach (var run in table.Runs)
         {
@@ -205,7 +205,7 @@ public sealed class SnapshotTransfersTests : IDisposable
         for (var number2 = 0; number2 < 2; number2++)
         {
             var meta = MetaPage.TryDecode(bytes.AsSpan(metas + (number2 * Page.Bytes), Page.Bytes), "")!;
-            meta.Trees[0].Checksum = checksum;
+            meta.Trees[0].Link.Checksum = checksum;
             meta.Encode(bytes.AsSpan(metas + (number2 * Page.Bytes), Page.Bytes));
         }
         return bytes;

@@ -71,7 +71,7 @@ public sealed unsafe class PageStructureTests
     [InlineData(ulong.MaxValue - Page.Bytes + 1)]
     public void Open_MetaPageThatRefersToNoPage_IsDamage(ulong reference)
     {
-        foreach (var change in (Func<MetaPage, MetaPage>[])[meta => meta with { FreeDirectory = reference }, meta => meta with { Trees = [.. meta.Trees.Select(tree => tree with { Reference = reference })] }])
+        foreach (var change in (Func<MetaPage, MetaPage>[])[meta => meta with { FreeDirectory = new PageRef(reference) }, meta => meta with { Trees = [.. meta.Trees.Select(tree => tree with { Link = tree.Link with { Reference = new PageRef(reference) } })] }])
         {
             using var disk = new SimulatedDisk();
             var options = new PageStoreOptions { MapBytes = 1 << 26 };
@@ -148,9 +148,9 @@ public sealed unsafe class PageStructureTests
             }
             for (var number = 0; number < 2; number++)
             {
-                if (MetaPage.TryDecode(bytes.AsSpan(number * Page.Bytes, Page.Bytes), "data") is not { } meta || meta.Trees[0].Reference == 0)
+                if (MetaPage.TryDecode(bytes.AsSpan(number * Page.Bytes, Page.Bytes), "data") is not { } meta || meta.Trees[0].Link.Reference.IsNone)
                     continue;
-                meta.Trees[0].Checksum = Page.Checksum(file + meta.Trees[0].Reference);
+                meta.Trees[0].Link.Checksum = Page.Checksum(file + meta.Trees[0].Link.Reference.Distance);
                 meta.Encode(bytes.AsSpan(number * Page.Bytes));
             }
         }

@@ -42,7 +42,7 @@ public sealed unsafe class SplitTests
         var keys = new SortedSet<byte[]>(ByteKeys.Order);
         var separator = Suffixed(random, prefix, longest);
         Page.Format(pages.Source, PageType.Branch, prefix);
-        TreePage.InsertChild(pages.Source, 0, default, 1, 0);
+        TreePage.InsertChild(pages.Source, 0, default, new PageLink(new PageRef(1), 0));
         for (var misses = 0; misses < 20;)
         {
             var key = Suffixed(random, prefix, longest);
@@ -51,7 +51,7 @@ public sealed unsafe class SplitTests
                 misses++;
                 continue;
             }
-            TreePage.InsertChild(pages.Source, TreePage.FindChild(pages.Source, key) + 1, key, Reference(key), 0);
+            TreePage.InsertChild(pages.Source, TreePage.FindChild(pages.Source, key) + 1, key, new PageLink(Reference(key), 0));
             keys.Add(key);
         }
         if (keys.Count < 2)
@@ -63,12 +63,12 @@ public sealed unsafe class SplitTests
         keys.Add(separator);
         Assert.Equal(keys.Count + 1, Page.Count(pages.Left) + Page.Count(pages.Right));
         Assert.True(Page.Count(pages.Left) > 0 && Page.Count(pages.Right) > 0);
-        Assert.Equal(1ul, *(ulong*)TreePage.Child(pages.Left, 0));
+        Assert.Equal(new PageRef(1), TreePage.Child(pages.Left, 0)->Reference);
         Assert.Equal([.. Keys(pages.Left, 1), up, .. Keys(pages.Right, 1)], keys.ToList());
         foreach (var key in keys)
         {
             var half = key.AsSpan().SequenceCompareTo(up) < 0 ? pages.Left : pages.Right;
-            Assert.Equal(Reference(key), *(ulong*)TreePage.Child(half, TreePage.FindChild(half, key)));
+            Assert.Equal(Reference(key), TreePage.Child(half, TreePage.FindChild(half, key))->Reference);
         }
     });
 
@@ -184,7 +184,7 @@ public sealed unsafe class SplitTests
         return keys;
     }
 
-    private static ulong Reference(byte[] key) => (ulong)BitConverter.ToUInt32(System.Security.Cryptography.SHA256.HashData(key)) << 13;
+    private static PageRef Reference(byte[] key) => PageRef.ToFile(BitConverter.ToUInt32(System.Security.Cryptography.SHA256.HashData(key)));
 
     private static byte[] Suffixed(Random random, byte[] prefix, int longest) =>
         [.. prefix, .. Bytes(random, random.Next(3) == 0 ? longest - prefix.Length : random.Next(1, longest - prefix.Length + 1))];

@@ -1,0 +1,63 @@
+using System.Runtime.CompilerServices;
+using System.Runtime.InteropServices;
+
+namespace KvCluster.Storage.Pages;
+
+/// <summary>
+/// A reference to a page or run, as it is stored in pages (FORMAT.md): a distance from the start of the mapping. For a page in the file that is its byte
+/// offset, for a scratch page the distance of its memory, with bit 0 set. Zero, the location of a meta page, refers to nothing.
+/// </summary>
+internal readonly record struct PageRef(ulong Value)
+{
+    private const ulong ScratchBit = 1;
+
+    /// <summary>Whether it refers to nothing.</summary>
+    public bool IsNone => Value == 0;
+
+    /// <summary>Whether it is to scratch memory.</summary>
+    public bool IsScratch => (Value & ScratchBit) != 0;
+
+    /// <summary>The number of the page in the file.</summary>
+    public long Number => (long)(Value / Page.Bytes);
+
+    /// <summary>The distance in bytes.</summary>
+    public ulong Distance => Value & ~ScratchBit;
+
+    /// <summary>The reference to a page of the file.</summary>
+    public static PageRef ToFile(long number) => new((ulong)number * Page.Bytes);
+
+    /// <summary>The reference to scratch memory.</summary>
+    public static PageRef ToScratch(ulong distance) => new(distance | ScratchBit);
+
+    /// <summary>Whether it is to a page of the file other than a meta page.</summary>
+    /// <param name="pagesMax">The most pages that the file may have.</param>
+    public bool IsInFile(long pagesMax) => Value % Page.Bytes == 0 && Value / Page.Bytes is >= 2 and var number && number < (ulong)pagesMax;
+
+    /// <inheritdoc/>
+    public override string ToString() => Value.ToString("x", System.Globalization.CultureInfo.InvariantCulture);
+}
+
+/// <summary>
+/// A reference and the checksum of what it refers to, as in a branch cell, an overflow cell and a tree's root; in cells the location is divisible by eight.
+/// The checksum of a scratch page is 0.
+/// </summary>
+[StructLayout(LayoutKind.Sequential, Pack = 4)]
+internal struct PageLink(PageRef reference, uint checksum)
+{
+    /// <summary>The reference.</summary>
+    public PageRef Reference = reference;
+
+    /// <summary>The checksum of that page or run.</summary>
+    public uint Checksum = checksum;
+
+    /// <summary>The reference of a link that the writer may be replacing. Whoever sees the one to the file here also sees its checksum.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    public static unsafe PageRef Load(PageLink* link) => new(Volatile.Read(ref *(ulong*)link));
+
+    /// <summary>Replaces a link that readers may be using.</summary>
+    public static unsafe void Store(PageLink* link, PageLink next)
+    {
+        link->Checksum = next.Checksum;
+        Volatile.Write(ref *(ulong*)link, next.Reference.Value);
+    }
+}
