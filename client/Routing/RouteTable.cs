@@ -130,6 +130,7 @@ internal sealed class RouteTable : IDisposable
 
     private bool ForgetAllButLocked(IEnumerable<ShardRoute> shards)
     {
+        Invariant.CheckHeld(_lock);
         var kept = shards.Select(route => route.Shard).ToHashSet();
         var gone = _routes.Keys.Where(shard => !kept.Contains(shard)).ToArray();
         foreach (var shard in gone)
@@ -140,6 +141,7 @@ internal sealed class RouteTable : IDisposable
     // Returns true if some route is newer. Most are new leaders of known ranges, which replace one reference each, however many shards there are.
     private bool FoldLocked(IEnumerable<ShardRoute> routes, ref bool ranges)
     {
+        Invariant.CheckHeld(_lock);
         var news = false;
         foreach (var route in routes)
         {
@@ -155,6 +157,7 @@ internal sealed class RouteTable : IDisposable
 
     private void PublishLocked(Snapshot snapshot, bool ranges)
     {
+        Invariant.CheckHeld(_lock);
         if (ranges)
         {
             var map = new ShardMap(_routes.Values);

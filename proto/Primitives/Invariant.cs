@@ -25,8 +25,17 @@ internal static class Invariant
     public static void CheckHeld(Lock held, [CallerMemberName] string method = "")
     {
         if (!held.IsHeldByCurrentThread)
-            throw new InvariantException($"{method} was called by a thread that does not hold its lock.");
+            throw NotHeld(method);
     }
+
+    /// <inheritdoc cref="CheckHeld(Lock, string)"/>
+    public static void CheckHeld(object held, [CallerMemberName] string method = "")
+    {
+        if (!Monitor.IsEntered(held))
+            throw NotHeld(method);
+    }
+
+    private static InvariantException NotHeld(string method) => new($"{method} was called by a thread that does not hold its lock.");
 
     /// <summary>Text that is only formatted when the condition fails.</summary>
     [InterpolatedStringHandler]

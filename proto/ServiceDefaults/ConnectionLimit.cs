@@ -76,6 +76,7 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
 
     private void EnterLocked(Use use)
     {
+        Invariant.CheckHeld(_gate);
         if (!_hosts.TryGetValue(use.Address, out var host))
             _hosts[use.Address] = host = new Host();
         host.Count++;
@@ -93,6 +94,7 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
 
     private void LeaveLocked(Use use)
     {
+        Invariant.CheckHeld(_gate);
         UnlistLocked(use);
         if (use.Host is not { } host)
             return;
@@ -104,6 +106,7 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
 
     private void UnlistLocked(Use use)
     {
+        Invariant.CheckHeld(_gate);
         if (use.Place is { } place)
         {
             _unused.Remove(place);

@@ -93,6 +93,7 @@ internal sealed class ReadingGate(Func<long> queued, int queuedMax, int batch, i
 
     private void RemoveLocked(Host host, LinkedListNode<TaskCompletionSource<bool>> place)
     {
+        Invariant.CheckHeld(_lock);
         host.Waiting.Remove(place);
         Volatile.Write(ref _waiters, _waiters - 1);
         if (host.Waiting.Count > 0)

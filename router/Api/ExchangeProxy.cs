@@ -281,6 +281,7 @@ internal sealed class ExchangeProxy : IDisposable
 
     private void EndLocked(ExchangeCall call, Reply? reply)
     {
+        Invariant.CheckHeld(_gate);
         _places.Return(call.Place);
         if (_open.TryGetValue(call.Id, out var found) && found == call)
             _open.Remove(call.Id);
@@ -293,6 +294,7 @@ internal sealed class ExchangeProxy : IDisposable
 
     private void AddLocked(Reply reply)
     {
+        Invariant.CheckHeld(_gate);
         if (!_replies.TryAdd(reply))
         {
             reply = ExchangeCall.Refused(reply.Id, "The router has reached its limit of memory for unread replies. Try again.");

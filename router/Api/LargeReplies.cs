@@ -123,6 +123,7 @@ internal sealed class LargeReplies(long bytesMax = LargeReplies.BytesMax, int le
 
     private bool TryTakeLocked(int bytes)
     {
+        Invariant.CheckHeld(_gate);
         if (_taken > 0 && _taken + bytes > bytesMax)
             return false;
         _taken += bytes;
@@ -140,6 +141,7 @@ internal sealed class LargeReplies(long bytesMax = LargeReplies.BytesMax, int le
 
     private void LetInLocked()
     {
+        Invariant.CheckHeld(_gate);
         while (_turns.First is { } turn && _waiting[turn.Value].First is { } first && TryTakeLocked(first.Value.Bytes))
         {
             _turns.RemoveFirst();

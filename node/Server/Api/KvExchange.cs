@@ -256,6 +256,7 @@ internal sealed class KvExchange(
 
     private void ReturnLocked(in Place place)
     {
+        Invariant.CheckHeld(_gate);
         _places.Return(place.OfStream!, place.RequestBytes);
         node.Return(_heldOfNode, place.OfNode!, place.RequestBytes);
     }
@@ -278,7 +279,11 @@ internal sealed class KvExchange(
     }
 
     // While the process is short of memory a stream has one message of replies at a time.
-    private bool HasRoomLocked() => _isBroken || _replies.Used < (memory.Replies.IsShort ? 1 : WaitingBytesMax);
+    private bool HasRoomLocked()
+    {
+        Invariant.CheckHeld(_gate);
+        return _isBroken || _replies.Used < (memory.Replies.IsShort ? 1 : WaitingBytesMax);
+    }
 
     private void CompleteReading()
     {
@@ -291,6 +296,7 @@ internal sealed class KvExchange(
 
     private void EndIfDoneLocked()
     {
+        Invariant.CheckHeld(_gate);
         if (_isReadToEnd && _places.Taken == 0 && !_isSending && _gathering.Count == 0 && _full.Count == 0)
             _ended.TrySetResult();
     }
@@ -345,6 +351,7 @@ internal sealed class KvExchange(
 
     private void GiveRoomLocked()
     {
+        Invariant.CheckHeld(_gate);
         if (_room is not null && HasRoomLocked())
             _room.TrySetResult();
     }
@@ -399,6 +406,7 @@ internal sealed class KvExchange(
 
     private bool TryUseReplyLocked(int bytes)
     {
+        Invariant.CheckHeld(_gate);
         if (bytes <= OutcomeBytesMax)
         {
             _replies.Use(bytes);

@@ -103,6 +103,7 @@ internal sealed class SharedTimers : TimeProvider, IDisposable
     // Waits whole milliseconds. A wake-up that comes too early finds nothing due and waits again.
     private void WaitLocked()
     {
+        Invariant.CheckHeld(_lock);
         if (_armedFor == long.MaxValue)
             Monitor.Wait(_lock);
         else
@@ -111,6 +112,7 @@ internal sealed class SharedTimers : TimeProvider, IDisposable
 
     private void TakeDueLocked(List<SharedTimer> due, long now)
     {
+        Invariant.CheckHeld(_lock);
         _armedFor = long.MaxValue;
         foreach (var timer in _timers)
         {

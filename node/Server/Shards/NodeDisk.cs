@@ -61,6 +61,7 @@ internal sealed class NodeDisk(TimeProvider clock)
 
     private void TurnLocked(bool isSlow)
     {
+        Invariant.CheckHeld(_gate);
         _isSlow = isSlow;
         _untold.Clear();
         foreach (var share in _shares.OrderByDescending(share => share.Leads()))
@@ -122,6 +123,7 @@ internal sealed class NodeDisk(TimeProvider clock)
 
         internal void TellLocked(bool isSlow)
         {
+            Invariant.CheckHeld(disk._gate);
             if (Told == isSlow)
                 return;
             Told = isSlow;

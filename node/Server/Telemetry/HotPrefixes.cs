@@ -93,6 +93,7 @@ internal sealed class HotPrefixes(TimeProvider clock)
 
     private void CountLocked(ReadOnlySpan<byte> prefix)
     {
+        Invariant.CheckHeld(_gate);
         var counters = _counters.GetAlternateLookup<ReadOnlySpan<byte>>();
         if (counters.TryGetValue(prefix, out var counter))
         {
@@ -112,6 +113,7 @@ internal sealed class HotPrefixes(TimeProvider clock)
 
     private void FadeLocked()
     {
+        Invariant.CheckHeld(_gate);
         var halvings = (int)Math.Min(63, clock.GetElapsedTime(_halvedAt) / HalfLife);
         if (halvings == 0)
             return;

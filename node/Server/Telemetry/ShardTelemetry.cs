@@ -180,6 +180,7 @@ internal sealed class ShardTelemetry(uint shard, NodeMetrics metrics) : StoreObs
     // Also called while all are enumerated.
     private void RemoveEndedLocked(UInt128 etag, TracedRecord traced)
     {
+        Invariant.CheckHeld(_gate);
         if (traced.HasEnded)
             _traced.Remove(etag);
     }
@@ -194,6 +195,7 @@ internal sealed class ShardTelemetry(uint shard, NodeMetrics metrics) : StoreObs
 
     private void AbandonLocked()
     {
+        Invariant.CheckHeld(_gate);
         foreach (var traced in _traced.Values)
             traced.Abandon();
         _traced.Clear();

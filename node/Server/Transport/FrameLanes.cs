@@ -85,13 +85,17 @@ internal sealed class FrameLanes
     }
 
     // Frames without bodies (heartbeats, acknowledgements, votes) need no credit. A frame larger than the credit may enter an empty lane.
-    private bool HasRoomLocked(Lane lane, long bytes) =>
-        lane.Frames.Count < LaneFramesMax
+    private bool HasRoomLocked(Lane lane, long bytes)
+    {
+        Invariant.CheckHeld(_lock);
+        return lane.Frames.Count < LaneFramesMax
         && (bytes <= FrameBytes.OverheadBytes || lane.Bytes <= lane.Frames.Count * FrameBytes.OverheadBytes
             || (lane.Bytes + bytes <= LaneBytesMax && _bytes + bytes <= BytesMax));
+    }
 
     private long MoveShareLocked(Lane lane, long shareBytes, PeerMessage message)
     {
+        Invariant.CheckHeld(_lock);
         var moved = 0L;
         while (moved < shareBytes && lane.Frames.TryDequeue(out var next))
         {

@@ -1,6 +1,8 @@
 // Bytes of messages that wait for their callers, over all calls of a server, oldest first. Used by any thread, under the lock, for messages that do not
 // arrive or leave in one piece. If there is no room, the messages that have been slow for longest are ended to make it. So an attack with thousands of
 // half-sent requests ends those, and not the calls of others, whose messages take milliseconds.
+using KvCluster;
+
 namespace Grpc.AspNetCore.Server.Calls;
 
 /// <summary>Limits the bytes held and tracks who holds them.</summary>
@@ -74,6 +76,7 @@ internal sealed class HeldMessages(long bytesMax, long patienceMs = HeldMessages
     // Under the lock the owner cannot end the call meanwhile and reuse the object for another one.
     private bool TryMakeRoomLocked(long bytesWanted, HeldMessage newcomer)
     {
+        Invariant.CheckHeld(_gate);
         var now = Environment.TickCount64;
         while (_bytes > bytesWanted && _oldest is { } oldest && oldest != newcomer && now - oldest.SinceMs >= patienceMs)
         {
@@ -85,6 +88,7 @@ internal sealed class HeldMessages(long bytesMax, long patienceMs = HeldMessages
 
     private void AppendLocked(HeldMessage message)
     {
+        Invariant.CheckHeld(_gate);
         message.SinceMs = Environment.TickCount64;
         message.IsListed = true;
         message.Older = _newest;
@@ -97,6 +101,7 @@ internal sealed class HeldMessages(long bytesMax, long patienceMs = HeldMessages
 
     private void RemoveLocked(HeldMessage message)
     {
+        Invariant.CheckHeld(_gate);
         _bytes -= message.Bytes;
         message.Bytes = 0;
         if (!message.IsListed)

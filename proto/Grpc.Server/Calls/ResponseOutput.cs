@@ -8,6 +8,7 @@
 using System.IO.Pipelines;
 using Grpc.Core;
 using Grpc.Shared;
+using KvCluster;
 using Microsoft.AspNetCore.Http.Features;
 
 namespace Grpc.AspNetCore.Server.Calls;
@@ -185,6 +186,7 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
 
     private Task FlushLocked()
     {
+        Invariant.CheckHeld(_gate);
         if (_flushing is not null)
             return _flushing;
         _staged.MoveToPipe();

@@ -36,6 +36,7 @@ internal sealed class OncePerHost(TimeProvider time)
 
     private void ForgetOldLocked()
     {
+        Invariant.CheckHeld(_lock);
         foreach (var (host, at) in _said)
         {
             // A dictionary allows removal during enumeration.

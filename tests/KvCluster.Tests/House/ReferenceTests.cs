@@ -7,7 +7,7 @@ public sealed class ReferenceTests
     {
         ["proto/Primitives/KvCluster.Primitives.csproj"] = [],
         ["proto/Tls/KvCluster.Tls.csproj"] = [],
-        ["proto/Grpc/KvCluster.Grpc.csproj"] = [],
+        ["proto/Grpc/KvCluster.Grpc.csproj"] = ["KvCluster.Primitives"],
         ["proto/Grpc.Server/KvCluster.Grpc.Server.csproj"] = ["KvCluster.Grpc"],
         ["proto/Contract/KvCluster.Proto.csproj"] = ["KvCluster.Primitives", "KvCluster.Grpc"],
         ["client/Console/KvCluster.AdminConsole.csproj"] = ["KvCluster.Client", "KvCluster.ServiceDefaults"],

@@ -243,6 +243,7 @@ internal sealed class EmbeddedCoordinator : ICoordinator
 
     private void ThrowIfEndedLocked()
     {
+        Invariant.CheckHeld(_gate);
         if (_failure is not null)
             throw new CoordinatorUnavailableException($"The coordinator stopped: {_failure.Message}", _failure);
         if (_isClosed)
@@ -252,6 +253,7 @@ internal sealed class EmbeddedCoordinator : ICoordinator
     // A failure is kept, not thrown; ThrowIfEndedLocked reports it.
     private void WriteLocked(CoordinatorRecord record)
     {
+        Invariant.CheckHeld(_gate);
         try
         {
             _file.Append(record);
@@ -272,6 +274,7 @@ internal sealed class EmbeddedCoordinator : ICoordinator
 
     private bool TryEndLocked(long lease)
     {
+        Invariant.CheckHeld(_gate);
         if (!_leases.Remove(lease, out var clock))
             return false;
         clock.Dispose();

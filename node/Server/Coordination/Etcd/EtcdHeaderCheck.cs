@@ -49,6 +49,7 @@ internal sealed partial class EtcdHeaderCheck(ILogger log)
 
     private void RaiseLocked(string reason)
     {
+        Invariant.CheckHeld(_gate);
         if (_alarm is not null)
             return;
         Volatile.Write(ref _alarm, $"{reason}; it was restored or replaced. Nothing is changed through it any more.");

@@ -4,6 +4,7 @@
 using System.Buffers;
 using Grpc.Core;
 using Grpc.Shared;
+using KvCluster;
 
 namespace Grpc.Net.Client.Calls;
 
@@ -200,6 +201,7 @@ internal abstract class ClientCall : ICallState
 
     private Task<Metadata> CurrentHeadersLocked()
     {
+        Invariant.CheckHeld(this);
         if (_response is not null)
             return Task.FromResult(ResponseStatus.ToMetadata(_response.Headers));
         if (_ended is { } status)
@@ -211,6 +213,7 @@ internal abstract class ClientCall : ICallState
     // A response without messages has its trailers in its headers.
     private Metadata TrailersLocked()
     {
+        Invariant.CheckHeld(this);
         if (_response is null)
             return Metadata.Empty;
         return ResponseStatus.ToMetadata(_response.Headers.NonValidated.Contains("grpc-status") ? _response.Headers : _response.TrailingHeaders);

@@ -6,6 +6,7 @@
 using System.Net;
 using Grpc.Core;
 using Grpc.Shared;
+using KvCluster;
 
 namespace Grpc.Net.Client.Calls;
 
@@ -154,6 +155,7 @@ internal sealed class RequestStreamContent : HttpContent
 
     private bool TryStartLocked()
     {
+        Invariant.CheckHeld(_gate);
         if (_isSending || _stream is null || _isClosed)
             return false;
         return _isSending = true;
