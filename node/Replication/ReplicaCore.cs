@@ -76,6 +76,12 @@ internal sealed class ReplicaCore
     /// </summary>
     public bool IsQuiescent => Leader is { IsQuiescent: true };
 
+    /// <summary>Whether this replica leads an epoch, serving or not yet.</summary>
+    public bool Leads => Leader is not null;
+
+    /// <summary>The shard's record as this replica knows it.</summary>
+    public ShardView View => _context.View;
+
     /// <summary>What this replica does now, for status and logs.</summary>
     public ReplicaRole Role => _stopped ? ReplicaRole.Stopped
         : Leader is { Phase: LeaderPhase.Serving or LeaderPhase.Transferring } ? ReplicaRole.Leader

@@ -28,16 +28,16 @@ internal sealed class ReadOpener(ShardLookup lookup, TimeProvider clock, TimeSpa
         switch (query.Mode)
         {
             case ReadMode.Leader or ReadMode.Replica:
-                isOpen = replica.TryOpenLinearizable(out snapshot);
+                isOpen = replica.Reads.TryOpenLinearizable(out snapshot);
                 break;
-            case ReadMode.Session when replica.HasApplied(query.Seen):
-                snapshot = replica.OpenSnapshot();
+            case ReadMode.Session when replica.Reads.HasApplied(query.Seen):
+                snapshot = replica.Reads.OpenSnapshot();
                 isOpen = true;
                 break;
             case ReadMode.Stale:
                 // Read before the snapshot is opened, which may then be newer but not older.
-                ageUs = replica.AgeUs;
-                snapshot = replica.OpenSnapshot();
+                ageUs = replica.Reads.AgeUs;
+                snapshot = replica.Reads.OpenSnapshot();
                 isOpen = true;
                 break;
             default:
@@ -71,25 +71,25 @@ internal sealed class ReadOpener(ShardLookup lookup, TimeProvider clock, TimeSpa
     {
         ReadMode.Session => await CatchUpWithSessionAsync(shard, query.Seen, deadlineTimestamp, cancellationToken).ConfigureAwait(false),
         ReadMode.Replica when !shard.Replica!.IsServing => await CatchUpWithLeaderAsync(shard, deadlineTimestamp, cancellationToken).ConfigureAwait(false),
-        _ => await shard.Replica!.ConfirmReadAsync(cancellationToken).ConfigureAwait(false) is not null ? null : ApiErrors.NotLeader(shard.Route, lookup.Node),
+        _ => await shard.Replica!.Reads.ConfirmAsync(cancellationToken).ConfigureAwait(false) is not null ? null : ApiErrors.NotLeader(shard.Route, lookup.Node),
     };
 
     /// <summary>Opens a snapshot after a confirmation. Always true.</summary>
     public static bool OpenConfirmed(HostedShard shard, out OpenedRead read)
     {
-        read = new OpenedRead(shard.Replica!.OpenSnapshot(), null, null);
+        read = new OpenedRead(shard.Replica!.Reads.OpenSnapshot(), null, null);
         return true;
     }
 
     private ValueTask<ApiError?> CatchUpWithSessionAsync(HostedShard shard, UInt128 seen, long deadlineTimestamp, CancellationToken cancellationToken)
     {
         // The answer is not needed. It makes the leader send its committed etag now, and not with its next heartbeat.
-        _ = shard.Replica!.AskLeaderAsync(CancellationToken.None);
+        _ = shard.Replica!.Reads.AskLeaderAsync(CancellationToken.None);
         return CatchUpAsync(shard, seen, deadlineTimestamp, cancellationToken);
     }
 
     private async ValueTask<ApiError?> CatchUpWithLeaderAsync(HostedShard shard, long deadlineTimestamp, CancellationToken cancellationToken) =>
-        await shard.Replica!.AskLeaderAsync(cancellationToken).ConfigureAwait(false) is { } committed
+        await shard.Replica!.Reads.AskLeaderAsync(cancellationToken).ConfigureAwait(false) is { } committed
             ? await CatchUpAsync(shard, committed, deadlineTimestamp, cancellationToken).ConfigureAwait(false)
             : ApiErrors.LeaderSilent(shard.Route, lookup.Node);
 
@@ -97,7 +97,7 @@ internal sealed class ReadOpener(ShardLookup lookup, TimeProvider clock, TimeSpa
     {
         var limit = deadlineTimestamp == 0 ? _waitMax : LeftUntil(deadlineTimestamp) * DeadlineShare;
         limit = limit < _waitMax ? limit : _waitMax;
-        return await shard.Replica!.WaitForAppliedAsync(etag, limit, cancellationToken).ConfigureAwait(false) ? null : ApiErrors.ReplicaBehind(shard, etag, lookup.Node);
+        return await shard.Replica!.Reads.WaitForAppliedAsync(etag, limit, cancellationToken).ConfigureAwait(false) ? null : ApiErrors.ReplicaBehind(shard, etag, lookup.Node);
     }
 
     private TimeSpan LeftUntil(long deadlineTimestamp)

@@ -166,8 +166,8 @@ internal sealed class ShardHost : IAsyncDisposable
     {
         null => $"shard {shard.Shard}: its replica failed: {shard.Failure}",
         { Failure: { } failure } => $"shard {shard.Shard}: its replica failed: {failure.Message}",
-        { AgeUs: null } => $"shard {shard.Shard}: it has not heard from a leader",
-        { AgeUs: { } ageUs } when ageUs > ReadyAgeMax.TotalMicroseconds => $"shard {shard.Shard}: its data is {ageUs / 1_000_000} s old; there is no leader, or the replica lags behind",
+        { Reads.AgeUs: null } => $"shard {shard.Shard}: it has not heard from a leader",
+        { Reads.AgeUs: { } ageUs } when ageUs > ReadyAgeMax.TotalMicroseconds => $"shard {shard.Shard}: its data is {ageUs / 1_000_000} s old; there is no leader, or the replica lags behind",
         _ => null,
     };
 
@@ -341,7 +341,7 @@ internal sealed class ShardHost : IAsyncDisposable
     {
         if (shard.Replica is not null)
         {
-            var (generation, epoch, revision) = await shard.Replica.SeenAsync().ConfigureAwait(false);
+            var (generation, epoch, revision) = await shard.Replica.Report.SeenAsync().ConfigureAwait(false);
             return shard.Seen.Or(new Retirement(generation, epoch, revision));
         }
         return ControlFile.StateOf(LocalDisk.Instance, _directory.ShardPath(shard.Shard)) is { } control && control.ReplicaId == shard.ReplicaId

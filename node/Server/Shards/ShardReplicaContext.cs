@@ -29,6 +29,8 @@ internal sealed record ShardReplicaContext(
     Action<ShardRoute> RouteChanged,
     ILogger Log)
 {
+    private readonly long _clockTicksPerMicrosecond = Clock.TimestampFrequency / 1_000_000;
+
     /// <summary>Measurements and traces of the shard.</summary>
     public required ShardTelemetry Telemetry { get; init; }
 
@@ -43,4 +45,7 @@ internal sealed record ShardReplicaContext(
 
     /// <summary>Called on the writer executor when this replica has stopped by itself, with the reason. Must not block.</summary>
     public Action<Exception> Failed { get; init; } = static _ => { };
+
+    /// <summary>The boot clock in microseconds. Any thread.</summary>
+    public long NowUs() => Clock.GetTimestamp() / _clockTicksPerMicrosecond;
 }

@@ -240,11 +240,11 @@ internal sealed class ClusterNode : IDisposable
     /// <summary>Acts as soon as the replica has applied this, or never if the process ends before.</summary>
     public void WhenApplied(ShardReplica replica, UInt128 etag, Action then)
     {
-        if (!replica.HasApplied(etag))
-            _ = replica.AskLeaderAsync(CancellationToken.None);
+        if (!replica.Reads.HasApplied(etag))
+            _ = replica.Reads.AskLeaderAsync(CancellationToken.None);
         Events.Until(() =>
         {
-            if (!replica.HasApplied(etag))
+            if (!replica.Reads.HasApplied(etag))
                 return false;
             UnlessStopped(then, static () => { });
             return true;

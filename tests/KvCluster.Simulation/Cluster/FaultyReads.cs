@@ -4,7 +4,7 @@ using KvCluster.Storage.DataFile;
 namespace KvCluster.Simulation.Cluster;
 
 /// <summary>
-/// Reads under the lease with one of the mistakes that <see cref="ShardReplica.TryOpenLinearizable"/> avoids, by a thread that the machine may stall
+/// Reads under the lease with one of the mistakes that <see cref="ReplicaReads.TryOpenLinearizable"/> avoids, by a thread that the machine may stall
 /// between the two looks.
 /// </summary>
 internal static class FaultyReads
@@ -19,7 +19,7 @@ internal static class FaultyReads
     {
         if (bug == InjectedBug.LeaseOfAnotherEpoch)
         {
-            var early = replica.OpenSnapshot();
+            var early = replica.Reads.OpenSnapshot();
             node.Events.InThisProcess(heldUpUs, () =>
             {
                 if (Holds(replica))
@@ -30,7 +30,7 @@ internal static class FaultyReads
         }
         else if (Holds(replica))
         {
-            node.Events.InThisProcess(heldUpUs, () => read(replica.OpenSnapshot(), null));
+            node.Events.InThisProcess(heldUpUs, () => read(replica.Reads.OpenSnapshot(), null));
         }
         else
         {
@@ -40,7 +40,7 @@ internal static class FaultyReads
 
     private static bool Holds(ShardReplica replica)
     {
-        if (!replica.TryOpenLinearizable(out var snapshot))
+        if (!replica.Reads.TryOpenLinearizable(out var snapshot))
             return false;
         snapshot.Dispose();
         return true;

@@ -129,7 +129,7 @@ internal sealed class Neighbour(ClusterRun run, ClusterNode node) : IPeerTranspo
     // Including everything acknowledged before a restart.
     private void CheckKept()
     {
-        using var snapshot = _replica!.OpenSnapshot();
+        using var snapshot = _replica!.Reads.OpenSnapshot();
         var kept = snapshot.TryGet(TreeId.Kv, Key, out var stored) ? BinaryPrimitives.ReadInt64LittleEndian(KvValue.Read(stored, out _)) : 0;
         Violation.Unless(
             kept >= _acknowledgedLast && kept <= _writeLast, Rule.CommittedStays,

@@ -151,7 +151,7 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
     // every run of a seed.
     private void WithStatus(ShardReplica replica, Action<ReplicaStatus, ShardRecord> then)
     {
-        var asked = replica.StatusAsync(digest: false, detail: true, CancellationToken.None);
+        var asked = replica.Report.StatusAsync(digest: false, detail: true, CancellationToken.None);
         node.Events.InThisProcess(StatusWithinUs, () => node.Events.Deliver(() =>
         {
             if (node.IsUp && node.Replica == replica && asked.Wait(StatusWithin) && asked.Result is { Detail.Record: { } record } status)

@@ -91,16 +91,16 @@ internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
                 break;
             case ReadKind.Stale:
                 // Taken before the snapshot, which may be newer but not older.
-                var ageUs = replica.AgeUs;
+                var ageUs = replica.Reads.AgeUs;
                 OpenNow(replica, ageUs, read, refused);
                 break;
             case ReadKind.Session:
-                if (!replica.HasApplied(least.Value))
-                    _ = replica.AskLeaderAsync(CancellationToken.None);
+                if (!replica.Reads.HasApplied(least.Value))
+                    _ = replica.Reads.AskLeaderAsync(CancellationToken.None);
                 OpenWhenApplied(replica, least.Value, read, refused);
                 break;
             case ReadKind.Replica when !replica.IsServing:
-                node.Events.Poll(replica.AskLeaderAsync(CancellationToken.None), committed =>
+                node.Events.Poll(replica.Reads.AskLeaderAsync(CancellationToken.None), committed =>
                 {
                     if (committed is { } etag)
                         OpenWhenApplied(replica, etag, read, refused);
@@ -109,7 +109,7 @@ internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
                 });
                 break;
             default:
-                node.Events.Poll(replica.ConfirmReadAsync(CancellationToken.None), confirmed =>
+                node.Events.Poll(replica.Reads.ConfirmAsync(CancellationToken.None), confirmed =>
                 {
                     if (confirmed is not null)
                         OpenNow(replica, null, read, refused);
@@ -125,7 +125,7 @@ internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
     private bool TryOpenLinearizable(ShardReplica replica, out ReadSnapshot? snapshot)
     {
         var process = node.Process;
-        var opened = replica.OpenSnapshot();
+        var opened = replica.Reads.OpenSnapshot();
         if (!run.Healed && run.Random.Next(StandInOneOf) == 0)
             run.Stand(run.Random.NextInt64(run.Random.Next(2) == 0 ? StandShortUs : StandLongUs));
         // The process is gone with everything it held, and so is the caller's answer.
@@ -140,21 +140,21 @@ internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
     private bool IsCovered(ShardReplica replica, in ReadSnapshot snapshot)
     {
         if (run.Bug != InjectedBug.LeaseFromBefore)
-            return replica.IsCovered(snapshot);
+            return replica.Reads.IsCovered(snapshot);
         var earlierUs = (node.Clock.GetTimestamp() / (node.Clock.TimestampFrequency / 1_000_000)) - FaultyReads.EarlierUs;
-        return replica.IsServing && replica.Lease.Covers(Etag.FromValue(snapshot.Etag), earlierUs);
+        return replica.IsServing && replica.Reads.Lease.Covers(Etag.FromValue(snapshot.Etag), earlierUs);
     }
 
     private void OpenWhenApplied(ShardReplica replica, UInt128 etag, Action<ReadSnapshot, ulong?> read, Action refused) => node.Events.Until(() =>
     {
-        if (!replica.HasApplied(etag))
+        if (!replica.Reads.HasApplied(etag))
             return false;
         OpenNow(replica, null, read, refused);
         return true;
     });
 
     private void OpenNow(ShardReplica replica, ulong? ageUs, Action<ReadSnapshot, ulong?> read, Action refused) =>
-        node.UnlessStopped(() => read(replica.OpenSnapshot(), ageUs), refused);
+        node.UnlessStopped(() => read(replica.Reads.OpenSnapshot(), ageUs), refused);
 
     private void Read(ReadSnapshot snapshot, int[] keys, ulong? ageUs, Action<ClusterRead?> done)
     {

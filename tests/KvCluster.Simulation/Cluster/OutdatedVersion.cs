@@ -73,7 +73,7 @@ internal sealed class OutdatedVersion(ClusterRun run, ClusterNode node)
         Violation.Unless(
             refused.IsCompletedSuccessfully && refused.Result.Outcome == WriteOutcome.Stopped, Rule.GoesOn, $"the replica on node {node.Id} has stopped and does not refuse a write");
         // It also completes on the thread pool, and does not affect the course.
-        node.Events.Poll(stopped.StatusAsync(digest: false, detail: false, CancellationToken.None), status => Violation.Unless(
+        node.Events.Poll(stopped.Report.StatusAsync(digest: false, detail: false, CancellationToken.None), status => Violation.Unless(
             status is { Role: "failed", Failure: WhyUnreadable }, Rule.GoesOn, $"the replica on node {node.Id} has stopped, and its status is {status}"));
     }
 

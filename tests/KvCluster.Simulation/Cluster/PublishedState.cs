@@ -12,7 +12,7 @@ internal readonly struct PublishedState(ClusterNode node)
     {
         get
         {
-            using var snapshot = node.Replica!.OpenSnapshot();
+            using var snapshot = node.Replica!.Reads.OpenSnapshot();
             return Etag.FromValue(snapshot.Etag);
         }
     }
@@ -22,7 +22,7 @@ internal readonly struct PublishedState(ClusterNode node)
     {
         try
         {
-            using var snapshot = node.Replica!.OpenSnapshot();
+            using var snapshot = node.Replica!.Reads.OpenSnapshot();
             return Convert.ToHexString(TreeDigest.Of(snapshot));
         }
         catch (CorruptStoreException found) when (node.Disk.IsDamaged)
@@ -35,7 +35,7 @@ internal readonly struct PublishedState(ClusterNode node)
     /// <summary>Compares it with the committed state, key by key.</summary>
     public void Check(CommittedLog log)
     {
-        using var snapshot = node.Replica!.OpenSnapshot();
+        using var snapshot = node.Replica!.Reads.OpenSnapshot();
         using var cursor = snapshot.Cursor(TreeId.Kv);
         var etag = Etag.FromValue(snapshot.Etag);
         foreach (var key in log.Keys)

@@ -113,7 +113,7 @@ public sealed class KvReadsTests : IAsyncLifetime
         first.Release();
         using var second = await holding;
         // A later read is confirmed no earlier than these. If they are not waiting again yet, the test shows less.
-        Assert.NotNull(await _cluster.ShardsOf(1).Find("k"u8)!.Replica!.ConfirmReadAsync(CancellationToken.None));
+        Assert.NotNull(await _cluster.ShardsOf(1).Find("k"u8)!.Replica!.Reads.ConfirmAsync(CancellationToken.None));
         second.Release();
         Assert.All(await Task.WhenAll(waiting).WaitAsync(Eventually.Limit), static outcome => Assert.Equal("", outcome.Reason));
     }

@@ -133,30 +133,30 @@ internal sealed class NodeCalls(ClusterNode node)
     {
         switch (options?.Mode ?? ReadMode.Leader)
         {
-            case ReadMode.Leader or ReadMode.Replica when replica.TryOpenLinearizable(out var snapshot):
+            case ReadMode.Leader or ReadMode.Replica when replica.Reads.TryOpenLinearizable(out var snapshot):
                 answer(Read(replica, snapshot, keys));
                 break;
             case ReadMode.Stale:
-                answer(Read(replica, replica.OpenSnapshot(), keys));
+                answer(Read(replica, replica.Reads.OpenSnapshot(), keys));
                 break;
             case ReadMode.Session:
                 var seen = options!.Seen.FirstOrDefault(position => position.Shard == replica.Shard)?.Etag;
-                node.WhenApplied(replica, new Etag(seen?.Epoch ?? 0, seen?.Change ?? 0).Value, () => answer(Read(replica, replica.OpenSnapshot(), keys)));
+                node.WhenApplied(replica, new Etag(seen?.Epoch ?? 0, seen?.Change ?? 0).Value, () => answer(Read(replica, replica.Reads.OpenSnapshot(), keys)));
                 break;
             case ReadMode.Replica when !replica.IsServing:
-                node.Events.Poll(replica.AskLeaderAsync(CancellationToken.None), committed =>
+                node.Events.Poll(replica.Reads.AskLeaderAsync(CancellationToken.None), committed =>
                 {
                     if (committed is { } etag)
-                        node.WhenApplied(replica, etag, () => answer(Read(replica, replica.OpenSnapshot(), keys)));
+                        node.WhenApplied(replica, etag, () => answer(Read(replica, replica.Reads.OpenSnapshot(), keys)));
                     else
                         done(Refuse(call, ApiErrors.LeaderSilent(replica.Route, node.Id)));
                 });
                 break;
             default:
-                node.Events.Poll(replica.ConfirmReadAsync(CancellationToken.None), confirmed =>
+                node.Events.Poll(replica.Reads.ConfirmAsync(CancellationToken.None), confirmed =>
                 {
                     if (confirmed is not null)
-                        answer(Read(replica, replica.OpenSnapshot(), keys));
+                        answer(Read(replica, replica.Reads.OpenSnapshot(), keys));
                     else
                         done(Refuse(call, ApiErrors.NotLeader(replica.Route, node.Id)));
                 });

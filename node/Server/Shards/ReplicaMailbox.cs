@@ -1,0 +1,104 @@
+using System.Collections.Concurrent;
+using KvCluster.Storage.Threads;
+using KvCluster.V1;
+using Event = KvCluster.Replication.Protocol.Event;
+
+namespace KvCluster.Node.Shards;
+
+/// <summary>
+/// What other threads leave for a replica: events for its core, and visits, which run between two events. Whatever is left here wakes the replica, and its
+/// turn is posted once until it begins. Filled on any thread, emptied on the shard's writer executor.
+/// </summary>
+/// <param name="writer">The shard's writer executor.</param>
+/// <param name="turn">The replica's turn, which calls <see cref="BeginTurn"/> first.</param>
+internal sealed class ReplicaMailbox(ISerialExecutor writer, IWorkItem turn)
+{
+    // Several windows of a leader's bodies and snapshot. Beyond it frames are dropped, as a network may do, and sent again.
+    private const long FrameBytesWaitingMax = 32 << 20;
+
+    private readonly ConcurrentQueue<Event> _events = new();
+    private readonly ConcurrentQueue<Visit> _visits = new();
+    private long _frameBytesWaiting;
+    private int _isPosted;
+
+    /// <summary>Whether events wait.</summary>
+    public bool HasEvents => !_events.IsEmpty;
+
+    /// <summary>Leaves an event. Any thread.</summary>
+    public void Add(Event happened)
+    {
+        _events.Enqueue(happened);
+        Wake();
+    }
+
+    /// <summary>Leaves a frame, or drops it if too much waits. Any thread.</summary>
+    public void Receive(Frame frame)
+    {
+        var bytes = FrameBytes.Of(frame);
+        if (Interlocked.Add(ref _frameBytesWaiting, bytes) <= FrameBytesWaitingMax)
+            Add(new Event.FrameReceived(frame));
+        else
+            Interlocked.Add(ref _frameBytesWaiting, -bytes);
+    }
+
+    /// <summary>Runs an action between two events. False if the replica had failed or stopped before. Any thread.</summary>
+    public Task<bool> VisitAsync(Action action)
+    {
+        var done = new TaskCompletionSource<bool>(TaskCreationOptions.RunContinuationsAsynchronously);
+        Leave(action, done);
+        return done.Task;
+    }
+
+    /// <summary>The same without waiting. Any thread.</summary>
+    /// <param name="action">Runs on the writer executor, unless the replica has failed or stopped.</param>
+    /// <param name="done">Receives whether it ran.</param>
+    public void Leave(Action action, TaskCompletionSource<bool>? done = null)
+    {
+        _visits.Enqueue(new Visit(action, done));
+        Wake();
+    }
+
+    /// <summary>Posts the replica's turn unless it is already posted. Any thread.</summary>
+    public void Wake()
+    {
+        if (Interlocked.Exchange(ref _isPosted, 1) == 0)
+            writer.Post(turn);
+    }
+
+    /// <summary>A full fence: whoever leaves something after this posts the next turn.</summary>
+    public void BeginTurn() => Interlocked.Exchange(ref _isPosted, 0);
+
+    /// <summary>Takes the oldest event.</summary>
+    public bool TryTake(out Event happened)
+    {
+        if (!_events.TryDequeue(out happened!))
+            return false;
+        if (happened is Event.FrameReceived received)
+            Interlocked.Add(ref _frameBytesWaiting, -FrameBytes.Of(received.Frame));
+        return true;
+    }
+
+    /// <summary>Takes the oldest visit, which must then be run.</summary>
+    public bool TryTakeVisit(out Visit visit) => _visits.TryDequeue(out visit);
+
+    /// <summary>An action between two events, and who waits for it.</summary>
+    internal readonly record struct Visit(Action Action, TaskCompletionSource<bool>? Done)
+    {
+        /// <summary>Runs the action if the replica works. An exception of it ends the replica.</summary>
+        public void Run(bool works)
+        {
+            try
+            {
+                if (works)
+                    Action();
+            }
+            catch
+            {
+                // Whoever waits for the visit must not wait for ever.
+                Done?.TrySetResult(false);
+                throw;
+            }
+            Done?.TrySetResult(works);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+using Google.Protobuf;
+using KvCluster.Node.Telemetry;
+using KvCluster.Replication;
+using KvCluster.Replication.Protocol;
+using KvCluster.Storage;
+using KvCluster.Storage.Maintenance;
+using KvCluster.V1;
+
+namespace KvCluster.Node.Shards;
+
+/// <summary>
+/// Describes a replica for <c>kv status</c> and for metrics, also after it has ended. Called on any thread; it looks at the replica between two of its events.
+/// </summary>
+internal sealed class ReplicaReport(
+    ShardReplicaContext context,
+    ReplicaCore core,
+    ReplicaJournalView journal,
+    ReplicaReads reads,
+    PublishedState published,
+    ReplicaDisk disk,
+    DecisionLog decisions,
+    ReplicaMailbox mailbox,
+    Func<Exception?> failure)
+{
+    /// <summary>Heartbeats of a quiescent leader that may remain unanswered before it counts as alone.</summary>
+    private const ulong QuiescentRoundsUnansweredMax = 3;
+
+    private ReplicaStore Store => journal.Store;
+
+    private uint Shard => published.Route.Shard;
+
+    /// <summary>The replica's entry in <c>kv status</c>. With <paramref name="digest"/> it reads the whole tree, unless cancelled.</summary>
+    public async Task<ReplicaStatus> StatusAsync(bool digest, bool detail, CancellationToken cancellationToken)
+    {
+        var status = new ReplicaStatus { Route = published.Route, Replica = Store.Control.ReplicaId };
+        if (detail)
+            status.Detail = new ReplicaDetail { Incarnation = context.Incarnation, Decisions = { decisions.ToArray() } };
+        if (!await mailbox.VisitAsync(() => Describe(status)).ConfigureAwait(false))
+        {
+            status.Role = "failed";
+            status.Failure = failure()?.Message ?? "stopped";
+            return status;
+        }
+        if (digest)
+            await AddDigestAsync(status, cancellationToken).ConfigureAwait(false);
+        return status;
+    }
+
+    /// <summary>The replica's state for metrics.</summary>
+    public async Task<ReplicaReading> ReadAsync()
+    {
+        ReplicaReading? reading = null;
+        await mailbox.VisitAsync(() => reading = Read()).ConfigureAwait(false);
+        return reading ?? new ReplicaReading { Shard = Shard, Role = "failed" };
+    }
+
+    /// <summary>The newest generation, epoch and revision of the shard's record that this replica has seen. The epoch includes the promised one.</summary>
+    public async Task<(ulong Generation, ulong Epoch, long Revision)> SeenAsync()
+    {
+        var (generation, epoch, revision) = (0UL, 0UL, 0L);
+        // For a replica that has stopped, the control file has these values.
+        await mailbox.VisitAsync(() =>
+        {
+            var view = core.View;
+            (generation, epoch, revision) = (view.Record.Generation, Math.Max(core.Epoch, view.Record.Epoch), view.Revision);
+        }).ConfigureAwait(false);
+        var held = Store.Control;
+        return (Math.Max(generation, held.Generation), Math.Max(epoch, held.PromisedEpoch), Math.Max(revision, held.CoordinatorRevision));
+    }
+
+    private void Describe(ReplicaStatus status)
+    {
+        status.Role = core.Role.ToString().ToLowerInvariant();
+        status.Epoch = core.Epoch;
+        status.Last = ToMessage(Store.Last.Etag);
+        status.Durable = ToMessage(Store.Durable.Etag);
+        status.Committed = ToMessage(core.Committed.Value);
+        status.Applied = ToMessage(Store.Published);
+        status.Keys = Store.Statistics.Keys;
+        status.DataBytes = (ulong)Store.Statistics.DataBytes;
+        status.JournalBytes = (ulong)Store.Statistics.JournalBytes;
+        if (status.Detail is { } detail)
+            Describe(detail, context.NowUs());
+    }
+
+    // Unless too much is written meanwhile.
+    private async Task AddDigestAsync(ReplicaStatus status, CancellationToken cancellationToken)
+    {
+        using var snapshot = reads.OpenSnapshot();
+        if (await TreeDigest.OfAsync(snapshot, context.Clock, cancellationToken).ConfigureAwait(false) is not { } digest)
+            return;
+        status.Digest = ByteString.CopyFrom(digest);
+        status.DigestEtag = ToMessage(snapshot.Etag);
+    }
+
+    private ReplicaReading Read()
+    {
+        var role = core.Role;
+        // A quiescent leader has no lease between its heartbeats, and some of these may be lost.
+        var isFollowed = role == ReplicaRole.Leader && (reads.HasLease || (core.IsQuiescent && reads.AgeUs <= QuiescentRoundsUnansweredMax * (ulong)context.Replication.QuiescentIntervalUs));
+        return new ReplicaReading
+        {
+            Shard = Shard,
+            Role = role.ToString().ToLowerInvariant(),
+            Epoch = core.Epoch,
+            IsFollowed = isFollowed,
+            IsLeaderless = !isFollowed && (role == ReplicaRole.Leader || !core.HasLeader(context.NowUs())),
+            Change = (ulong)Store.Published,
+            HasLease = reads.HasLease,
+            Disk = disk.State.ToString().ToLowerInvariant(),
+            Keys = (long)Store.Statistics.Keys,
+            DataBytes = Store.Statistics.DataBytes,
+            JournalBytes = Store.Statistics.JournalBytes,
+            ChangedBytes = Store.Statistics.ScratchBytes,
+            Readers = Store.Statistics.Readers,
+            SnapshotAge = Store.Statistics.OldestSnapshotAge(),
+            PinnedBytes = Store.Statistics.PinnedBytes,
+            Followers = [.. core.Followers.Select(follower => new FollowerReading(
+                core.View.NodeOf(follower.Replica),
+                Store.Statistics.JournalBytesBehind(follower.Acked.Value),
+                (long)(Store.Last.Change - Math.Min(Store.Last.Change, follower.Acked.Change))))],
+        };
+    }
+
+    private void Describe(ReplicaDetail detail, long nowUs)
+    {
+        detail.Record = core.View.Record;
+        detail.Rests = core.IsQuiescent;
+        detail.LeaseLeftUs = Math.Max(0, core.LeaseEndUs - nowUs);
+        detail.ScrubbedPages = (ulong)Store.Statistics.ScrubbedPages;
+        detail.ScrubPasses = (ulong)Store.Statistics.ScrubPasses;
+        detail.GrantLeftUs = Math.Max(0, core.GrantEndUs - nowUs);
+        if (core.DigestsCompared is { } compared)
+            detail.Compared = new ComparedDigests { Etag = ToMessage(compared.Etag.Value), Replicas = (uint)compared.Replicas, AgoUs = nowUs - compared.AtUs };
+        foreach (var follower in core.Followers)
+        {
+            detail.Followers.Add(new FollowerStatus
+            {
+                Replica = follower.Replica,
+                Node = core.View.NodeOf(follower.Replica),
+                State = follower.State.ToString().ToLowerInvariant(),
+                Acknowledged = ToMessage(follower.Acked.Value),
+                Sent = ToMessage(follower.Sent.Etag.Value),
+                OutstandingBytes = (ulong)follower.OutstandingBytes,
+                GrantLeftUs = Math.Max(0, follower.GrantEndUs - nowUs),
+                SilentUs = nowUs - follower.HeardUs,
+                SnapshotBytes = (ulong)follower.SnapshotBytes,
+                SnapshotStored = (ulong)follower.SnapshotStored,
+                SnapshotVerified = (ulong)follower.SnapshotVerified,
+                DiskImpaired = follower.DiskImpaired,
+            });
+        }
+    }
+
+    private static V1.Etag ToMessage(UInt128 etag) => new() { Epoch = (ulong)(etag >> 64), Change = (ulong)etag };
+}

@@ -1,0 +1,72 @@
+using KvCluster.Replication.Protocol;
+using KvCluster.Storage;
+using KvCluster.Storage.Context;
+
+namespace KvCluster.Node.Shards;
+
+/// <summary>
+/// Replaces a replica's store by the one that is opened on a received snapshot. Until the new store is in use, the old one only serves reads. Called on the
+/// shard's writer executor, <see cref="CloseAsync"/> on any thread after the replica has stopped.
+/// </summary>
+/// <param name="journal">Has the store in use.</param>
+/// <param name="events">Receives the events of each store in use.</param>
+internal sealed class StoreSwitch(ReplicaJournalView journal, IStoreEvents events)
+{
+    private readonly List<Task> _closing = [];
+    private TaskCompletionSource? _switched;
+    private int _controlWrites;
+
+    /// <summary>Has the store in use write a hard state. <see cref="ControlWritten"/> must follow when it is synced.</summary>
+    public void WriteControl(HardState control)
+    {
+        _controlWrites++;
+        journal.Store.WriteControl(journal.Store.Control.With(control));
+    }
+
+    /// <summary>A hard state is synced.</summary>
+    public void ControlWritten() => _controlWrites--;
+
+    /// <summary>
+    /// Stops the store in use for a received state, and calls back when it no longer changes its directory. False while it still writes its control file.
+    /// </summary>
+    public bool TryStop(Action quiet)
+    {
+        if (_controlWrites > 0)
+            return false;
+        _switched = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        journal.Store.Stop(quiet);
+        return true;
+    }
+
+    /// <summary>The received state cannot be opened until the disk has space, for an unknown time.</summary>
+    public void LackRoom(Exception full) => journal.Store.EndRequests(full);
+
+    /// <summary>Takes the received state's store into use, even if the replica has ended; null if there is none.</summary>
+    public void Use(ReplicaStore? store)
+    {
+        if (store is not null)
+        {
+            var old = journal.Store;
+            journal.Store = store;
+            store.Start(events);
+            store.TakeOver(old);
+            // Readers of the old state may continue for a while.
+            _closing.RemoveAll(static closed => closed.IsCompletedSuccessfully);
+            _closing.Add(old.CloseAsync());
+        }
+        else
+        {
+            journal.Store.EndRequests();
+        }
+        _switched!.SetResult();
+    }
+
+    /// <summary>Closes the store in use and waits for those before it.</summary>
+    public async Task CloseAsync()
+    {
+        // While stores are being switched it is not known which one is in use.
+        if (_switched is not null)
+            await _switched.Task.ConfigureAwait(false);
+        await Task.WhenAll([.. _closing, journal.Store.CloseAsync()]).ConfigureAwait(false);
+    }
+}
