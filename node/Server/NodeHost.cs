@@ -215,7 +215,7 @@ internal sealed class NodeHost : IAsyncDisposable
         var replacement = Own("the replacement of replicas", new ReplicaReplacement(identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, shards, voters, peers, BootClock.Instance, _log));
         var replicas = Own("the placement of replicas", new ReplicaPlacement(coordinator, keys, identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, peers, BootClock.Instance, _log));
         Own("the space of retired replicas", new RetiredReplicas(directory.RetiredPath, () => new DriveInfo(_options.DataDirectory) is var drive ? (drive.AvailableFreeSpace, drive.TotalSize) : default, _log));
-        var examiner = new NodeDiagnostics(identity, _options.DataDirectory, coordinator, tls?.Files, TimeProvider.System) { Stalls = shards.Stalls };
+        var examiner = new NodeDiagnostics(identity, _options.DataDirectory, coordinator, tls?.Files, TimeProvider.System) { Stalls = shards.Threads.Stalls };
         var reads = Own("the threads of reads", ReadThreads.Start());
         Own("the server", await ServeAsync(identity, map, shards, reads, placement, replacement, voters, examiner, replicas, peers, _grpcHealth, metrics, logs, listen, tls, port, cancellationToken).ConfigureAwait(false));
         Own("the server for nodes", await ServePeersAsync(peers, logs, listenPeers, tls, peerPort, cancellationToken).ConfigureAwait(false));
@@ -232,7 +232,7 @@ internal sealed class NodeHost : IAsyncDisposable
             placement.DrainingChanged(true);
         _placement = placement;
         _grpcHealth.SetStatus("", ServingStatus.Serving);
-        _health.Started(shards.NotReady);
+        _health.Started(new ShardReadiness(map, shards).NotReady);
         NodeLog.Serves(_log, identity.Node, identity.Cluster, address, directory.Starts);
     }
 
@@ -372,7 +372,7 @@ internal sealed class NodeHost : IAsyncDisposable
         metrics.Calls = memory;
         services.AddUnreadableRequests();
         services.AddRequestLimits();
-        services.AddSingleton<TimeProvider>(BootClock.Instance).AddSingleton(shards.Storage);
+        services.AddSingleton<TimeProvider>(BootClock.Instance).AddSingleton(shards.Threads.Options);
         var lookup = new ShardLookup(identity.Node, shards, metrics.Activity.Hot);
         services.AddSingleton(lookup).AddSingleton(new ReadOpener(lookup, BootClock.Instance, _options.ReadWaitMax)).AddSingleton(reads).AddSingleton<KvCalls>().AddSingleton<KvScans>();
         services.AddReflection();

@@ -1,0 +1,76 @@
+using KvCluster.Node.Runtime;
+using KvCluster.Node.Shards;
+using KvCluster.Node.Telemetry;
+using KvCluster.Storage;
+using KvCluster.Storage.Context;
+using KvCluster.Storage.Files;
+using KvCluster.Storage.Threads;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Node.Hosting;
+
+/// <summary>
+/// What a node's replicas share: a fixed set of writer, journal and checkpoint threads, the timers, the node's disk, and the pace of digests. Created and
+/// disposed by <see cref="ShardHost"/>, after the last replica; used on any thread.
+/// </summary>
+internal sealed class ShardThreads : IAsyncDisposable
+{
+    /// <summary>
+    /// Threads of each kind: enough for the disks of two cores. A shard's id binds it to one writer and one checkpoint thread; its journal has a lane on
+    /// each journal thread.
+    /// </summary>
+    private const int ThreadsOfAKind = 2;
+
+    private readonly WorkThread[] _writers = Threads("writer");
+    private readonly WorkThread[] _journals = Threads("journal");
+    private readonly WorkThread[] _checkpoints = Threads("checkpoint");
+    private readonly SharedTimers _timers = new();
+    private readonly DigestPace _digestPace;
+    private readonly ILogger _log;
+
+    public ShardThreads(StoreOptions options, NodeMetrics metrics, ILoggerFactory logs)
+    {
+        Options = options;
+        _log = logs.CreateLogger<ReplicaStore>();
+        _digestPace = new DigestPace(options.DigestBytesPerSecond);
+        Disk = new NodeDisk(_timers);
+        Stalls = new StallWatch(_writers, metrics, logs.CreateLogger<StallWatch>());
+        _timers.Late = Stalls.TimersWereLate;
+    }
+
+    /// <summary>The bounds of every replica's store.</summary>
+    public StoreOptions Options { get; }
+
+    /// <summary>The boot clock, with timers that fire on a thread of their own.</summary>
+    public TimeProvider Timers => _timers;
+
+    /// <summary>The shared judgement of the disk.</summary>
+    public NodeDisk Disk { get; }
+
+    /// <summary>Watches whether writers and timers make progress.</summary>
+    public StallWatch Stalls { get; }
+
+    /// <summary>The threads and bounds of a shard's store.</summary>
+    public StoreContext StorageOf(uint shard, StoreObserver observer) => new(
+        LocalDisk.Instance,
+        _writers[shard % ThreadsOfAKind],
+        [.. Enumerable.Range(0, ThreadsOfAKind).Select(lane => _journals[(shard + lane) % ThreadsOfAKind])],
+        _checkpoints[shard % ThreadsOfAKind],
+        BootClock.Instance,
+        _log,
+        Options)
+    {
+        DigestPace = _digestPace,
+        Observer = observer,
+    };
+
+    public async ValueTask DisposeAsync()
+    {
+        await Stalls.DisposeAsync().ConfigureAwait(false);
+        foreach (var thread in (WorkThread[])[.. _writers, .. _journals, .. _checkpoints])
+            thread.Dispose();
+        _timers.Dispose();
+    }
+
+    private static WorkThread[] Threads(string kind) => [.. Enumerable.Range(0, ThreadsOfAKind).Select(index => new WorkThread($"kv-{kind}-{index}"))];
+}
