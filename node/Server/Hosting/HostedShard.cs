@@ -40,9 +40,13 @@ internal sealed class HostedShard(ShardRecord record, ulong replicaId, ShardRepl
     public bool Owns(ReadOnlySpan<byte> key) => Ranges.Contain(Route.Start.Span, Route.End.Span, key);
 
     /// <summary>The replica's state for metrics.</summary>
-    public Task<ReplicaReading> ReadAsync() => Replica is null ? Task.FromResult(new ReplicaReading { Shard = Shard, Role = "failed" }) : Replica.Report.ReadAsync();
+    public Task<ReplicaReading> ReadAsync() => Replica is null ? Task.FromResult(new ReplicaReading { Shard = Shard, Role = null }) : Replica.Report.ReadAsync();
 
-    public async Task<ReplicaStatus> StatusAsync(bool digest, bool detail, CancellationToken cancellationToken = default) => Replica is null
+    /// <summary>What the replica knows of the shard's replicas; null if it has failed or stopped.</summary>
+    public Task<LeaderView?> LookAsync() => Replica?.Report.LookAsync() ?? Task.FromResult<LeaderView?>(null);
+
+    /// <summary>The shard's entry in <c>kv status</c>.</summary>
+    public async Task<ReplicaStatus> StatusAsync(bool digest, bool detail, CancellationToken cancellationToken) => Replica is null
         ? new ReplicaStatus { Route = Route, Replica = ReplicaId, Role = "failed", Failure = failure }
         : await Replica.Report.StatusAsync(digest, detail, cancellationToken).ConfigureAwait(false);
 }

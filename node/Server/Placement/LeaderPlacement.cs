@@ -6,9 +6,8 @@ using KvCluster.Node.Map;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Shards;
 using KvCluster.Node.Transport;
-using KvCluster.Replication.Log;
+using KvCluster.Replication.Progress;
 using KvCluster.Replication.Protocol;
-using KvCluster.V1;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Placement;
@@ -72,7 +71,7 @@ internal sealed class LeaderPlacement : IAsyncDisposable
         if (toNode == _identity.Node)
             return (toNode, new OrderResult(true, "it already leads"));
         var candidates = await CandidatesAsync(shard).ConfigureAwait(false);
-        if (candidates.Where(candidate => toNode == 0 || candidate.Node == toNode).MaxBy(candidate => candidate.Acknowledged.FromWire()) is not { } target)
+        if (candidates.Where(candidate => toNode == 0 || candidate.Node == toNode).MaxBy(candidate => candidate.Acknowledged) is not { } target)
             return (toNode, new OrderResult(false, toNode == 0 ? "no other voter with a healthy disk follows closely" : $"node {toNode} has no voter of the shard that follows closely with a healthy disk"));
         var result = await shard.Replica!.TransferAsync(target.Replica).ConfigureAwait(false);
         return (target.Node, result);
@@ -140,14 +139,13 @@ internal sealed class LeaderPlacement : IAsyncDisposable
 
     // Voters that replicate, have a healthy disk and were heard recently; a quiescent leader rarely hears from them. The core decides; this only chooses a
     // candidate.
-    private async Task<IReadOnlyList<FollowerStatus>> CandidatesAsync(HostedShard shard)
+    private async Task<IReadOnlyList<FollowerView>> CandidatesAsync(HostedShard shard)
     {
-        var detail = (await shard.StatusAsync(digest: false, detail: true).ConfigureAwait(false)).Detail;
-        if (detail?.Record is not { } record)
+        if (await shard.LookAsync().ConfigureAwait(false) is not { } view)
             return [];
-        var voters = record.Replicas.Where(replica => !replica.Learner).Select(replica => replica.Replica).ToHashSet();
-        return [.. detail.Followers.Where(follower =>
-            voters.Contains(follower.Replica) && follower.State == "replicate" && !follower.DiskImpaired && (detail.Rests || follower.SilentUs < SilenceMax.TotalMicroseconds) && _peers.SessionOf(follower.Node) != 0)];
+        var voters = view.Record.Replicas.Where(replica => !replica.Learner).Select(replica => replica.Replica).ToHashSet();
+        return [.. view.Followers.Where(follower =>
+            voters.Contains(follower.Replica) && follower.State == FollowerState.Replicate && !follower.DiskImpaired && (view.Rests || follower.SilentUs < SilenceMax.TotalMicroseconds) && _peers.SessionOf(follower.Node) != 0)];
     }
 
     private async Task TakeTurnAsync(CancellationToken stop)

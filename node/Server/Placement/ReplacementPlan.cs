@@ -1,6 +1,7 @@
 // The steps of a replacement, as functions of the shard's record, the request, the leader's view of its followers, and clock readings. No I/O and no waiting;
 // ReplicaReplacement in a node, and the simulation, add those. Any thread.
 using KvCluster.Node.Shards;
+using KvCluster.Replication.Progress;
 using KvCluster.Replication.Protocol;
 using KvCluster.V1;
 
@@ -123,16 +124,16 @@ internal sealed class ReplacementPlan
     /// <param name="now">The current time.</param>
     public sealed class CatchUp(ulong learner, TimeSpan patience, TimeSpan now)
     {
-        private (ulong Acknowledged, ulong Stored, ulong Verified) _seen;
+        private (ulong Acknowledged, long Stored, long Verified) _seen;
         private TimeSpan _movedAt = now;
 
         /// <summary>True if it has caught up, false if it makes no progress, null to look again later.</summary>
-        /// <param name="status">Status of the leader's replica, with its detail.</param>
+        /// <param name="view">The leader's view; null if its replica has stopped.</param>
         /// <param name="now">The current time.</param>
-        public bool? Look(ReplicaStatus status, TimeSpan now)
+        public bool? Look(LeaderView? view, TimeSpan now)
         {
-            var follower = status.Detail?.Followers.FirstOrDefault(follower => follower.Replica == learner);
-            if (follower is { State: "replicate" } && follower.Acknowledged.Change + LagChangesMax >= status.Committed.Change)
+            var follower = view?.Followers.FirstOrDefault(follower => follower.Replica == learner);
+            if (follower is { State: FollowerState.Replicate } && follower.Acknowledged.Change + LagChangesMax >= view!.Committed.Change)
                 return true;
             if (follower is not null && (follower.Acknowledged.Change, follower.SnapshotStored, follower.SnapshotVerified) is var seen && seen != _seen)
                 (_seen, _movedAt) = (seen, now);

@@ -228,10 +228,10 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         var catchUp = new ReplacementPlan.CatchUp(learner, _patience, Now());
         for (var away = 0; away < AwayPollsMax; away = IsAway(node) ? away + 1 : 0)
         {
-            var status = await shard.StatusAsync(digest: false, detail: true).ConfigureAwait(false);
+            var view = await shard.LookAsync().ConfigureAwait(false);
             if (!shard.Replica!.IsServing)
                 return true;
-            if (catchUp.Look(status, Now()) is { } end)
+            if (catchUp.Look(view, Now()) is { } end)
                 return end;
             await Task.Delay(PollInterval, cancellationToken).ConfigureAwait(false);
         }
@@ -241,7 +241,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     private TimeSpan Now() => TimeSpan.FromSeconds((double)_clock.GetTimestamp() / _clock.TimestampFrequency);
 
     private static async Task<ShardRecord?> RecordOfAsync(HostedShard shard) =>
-        (await shard.StatusAsync(digest: false, detail: true).ConfigureAwait(false)).Detail?.Record;
+        (await shard.LookAsync().ConfigureAwait(false))?.Record;
 
     private static ulong NewId() => BitConverter.ToUInt64(RandomNumberGenerator.GetBytes(sizeof(ulong))) | 1;
 

@@ -1,5 +1,7 @@
-// A leader's judgement of whether a shard keeps a majority when a replica stops or leaves. It uses the status of its own replica, the replicas that it has just
+// A leader's judgement of whether a shard keeps a majority when a replica stops or leaves. It uses its view of the replicas, those that it has just
 // released, and the changes of the record in progress. Used by StayingVoters in a node, and by the simulation's nodes. Any thread, under one lock; no I/O.
+using KvCluster.Node.Shards;
+using KvCluster.Replication.Progress;
 using KvCluster.Replication.Protocol;
 using KvCluster.V1;
 
@@ -30,26 +32,25 @@ internal sealed class StayingMajority(uint node, Func<uint, bool> isConnected, F
     /// Releases a node's replica if a majority remains without it, although it stays in the record and counts there. Returns why it must stay; null if it
     /// may stop.
     /// </summary>
-    /// <param name="status">Status of the leader's replica, with its detail.</param>
-    /// <param name="record">The shard's record.</param>
+    /// <param name="view">The leader's view.</param>
     /// <param name="leavingNode">The node whose replica wants to stop. A learner may, unless a change in progress makes it a voter.</param>
     /// <param name="keptTime">How long the replica counts as gone.</param>
-    public string? TryLetGo(ReplicaStatus status, ShardRecord record, uint leavingNode, TimeSpan keptTime)
+    public string? TryLetGo(LeaderView view, uint leavingNode, TimeSpan keptTime)
     {
-        if (record.Replicas.FirstOrDefault(replica => replica.Node == leavingNode)?.Replica is not { } leaving)
+        if (view.Record.Replicas.FirstOrDefault(replica => replica.Node == leavingNode)?.Replica is not { } leaving)
             return null;
         lock (_gate)
         {
-            foreach (var (voters, joins) in SetsOf(status, record))
+            foreach (var (voters, joins) in SetsOf(view))
             {
                 // The replica stays in the record and counts there, so the others must be a majority of the set that includes it.
-                var follow = CountClose(status, voters, leaving, joins, countsDraining: false);
+                var follow = CountClose(view, voters, leaving, joins, countsDraining: false);
                 if (voters.Contains(leaving) && follow * 2 <= voters.Count)
                     return $"of {voters.Count} voters{(joins == 0 ? "" : ", including the one being added,")} only {follow} others follow closely and remain, which is not a majority";
             }
 
             if (keptTime > TimeSpan.Zero)
-                _letGo[(record.Shard, leaving)] = (status.Epoch, clock.GetTimestamp() + (long)(keptTime.TotalSeconds * clock.TimestampFrequency));
+                _letGo[(view.Record.Shard, leaving)] = (view.Epoch, clock.GetTimestamp() + (long)(keptTime.TotalSeconds * clock.TimestampFrequency));
             return null;
         }
     }
@@ -58,21 +59,20 @@ internal sealed class StayingMajority(uint node, Func<uint, bool> isConnected, F
     /// Lets a change of the record begin if a majority of the voters after it follows closely. Returns why not; null if it begins, and <see cref="End"/>
     /// must follow.
     /// </summary>
-    /// <param name="status">Status of the leader's replica, with its detail.</param>
-    /// <param name="record">The shard's record.</param>
+    /// <param name="view">The leader's view.</param>
     /// <param name="change">The change. A learner that becomes a voter by it has caught up.</param>
     /// <param name="force">The change begins even without a majority.</param>
-    public string? TryBegin(ReplicaStatus status, ShardRecord record, ReplicaChange change, bool force)
+    public string? TryBegin(LeaderView view, ReplicaChange change, bool force)
     {
         lock (_gate)
         {
-            var voters = VotersOf(record, change);
-            var follow = CountClose(status, voters, 0, change.Joins, countsDraining: true);
-            if (!force && VotersOf(record).Contains(change.Leaves) && follow * 2 <= voters.Count)
+            var voters = VotersOf(view.Record, change);
+            var follow = CountClose(view, voters, 0, change.Joins, countsDraining: true);
+            if (!force && VotersOf(view.Record).Contains(change.Leaves) && follow * 2 <= voters.Count)
                 return $"of the {voters.Count} voters that would remain, only {follow} follow closely";
-            if (!_underWay.TryGetValue(record.Shard, out var changes))
-                _underWay[record.Shard] = changes = [];
-            changes.Add((status.Epoch, change));
+            if (!_underWay.TryGetValue(view.Record.Shard, out var changes))
+                _underWay[view.Record.Shard] = changes = [];
+            changes.Add((view.Epoch, change));
             return null;
         }
     }
@@ -91,10 +91,10 @@ internal sealed class StayingMajority(uint node, Func<uint, bool> isConnected, F
     }
 
     // The present voters, and the voters after each change in progress.
-    private List<(HashSet<ulong> Voters, ulong Joins)> SetsOf(ReplicaStatus status, ShardRecord record)
+    private List<(HashSet<ulong> Voters, ulong Joins)> SetsOf(LeaderView view)
     {
-        var changes = _underWay.GetValueOrDefault(record.Shard) ?? [];
-        return [(VotersOf(record), 0), .. changes.Where(begun => begun.Epoch == status.Epoch).Select(begun => (VotersOf(record, begun.Change), begun.Change.Joins))];
+        var changes = _underWay.GetValueOrDefault(view.Record.Shard) ?? [];
+        return [(VotersOf(view.Record), 0), .. changes.Where(begun => begun.Epoch == view.Epoch).Select(begun => (VotersOf(view.Record, begun.Change), begun.Change.Joins))];
     }
 
     private static HashSet<ulong> VotersOf(ShardRecord record, ReplicaChange change)
@@ -109,25 +109,25 @@ internal sealed class StayingMajority(uint node, Func<uint, bool> isConnected, F
     private static HashSet<ulong> VotersOf(ShardRecord record) => [.. record.Replicas.Where(static replica => !replica.Learner).Select(static replica => replica.Replica)];
 
     // Counts the leader unless it leaves, the followers that are close, and the joining learner, which has caught up. A node that drains is about to stop.
-    private int CountClose(ReplicaStatus status, HashSet<ulong> voters, ulong leaving, ulong joins, bool countsDraining)
+    private int CountClose(LeaderView view, HashSet<ulong> voters, ulong leaving, ulong joins, bool countsDraining)
     {
-        var silenceMax = status.Detail.Rests ? SilenceMaxAtRest : SilenceMax;
-        var close = status.Detail.Followers
-            .Where(follower => follower.State == "replicate" && follower.SilentUs < silenceMax.TotalMicroseconds && isConnected(follower.Node))
+        var silenceMax = view.Rests ? SilenceMaxAtRest : SilenceMax;
+        var close = view.Followers
+            .Where(follower => follower.State == FollowerState.Replicate && follower.SilentUs < silenceMax.TotalMicroseconds && isConnected(follower.Node))
             .Select(follower => (follower.Replica, follower.Node))
-            .Append((status.Replica, node))
+            .Append((view.Replica, node))
             .Where(voter => countsDraining || !drains(voter.Item2))
             .Select(static voter => voter.Item1)
             .ToHashSet();
-        return voters.Count(voter => voter != leaving && (voter == joins || close.Contains(voter)) && !WasLetGo(status, voter));
+        return voters.Count(voter => voter != leaving && (voter == joins || close.Contains(voter)) && !WasLetGo(view, voter));
     }
 
-    private bool WasLetGo(ReplicaStatus status, ulong replica)
+    private bool WasLetGo(LeaderView view, ulong replica)
     {
-        var key = (status.Route.Shard, replica);
+        var key = (view.Record.Shard, replica);
         if (!_letGo.TryGetValue(key, out var gone))
             return false;
-        if (gone.Epoch == status.Epoch && clock.GetTimestamp() < gone.Until)
+        if (gone.Epoch == view.Epoch && clock.GetTimestamp() < gone.Until)
             return true;
         _letGo.Remove(key);
         return false;

@@ -65,10 +65,9 @@ internal sealed class StayingVoters(NodeIdentity identity, ShardDirectory map, S
     {
         if (shards.Find(id) is not { Replica: { IsServing: true } } shard)
             return new Verdict(id, 0, $"node {identity.Node} does not lead it; try again");
-        var status = await shard.StatusAsync(digest: false, detail: true).ConfigureAwait(false);
-        if (status.Detail?.Record is not { } record || !shard.Replica.IsServing)
+        if (await shard.LookAsync().ConfigureAwait(false) is not { } view || !shard.Replica.IsServing)
             return new Verdict(id, 0, $"node {identity.Node} no longer leads it; try again");
-        return new Verdict(id, status.Epoch, _majority.TryLetGo(status, record, node, keptTime));
+        return new Verdict(id, view.Epoch, _majority.TryLetGo(view, node, keptTime));
     }
 
     /// <summary>
@@ -78,11 +77,8 @@ internal sealed class StayingVoters(NodeIdentity identity, ShardDirectory map, S
     /// <param name="shard">The shard.</param>
     /// <param name="change">The change. A learner that becomes a voter by it has caught up.</param>
     /// <param name="force">The change begins even without a majority.</param>
-    public async Task<string?> TryBeginAsync(HostedShard shard, ReplicaChange change, bool force)
-    {
-        var status = await shard.StatusAsync(digest: false, detail: true).ConfigureAwait(false);
-        return status.Detail?.Record is not { } record ? "this replica stopped" : _majority.TryBegin(status, record, change, force);
-    }
+    public async Task<string?> TryBeginAsync(HostedShard shard, ReplicaChange change, bool force) =>
+        await shard.LookAsync().ConfigureAwait(false) is { } view ? _majority.TryBegin(view, change, force) : "this replica stopped";
 
     /// <summary>The outcome of a change that was begun is known, or this node no longer leads the shard.</summary>
     public void End(uint shard, ReplicaChange change) => _majority.End(shard, change);

@@ -1,3 +1,4 @@
+using KvCluster.Node.Telemetry;
 using KvCluster.Replication.State;
 using KvCluster.Storage;
 

@@ -51,7 +51,15 @@ internal sealed class ReplicaReport(
     {
         ReplicaReading? reading = null;
         await mailbox.VisitAsync(() => reading = Read()).ConfigureAwait(false);
-        return reading ?? new ReplicaReading { Shard = Shard, Role = "failed" };
+        return reading ?? new ReplicaReading { Shard = Shard, Role = null };
+    }
+
+    /// <summary>What it knows of the shard's replicas, for decisions; null if it has failed or stopped.</summary>
+    public async Task<LeaderView?> LookAsync()
+    {
+        LeaderView? view = null;
+        await mailbox.VisitAsync(() => view = Look()).ConfigureAwait(false);
+        return view;
     }
 
     /// <summary>The newest generation, epoch and revision of the shard's record that this replica has seen. The epoch includes the promised one.</summary>
@@ -93,6 +101,19 @@ internal sealed class ReplicaReport(
         status.DigestEtag = ToMessage(snapshot.Etag);
     }
 
+    private LeaderView Look()
+    {
+        var nowUs = context.NowUs();
+        var followers = core.Followers.Select(follower => new FollowerView(follower.Replica, core.View.NodeOf(follower.Replica), follower.State, follower.Acked)
+        {
+            SilentUs = nowUs - follower.HeardUs,
+            DiskImpaired = follower.DiskImpaired,
+            SnapshotStored = follower.SnapshotStored,
+            SnapshotVerified = follower.SnapshotVerified,
+        });
+        return new LeaderView(Store.Control.ReplicaId, core.Epoch, core.Committed, core.IsQuiescent, core.View.Record, [.. followers]);
+    }
+
     private ReplicaReading Read()
     {
         var role = core.Role;
@@ -101,13 +122,13 @@ internal sealed class ReplicaReport(
         return new ReplicaReading
         {
             Shard = Shard,
-            Role = role.ToString().ToLowerInvariant(),
+            Role = role,
             Epoch = core.Epoch,
             IsFollowed = isFollowed,
             IsLeaderless = !isFollowed && (role == ReplicaRole.Leader || !core.HasLeader(context.NowUs())),
             Change = (ulong)Store.Published,
             HasLease = reads.HasLease,
-            Disk = disk.State.ToString().ToLowerInvariant(),
+            Disk = disk.State,
             Keys = (long)Store.Statistics.Keys,
             DataBytes = Store.Statistics.DataBytes,
             JournalBytes = Store.Statistics.JournalBytes,

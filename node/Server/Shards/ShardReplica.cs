@@ -1,3 +1,4 @@
+using KvCluster.Node.Telemetry;
 using KvCluster.Replication;
 using KvCluster.Replication.Digests;
 using KvCluster.Replication.Log;

@@ -27,7 +27,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
     private const string Reason = "kvcluster.reason";
 
     // Each role is reported with its count, including 0: a series that is pushed and then no longer reported keeps its last value for minutes.
-    private static readonly string[] Roles = [.. Enum.GetNames<ReplicaRole>().Select(role => role.ToLowerInvariant()), "failed"];
+    private static readonly (ReplicaRole? Role, string Name)[] Roles = [.. Enum.GetValues<ReplicaRole>().Select(role => ((ReplicaRole?)role, NameOf(role))), (null, "failed")];
 
     private readonly Meter _meter;
     private readonly Histogram<double> _requests;
@@ -248,7 +248,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
         [new(one.Count, new Tag(key, one.Name)), new(other.Count, new Tag(key, other.Name))];
 
     private IEnumerable<Measurement<long>> ReplicasByRole() =>
-        Roles.Select(role => new Measurement<long>(_reading.Replicas.LongCount(replica => replica.Role == role), new Tag(Role, role)));
+        Roles.Select(role => new Measurement<long>(_reading.Replicas.LongCount(replica => replica.Role == role.Role), new Tag(Role, role.Name)));
 
     private void ObserveReplicas()
     {
@@ -259,13 +259,17 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _meter.CreateObservableUpDownCounter("kvcluster.node.replicas.impaired", () => ByDisk(), "{replica}", "Replicas whose disk is slow or full.");
     }
 
-    private IEnumerable<Measurement<long>> ByDisk() => new[] { "slow", "full" }.Select(disk =>
-        new Measurement<long>(_reading.Replicas.LongCount(replica => replica.Disk == disk), new Tag(Disk, disk)));
+    private IEnumerable<Measurement<long>> ByDisk() => new[] { DiskState.Slow, DiskState.Full }.Select(disk =>
+        new Measurement<long>(_reading.Replicas.LongCount(replica => replica.Disk == disk), new Tag(Disk, NameOf(disk))));
+
+    private static string NameOf<T>(T value)
+        where T : struct, Enum =>
+        value.ToString().ToLowerInvariant();
 
     private void ObserveShards()
     {
         _meter.CreateObservableGauge("kvcluster.node.shard.epoch", () => ByShard(replica => (long)replica.Epoch), "{epoch}", "Epoch that the replica leads or follows. An increase is a change of leader.");
-        _meter.CreateObservableGauge("kvcluster.node.shard.leading", () => ByShard(replica => replica.Role == "leader" ? 1 : 0), "{leader}", "1 if the replica leads the shard, else 0.");
+        _meter.CreateObservableGauge("kvcluster.node.shard.leading", () => ByShard(replica => replica.Role == ReplicaRole.Leader ? 1 : 0), "{leader}", "1 if the replica leads the shard, else 0.");
         _meter.CreateObservableCounter("kvcluster.node.shard.changes", () => ByShard(replica => (long)replica.Change), "{change}", "Number of the shard's last change that this replica has applied. Its rate is the rate of the shard's writes.");
         _meter.CreateObservableGauge("kvcluster.node.shard.snapshot.age", () => ByShard(replica => replica.SnapshotAge.TotalSeconds), "s", "Age of the replica's oldest open snapshot.");
         _meter.CreateObservableGauge("kvcluster.node.shard.pinned.size", () => ByShard(replica => replica.PinnedBytes), "By", "Memory and file space that the replica's open snapshots, and checkpoints being sent, keep from being reused.");

@@ -1,3 +1,5 @@
+using KvCluster.Replication.Protocol;
+
 namespace KvCluster.Node.Telemetry;
 
 /// <summary>The state of a node's replicas and streams at one moment. Immutable.</summary>
@@ -15,8 +17,8 @@ internal sealed record ReplicaReading
 {
     public required uint Shard { get; init; }
 
-    /// <summary>The role as in <c>kv status</c>: leader, follower, candidate, learner, recovering, stopped, failed.</summary>
-    public required string Role { get; init; }
+    /// <summary>What it does; null if it has failed.</summary>
+    public required ReplicaRole? Role { get; init; }
 
     public ulong Epoch { get; init; }
 
@@ -33,8 +35,7 @@ internal sealed record ReplicaReading
 
     public bool HasLease { get; init; }
 
-    /// <summary>healthy, slow or full.</summary>
-    public string Disk { get; init; } = "healthy";
+    public DiskState Disk { get; init; }
 
     public long Keys { get; init; }
 

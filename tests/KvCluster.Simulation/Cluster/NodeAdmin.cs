@@ -55,10 +55,10 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
             return;
         }
 
-        WithStatus(replica, (status, record) =>
+        WithView(replica, view =>
         {
-            if (ReplacementPlan.Foresee(record, request, Replacements.Voters, last: null) is null && Due(status, new ReplacementPlan(record, request, Replacements.Voters), request.ToNode) is { } change)
-                Change(replica, status, record, change);
+            if (ReplacementPlan.Foresee(view.Record, request, Replacements.Voters, last: null) is null && Due(view, new ReplacementPlan(view.Record, request, Replacements.Voters), request.ToNode) is { } change)
+                Change(replica, view, change);
         });
     });
 
@@ -70,7 +70,7 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
         if (node.Replica is not { IsServing: true } replica)
             done(0, "this node does not lead");
         else
-            WithStatus(replica, (status, record) => done(status.Epoch, _majority!.TryLetGo(status, record, of, StayingVoters.GoneTime)));
+            WithView(replica, view => done(view.Epoch, _majority!.TryLetGo(view, of, StayingVoters.GoneTime)));
     });
 
     /// <summary>An operator has its replica taken out of service, with the consent of the shard's leader.</summary>
@@ -107,7 +107,7 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
         node.Lose(WhyQuarantined);
     }
 
-    private ReplicaChange? Due(ReplicaStatus status, ReplacementPlan plan, uint to)
+    private ReplicaChange? Due(LeaderView view, ReplacementPlan plan, uint to)
     {
         if (plan.Removal is { } removal)
             return removal;
@@ -122,7 +122,7 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
         var now = TimeSpan.FromMicroseconds(run.NowUs);
         if (_catchUp?.Learner != plan.Learner)
             _catchUp = (plan.Learner, new ReplacementPlan.CatchUp(plan.Learner, LearnerPatience, now));
-        return _catchUp.Value.Watch.Look(status, now) switch
+        return _catchUp.Value.Watch.Look(view, now) switch
         {
             true => plan.Last(plan.Learner),
             false => new ReplicaChange.Remove(plan.Learner),
@@ -130,10 +130,10 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
         };
     }
 
-    private void Change(ShardReplica replica, ReplicaStatus status, ShardRecord record, ReplicaChange change)
+    private void Change(ShardReplica replica, LeaderView view, ReplicaChange change)
     {
         var majority = _majority!;
-        if (majority.TryBegin(status, record, change, force: false) is { } refusal)
+        if (majority.TryBegin(view, change, force: false) is { } refusal)
         {
             run.Trace($"node {node.Id} refuses to {change}: {refusal}");
             return;
@@ -141,21 +141,21 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
 
         run.Trace($"node {node.Id} is to {change}");
         // The time at which the order ends must not affect the course. This is longer than any transaction at the coordinator takes.
-        node.Events.InThisProcess(ChangeWithinUs, () => majority.End(record.Shard, change));
+        node.Events.InThisProcess(ChangeWithinUs, () => majority.End(view.Record.Shard, change));
         node.Events.Poll(replica.ChangeReplicasAsync(change), static _ => { });
     }
 
     private bool IsAway(uint other) => other != node.Id && (!run.Nodes[(int)other - 1].IsThere || run.Network.IsCut(node.Id, other) || run.Network.IsCut(other, node.Id));
 
-    // The pool completes the status after the writer has described it. The caller waits for that, so that it gets the status in the same step in
+    // The pool completes the view after the writer has described it. The caller waits for that, so that it gets the view in the same step in
     // every run of a seed.
-    private void WithStatus(ShardReplica replica, Action<ReplicaStatus, ShardRecord> then)
+    private void WithView(ShardReplica replica, Action<LeaderView> then)
     {
-        var asked = replica.Report.StatusAsync(digest: false, detail: true, CancellationToken.None);
+        var asked = replica.Report.LookAsync();
         node.Events.InThisProcess(StatusWithinUs, () => node.Events.Deliver(() =>
         {
-            if (node.IsUp && node.Replica == replica && asked.Wait(StatusWithin) && asked.Result is { Detail.Record: { } record } status)
-                then(status, record);
+            if (node.IsUp && node.Replica == replica && asked.Wait(StatusWithin) && asked.Result is { } view)
+                then(view);
         }));
     }
 }

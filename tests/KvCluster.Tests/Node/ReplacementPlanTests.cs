@@ -1,4 +1,6 @@
 using KvCluster.Node.Placement;
+using KvCluster.Node.Shards;
+using KvCluster.Replication.Progress;
 using KvCluster.Replication.Protocol;
 using KvCluster.V1;
 
@@ -71,19 +73,19 @@ public sealed class ReplacementPlanTests
     public void CatchUp_OfALearnerThatProgresses_ContinuesUntilItHasEverything()
     {
         var watch = new ReplacementPlan.CatchUp(44, Patience, TimeSpan.Zero);
-        Assert.Null(watch.Look(Status("snapshot", stored: 100), Patience * 0.9));
-        Assert.Null(watch.Look(Status("snapshot", stored: 200), Patience * 1.8));
-        Assert.Null(watch.Look(Status("replicate", acknowledged: 1_000), Patience * 2));
-        Assert.True(watch.Look(Status("replicate", acknowledged: 9_000), Patience * 2.5));
+        Assert.Null(watch.Look(ViewOf(FollowerState.Snapshot, stored: 100), Patience * 0.9));
+        Assert.Null(watch.Look(ViewOf(FollowerState.Snapshot, stored: 200), Patience * 1.8));
+        Assert.Null(watch.Look(ViewOf(FollowerState.Replicate, acknowledged: 1_000), Patience * 2));
+        Assert.True(watch.Look(ViewOf(FollowerState.Replicate, acknowledged: 9_000), Patience * 2.5));
     }
 
     [Fact]
     public void CatchUp_OfALearnerThatMakesNoProgress_IsAbandonedAfterThePatience()
     {
         var watch = new ReplacementPlan.CatchUp(44, Patience, TimeSpan.Zero);
-        Assert.Null(watch.Look(Status("snapshot", stored: 100), TimeSpan.FromSeconds(1)));
-        Assert.Null(watch.Look(Status("snapshot", stored: 100), Patience));
-        Assert.False(watch.Look(Status("snapshot", stored: 100), TimeSpan.FromSeconds(1) + Patience));
+        Assert.Null(watch.Look(ViewOf(FollowerState.Snapshot, stored: 100), TimeSpan.FromSeconds(1)));
+        Assert.Null(watch.Look(ViewOf(FollowerState.Snapshot, stored: 100), Patience));
+        Assert.False(watch.Look(ViewOf(FollowerState.Snapshot, stored: 100), TimeSpan.FromSeconds(1) + Patience));
     }
 
     private static ReplacementPlan Plan(ShardRecord record, uint from, uint to, ulong lost = 0)
@@ -99,13 +101,7 @@ public sealed class ReplacementPlanTests
 
     private static ReplicaRecord Learner(uint node) => new(Voter(node)) { Learner = true };
 
-    // The status of a follower whose leader has committed 10,000 changes.
-    private static ReplicaStatus Status(string state, ulong acknowledged = 0, ulong stored = 0) => new()
-    {
-        Committed = new V1.Etag { Epoch = 1, Change = 10_000 },
-        Detail = new ReplicaDetail
-        {
-            Followers = { new FollowerStatus { Replica = 44, State = state, Acknowledged = new V1.Etag { Epoch = 1, Change = acknowledged }, SnapshotStored = stored } },
-        },
-    };
+    // The view of a leader that has committed 10,000 changes.
+    private static LeaderView ViewOf(FollowerState state, ulong acknowledged = 0, long stored = 0) => new(
+        11, 1, new Etag(1, 10_000), Rests: false, new ShardRecord(), [new FollowerView(44, 4, state, new Etag(1, acknowledged)) { SnapshotStored = stored }]);
 }

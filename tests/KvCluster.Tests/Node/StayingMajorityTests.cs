@@ -1,4 +1,6 @@
 using KvCluster.Node.Placement;
+using KvCluster.Node.Shards;
+using KvCluster.Replication.Progress;
 using KvCluster.Replication.Protocol;
 using KvCluster.V1;
 
@@ -8,25 +10,14 @@ namespace KvCluster.Tests.Node;
 public sealed class StayingMajorityTests
 {
     private static readonly TimeSpan _kept = TimeSpan.FromSeconds(30);
-    private static readonly ReplicaStatus _status = new()
-    {
-        Route = new ShardRoute(),
-        Replica = 1,
-        Epoch = 7,
-        Detail = new ReplicaDetail
-        {
-            Followers = { new[] { 2u, 3u, 4u }.Select(id => new FollowerStatus { Replica = id, Node = id, State = "replicate" }) },
-        },
-    };
-
     private readonly StayingMajority _majority = new(1, static _ => true, static _ => false, new ManualTime());
 
     [Fact]
     public void TryLetGo_TwoOfThree_LetsOneGo()
     {
         var record = RecordOf(learners: [], 1, 2, 3);
-        Assert.Null(_majority.TryLetGo(_status, record, 2, _kept));
-        Assert.NotNull(_majority.TryLetGo(_status, record, 3, _kept));
+        Assert.Null(_majority.TryLetGo(ViewOf(record), 2, _kept));
+        Assert.NotNull(_majority.TryLetGo(ViewOf(record), 3, _kept));
     }
 
     /// <summary>
@@ -38,9 +29,9 @@ public sealed class StayingMajorityTests
     public void TryLetGo_AVoterAndTheLearnerThatIsAboutToVote_RefusesOne()
     {
         var record = RecordOf(learners: [4], 1, 2, 3);
-        Assert.Null(_majority.TryBegin(_status, record, new ReplicaChange.Swap(3, 4), force: false));
-        Assert.Null(_majority.TryLetGo(_status, record, 2, _kept));
-        Assert.NotNull(_majority.TryLetGo(_status, record, 4, _kept));
+        Assert.Null(_majority.TryBegin(ViewOf(record), new ReplicaChange.Swap(3, 4), force: false));
+        Assert.Null(_majority.TryLetGo(ViewOf(record), 2, _kept));
+        Assert.NotNull(_majority.TryLetGo(ViewOf(record), 4, _kept));
     }
 
     /// <summary>The reverse order, with the change last: a learner that was allowed to stop does not count for the majority when it becomes a voter.</summary>
@@ -49,12 +40,12 @@ public sealed class StayingMajorityTests
     {
         var record = RecordOf(learners: [4], 1, 2, 3);
         var swap = new ReplicaChange.Swap(3, 4);
-        Assert.Null(_majority.TryBegin(_status, record, swap, force: false));
-        Assert.Null(_majority.TryLetGo(_status, record, 4, _kept));
-        Assert.NotNull(_majority.TryLetGo(_status, record, 2, _kept));
+        Assert.Null(_majority.TryBegin(ViewOf(record), swap, force: false));
+        Assert.Null(_majority.TryLetGo(ViewOf(record), 4, _kept));
+        Assert.NotNull(_majority.TryLetGo(ViewOf(record), 2, _kept));
         _majority.End(record.Shard, swap);
-        Assert.Null(_majority.TryLetGo(_status, record, 2, _kept));
-        Assert.NotNull(_majority.TryBegin(_status, record, swap, force: false));
+        Assert.Null(_majority.TryLetGo(ViewOf(record), 2, _kept));
+        Assert.NotNull(_majority.TryBegin(ViewOf(record), swap, force: false));
     }
 
     /// <summary>If two voters remain after the change, neither of them may stop, although three vote until then.</summary>
@@ -63,33 +54,35 @@ public sealed class StayingMajorityTests
     {
         var record = RecordOf(learners: [], 1, 2, 3);
         var remove = new ReplicaChange.Remove(3);
-        Assert.Null(_majority.TryBegin(_status, record, remove, force: false));
-        Assert.NotNull(_majority.TryLetGo(_status, record, 2, _kept));
-        Assert.Null(_majority.TryLetGo(_status, record, 3, TimeSpan.Zero));
+        Assert.Null(_majority.TryBegin(ViewOf(record), remove, force: false));
+        Assert.NotNull(_majority.TryLetGo(ViewOf(record), 2, _kept));
+        Assert.Null(_majority.TryLetGo(ViewOf(record), 3, TimeSpan.Zero));
         _majority.End(record.Shard, remove);
-        Assert.Null(_majority.TryLetGo(_status, record, 2, _kept));
+        Assert.Null(_majority.TryLetGo(ViewOf(record), 2, _kept));
     }
 
     [Fact]
     public void TryLetGo_InALaterLeadership_ForgetsChangesOfTheEarlierOne()
     {
         var record = RecordOf(learners: [4], 1, 2, 3);
-        Assert.Null(_majority.TryBegin(_status, record, new ReplicaChange.Swap(3, 4), force: false));
-        Assert.Null(_majority.TryLetGo(_status, record, 2, _kept));
-        var later = _status.Clone();
-        later.Epoch++;
-        Assert.Null(_majority.TryLetGo(later, record, 4, _kept));
-        Assert.Null(_majority.TryLetGo(later, record, 3, _kept));
+        Assert.Null(_majority.TryBegin(ViewOf(record), new ReplicaChange.Swap(3, 4), force: false));
+        Assert.Null(_majority.TryLetGo(ViewOf(record), 2, _kept));
+        var later = ViewOf(record) with { Epoch = 8 };
+        Assert.Null(_majority.TryLetGo(later, 4, _kept));
+        Assert.Null(_majority.TryLetGo(later, 3, _kept));
     }
 
     [Fact]
     public void TryBegin_WithoutAMajority_IsRefusedUnlessForced()
     {
         var record = RecordOf(learners: [], 1, 2, 3);
-        Assert.Null(_majority.TryLetGo(_status, record, 2, _kept));
-        Assert.NotNull(_majority.TryBegin(_status, record, new ReplicaChange.Remove(3), force: false));
-        Assert.Null(_majority.TryBegin(_status, record, new ReplicaChange.Remove(3), force: true));
+        Assert.Null(_majority.TryLetGo(ViewOf(record), 2, _kept));
+        Assert.NotNull(_majority.TryBegin(ViewOf(record), new ReplicaChange.Remove(3), force: false));
+        Assert.Null(_majority.TryBegin(ViewOf(record), new ReplicaChange.Remove(3), force: true));
     }
+
+    private static LeaderView ViewOf(ShardRecord record) => new(
+        1, 7, default, Rests: false, record, [.. new[] { 2u, 3u, 4u }.Select(static id => new FollowerView(id, id, FollowerState.Replicate, default))]);
 
     private static ShardRecord RecordOf(uint[] learners, params uint[] voters) => new()
     {
