@@ -18,7 +18,6 @@ using KvCluster.ServiceDefaults.Memory;
 using KvCluster.ServiceDefaults.Security;
 using KvCluster.Storage.Files;
 using KvCluster.Tls;
-using KvCluster.V1;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.Extensions.DependencyInjection;
 using Microsoft.Extensions.Logging;
@@ -180,14 +179,12 @@ internal sealed class NodeHost : IAsyncDisposable
         var tls = _options.Tls is null ? null : Own("the certificates", new ServerTls(_options.Tls, name, _log, TimeProvider.System));
         var directory = NodeDirectory.Open(_options.DataDirectory, LocalDisk.Instance);
         Own("the data directory", directory);
-        var cluster = await WaitForClusterAsync(coordinator, keys, mayCreate: !directory.IsClaimed, cancellationToken).ConfigureAwait(false);
+        var entry = new ClusterEntry(_options, coordinator, keys, _health, _log);
+        var cluster = await entry.WaitForClusterAsync(mayCreate: !directory.IsClaimed, cancellationToken).ConfigureAwait(false);
         _health.Waits("it is opening its data");
         directory.Claim(_options.Node, cluster.ClusterId);
         Func<uint, string, GrpcChannel> channelTo = (node, address) => PeerTransport.ChannelTo(node, address, _options.Cluster, tls?.Files);
-        await AskUntilAnsweredAsync(async () => await RefuseToRunTwiceAsync(coordinator, keys, channelTo, cancellationToken).ConfigureAwait(false), "its registration", cancellationToken).ConfigureAwait(false);
-        var rejoin = new Rejoin(_options.Node, coordinator, keys, channelTo, _options.RejoinWaitMax, _log);
-        await AskUntilAnsweredAsync(
-            async () => await CountStartAsync(coordinator, keys, directory, rejoin, cancellationToken).ConfigureAwait(false), "its count of starts", cancellationToken).ConfigureAwait(false);
+        await entry.CountStartAsync(directory, channelTo, cancellationToken).ConfigureAwait(false);
 
         // Increases with every start of the directory. The random half distinguishes copies of a directory.
         var incarnation = (directory.Starts << 32) | BitConverter.ToUInt32(RandomNumberGenerator.GetBytes(sizeof(uint)));
@@ -234,83 +231,6 @@ internal sealed class NodeHost : IAsyncDisposable
         _grpcHealth.SetStatus("", ServingStatus.Serving);
         _health.Started(new ShardReadiness(map, shards).NotReady);
         NodeLog.Serves(_log, identity.Node, identity.Cluster, address, directory.Starts);
-    }
-
-    // A directory that belonged to a cluster waits for that cluster. If its record is lost, a newly created cluster would be a different one.
-    private async Task<ClusterRecord> WaitForClusterAsync(ICoordinator coordinator, CoordinatorKeys keys, bool mayCreate, CancellationToken cancellationToken)
-    {
-        ClusterRecord? found = null;
-        await AskUntilAnsweredAsync(async () =>
-        {
-            CoordinatorRead read;
-            while ((read = await coordinator.GetAsync(keys.Cluster, cancellationToken).ConfigureAwait(false)).Value is null)
-            {
-                if (!mayCreate)
-                    return "the coordinator has none, but this data directory belongs to a cluster; is it the right coordinator?";
-                if (_options.Bootstrap is not { } created)
-                    return "it has not been initialized yet (kv-node init, or bootstrap-nodes)";
-                if (await ClusterInit.CreateAsync(coordinator, _options.Cluster, created, cancellationToken).ConfigureAwait(false))
-                    NodeLog.CreatedCluster(_log, _options.Cluster, created.SplitKeys.Count + 1, created.ReplicationFactor, created.Nodes.Count);
-            }
-            found = CheckLevel(RecordText.Parse<ClusterRecord>(read.Value));
-            return null;
-        }, "the record", cancellationToken).ConfigureAwait(false);
-        return found!;
-    }
-
-    // Repeats a request without which the node cannot start, and logs why it waits, once per reason. A permanent refusal ends the start.
-    private async Task AskUntilAnsweredAsync(Func<Task<string?>> ask, string what, CancellationToken cancellationToken)
-    {
-        var said = "";
-        while (true)
-        {
-            string reason;
-            try
-            {
-                if (await ask().ConfigureAwait(false) is not { } missing)
-                    return;
-                reason = missing;
-            }
-            catch (CoordinatorUnavailableException failure) when (failure is not CoordinatorDeniedException)
-            {
-                reason = failure.Message;
-            }
-            if (reason != said)
-                NodeLog.WaitsForCluster(_log, what, _options.Cluster, reason);
-            said = reason;
-            _health.Waits($"it is waiting for {what} of cluster {_options.Cluster}: {reason}");
-            await Task.Delay(TimeSpan.FromMilliseconds(200), cancellationToken).ConfigureAwait(false);
-        }
-    }
-
-    private ClusterRecord CheckLevel(ClusterRecord record) => record.FormatLevel == ClusterInit.FormatLevel
-        ? record
-        : throw new DirectoryFormatException(_options.DataDirectory, $"the cluster has format level {record.FormatLevel}, but this program supports {ClusterInit.FormatLevel}");
-
-    // Called before its start is counted, because that would make the directory of the running process an old one.
-    private async Task<string?> RefuseToRunTwiceAsync(ICoordinator coordinator, CoordinatorKeys keys, Func<uint, string, GrpcChannel> channelTo, CancellationToken cancellationToken)
-    {
-        var running = await RunningNode.FindAsync(coordinator, keys.Node(_options.Node), channelTo, cancellationToken).ConfigureAwait(false);
-        return running is null ? null : throw new NodeRunsAlreadyException(_options.Node, running, _options.DataDirectory);
-    }
-
-    // The directory's count is raised first, so that it is behind the coordinator's only if it is not the directory that was started last. For such a
-    // directory it is not raised before all its contents are set aside, so that it stays behind until then.
-    private async Task<string?> CountStartAsync(ICoordinator coordinator, CoordinatorKeys keys, NodeDirectory directory, Rejoin rejoin, CancellationToken cancellationToken)
-    {
-        var key = keys.Starts(_options.Node);
-        var read = await coordinator.GetAsync(key, cancellationToken).ConfigureAwait(false);
-        var counted = read.Value is null ? 0 : RecordText.Parse<NodeStarts>(read.Value).Starts;
-        if (Rejoin.IsBehind(directory.Starts, counted) && await rejoin.TryAsync(directory, counted, cancellationToken).ConfigureAwait(false) is { } reason)
-            return reason;
-        var before = directory.Starts;
-        directory.CountStart(counted + 1);
-        var raised = RecordText.Format(new NodeStarts { Starts = directory.Starts });
-        var set = await coordinator.SetUntilSettledAsync(key, read.ModRevision, raised, 0, cancellationToken).ConfigureAwait(false);
-        if (set.Outcome == CompareAndSetOutcome.Won)
-            return null;
-        directory.TakeStartBack(before);
-        throw new StaleDirectoryException(_options.DataDirectory, $"node {_options.Node} is being started elsewhere at the same time");
     }
 
     /// <summary>The default address to listen on for other nodes, derived from the one for clients.</summary>

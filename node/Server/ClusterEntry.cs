@@ -1,0 +1,117 @@
+using Grpc.Net.Client;
+using KvCluster.Node.Configuration;
+using KvCluster.Node.Coordination;
+using KvCluster.Node.Hosting;
+using KvCluster.ServiceDefaults.Admin;
+using KvCluster.V1;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Node;
+
+/// <summary>
+/// What a node asks the coordinator before it opens its data: the cluster's record, whether it runs already, and whether its directory is its newest. Waits
+/// for answers, and says why it waits. Used by <see cref="NodeHost"/> as it starts, by one task.
+/// </summary>
+/// <param name="options">The node's options.</param>
+/// <param name="coordinator">The coordinator.</param>
+/// <param name="keys">The cluster's keys.</param>
+/// <param name="health">Receives the progress of the start.</param>
+/// <param name="log">Receives one line per reason to wait.</param>
+internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator, CoordinatorKeys keys, ProcessHealth health, ILogger log)
+{
+    /// <summary>Waits until the cluster's record exists, and creates the cluster if the options say so.</summary>
+    /// <param name="mayCreate">
+    /// Whether the node's directory is new. One that belonged to a cluster waits for that cluster: if its record is lost, a newly created cluster would be a
+    /// different one.
+    /// </param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="DirectoryFormatException">The cluster is of another format version.</exception>
+    public async Task<ClusterRecord> WaitForClusterAsync(bool mayCreate, CancellationToken cancellationToken)
+    {
+        ClusterRecord? found = null;
+        await AskUntilAnsweredAsync(async () =>
+        {
+            CoordinatorRead read;
+            while ((read = await coordinator.GetAsync(keys.Cluster, cancellationToken).ConfigureAwait(false)).Value is null)
+            {
+                if (!mayCreate)
+                    return "the coordinator has none, but this data directory belongs to a cluster; is it the right coordinator?";
+                if (options.Bootstrap is not { } created)
+                    return "it has not been initialized yet (kv-node init, or bootstrap-nodes)";
+                if (await ClusterInit.CreateAsync(coordinator, options.Cluster, created, cancellationToken).ConfigureAwait(false))
+                    NodeLog.CreatedCluster(log, options.Cluster, created.SplitKeys.Count + 1, created.ReplicationFactor, created.Nodes.Count);
+            }
+            found = CheckLevel(RecordText.Parse<ClusterRecord>(read.Value));
+            return null;
+        }, "the record", cancellationToken).ConfigureAwait(false);
+        return found!;
+    }
+
+    /// <summary>Counts a start of the node with a directory, unless the node runs already.</summary>
+    /// <param name="directory">The node's directory.</param>
+    /// <param name="channelTo">Creates a connection to a node at an address.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="NodeRunsAlreadyException">Another process answers as this node.</exception>
+    /// <exception cref="StaleDirectoryException">The directory is not the node's newest, and the node must not continue without that one.</exception>
+    public async Task CountStartAsync(NodeDirectory directory, Func<uint, string, GrpcChannel> channelTo, CancellationToken cancellationToken)
+    {
+        await AskUntilAnsweredAsync(async () => await RefuseToRunTwiceAsync(channelTo, cancellationToken).ConfigureAwait(false), "its registration", cancellationToken).ConfigureAwait(false);
+        var rejoin = new Rejoin(options.Node, coordinator, keys, channelTo, options.RejoinWaitMax, log);
+        await AskUntilAnsweredAsync(async () => await TryCountAsync(directory, rejoin, cancellationToken).ConfigureAwait(false), "its count of starts", cancellationToken).ConfigureAwait(false);
+    }
+
+    // Repeats a request without which the node cannot start, and logs why it waits, once per reason. A permanent refusal ends the start.
+    private async Task AskUntilAnsweredAsync(Func<Task<string?>> ask, string what, CancellationToken cancellationToken)
+    {
+        var said = "";
+        while (true)
+        {
+            string reason;
+            try
+            {
+                if (await ask().ConfigureAwait(false) is not { } missing)
+                    return;
+                reason = missing;
+            }
+            catch (CoordinatorUnavailableException failure) when (failure is not CoordinatorDeniedException)
+            {
+                reason = failure.Message;
+            }
+            if (reason != said)
+                NodeLog.WaitsForCluster(log, what, options.Cluster, reason);
+            said = reason;
+            health.Waits($"it is waiting for {what} of cluster {options.Cluster}: {reason}");
+            await Task.Delay(TimeSpan.FromMilliseconds(200), cancellationToken).ConfigureAwait(false);
+        }
+    }
+
+    private ClusterRecord CheckLevel(ClusterRecord record) => record.FormatLevel == ClusterInit.FormatLevel
+        ? record
+        : throw new DirectoryFormatException(options.DataDirectory, $"the cluster has format level {record.FormatLevel}, but this program supports {ClusterInit.FormatLevel}");
+
+    // Called before its start is counted, because that would make the directory of the running process an old one.
+    private async Task<string?> RefuseToRunTwiceAsync(Func<uint, string, GrpcChannel> channelTo, CancellationToken cancellationToken)
+    {
+        var running = await RunningNode.FindAsync(coordinator, keys.Node(options.Node), channelTo, cancellationToken).ConfigureAwait(false);
+        return running is null ? null : throw new NodeRunsAlreadyException(options.Node, running, options.DataDirectory);
+    }
+
+    // The directory's count is raised first, so that it is behind the coordinator's only if it is not the directory that was started last. For such a
+    // directory it is not raised before all its contents are set aside, so that it stays behind until then.
+    private async Task<string?> TryCountAsync(NodeDirectory directory, Rejoin rejoin, CancellationToken cancellationToken)
+    {
+        var key = keys.Starts(options.Node);
+        var read = await coordinator.GetAsync(key, cancellationToken).ConfigureAwait(false);
+        var counted = read.Value is null ? 0 : RecordText.Parse<NodeStarts>(read.Value).Starts;
+        if (Rejoin.IsBehind(directory.Starts, counted) && await rejoin.TryAsync(directory, counted, cancellationToken).ConfigureAwait(false) is { } reason)
+            return reason;
+        var before = directory.Starts;
+        directory.CountStart(counted + 1);
+        var raised = RecordText.Format(new NodeStarts { Starts = directory.Starts });
+        var set = await coordinator.SetUntilSettledAsync(key, read.ModRevision, raised, 0, cancellationToken).ConfigureAwait(false);
+        if (set.Outcome == CompareAndSetOutcome.Won)
+            return null;
+        directory.TakeStartBack(before);
+        throw new StaleDirectoryException(options.DataDirectory, $"node {options.Node} is being started elsewhere at the same time");
+    }
+}
