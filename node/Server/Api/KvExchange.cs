@@ -4,6 +4,7 @@
 // started while 8 MiB of replies are not written. A call whose answer is found while there is no space for it is refused before the answer is copied. The
 // stream waits only for replies to be read: a call of a shard that already has its share of places or bytes is refused as busy. The loop itself reads trees
 // whose pages are in memory; while the disk is slow they are read elsewhere (InlineReads).
+using System.Diagnostics.CodeAnalysis;
 using System.Text;
 using Google.Protobuf;
 using Grpc.Core;
@@ -28,28 +29,14 @@ internal sealed class KvExchange(
     /// </summary>
     private const int OpenCallsMax = 4_096;
 
-    /// <summary>While this many bytes of replies are not written, no further call is started: one message being written and one being collected.</summary>
-    private const int WaitingBytesMax = 2 * MessageBytesMax;
-
-    /// <summary>Bound for the replies of calls already started. Replies beyond it are refused. Two of the largest fit.</summary>
-    private const int ReplyBytesMax = 32 << 20;
-
-    /// <summary>A message takes no further reply beyond this size, which is gRPC's default limit. A single reply may be larger.</summary>
-    private const int MessageBytesMax = 4 << 20;
-
-    /// <summary>Errors and answers to changes, which are never refused, are smaller than this.</summary>
-    private const int OutcomeBytesMax = 4 << 10;
-
     private readonly FairPlaces _places = new(OpenCallsMax);
     private readonly FairPlaces.Share _heldOfNode = new();
     private readonly CallWaits _waits = new();
     private readonly InlineReads _inline = new(clock.TimestampFrequency, DiskWaits.OfThisThread);
     private readonly Lock _gate = new();
     private readonly TaskCompletionSource _ended = new(TaskCreationOptions.RunContinuationsAsynchronously);
-    private readonly Queue<MessageBytes> _full = new();
-    private MessageBytes _gathering = MessageBytes.Rent();
+    private readonly GatheredReplies _replies = new(memory.Replies);
     private BudgetShare _requests = new(memory.Requests);
-    private BudgetShare _replies = new(memory.Replies);
     private readonly CancellationTokenSource _stopping = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
     private TaskCompletionSource? _room;
     private RpcException? _reason;
@@ -278,11 +265,10 @@ internal sealed class KvExchange(
         }
     }
 
-    // While the process is short of memory a stream has one message of replies at a time.
     private bool HasRoomLocked()
     {
         Invariant.CheckHeld(_gate);
-        return _isBroken || _replies.Used < (memory.Replies.IsShort ? 1 : WaitingBytesMax);
+        return _isBroken || _replies.HasRoom;
     }
 
     private void CompleteReading()
@@ -297,7 +283,7 @@ internal sealed class KvExchange(
     private void EndIfDoneLocked()
     {
         Invariant.CheckHeld(_gate);
-        if (_isReadToEnd && _places.Taken == 0 && !_isSending && _gathering.Count == 0 && _full.Count == 0)
+        if (_isReadToEnd && _places.Taken == 0 && !_isSending && _replies.IsEmpty)
             _ended.TrySetResult();
     }
 
@@ -309,9 +295,7 @@ internal sealed class KvExchange(
         {
             _isBroken = true;
             _isSending = false;
-            _gathering.Clear();
-            _full.Clear();
-            _replies.Free(_replies.Used);
+            _replies.Clear();
             _room?.TrySetResult();
             _reason ??= reason;
             _ended.TrySetException(_reason);
@@ -320,22 +304,16 @@ internal sealed class KvExchange(
         }
     }
 
-    private bool TryTake(out MessageBytes gathered)
+    private bool TryTake([NotNullWhen(true)] out MessageBytes? gathered)
     {
         lock (_gate)
         {
-            if (_isBroken || (_gathering.Count == 0 && _full.Count == 0))
-            {
-                _isSending = false;
-                EndIfDoneLocked();
-                gathered = null!;
-                return false;
-            }
-            if (_full.TryDequeue(out gathered!))
+            gathered = null;
+            if (!_isBroken && _replies.TryTake(out gathered))
                 return true;
-            gathered = _gathering;
-            _gathering = MessageBytes.Rent();
-            return true;
+            _isSending = false;
+            EndIfDoneLocked();
+            return false;
         }
     }
 
@@ -344,7 +322,7 @@ internal sealed class KvExchange(
         lock (_gate)
         {
             if (!_isBroken)
-                _replies.Free(bytes);
+                _replies.Written(bytes);
             GiveRoomLocked();
         }
     }
@@ -375,7 +353,7 @@ internal sealed class KvExchange(
         var fieldBytes = WireWriter.BytesFieldSize(replyBytes);
         lock (_gate)
         {
-            if (!_isBroken && !TryUseReplyLocked(fieldBytes))
+            if (!_isBroken && !_replies.TryUse(fieldBytes))
                 return false;
             if (place.OfStream is not null)
             {
@@ -384,12 +362,7 @@ internal sealed class KvExchange(
             }
             if (_isBroken)
                 return true;
-            if (_gathering.Count > 0 && _gathering.Count + fieldBytes > MessageBytesMax)
-            {
-                _full.Enqueue(_gathering);
-                _gathering = MessageBytes.Rent();
-            }
-            var writer = new WireWriter(_gathering.Append(fieldBytes));
+            var writer = new WireWriter(_replies.Append(fieldBytes));
             writer.BytesHeader(ExchangeResponse.RepliesFieldNumber, replyBytes);
             writer.VarintField(Reply.IdFieldNumber, id);
             writer.VarintField(Reply.CodeFieldNumber, (uint)code);
@@ -402,18 +375,6 @@ internal sealed class KvExchange(
         }
         ThreadPool.UnsafeQueueUserWorkItem(this, preferLocal: false);
         return true;
-    }
-
-    private bool TryUseReplyLocked(int bytes)
-    {
-        Invariant.CheckHeld(_gate);
-        if (bytes <= OutcomeBytesMax)
-        {
-            _replies.Use(bytes);
-            return true;
-        }
-        // A single reply may always exceed the stream's bound, and small replies are not refused because of large ones.
-        return (_replies.Used == 0 || bytes <= ByteBudget.SmallBytes || _replies.Used + bytes <= ReplyBytesMax) && _replies.TryUse(bytes);
     }
 
     /// <summary>What a call holds; default if it was refused.</summary>
