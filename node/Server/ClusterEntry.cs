@@ -2,6 +2,7 @@ using Grpc.Net.Client;
 using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
+using KvCluster.Replication.Protocol;
 using KvCluster.ServiceDefaults.Admin;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging;
@@ -109,7 +110,7 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
         directory.CountStart(counted + 1);
         var raised = RecordText.Format(new NodeStarts { Starts = directory.Starts });
         var set = await coordinator.SetUntilSettledAsync(key, read.ModRevision, raised, 0, cancellationToken).ConfigureAwait(false);
-        if (set.Outcome == CompareAndSetOutcome.Won)
+        if (set.Outcome == SetOutcome.Won)
             return null;
         directory.TakeStartBack(before);
         throw new StaleDirectoryException(options.DataDirectory, $"node {options.Node} is being started elsewhere at the same time");

@@ -108,16 +108,3 @@ internal abstract record Event
     /// <summary>Answer to <see cref="Effect.InstallSnapshot"/>: switched in and durable; the journal's last record is the covered one.</summary>
     internal sealed record SnapshotInstalled(LogPosition Covers) : Event;
 }
-
-/// <summary>How a compare-and-set of the shard's record ended.</summary>
-internal enum SetOutcome
-{
-    /// <summary>The record is the one that was put.</summary>
-    Won,
-
-    /// <summary>The record had changed before. This attempt put nothing.</summary>
-    Lost,
-
-    /// <summary>The put may have happened, or may still happen.</summary>
-    Unknown,
-}

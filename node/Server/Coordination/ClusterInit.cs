@@ -1,6 +1,7 @@
 using System.Globalization;
 using System.Security.Cryptography;
 using Google.Protobuf;
+using KvCluster.Replication.Protocol;
 using KvCluster.V1;
 
 namespace KvCluster.Node.Coordination;
@@ -33,7 +34,7 @@ internal static class ClusterInit
         {
             var record = ShardOf((uint)shard, nodes, replicationFactor, splitKeys);
             var shardSet = await coordinator.SetUntilSettledAsync(keys.Shard(record.Shard), 0, RecordText.Format(record), 0, cancellationToken).ConfigureAwait(false);
-            if (shardSet.Outcome != CompareAndSetOutcome.Won)
+            if (shardSet.Outcome != SetOutcome.Won)
                 await CheckRangeAsync(coordinator, keys.Shard(record.Shard), record, cancellationToken).ConfigureAwait(false);
         }
         var whole = new ClusterRecord
@@ -45,7 +46,7 @@ internal static class ClusterInit
             LeaseMs = LeaseMs,
         };
         var set = await coordinator.SetUntilSettledAsync(keys.Cluster, 0, RecordText.Format(whole), 0, cancellationToken).ConfigureAwait(false);
-        return set.Outcome == CompareAndSetOutcome.Won;
+        return set.Outcome == SetOutcome.Won;
     }
 
     private static void Validate(IReadOnlyList<uint> nodes, int replicationFactor, IReadOnlyList<ReadOnlyMemory<byte>> splitKeys)

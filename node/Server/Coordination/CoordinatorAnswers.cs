@@ -1,3 +1,5 @@
+using KvCluster.Replication.Protocol;
+
 namespace KvCluster.Node.Coordination;
 
 /// <summary>The result of reading one key.</summary>
@@ -14,18 +16,5 @@ internal sealed record CoordinatorList(IReadOnlyList<CoordinatorChange> Entries,
 /// <param name="ModRevision">Revision of the change.</param>
 internal readonly record struct CoordinatorChange(string Key, string? Value, long ModRevision);
 
-/// <summary>The outcome of one compare-and-set on a shard's record.</summary>
-internal enum CompareAndSetOutcome
-{
-    /// <summary>The record is the one that was put, at the returned revision.</summary>
-    Won,
-
-    /// <summary>The record had another revision; nothing was changed.</summary>
-    Lost,
-
-    /// <summary>It may have happened, or may still happen. Only a read, or repeating the same compare-and-set, settles it.</summary>
-    Unknown,
-}
-
-/// <summary>The result of a compare-and-set. <paramref name="Revision"/> is the new mod revision when won.</summary>
-internal readonly record struct CompareAndSetResult(CompareAndSetOutcome Outcome, long Revision);
+/// <summary>The result of one attempt of a compare-and-set. <paramref name="Revision"/> is the new mod revision when won.</summary>
+internal readonly record struct CompareAndSetResult(SetOutcome Outcome, long Revision);

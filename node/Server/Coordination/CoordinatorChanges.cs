@@ -1,3 +1,5 @@
+using KvCluster.Replication.Protocol;
+
 namespace KvCluster.Node.Coordination;
 
 /// <summary>Changes that are repeated until their outcome is certain.</summary>
@@ -14,16 +16,21 @@ internal static class CoordinatorChanges
     public static async Task<CompareAndSetResult> SetUntilSettledAsync(
         this ICoordinator coordinator, string key, long expectedRevision, string value, long lease, CancellationToken cancellationToken)
     {
-        var isInDoubt = false;
+        var attempts = default(SetAttempts);
         while (true)
         {
             var result = await coordinator.CompareAndSetAsync(key, expectedRevision, value, lease, cancellationToken).ConfigureAwait(false);
-            if (result.Outcome == CompareAndSetOutcome.Won)
-                return result;
-            if (result.Outcome == CompareAndSetOutcome.Lost)
-                return isInDoubt ? await CompareValueAsync(coordinator, key, value, result, cancellationToken).ConfigureAwait(false) : result;
-            isInDoubt = true;
-            await Task.Delay(Pause, cancellationToken).ConfigureAwait(false);
+            switch (attempts.Next(result.Outcome))
+            {
+                case SetStep.Repeat:
+                    await Task.Delay(Pause, cancellationToken).ConfigureAwait(false);
+                    break;
+                case SetStep.Read:
+                    var read = await coordinator.GetUntilAnsweredAsync(key, cancellationToken).ConfigureAwait(false);
+                    return read.Value == value ? new CompareAndSetResult(SetOutcome.Won, read.ModRevision) : result;
+                default:
+                    return result;
+            }
         }
     }
 
@@ -62,12 +69,5 @@ internal static class CoordinatorChanges
         {
             return failure.Message;
         }
-    }
-
-    private static async Task<CompareAndSetResult> CompareValueAsync(
-        ICoordinator coordinator, string key, string value, CompareAndSetResult lost, CancellationToken cancellationToken)
-    {
-        var read = await coordinator.GetUntilAnsweredAsync(key, cancellationToken).ConfigureAwait(false);
-        return read.Value == value ? new CompareAndSetResult(CompareAndSetOutcome.Won, read.ModRevision) : lost;
     }
 }

@@ -1,5 +1,6 @@
 using System.Diagnostics;
 using KvCluster.Node.Telemetry;
+using KvCluster.Replication.Protocol;
 
 namespace KvCluster.Node.Coordination;
 
@@ -19,7 +20,7 @@ internal sealed class MeasuredCoordinator(ICoordinator inner, NodeMetrics metric
         MeasureAsync(
             "compare_and_set",
             inner.CompareAndSetAsync(key, expectedRevision, value, lease, cancellationToken),
-            static result => result.Outcome == CompareAndSetOutcome.Unknown ? "OUTCOME_UNKNOWN" : null);
+            static result => result.Outcome == SetOutcome.Unknown ? "OUTCOME_UNKNOWN" : null);
 
     public IAsyncEnumerable<IReadOnlyList<CoordinatorChange>> WatchAsync(string prefix, long fromRevision, CancellationToken cancellationToken) =>
         inner.WatchAsync(prefix, fromRevision, cancellationToken);

@@ -2,6 +2,7 @@
 // on the end of the lease.
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Runtime;
+using KvCluster.Replication.Protocol;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging;
 
@@ -98,11 +99,12 @@ internal sealed class NodeRegistration : IAsyncDisposable
         CompareAndSetResult set;
         do
         {
-            // Replaces the record of an earlier process, whose lease may still run.
+            // Replaces the record of an earlier process, whose lease may still run. Also after a lost answer: the record found may be this one, but under the lease of an
+            // earlier attempt, which nobody keeps alive.
             var read = await _coordinator.GetAsync(_key, _stopping.Token).ConfigureAwait(false);
             set = await _coordinator.CompareAndSetAsync(_key, read.ModRevision, RecordText.Format(_record), lease, _stopping.Token).ConfigureAwait(false);
         }
-        while (set.Outcome != CompareAndSetOutcome.Won);
+        while (set.Outcome != SetOutcome.Won);
         (_lease, _saysDraining) = (lease, draining);
     }
 }

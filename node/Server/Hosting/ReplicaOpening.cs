@@ -183,7 +183,7 @@ internal sealed class ReplicaOpening
         {
             (ReplicaHere(record)!.Created, ReplicaHere(record)!.Creator) = (true, _identity.Incarnation);
             var set = await _coordinator.SetUntilSettledAsync(_keys.Shard(record.Shard), revision, RecordText.Format(record), 0, _stopping).ConfigureAwait(false);
-            if (set.Outcome == CompareAndSetOutcome.Won)
+            if (set.Outcome == SetOutcome.Won)
                 return (record, set.Revision);
             (record, revision) = await ReadAsync(record.Shard, replicaId).ConfigureAwait(false);
             // An attempt whose answer was lost may have succeeded, followed by a change of somebody else.

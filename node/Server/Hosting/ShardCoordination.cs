@@ -1,5 +1,6 @@
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Shards;
+using KvCluster.Replication.Protocol;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging;
 
@@ -47,14 +48,14 @@ internal sealed class ShardCoordination(ICoordinator coordinator, CoordinatorKey
         catch (CoordinatorAlarmException)
         {
             // It was not sent. EtcdCoordinator has raised the alarm.
-            answer = new CompareAndSetResult(CompareAndSetOutcome.Lost, 0);
+            answer = new CompareAndSetResult(SetOutcome.Lost, 0);
         }
         catch (Exception failure)
         {
             // Whatever the failure is, the request may have been sent. The record is read next, and a failure of that is logged.
             if (Interlocked.Exchange(ref _said, failure.Message) != failure.Message)
                 HostLog.RecordNotSet(log, shard, failure.Message);
-            answer = new CompareAndSetResult(CompareAndSetOutcome.Unknown, 0);
+            answer = new CompareAndSetResult(SetOutcome.Unknown, 0);
         }
         done(answer);
     }

@@ -7,6 +7,7 @@ using KvCluster.Node.Coordination;
 using KvCluster.Node.Map;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Transport;
+using KvCluster.Replication.Protocol;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging;
 
@@ -92,7 +93,7 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
             if (changed.Equals(record))
                 return (Describe(changed), "");
             var set = await _coordinator.SetUntilSettledAsync(_keys.Placement, revision, RecordText.Format(changed), 0, cancellationToken).ConfigureAwait(false);
-            if (set.Outcome == CompareAndSetOutcome.Won)
+            if (set.Outcome == SetOutcome.Won)
                 return (Describe(changed), "");
         }
     }
@@ -178,7 +179,7 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
         var lease = await _coordinator.GrantLeaseAsync(LeaseTime, stop).ConfigureAwait(false);
         var record = RecordText.Format(new ControllerRecord { Node = _identity.Node, Incarnation = _identity.Incarnation });
         var set = await _coordinator.SetUntilSettledAsync(_keys.Controller, 0, record, lease, stop).ConfigureAwait(false);
-        if (set.Outcome != CompareAndSetOutcome.Won)
+        if (set.Outcome != SetOutcome.Won)
         {
             await _coordinator.RevokeAsync(lease, stop).ConfigureAwait(false);
             return false;

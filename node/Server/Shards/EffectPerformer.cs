@@ -1,5 +1,4 @@
 using Google.Protobuf;
-using KvCluster.Node.Coordination;
 using KvCluster.Replication;
 using KvCluster.Replication.Log;
 using KvCluster.Replication.Protocol;
@@ -143,14 +142,7 @@ internal sealed class EffectPerformer(
 
     private void CompareAndSet(Effect.CompareAndSet set) =>
         context.Coordination.CompareAndSet(
-            Shard, set.Record, set.Revision, result => mailbox.Add(new Event.CompareAndSetDone(set.SetId, OutcomeOf(result), result.Revision)));
-
-    private static SetOutcome OutcomeOf(CompareAndSetResult result) => result.Outcome switch
-    {
-        CompareAndSetOutcome.Won => SetOutcome.Won,
-        CompareAndSetOutcome.Lost => SetOutcome.Lost,
-        _ => SetOutcome.Unknown,
-    };
+            Shard, set.Record, set.Revision, result => mailbox.Add(new Event.CompareAndSetDone(set.SetId, result.Outcome, result.Revision)));
 
     private void StartLeading(ulong epoch)
     {

@@ -1,5 +1,6 @@
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Shards;
+using KvCluster.Replication.Protocol;
 using KvCluster.V1;
 
 namespace KvCluster.Simulation.Cluster;
@@ -83,7 +84,7 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
     {
         if (_cutOff.Contains(node))
         {
-            run.Time.After(UnansweredUs, () => done(new CompareAndSetResult(CompareAndSetOutcome.Unknown, 0)));
+            run.Time.After(UnansweredUs, () => done(new CompareAndSetResult(SetOutcome.Unknown, 0)));
             return;
         }
 
@@ -92,14 +93,14 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
             var fate = run.Random.Next(3);
             if (fate != 0)
                 run.Time.After(fate == 1 ? Delay() : run.Random.NextInt64(2_000_000), () => TryPut(put, expectedRevision));
-            run.Time.After(2 * Delay(), () => done(new CompareAndSetResult(CompareAndSetOutcome.Unknown, 0)));
+            run.Time.After(2 * Delay(), () => done(new CompareAndSetResult(SetOutcome.Unknown, 0)));
             return;
         }
 
         run.Time.After(Delay(), () =>
         {
             var won = TryPut(put, expectedRevision);
-            Answer(new CompareAndSetResult(won ? CompareAndSetOutcome.Won : CompareAndSetOutcome.Lost, Revision), done);
+            Answer(new CompareAndSetResult(won ? SetOutcome.Won : SetOutcome.Lost, Revision), done);
         });
     }
 

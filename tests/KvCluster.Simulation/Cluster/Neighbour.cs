@@ -3,6 +3,7 @@ using Google.Protobuf;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Shards;
 using KvCluster.Node.Telemetry;
+using KvCluster.Replication.Protocol;
 using KvCluster.Storage;
 using KvCluster.Storage.Control;
 using KvCluster.Storage.Encoding;
@@ -105,7 +106,7 @@ internal sealed class Neighbour(ClusterRun run, ClusterNode node) : IPeerTranspo
         var won = expectedRevision == _revision;
         if (won)
             (_record, _revision) = (record, _revision + 1);
-        done(new CompareAndSetResult(won ? CompareAndSetOutcome.Won : CompareAndSetOutcome.Lost, _revision));
+        done(new CompareAndSetResult(won ? SetOutcome.Won : SetOutcome.Lost, _revision));
     });
 
     private static byte[] Key => "last"u8.ToArray();

@@ -1,4 +1,5 @@
 using KvCluster.Node.Coordination;
+using KvCluster.Replication.Protocol;
 
 namespace KvCluster.Tests.Node;
 
@@ -18,17 +19,17 @@ internal static class CoordinatorContract
     private static async Task CompareAndSetWinsOnlyAtTheExpectedRevisionAsync(ICoordinator coordinator, CancellationToken token)
     {
         var created = await coordinator.CompareAndSetAsync("/a/one", 0, "1", 0, token);
-        Assert.Equal(CompareAndSetOutcome.Won, created.Outcome);
-        Assert.Equal(CompareAndSetOutcome.Lost, (await coordinator.CompareAndSetAsync("/a/one", 0, "again", 0, token)).Outcome);
+        Assert.Equal(SetOutcome.Won, created.Outcome);
+        Assert.Equal(SetOutcome.Lost, (await coordinator.CompareAndSetAsync("/a/one", 0, "again", 0, token)).Outcome);
         var read = await coordinator.GetAsync("/a/one", token);
         Assert.Equal(("1", created.Revision), (read.Value, read.ModRevision));
 
         var changed = await coordinator.CompareAndSetAsync("/a/one", created.Revision, "2", 0, token);
-        Assert.Equal(CompareAndSetOutcome.Won, changed.Outcome);
+        Assert.Equal(SetOutcome.Won, changed.Outcome);
         Assert.True(changed.Revision > created.Revision);
-        Assert.Equal(CompareAndSetOutcome.Lost, (await coordinator.CompareAndSetAsync("/a/one", created.Revision, "late", 0, token)).Outcome);
+        Assert.Equal(SetOutcome.Lost, (await coordinator.CompareAndSetAsync("/a/one", created.Revision, "late", 0, token)).Outcome);
 
-        Assert.Equal(CompareAndSetOutcome.Won, (await coordinator.CompareAndSetAsync("/a/one", changed.Revision, null, 0, token)).Outcome);
+        Assert.Equal(SetOutcome.Won, (await coordinator.CompareAndSetAsync("/a/one", changed.Revision, null, 0, token)).Outcome);
         read = await coordinator.GetAsync("/a/one", token);
         Assert.Equal((null, 0), (read.Value, read.ModRevision));
     }

@@ -2,6 +2,7 @@ using KvCluster.Disk;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Coordination.Embedded;
 using KvCluster.Node.Runtime;
+using KvCluster.Replication.Protocol;
 using KvCluster.Storage.Files;
 
 namespace KvCluster.Tests.Node;
@@ -37,7 +38,7 @@ public sealed class EmbeddedCoordinatorTests : IDisposable
         var list = await reopened.ListAsync("/", Never);
         Assert.Equal([("/k", "1"), ("/l", "2")], list.Entries.Select(entry => (entry.Key, entry.Value)));
         Assert.Equal(revision, list.Revision);
-        Assert.Equal(CompareAndSetOutcome.Won, (await reopened.CompareAndSetAsync("/l", revision, "3", 0, Never)).Outcome);
+        Assert.Equal(SetOutcome.Won, (await reopened.CompareAndSetAsync("/l", revision, "3", 0, Never)).Outcome);
     }
 
     [Fact]

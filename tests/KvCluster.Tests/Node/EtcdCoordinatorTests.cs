@@ -4,6 +4,7 @@ using KvCluster.Node.Coordination;
 using KvCluster.Node.Coordination.Embedded;
 using KvCluster.Node.Coordination.Etcd;
 using KvCluster.Processes;
+using KvCluster.Replication.Protocol;
 using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Node;
@@ -48,7 +49,7 @@ public sealed class EtcdCoordinatorTests
     public async Task CompareAndSet_WithoutAServer_IsUnknown()
     {
         await using var coordinator = Connect("http://127.0.0.1:1");
-        Assert.Equal(CompareAndSetOutcome.Unknown, (await coordinator.CompareAndSetAsync("/k", 0, "1", 0, Never)).Outcome);
+        Assert.Equal(SetOutcome.Unknown, (await coordinator.CompareAndSetAsync("/k", 0, "1", 0, Never)).Outcome);
         await Assert.ThrowsAsync<CoordinatorUnavailableException>(() => coordinator.GetAsync("/k", Never));
     }
 
@@ -59,7 +60,7 @@ public sealed class EtcdCoordinatorTests
         await using var server = await EmbeddedServer.StartAsync();
         await using var coordinator = new CoordinatorThatLosesAnswers(Connect(server.Address)) { LostAnswers = 1 };
         var set = await coordinator.SetUntilSettledAsync("/k", 0, "mine", 0, Never);
-        Assert.Equal(CompareAndSetOutcome.Won, set.Outcome);
+        Assert.Equal(SetOutcome.Won, set.Outcome);
         Assert.Equal(2, coordinator.Attempts);
         Assert.Equal(set.Revision, (await coordinator.GetAsync("/k", Never)).ModRevision);
     }
@@ -71,7 +72,7 @@ public sealed class EtcdCoordinatorTests
         await using var coordinator = new CoordinatorThatLosesAnswers(Connect(server.Address));
         await coordinator.CompareAndSetAsync("/k", 0, "theirs", 0, Never);
         coordinator.LostAnswers = 1;
-        Assert.Equal(CompareAndSetOutcome.Lost, (await coordinator.SetUntilSettledAsync("/k", 0, "mine", 0, Never)).Outcome);
+        Assert.Equal(SetOutcome.Lost, (await coordinator.SetUntilSettledAsync("/k", 0, "mine", 0, Never)).Outcome);
         Assert.Equal("theirs", (await coordinator.GetAsync("/k", Never)).Value);
     }
 
@@ -102,7 +103,7 @@ public sealed class EtcdCoordinatorTests
         await using var coordinator = Connect(server.Address);
         await coordinator.CompareAndSetAsync("/k", 0, "1", 0, Never);
         await server.RestartAsync(withAnotherFolder: true);
-        Assert.Equal(CompareAndSetOutcome.Unknown, (await coordinator.CompareAndSetAsync("/other", 0, "1", 0, Never)).Outcome);
+        Assert.Equal(SetOutcome.Unknown, (await coordinator.CompareAndSetAsync("/other", 0, "1", 0, Never)).Outcome);
         // The client detects the other server now at the latest, and sends nothing from then on.
         await Assert.ThrowsAsync<CoordinatorAlarmException>(() => coordinator.GetUntilAnsweredAsync("/k", Never));
         await Assert.ThrowsAsync<CoordinatorAlarmException>(() => coordinator.CompareAndSetAsync("/other", 0, "2", 0, Never));
@@ -173,7 +174,7 @@ public sealed class EtcdCoordinatorTests
         {
             Attempts++;
             var result = await inner.CompareAndSetAsync(key, expectedRevision, value, lease, cancellationToken);
-            return LostAnswers-- > 0 ? new CompareAndSetResult(CompareAndSetOutcome.Unknown, 0) : result;
+            return LostAnswers-- > 0 ? new CompareAndSetResult(SetOutcome.Unknown, 0) : result;
         }
 
         public Task<CoordinatorRead> GetAsync(string key, CancellationToken cancellationToken) => inner.GetAsync(key, cancellationToken);

@@ -4,6 +4,7 @@ using Grpc.Net.Client;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Coordination.Etcd;
 using KvCluster.Processes;
+using KvCluster.Replication.Protocol;
 using KvCluster.Tls;
 using Microsoft.Extensions.Logging.Abstractions;
 
@@ -73,13 +74,13 @@ public sealed class RealEtcdTests
             // Wait until etcd itself refuses the old token to a client that has no other.
             await TokenEndsAsync(etcd);
             var set = await coordinator.CompareAndSetAsync("/kvcluster/user", revision, $"{round}", 0, Never);
-            Assert.Equal(CompareAndSetOutcome.Won, set.Outcome);
+            Assert.Equal(SetOutcome.Won, set.Outcome);
             revision = set.Revision;
         }
         Assert.True(await coordinator.KeepAliveAsync(lease, Never));
         await etcd.RestartAsync(() => { });
         Assert.Equal("1", (await coordinator.GetUntilAnsweredAsync("/kvcluster/user", Never)).Value);
-        Assert.Equal(CompareAndSetOutcome.Won, (await coordinator.CompareAndSetAsync("/kvcluster/user", revision, "after", 0, Never)).Outcome);
+        Assert.Equal(SetOutcome.Won, (await coordinator.CompareAndSetAsync("/kvcluster/user", revision, "after", 0, Never)).Outcome);
     }
 
     [ToolFact("etcd", "etcdctl")]
@@ -135,7 +136,7 @@ public sealed class RealEtcdTests
             await etcd.KillAsync(member);
             using var limit = new CancellationTokenSource(Eventually.Limit);
             var set = await coordinator.SetUntilSettledAsync("/k", revision, $"without {member}", 0, limit.Token);
-            Assert.Equal(CompareAndSetOutcome.Won, set.Outcome);
+            Assert.Equal(SetOutcome.Won, set.Outcome);
             revision = set.Revision;
             Assert.Equal($"without {member}", (await coordinator.GetUntilAnsweredAsync("/k", limit.Token)).Value);
             etcd.Start(member);
@@ -154,7 +155,7 @@ public sealed class RealEtcdTests
         await etcd.KillAsync(1);
         await etcd.KillAsync(2);
         await Assert.ThrowsAsync<CoordinatorUnavailableException>(() => watching.WaitAsync(Eventually.Limit));
-        Assert.Equal(CompareAndSetOutcome.Unknown, (await coordinator.CompareAndSetAsync("/k", 0, "1", 0, Never)).Outcome);
+        Assert.Equal(SetOutcome.Unknown, (await coordinator.CompareAndSetAsync("/k", 0, "1", 0, Never)).Outcome);
     }
 
     [ToolFact("etcd", "etcdctl")]
@@ -178,7 +179,7 @@ public sealed class RealEtcdTests
         var first = await coordinator.CompareAndSetAsync("/k", 0, "1", 0, Never);
         await etcd.RestartAsync(() => EtcdMembers.CopyFolder(etcd.DataOf(0), backup.Path));
         using var limit = new CancellationTokenSource(Eventually.Limit);
-        Assert.Equal(CompareAndSetOutcome.Won, (await coordinator.SetUntilSettledAsync("/k", first.Revision, "2", 0, limit.Token)).Outcome);
+        Assert.Equal(SetOutcome.Won, (await coordinator.SetUntilSettledAsync("/k", first.Revision, "2", 0, limit.Token)).Outcome);
         await etcd.RestartAsync(() =>
         {
             Directory.Delete(etcd.DataOf(0), recursive: true);

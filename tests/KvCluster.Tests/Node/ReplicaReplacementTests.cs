@@ -193,7 +193,7 @@ public sealed class ReplicaReplacementTests
         await Eventually.TrueAsync(() => !Directory.Exists(Path.Combine(cluster.DirectoryOf(from), "shards", "0")), "the old directory is retired");
         await SameContentAsync(cluster, to, await cluster.LeaderOfAsync(0));
         var newest = await cluster.Coordinator.GetAsync(cluster.Keys.Shard(0), CancellationToken.None);
-        Assert.Equal(CompareAndSetOutcome.Won, (await cluster.Coordinator.CompareAndSetAsync(cluster.Keys.Shard(0), newest.ModRevision, RecordText.Format(before), 0, CancellationToken.None)).Outcome);
+        Assert.Equal(SetOutcome.Won, (await cluster.Coordinator.CompareAndSetAsync(cluster.Keys.Shard(0), newest.ModRevision, RecordText.Format(before), 0, CancellationToken.None)).Outcome);
         await Eventually.TrueAsync(
             () => cluster.StatusOfAsync(to, shard: 0).Result.Replicas is [{ Detail.Decisions: var decisions }] && decisions.Any(line => line.Alarm), $"node {to} raises an alarm");
         Assert.True(Directory.Exists(Path.Combine(cluster.DirectoryOf(to), "shards", "0")), "the directory of a voter was retired");
@@ -386,7 +386,7 @@ public sealed class ReplicaReplacementTests
             change(changed);
             set = await cluster.Coordinator.CompareAndSetAsync(cluster.Keys.Shard(0), read.ModRevision, RecordText.Format(changed), 0, CancellationToken.None);
         }
-        while (set.Outcome != CompareAndSetOutcome.Won);
+        while (set.Outcome != SetOutcome.Won);
     }
 
     // As an operator does: asks the leader, and asks again if the leader changed or a replica was slow for a moment.

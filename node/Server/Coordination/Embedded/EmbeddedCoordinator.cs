@@ -7,6 +7,7 @@ using Etcdserverpb;
 using Google.Protobuf;
 using KvCluster.Node.Coordination.Etcd;
 using KvCluster.Node.Runtime;
+using KvCluster.Replication.Protocol;
 using KvCluster.Storage.Files;
 using CoordinatorLease = KvCluster.V1.CoordinatorLease;
 using CoordinatorRecord = KvCluster.V1.CoordinatorRecord;
@@ -84,7 +85,7 @@ internal sealed class EmbeddedCoordinator : ICoordinator
     public Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CancellationToken cancellationToken)
     {
         var response = Execute(EtcdRequests.CompareAndSet(key, expectedRevision, value, lease));
-        return Task.FromResult(new CompareAndSetResult(response.Succeeded ? CompareAndSetOutcome.Won : CompareAndSetOutcome.Lost, response.Header.Revision));
+        return Task.FromResult(new CompareAndSetResult(response.Succeeded ? SetOutcome.Won : SetOutcome.Lost, response.Header.Revision));
     }
 
     public async IAsyncEnumerable<IReadOnlyList<CoordinatorChange>> WatchAsync(

@@ -5,6 +5,7 @@ using System.Runtime.CompilerServices;
 using Etcdserverpb;
 using Google.Protobuf;
 using Grpc.Core;
+using KvCluster.Replication.Protocol;
 using KvCluster.Tls;
 using Microsoft.Extensions.Logging;
 
@@ -59,12 +60,12 @@ internal sealed partial class EtcdCoordinator : ICoordinator
         catch (Exception failure) when (failure is RpcException or OperationCanceledException)
         {
             cancellationToken.ThrowIfCancellationRequested();
-            return new CompareAndSetResult(CompareAndSetOutcome.Unknown, 0);
+            return new CompareAndSetResult(SetOutcome.Unknown, 0);
         }
         // It was sent, and the store that answered is not the one that was asked. So the outcome is unknown.
         if (!_check.Accepts(response.Header, before))
-            return new CompareAndSetResult(CompareAndSetOutcome.Unknown, 0);
-        return new CompareAndSetResult(response.Succeeded ? CompareAndSetOutcome.Won : CompareAndSetOutcome.Lost, response.Header.Revision);
+            return new CompareAndSetResult(SetOutcome.Unknown, 0);
+        return new CompareAndSetResult(response.Succeeded ? SetOutcome.Won : SetOutcome.Lost, response.Header.Revision);
     }
 
     public async IAsyncEnumerable<IReadOnlyList<CoordinatorChange>> WatchAsync(
