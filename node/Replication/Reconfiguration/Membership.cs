@@ -13,11 +13,8 @@ internal enum MembershipPhase
     /// <summary>Both sets of voters decide from here on. Waiting until everything committed is durable on a majority of the new one.</summary>
     Securing,
 
-    /// <summary>The compare-and-set is in progress, or is repeated because its outcome is unknown.</summary>
+    /// <summary>The compare-and-set is sent, and its outcome is not certain.</summary>
     Setting,
-
-    /// <summary>A repeated compare-and-set was lost. Reading whether an earlier attempt had won.</summary>
-    Settling,
 
     /// <summary>Finished; <see cref="Membership.Voters"/> decide.</summary>
     Ended,
@@ -38,9 +35,9 @@ internal sealed class Membership
     private Quorum _new;
     private ShardRecord? _put;
     private long _readRevision;
-    private long _requestId;
-    private long _resendUs = long.MaxValue;
-    private bool _unknown;
+    private RecordSet? _set;
+    private long _readId;
+    private long _readAgainUs = long.MaxValue;
 
     public Membership(ReplicaContext context, ulong epoch, long orderId, ReplicaChange change, Quorum voters)
     {
@@ -59,7 +56,12 @@ internal sealed class Membership
     public Quorum Voters { get; private set; }
 
     /// <summary>The next time at which something is due by the clock.</summary>
-    public long DueUs => Phase is MembershipPhase.Reading or MembershipPhase.Securing ? Math.Min(_deadlineUs, _resendUs) : _resendUs;
+    public long DueUs => Phase switch
+    {
+        MembershipPhase.Reading or MembershipPhase.Securing => Math.Min(_deadlineUs, _readAgainUs),
+        MembershipPhase.Setting => _set!.DueUs,
+        _ => long.MaxValue,
+    };
 
     /// <summary>Does what is due by the clock.</summary>
     public void OnTick()
@@ -71,10 +73,10 @@ internal sealed class Membership
             return;
         }
 
-        if (_context.NowUs < _resendUs)
+        if (_context.NowUs < DueUs)
             return;
         if (Phase == MembershipPhase.Setting)
-            Attempt();
+            _set!.Send();
         else
             Read();
     }
@@ -82,41 +84,34 @@ internal sealed class Membership
     /// <summary>The record was read. The id tells whether this change asked for it.</summary>
     public void OnRecordRead(long readId, ShardRecord? record, long revision)
     {
-        if (readId == 0 || readId != _requestId)
-            return;
-        _requestId = 0;
-        if (record is null || (Phase == MembershipPhase.Settling && record.Epoch != _epoch))
+        if (Phase == MembershipPhase.Setting)
         {
-            // Under a higher epoch the generation may be another leader's, so both sets decide until this leader is fenced.
-            _resendUs = _context.NowUs + _context.Options.CoordinatorRetryUs;
+            Settle(_set!.OnRecordRead(readId, record), record, revision);
             return;
         }
 
-        if (Phase == MembershipPhase.Reading)
+        if (readId == 0 || readId != _readId)
+            return;
+        _readId = 0;
+        if (record is null)
+            _readAgainUs = _context.NowUs + _context.Options.CoordinatorRetryUs;
+        else if (Phase == MembershipPhase.Reading)
             Prepare(record, revision);
-        else if (Phase == MembershipPhase.Settling)
-            Settle(record, revision);
     }
 
     /// <summary>A compare-and-set ended. The id tells whether it is this change's.</summary>
     public void OnSetDone(long setId, SetOutcome outcome, long revision)
     {
-        if (Phase != MembershipPhase.Setting || setId != _requestId)
+        if (Phase != MembershipPhase.Setting)
             return;
-        _requestId = 0;
-        switch (outcome)
+        switch (_set!.OnSetDone(setId, outcome))
         {
             case SetOutcome.Won:
                 Won(_put!, revision);
                 break;
             case SetOutcome.Lost:
-                // This attempt put nothing, but an earlier one may have.
-                Phase = _unknown ? MembershipPhase.Settling : MembershipPhase.Reading;
+                Phase = MembershipPhase.Reading;
                 Read();
-                break;
-            case SetOutcome.Unknown:
-                _unknown = true;
-                _resendUs = _context.NowUs + _context.Options.CoordinatorRetryUs;
                 break;
         }
     }
@@ -138,7 +133,9 @@ internal sealed class Membership
         if (_new.Agreed(durableOf) < _context.Committed)
             return;
         Phase = MembershipPhase.Setting;
-        Attempt();
+        Invariant.Check(_put!.Epoch == _epoch, $"A change of replicas under epoch {_epoch} would assign epoch {_put.Epoch}.");
+        _set = new RecordSet(_context, _put, _readRevision, IsPut);
+        _set.Send();
     }
 
     /// <summary>The leadership ends. A compare-and-set that was sent may still take effect; the next leader reads the record.</summary>
@@ -147,9 +144,9 @@ internal sealed class Membership
 
     private void Read()
     {
-        _resendUs = long.MaxValue;
-        _requestId = _context.NextRequestId();
-        _context.ReadRecord(_requestId);
+        _readAgainUs = long.MaxValue;
+        _readId = _context.NextRequestId();
+        _context.ReadRecord(_readId);
     }
 
     private void Prepare(ShardRecord record, long revision)
@@ -173,21 +170,15 @@ internal sealed class Membership
         Voters = _context.Options.Rules.WhileChanging(_old, _new);
     }
 
-    private void Attempt()
-    {
-        Invariant.Check(Phase == MembershipPhase.Setting && _put is not null, $"A change of replicas is sent in phase {Phase}.");
-        Invariant.Check(_put.Epoch == _epoch, $"A change of replicas under epoch {_epoch} would assign epoch {_put.Epoch}.");
-        _resendUs = long.MaxValue;
-        _requestId = _context.NextRequestId();
-        _context.Emit(new Effect.CompareAndSet(_requestId, _put, _readRevision));
-    }
+    // Within an epoch only its leader raises the generation, and this is its only change in progress. Under a higher epoch the generation may be another
+    // leader's, so both sets decide until this leader is fenced.
+    private bool? IsPut(ShardRecord record) => record.Epoch == _epoch ? record.Generation == _put!.Generation : null;
 
-    private void Settle(ShardRecord record, long revision)
+    private void Settle(SetOutcome outcome, ShardRecord? record, long revision)
     {
-        // Within an epoch only its leader raises the generation, and this is its only change in progress.
-        if (record.Generation == _put!.Generation)
-            Won(record, revision);
-        else
+        if (outcome == SetOutcome.Won)
+            Won(record!, revision);
+        else if (outcome == SetOutcome.Lost)
             End(_old, done: false, "another writer changed the record first; try again");
     }
 
@@ -203,8 +194,6 @@ internal sealed class Membership
     {
         Phase = MembershipPhase.Ended;
         Voters = voters;
-        _requestId = 0;
-        _resendUs = long.MaxValue;
         _context.Log($"{(done ? "done" : "not done")}: {_change} ({reason})");
         _context.Emit(new Effect.OrderEnded(_orderId, done, reason));
     }
