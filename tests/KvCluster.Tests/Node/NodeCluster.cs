@@ -24,7 +24,7 @@ internal sealed class NodeCluster : IAsyncDisposable
     /// </summary>
     public static readonly ReplicationOptions Steady = new() { TimeoutLeastUs = 10_000_000, TimeoutGreatestUs = 20_000_000 };
 
-    // Whoever speaks to node 1 through its links.
+    // The side of the network that talks to node 1 through its links.
     private const int Others = Network.Clients;
 
     private readonly TemporaryDirectory _directory = new();

@@ -15,14 +15,14 @@ public sealed class ReadTurnsTests
     public ReadTurnsTests() => _turns = new ReadTurns(_sent.Add);
 
     [Fact]
-    public void TryBegin_OfAShardAlone_SendsAsManyAsTheStreamMay()
+    public void TryBegin_SingleShard_SendsUpToTheStreamsLimit()
     {
         Assert.Equal(FirstReads, Begin(shard: 1, 40).Count(static began => began));
         Assert.Empty(_sent);
     }
 
     [Fact]
-    public void TryBegin_BesideAStuckShard_SendsHalfAsMany_AndAlwaysOne()
+    public void TryBegin_BesideAStuckShard_SendsHalfAsManyAndAtLeastOne()
     {
         Begin(shard: 1, 40);
         Assert.Equal(FirstReads / 2, Begin(shard: 2, 40).Count(static began => began));
@@ -31,7 +31,7 @@ public sealed class ReadTurnsTests
     }
 
     [Fact]
-    public void End_OfASmallReply_LetsOneMoreGo_AndOfALargeOneFewer()
+    public void End_AfterASmallReply_SendsOneMoreAndAfterALargeOneFewer()
     {
         var reads = Enumerable.Range(0, 40).Select(_ => Read()).ToArray();
         foreach (var read in reads)
@@ -45,7 +45,7 @@ public sealed class ReadTurnsTests
     }
 
     [Fact]
-    public void TryWithdraw_OfAWaitingRead_TakesItOutOnce()
+    public void TryWithdraw_WaitingRead_RemovesItOnce()
     {
         var reads = Enumerable.Range(0, FirstReads + 2).Select(_ => Read()).ToArray();
         foreach (var read in reads)
@@ -58,7 +58,7 @@ public sealed class ReadTurnsTests
     }
 
     [Fact]
-    public void Regroup_OfReadsFromBeforeTheMap_LetsOtherShardsGo()
+    public void Regroup_ReadsReceivedBeforeTheMap_SendsThoseOfOtherShards()
     {
         var reads = Enumerable.Range(0, 40).Select(_ => Read()).ToArray();
         foreach (var read in reads)
