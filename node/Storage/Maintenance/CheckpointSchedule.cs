@@ -1,4 +1,3 @@
-using System.Collections.Concurrent;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Files;
@@ -10,30 +9,25 @@ using KvCluster.Storage.Threads;
 namespace KvCluster.Storage.Maintenance;
 
 /// <summary>
-/// Decides when a checkpoint is written, has the checkpoint executor write it, and recycles the journal that it makes unnecessary. Writer executor, except
-/// for the write itself. The write is done in steps: slowly while there is time, and without pauses when the journal grows faster than the checkpoint,
-/// when somebody waits for it, or when the disk is full. A failure stops the engine; a full disk only postpones the checkpoint.
+/// Decides when a checkpoint is written, and has the checkpoint executor write it. Writer executor, except for the write itself. The write is done in
+/// steps: slowly while there is time, and without pauses when the journal grows faster than the checkpoint, when somebody waits for it, or when the disk
+/// is full. A failure stops the engine; a full disk only postpones the checkpoint.
 /// </summary>
 internal sealed class CheckpointSchedule
 {
     private readonly StoreContext _context;
     private readonly PageStore _pages;
     private readonly JournalIndex _index;
-    private readonly SegmentReader _reader;
-    private readonly JournalWriter _journal;
     private readonly SpaceReserve _reserve;
     private readonly Func<UInt128> _bound;
     private readonly Action<Exception> _fail;
     private readonly Action _foundNoRoom;
+    private readonly CheckpointBacklog _backlog;
+    private readonly CheckpointRequests _requests;
+    private readonly JournalRecycling _recycling;
+    private readonly QuietTimer _quiet;
     private readonly WorkAction _write;
     private readonly WorkAction _finish;
-    private readonly WorkAction _request;
-    private readonly WorkAction _lookForRest;
-    private readonly ConcurrentQueue<TaskCompletionSource<CheckpointPosition>> _requested = new();
-
-    /// <summary>Requests, each with the etag that was published when the writer took it.</summary>
-    private readonly List<(UInt128 Etag, TaskCompletionSource<CheckpointPosition> Request)> _waiting = [];
-    private readonly List<SnapshotSource> _sources = [];
     private Checkpoint? _running;
 
     /// <summary>The running checkpoint found no space for its last page.</summary>
@@ -41,25 +35,22 @@ internal sealed class CheckpointSchedule
     private Exception? _writeFailure;
     private Exception? _failure;
     private volatile bool _hasEnded;
-
-    /// <summary>Stopped, and another store may replace this one. Requests wait for it.</summary>
-    private bool _keepsRequests;
-
-    /// <summary>Why requests are refused after the end; null: because the store has stopped.</summary>
-    private Exception? _refusal;
     private volatile bool _isUrgent;
     private volatile ITimer? _rest;
-    private ITimer? _idle;
-    private long _idleJournalBytes;
     private bool _isDiskFull;
     private bool _isForSpace;
-    private long _journalBytes;
-
-    /// <summary>The journal bytes after the running checkpoint that already existed when it began.</summary>
-    private long _uncoveredBytes;
     private long _startedAt;
 
     /// <summary>Creates the schedule; starts nothing yet.</summary>
+    /// <param name="context">The shard's executors, clock and bounds.</param>
+    /// <param name="pages">The trees.</param>
+    /// <param name="index">The journal's records.</param>
+    /// <param name="reader">Closed before segments are recycled.</param>
+    /// <param name="journal">Recycles segments.</param>
+    /// <param name="reserve">Released when the disk is full.</param>
+    /// <param name="bound">Returns the last etag that a checkpoint may cover: the lesser of the committed and the locally durable one.</param>
+    /// <param name="fail">Called with a failure.</param>
+    /// <param name="foundNoRoom">Called when the disk is full.</param>
     public CheckpointSchedule(
         StoreContext context, PageStore pages, JournalIndex index, SegmentReader reader, JournalWriter journal, SpaceReserve reserve,
         Func<UInt128> bound, Action<Exception> fail, Action foundNoRoom)
@@ -67,16 +58,16 @@ internal sealed class CheckpointSchedule
         _context = context;
         _pages = pages;
         _index = index;
-        _reader = reader;
-        _journal = journal;
         _reserve = reserve;
         _bound = bound;
         _fail = fail;
         _foundNoRoom = foundNoRoom;
+        _backlog = new CheckpointBacklog(context.Options, pages, index);
+        _requests = new CheckpointRequests(context, pages, OnRequested);
+        _recycling = new JournalRecycling(context, pages, index, reader, journal);
+        _quiet = new QuietTimer(context, _backlog, OnQuiet);
         _write = new WorkAction(Write);
         _finish = new WorkAction(Finish);
-        _request = new WorkAction(TakeRequests);
-        _lookForRest = new WorkAction(LookForRest);
         _startedAt = context.Time.GetTimestamp();
     }
 
@@ -87,31 +78,20 @@ internal sealed class CheckpointSchedule
         private set => Volatile.Write(ref _isDiskFull, value);
     }
 
-    /// <summary>Whether a restart would have to replay more than a quiescent shard may leave. Any thread; may be out of date.</summary>
-    public bool HasMuchToCover => Volatile.Read(ref _running) is not null || Volatile.Read(ref _journalBytes) >= _context.Options.CheckpointIdleJournalBytes;
+    /// <summary>Whether a checkpoint is being written. Any thread; may be out of date.</summary>
+    public bool IsRunning => Volatile.Read(ref _running) is not null;
 
-    /// <summary>
-    /// How far checkpoints are behind, from 0 to 1. It is 0 up to twice the amount that triggers a checkpoint, that is until the next one could start as
-    /// soon as the running one ends, and 1 from four times that amount. Memory that only readers hold does not count, nor do journal bytes that the
-    /// running checkpoint could not cover. Any thread.
-    /// </summary>
-    public double Behind
-    {
-        get
-        {
-            var options = _context.Options;
-            var scratch = (double)(_pages.ScratchBytes - _pages.HeldScratchBytes) / options.CheckpointScratchBytes;
-            var journal = (double)(Volatile.Read(ref _journalBytes) - Volatile.Read(ref _uncoveredBytes)) / options.CheckpointJournalBytes;
-            return Math.Clamp((Math.Max(scratch, journal) - 2) / 2, 0, 1);
-        }
-    }
+    /// <summary>Whether a restart would have to replay more than a quiescent shard may leave. Any thread; may be out of date.</summary>
+    public bool HasMuchToCover => IsRunning || _backlog.IsMuchToReplay;
+
+    /// <inheritdoc cref="CheckpointBacklog.Behind"/>
+    public double Behind => _backlog.Behind;
 
     /// <summary>Adds journal bytes to the count that triggers a checkpoint.</summary>
     public void JournalGrewBy(long bytes)
     {
-        Volatile.Write(ref _journalBytes, _journalBytes + bytes);
-        if (_idle is null && _journalBytes >= _context.Options.CheckpointIdleJournalBytes)
-            AwaitRest();
+        _backlog.Add(bytes);
+        _quiet.Grew();
     }
 
     /// <summary>Counts what was in the journal before the store was opened. Called once, when the owner is set and can receive events.</summary>
@@ -123,14 +103,7 @@ internal sealed class CheckpointSchedule
         if (_running is not null || _hasEnded || IsDiskFull)
             return;
         // The state that they wait for was not durable before.
-        if (_waiting.Count > 0)
-        {
-            Start();
-            return;
-        }
-        var options = _context.Options;
-        if (_journalBytes >= options.CheckpointJournalBytes || _pages.ScratchBytes >= options.CheckpointScratchBytes
-            || (_journalBytes > 0 && _context.Time.GetElapsedTime(_startedAt) >= options.CheckpointInterval))
+        if (_requests.Any || _backlog.IsDue || (_backlog.JournalBytes > 0 && _context.Time.GetElapsedTime(_startedAt) >= _context.Options.CheckpointInterval))
             Start();
     }
 
@@ -142,7 +115,7 @@ internal sealed class CheckpointSchedule
     {
         if (_hasEnded)
             return;
-        TakeBack(static _ => true, "the disk is full");
+        _recycling.TakeBackSources("the disk is full");
         if (_running is not null && !_waitsForRoom)
             return;
         IsDiskFull = false;
@@ -155,29 +128,21 @@ internal sealed class CheckpointSchedule
     }
 
     /// <summary>
-    /// Requests a checkpoint of at least what is published when the writer takes the request. It waits until that is durable here. Any thread.
+    /// Writes a checkpoint of at least the state that is published when the writer takes the request, and returns what it covers. It waits for published
+    /// records that are not durable here yet, as on a follower with a slow disk. It fails with the store, or when the disk is full. If the store stops
+    /// first, the request waits for the one that replaces it. Any thread.
     /// </summary>
-    public Task<CheckpointPosition> RequestAsync()
-    {
-        var request = new TaskCompletionSource<CheckpointPosition>(TaskCreationOptions.RunContinuationsAsynchronously);
-        _requested.Enqueue(request);
-        _context.Writer.Post(_request);
-        return request.Task;
-    }
+    public Task<CheckpointPosition> RequestAsync() => _requests.AddAsync();
 
-    /// <summary>Pins the newest checkpoint, and the journal after it, for a replica that is too far behind.</summary>
-    public SnapshotSource OpenSource()
-    {
-        var source = new SnapshotSource(_pages.Pin(), closed => _sources.Remove(closed));
-        _sources.Add(source);
-        return source;
-    }
+    /// <inheritdoc cref="JournalRecycling.OpenSource"/>
+    public SnapshotSource OpenSource() => _recycling.OpenSource();
 
     /// <summary>Called when the engine has failed; waiters get the reason.</summary>
     public void Fail(Exception first)
     {
         _failure = first;
         End();
+        _requests.Refuse(new StoreStoppedException(first));
     }
 
     /// <summary>
@@ -185,72 +150,39 @@ internal sealed class CheckpointSchedule
     /// </summary>
     public void Stop()
     {
-        _keepsRequests = _failure is null;
         End();
+        _requests.Keep();
     }
 
-    /// <summary>Called when no store replaces this one, or, for the given reason, it is unknown when one will. Requests then fail.</summary>
-    public void EndRequests(Exception? reason = null)
-    {
-        (_keepsRequests, _refusal) = (false, reason);
-        TakeRequests();
-    }
+    /// <summary>
+    /// Fails all pending and later checkpoint requests of a stopped store that no other store replaces, or none until there is disk space. Writer
+    /// executor.
+    /// </summary>
+    /// <param name="reason">The exception they get; null says that the store has stopped.</param>
+    public void EndRequests(Exception? reason = null) => _requests.Refuse(reason ?? new StoreStoppedException(_failure));
 
-    /// <summary>Takes over the requests of the store that this one replaces, which has nothing newer.</summary>
-    public void TakeOver(CheckpointSchedule before)
-    {
-        foreach (var (_, request) in before._waiting)
-            _requested.Enqueue(request);
-        before._waiting.Clear();
-        while (before._requested.TryDequeue(out var request))
-            _requested.Enqueue(request);
-        before._keepsRequests = false;
-        if (!_requested.IsEmpty)
-            _context.Writer.Post(_request);
-    }
+    /// <inheritdoc cref="CheckpointRequests.TakeOver"/>
+    public void TakeOver(CheckpointSchedule before) => _requests.TakeOver(before._requests);
 
     private void End()
     {
         _hasEnded = true;
         _rest?.Dispose();
-        _idle?.Dispose();
-        TakeRequests();
+        _quiet.Dispose();
     }
 
-    private void AwaitRest()
+    private void OnRequested()
     {
-        _idleJournalBytes = _journalBytes;
-        _idle?.Dispose();
-        _idle = _context.Time.CreateTimer(_ => _context.Writer.Post(_lookForRest), null, _context.Options.CheckpointIdleTime, Timeout.InfiniteTimeSpan);
-    }
-
-    /// <summary>If no record has arrived for a while, starts a checkpoint of what came before, so that a restart has nothing to replay.</summary>
-    private void LookForRest()
-    {
-        if (_hasEnded)
-            return;
-        if (_running is null && !IsDiskFull && _journalBytes >= _context.Options.CheckpointIdleJournalBytes && _journalBytes == _idleJournalBytes)
+        if (_running is null)
             Start();
-        if (!_hasEnded && _journalBytes >= _context.Options.CheckpointIdleJournalBytes)
-        {
-            AwaitRest();
-            return;
-        }
-        _idle?.Dispose();
-        _idle = null;
+        _isUrgent |= _requests.Any;
     }
 
-    private void TakeRequests()
+    /// <summary>Covers early what came before, so that a restart has nothing to replay.</summary>
+    private void OnQuiet()
     {
-        while (_requested.TryDequeue(out var request))
-            _waiting.Add((_pages.PublishedEtag, request));
-        if (_hasEnded && !_keepsRequests)
-            EndWaiting(_refusal ?? new StoreStoppedException(_failure));
-        else if (_hasEnded)
-            return;
-        else if (_running is null && _waiting.Count > 0)
+        if (_running is null && !IsDiskFull)
             Start();
-        _isUrgent |= _waiting.Count > 0;
     }
 
     private void Start()
@@ -267,29 +199,15 @@ internal sealed class CheckpointSchedule
         }
         if (_running is not null)
         {
-            _isUrgent = _isForSpace || _waiting.Count > 0;
-            // Not zero: the applied state may be far behind the journal's end.
-            Volatile.Write(ref _uncoveredBytes, _index.BytesAfter(_running.Etag));
-            Volatile.Write(ref _journalBytes, _uncoveredBytes);
+            _isUrgent = _isForSpace || _requests.Any;
+            _backlog.Begin(_running.Etag);
             _context.Checkpoints.Post(_write);
             return;
         }
         if (_isForSpace)
-            RecycleJournal();
+            _recycling.Recycle(isForSpace: true);
         _isForSpace = false;
-        AnswerCovered();
-    }
-
-    /// <summary>Answers each request as soon as what it asked for is covered. Under load there is always something newer to cover.</summary>
-    private void AnswerCovered()
-    {
-        var covered = _pages.Covered;
-        foreach (var (etag, request) in _waiting)
-        {
-            if (etag <= covered.Etag)
-                request.SetResult(covered);
-        }
-        _waiting.RemoveAll(waiting => waiting.Etag <= covered.Etag);
+        _requests.AnswerCovered();
     }
 
     private CheckpointPosition CoverageOf(UInt128 etag)
@@ -323,9 +241,8 @@ internal sealed class CheckpointSchedule
 
     private void GoOnAfterARest()
     {
-        var need = (double)(Volatile.Read(ref _journalBytes) - _uncoveredBytes) / _context.Options.CheckpointJournalBytes;
         // Paced to end when half of the journal bytes that trigger the next checkpoint have been written.
-        if (_isUrgent || Behind > 0 || 2 * need >= _running!.Progress)
+        if (_isUrgent || Behind > 0 || 2 * _backlog.JournalSinceBegin >= _running!.Progress)
         {
             _context.Checkpoints.Post(_write);
             return;
@@ -365,11 +282,11 @@ internal sealed class CheckpointSchedule
         if (_context.Observer.IsWatching)
             _context.Observer.CheckpointWritten(checkpoint.PageBytes, _context.Time.GetElapsedTime(_startedAt));
         IsDiskFull = false;
-        RecycleJournal();
+        _recycling.Recycle(_isForSpace);
         _isForSpace = false;
         // Requests made meanwhile may need more than this checkpoint covers.
-        AnswerCovered();
-        if (_waiting.Count > 0)
+        _requests.AnswerCovered();
+        if (_requests.Any)
             Start();
     }
 
@@ -387,7 +304,7 @@ internal sealed class CheckpointSchedule
         }
         _waitsForRoom = true;
         IsDiskFull = true;
-        EndWaiting(failure);
+        _requests.Fail(failure);
         _foundNoRoom();
     }
 
@@ -400,51 +317,7 @@ internal sealed class CheckpointSchedule
             return;
         }
         IsDiskFull = true;
-        EndWaiting(failure);
+        _requests.Fail(failure);
         _foundNoRoom();
-    }
-
-    private void EndWaiting(Exception exception)
-    {
-        foreach (var (_, request) in _waiting)
-            request.SetException(exception);
-        _waiting.Clear();
-    }
-
-    private void TakeBack(Predicate<SnapshotSource> which, string reason)
-    {
-        foreach (var source in _sources.FindAll(which))
-            source.TakeBack(reason);
-    }
-
-    /// <summary>
-    /// Recycles segments that neither the older meta page (S5) nor a snapshot in progress needs, as far as the segments kept for followers exceed their
-    /// bound. On a full disk none are kept for followers.
-    /// </summary>
-    private void RecycleJournal()
-    {
-        TakeBack(
-            source => _index.BytesAfter(source.Covers.Etag) > Math.Max(_context.Options.SnapshotPinnedBytesMax, source.BytesTotal),
-            "the shard has written more journal since than a snapshot may retain");
-        var needed = _sources.Aggregate(
-            _context.Rules.RecoversFrom(_pages).Position.Segment, (lowest, source) => Math.Min(lowest, source.Covers.Position.Segment));
-        var covered = 0;
-        var coveredBytes = 0L;
-        while (covered < _index.Count && _index[covered].IsDurable && _index[covered].Segment < needed)
-            coveredBytes += RecordEnvelope.RecordBytes(_index[covered++].Record.BodyBytes);
-        var retainedBytes = _journal.IsDiskFull || _isForSpace ? 0 : _context.Options.RetainedJournalBytes;
-        var dropped = 0;
-        while (dropped < covered && coveredBytes > retainedBytes)
-        {
-            var segment = _index[dropped].Segment;
-            while (dropped < covered && _index[dropped].Segment == segment)
-                coveredBytes -= RecordEnvelope.RecordBytes(_index[dropped++].Record.BodyBytes);
-        }
-        if (dropped == 0)
-            return;
-        var lowest = dropped < _index.Count ? _index[dropped].Segment : needed;
-        _index.RemoveOldest(dropped);
-        _reader.Close();
-        _journal.Enqueue(new JournalJob(JournalJobKind.Recycle) { Number = Math.Min(lowest, needed) });
     }
 }

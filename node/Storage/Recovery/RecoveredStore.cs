@@ -56,14 +56,20 @@ internal sealed class RecoveredStore : IDisposable
     public bool EndedUncleanly { get; }
 
     /// <summary>Examines the directory, decides, and opens it or refuses.</summary>
-    /// <param name="context">The executors, disk and options of the store.</param>
+    /// <param name="context">The executors, disk and options that the store uses.</param>
     /// <param name="directory">The replica's directory.</param>
-    /// <param name="mayRecover">The replica has peers from which it can recover what it lost.</param>
+    /// <param name="mayRecover">
+    /// The replica has peers. If its checkpoint is intact but records after it are lost, it opens with what is left, and its control state names an
+    /// acknowledged etag beyond the last record. Then it must not vote, acknowledge or lead until it again has everything that is committed.
+    /// </param>
     /// <param name="expected">The replica that the directory must belong to; null accepts any.</param>
     /// <exception cref="ForeignStoreException">
-    /// The directory belongs to another replica. Checked before the table, because damage in it is not this replica's.
+    /// The directory belongs to another replica. Checked before the table, because damage in it is not this replica's. Nothing was changed.
     /// </exception>
-    /// <exception cref="RecoveryRefusedException">The table refuses to open it.</exception>
+    /// <exception cref="RecoveryRefusedException">
+    /// Something that was durable is, or may be, missing, and recovery is not allowed. Nothing was changed.
+    /// </exception>
+    /// <exception cref="FormatVersionException">The directory has another format version.</exception>
     public static RecoveredStore Open(StoreContext context, string directory, bool mayRecover, StoreIdentity? expected = null)
     {
         var layout = new StoreLayout(directory);

@@ -1,3 +1,5 @@
+using KvCluster.Storage.DataFile;
+
 namespace KvCluster.Storage.Transactions;
 
 /// <summary>
@@ -22,8 +24,12 @@ internal sealed class ShardClock(TimeProvider time)
     /// <summary>Takes the shard time of an existing record that is applied.</summary>
     public void Saw(long microseconds) => Microseconds = Math.Max(Microseconds, microseconds);
 
-    /// <summary>Sets the shard time of the published state. What was recorded after it is dropped, or read again.</summary>
-    public void Reset(long microseconds) => Microseconds = microseconds;
+    /// <summary>Sets the shard time of a store's published state. What was recorded after it is dropped, or read again.</summary>
+    public void Reset(PageStore pages)
+    {
+        using var snapshot = pages.OpenSnapshot();
+        Microseconds = RecordApplier.ShardTime(snapshot);
+    }
 
     /// <summary>Advances shard time for the first record of a leadership.</summary>
     public void Open(DateTimeOffset wallTime)

@@ -1,0 +1,54 @@
+using KvCluster.Storage.Context;
+using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Journal;
+
+namespace KvCluster.Storage.Maintenance;
+
+/// <summary>
+/// How much the next checkpoint has to cover, in bytes of journal and of changed pages. The writer executor changes it; any thread may read it, and may then
+/// find values that are out of date.
+/// </summary>
+internal sealed class CheckpointBacklog(StoreOptions options, PageStore pages, JournalIndex index)
+{
+    private long _journalBytes;
+
+    /// <summary>The journal bytes after the running checkpoint that already existed when it began.</summary>
+    private long _uncoveredBytes;
+
+    /// <summary>Journal bytes after the last checkpoint that was begun.</summary>
+    public long JournalBytes => Volatile.Read(ref _journalBytes);
+
+    /// <summary>Whether it is more than a quiescent shard may leave for a restart to replay.</summary>
+    public bool IsMuchToReplay => JournalBytes >= options.CheckpointIdleJournalBytes;
+
+    /// <summary>Whether it is as much as triggers a checkpoint.</summary>
+    public bool IsDue => JournalBytes >= options.CheckpointJournalBytes || pages.ScratchBytes >= options.CheckpointScratchBytes;
+
+    /// <summary>
+    /// How far checkpoints are behind, from 0 to 1. It is 0 up to twice the amount that triggers a checkpoint, that is until the next one could start as
+    /// soon as the running one ends, and 1 from four times that amount. Memory that only readers hold does not count, nor do journal bytes that the
+    /// running checkpoint could not cover.
+    /// </summary>
+    public double Behind
+    {
+        get
+        {
+            var scratch = (double)(pages.ScratchBytes - pages.HeldScratchBytes) / options.CheckpointScratchBytes;
+            return Math.Clamp((Math.Max(scratch, JournalSinceBegin) - 2) / 2, 0, 1);
+        }
+    }
+
+    /// <summary>Journal written since the running checkpoint began, as a part of what triggers the next one.</summary>
+    public double JournalSinceBegin => (double)(JournalBytes - Volatile.Read(ref _uncoveredBytes)) / options.CheckpointJournalBytes;
+
+    /// <summary>Adds journal bytes.</summary>
+    public void Add(long bytes) => Volatile.Write(ref _journalBytes, _journalBytes + bytes);
+
+    /// <summary>Begins anew behind a checkpoint up to this etag, which is begun.</summary>
+    public void Begin(UInt128 etag)
+    {
+        // Not zero: the applied state may be far behind the journal's end.
+        Volatile.Write(ref _uncoveredBytes, index.BytesAfter(etag));
+        Volatile.Write(ref _journalBytes, _uncoveredBytes);
+    }
+}

@@ -1,0 +1,64 @@
+using KvCluster.Storage.Context;
+using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Journal;
+using KvCluster.Storage.Snapshots;
+
+namespace KvCluster.Storage.Maintenance;
+
+/// <summary>
+/// Recycles the journal that checkpoints make unnecessary, and knows the snapshots in progress that still need some of it. Owned by
+/// <see cref="CheckpointSchedule"/>; writer executor.
+/// </summary>
+internal sealed class JournalRecycling(StoreContext context, PageStore pages, JournalIndex index, SegmentReader reader, JournalWriter journal)
+{
+    private readonly List<SnapshotSource> _sources = [];
+
+    /// <summary>Pins the newest checkpoint, and the journal after it, for a replica that is too far behind.</summary>
+    public SnapshotSource OpenSource()
+    {
+        var source = new SnapshotSource(pages.Pin(), closed => _sources.Remove(closed));
+        _sources.Add(source);
+        return source;
+    }
+
+    /// <summary>Takes all snapshots in progress back.</summary>
+    public void TakeBackSources(string reason) => TakeBack(static _ => true, reason);
+
+    /// <summary>
+    /// Recycles segments that neither the older meta page (S5) nor a snapshot in progress needs, as far as the segments kept for followers exceed their
+    /// bound. On a full disk none are kept for followers.
+    /// </summary>
+    /// <param name="isForSpace">The checkpoint was written to free space.</param>
+    public void Recycle(bool isForSpace)
+    {
+        TakeBack(
+            source => index.BytesAfter(source.Covers.Etag) > Math.Max(context.Options.SnapshotPinnedBytesMax, source.BytesTotal),
+            "the shard has written more journal since than a snapshot may retain");
+        var needed = _sources.Aggregate(
+            context.Rules.RecoversFrom(pages).Position.Segment, (lowest, source) => Math.Min(lowest, source.Covers.Position.Segment));
+        var covered = 0;
+        var coveredBytes = 0L;
+        while (covered < index.Count && index[covered].IsDurable && index[covered].Segment < needed)
+            coveredBytes += RecordEnvelope.RecordBytes(index[covered++].Record.BodyBytes);
+        var retainedBytes = journal.IsDiskFull || isForSpace ? 0 : context.Options.RetainedJournalBytes;
+        var dropped = 0;
+        while (dropped < covered && coveredBytes > retainedBytes)
+        {
+            var segment = index[dropped].Segment;
+            while (dropped < covered && index[dropped].Segment == segment)
+                coveredBytes -= RecordEnvelope.RecordBytes(index[dropped++].Record.BodyBytes);
+        }
+        if (dropped == 0)
+            return;
+        var lowest = dropped < index.Count ? index[dropped].Segment : needed;
+        index.RemoveOldest(dropped);
+        reader.Close();
+        journal.Enqueue(new JournalJob(JournalJobKind.Recycle) { Number = Math.Min(lowest, needed) });
+    }
+
+    private void TakeBack(Predicate<SnapshotSource> which, string reason)
+    {
+        foreach (var source in _sources.FindAll(which))
+            source.TakeBack(reason);
+    }
+}

@@ -1,0 +1,148 @@
+using KvCluster.Storage.Context;
+using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Journal;
+
+namespace KvCluster.Storage.Transactions;
+
+/// <summary>
+/// Applies committed records of the journal to the trees and publishes the states, in order. A follower does this in steps of bounded size and time, so
+/// that what it receives meanwhile is written first. Several records become one state, because one state per record would copy each page again and again.
+/// Owned by a store; writer executor. An exception stops the engine; what was not published is applied again at the next open.
+/// </summary>
+internal sealed class CommittedRecords(StoreContext context, PageStore pages, JournalIndex index, RecordLog log, ShardClock shardClock)
+{
+    /// <summary>Bytes of bodies that are applied at once, without steps, and the most in one state.</summary>
+    public const int StateBytesMax = 1 << 20;
+
+    /// <summary>If every page has to be read from disk, this is on the order of a hundred pages.</summary>
+    private const int StateBytesLeast = 16 << 10;
+
+    /// <summary>
+    /// One step applies at least this fraction of what waits, so a follower that receives records faster than it applies them reaches a balance.
+    /// </summary>
+    private const int StepsMax = 16;
+
+    private int _stateBytes = StateBytesMax;
+
+    /// <summary>A state that must end exactly at a record, and what to do when it is published.</summary>
+    private (UInt128 Etag, Action Reached)? _stop;
+
+    /// <summary>The newest record known to be committed, if the journal has it. Not told while this replica leads.</summary>
+    public UInt128 Last { get; private set; }
+
+    /// <summary>Bytes of the bodies that wait to be applied.</summary>
+    public long BytesWaiting { get; private set; }
+
+    /// <summary>Whether any record waits to be applied.</summary>
+    public bool AnyWaits => Last > pages.PublishedEtag;
+
+    /// <summary>Marks the records up to an etag, as far as they are in the journal, as ready to be applied.</summary>
+    public void Add(UInt128 etag)
+    {
+        for (var next = index.FirstAfter(UInt128.Max(pages.PublishedEtag, Last)); next < index.Count && index[next].Record.Etag <= etag; next++)
+        {
+            Last = index[next].Record.Etag;
+            BytesWaiting += index[next].Record.BodyBytes;
+        }
+    }
+
+    /// <summary>Applies and publishes all that wait.</summary>
+    public void ApplyAll() => Apply(long.MaxValue, Timeout.InfiniteTimeSpan);
+
+    /// <summary>Applies and publishes what waits if it is little, as far as it goes in one step.</summary>
+    public void ApplyFew()
+    {
+        if (BytesWaiting <= StateBytesMax)
+            Apply(long.MaxValue, context.Options.StepTimeMax);
+    }
+
+    /// <summary>Applies and publishes one step of what waits.</summary>
+    public void ApplyStep() => Apply(Math.Max(StateBytesMax, BytesWaiting / StepsMax), context.Options.StepTimeMax);
+
+    /// <summary>
+    /// Applies the prepared records behind the published state as one unpublished state. One is enough, since none of them is committed before the first
+    /// record of the next epoch.
+    /// </summary>
+    public void ApplyPrepared()
+    {
+        if (index.FirstAfter(pages.PublishedEtag) is var first && first < index.Count)
+            ApplyAndSeal(first, index.Count);
+    }
+
+    /// <summary>Calls back when a state is published that has exactly the records up to an etag, perhaps at once. Replaces an earlier call.</summary>
+    public void StopAt(UInt128 etag, Action reached)
+    {
+        _stop = (etag, reached);
+        ReachStop();
+    }
+
+    /// <summary>Forgets <see cref="StopAt"/>.</summary>
+    public void DropStop() => _stop = null;
+
+    /// <summary>
+    /// Applies up to <paramref name="bytesMax"/> bytes of committed records, at least one record if there is any, in states of bounded size. Begins no
+    /// further state once <paramref name="timeMax"/> has passed.
+    /// </summary>
+    private void Apply(long bytesMax, TimeSpan timeMax)
+    {
+        var left = bytesMax;
+        var isTimed = timeMax != Timeout.InfiniteTimeSpan;
+        var began = context.Time.GetTimestamp();
+        for (var first = index.FirstAfter(pages.PublishedEtag); left > 0 && first < index.Count && index[first].Record.Etag <= Last;)
+        {
+            var end = EndOfState(first, Math.Min(left, isTimed ? _stateBytes : StateBytesMax), out var bytes);
+            var stateBegan = context.Time.GetTimestamp();
+            ApplyAndSeal(first, end);
+            // A state cannot be abandoned halfway, so the size of the next one is doubled or halved by how long this one took.
+            _stateBytes = context.Time.GetElapsedTime(stateBegan) > context.Options.StepTimeMax ? Math.Max(StateBytesLeast, _stateBytes / 2) : Math.Min(StateBytesMax, _stateBytes * 2);
+            pages.Publish(index[end - 1].Record.Etag);
+            BytesWaiting -= bytes;
+            left -= bytes;
+            first = end;
+            ReachStop();
+            if (isTimed && context.Time.GetElapsedTime(began) >= timeMax)
+                return;
+        }
+    }
+
+    private int EndOfState(int first, long bytesMax, out long bytes)
+    {
+        bytes = 0;
+        var last = _stop?.Etag ?? Last;
+        var end = first;
+        while (end < index.Count && index[end].Record.Etag <= Last && (end == first || (index[end].Record.Etag <= last && bytes + index[end].Record.BodyBytes <= bytesMax)))
+            bytes += index[end++].Record.BodyBytes;
+        return end;
+    }
+
+    private void ReachStop()
+    {
+        if (_stop is not { } stop || stop.Etag != pages.PublishedEtag)
+            return;
+        _stop = null;
+        stop.Reached();
+    }
+
+    /// <summary>Applies records as one state, which gets the etag of the last one.</summary>
+    private void ApplyAndSeal(int first, int end)
+    {
+        var batch = pages.Begin();
+        try
+        {
+            for (var next = first; next < end; next++)
+            {
+                if (context.Unreadable(index[next].Record) is { } why)
+                    throw new UnreadableRecordException(why);
+                var body = log.BodyOf(index[next]);
+                RecordApplier.Apply(batch, body);
+                shardClock.Saw(RecordBody.WallTimeMicroseconds(body));
+            }
+        }
+        catch
+        {
+            pages.Abort(batch);
+            throw;
+        }
+        pages.Seal(batch, index[end - 1].Record.Etag);
+    }
+}

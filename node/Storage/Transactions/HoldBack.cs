@@ -1,0 +1,48 @@
+using KvCluster.Storage.Context;
+using KvCluster.Storage.Threads;
+
+namespace KvCluster.Storage.Transactions;
+
+/// <summary>
+/// The pause after a batch while checkpoints are behind. It grows with the lag, so that writers slow down gradually and are not stopped. Writer executor.
+/// </summary>
+internal sealed class HoldBack : IDisposable
+{
+    /// <summary>The longest pause. Ten batches of up to 1 MiB a second are less than any disk can write.</summary>
+    private static readonly TimeSpan PauseMax = TimeSpan.FromMilliseconds(100);
+
+    private readonly StoreContext _context;
+    private readonly Action _ended;
+    private readonly WorkAction _end;
+    private ITimer? _timer;
+
+    /// <summary>Nothing is held back yet.</summary>
+    /// <param name="context">The shard's executors and clock.</param>
+    /// <param name="ended">Called on the writer executor when a pause is over.</param>
+    public HoldBack(StoreContext context, Action ended) => (_context, _ended, _end) = (context, ended, new WorkAction(End));
+
+    /// <summary>Whether a pause is under way.</summary>
+    public bool IsActive { get; private set; }
+
+    /// <summary>Begins a pause, unless nothing is behind.</summary>
+    /// <param name="behind">How far checkpoints are behind, from 0 to 1.</param>
+    public void Begin(double behind)
+    {
+        if (behind <= 0)
+            return;
+        IsActive = true;
+        _timer ??= _context.Time.CreateTimer(_ => _context.Writer.Post(_end), null, Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
+        _timer.Change(behind * PauseMax, Timeout.InfiniteTimeSpan);
+    }
+
+    /// <summary>No pause ends any more.</summary>
+    public void Dispose() => _timer?.Dispose();
+
+    private void End()
+    {
+        if (!IsActive)
+            return;
+        IsActive = false;
+        _ended();
+    }
+}
