@@ -48,6 +48,9 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
 
     public int WorkTold { get; private set; }
 
+    /// <summary>The test has damaged the store, which is therefore not verified at the end.</summary>
+    public bool IsDamaged { get; set; }
+
     public bool AnswersReads { get; set; } = true;
 
     /// <summary>The owner of sessions where it does not matter.</summary>
@@ -213,7 +216,14 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
 
     public void Dispose()
     {
-        Store.Dispose();
-        Disk.Dispose();
+        try
+        {
+            StoreBench.VerifyAtEnd(Store, Disk, IsDamaged);
+        }
+        finally
+        {
+            Store.Dispose();
+            Disk.Dispose();
+        }
     }
 }

@@ -91,6 +91,7 @@ public sealed class RunTimeDamageTests
             Scrub(bench, until: () => bench.Store.Statistics.ScrubPasses == 1);
             pagesAPass = bench.Store.Statistics.ScrubbedPages;
             length = bench.Store.Statistics.DataBytes;
+            bench.IsDamaged = true;
             bench.Disk.FlipBit(Data, (number * 8192L) + 70);
             Scrub(bench, until: () => bench.Store.Statistics.ScrubPasses == 2 || bench.FailureTold is not null);
             if (bench.FailureTold is not null)

@@ -45,6 +45,9 @@ internal sealed class StoreBench : IDisposable
 
     public StoreContext Context { get; }
 
+    /// <summary>The test has damaged the store, which is therefore not verified at the end.</summary>
+    public bool IsDamaged { get; set; }
+
     public StandaloneStore Standalone => _standalone ?? throw new InvalidOperationException("The store is not open.");
 
     public ReplicaStore Store => Standalone.Store;
@@ -145,9 +148,24 @@ internal sealed class StoreBench : IDisposable
 
     public static byte[] Text(string text) => Encoding.UTF8.GetBytes(text);
 
+    /// <summary>Walks the data file of a store that works. What a test does not look at must be whole, too.</summary>
+    public static void VerifyAtEnd(ReplicaStore store, SimulatedDisk disk, bool isDamaged)
+    {
+        if (!isDamaged && !disk.IsOff && store.CanVerify)
+            store.Verify();
+    }
+
     public void Dispose()
     {
-        Close();
-        Disk.Dispose();
+        try
+        {
+            if (_standalone is not null)
+                VerifyAtEnd(Store, Disk, IsDamaged);
+        }
+        finally
+        {
+            Close();
+            Disk.Dispose();
+        }
     }
 }

@@ -1,0 +1,63 @@
+using KvCluster.Storage.Context;
+
+namespace KvCluster.Tests.Storage.Store;
+
+/// <summary>The phases of a store, by every way into every phase.</summary>
+public sealed class StoreLifecycleTests
+{
+    private static readonly InvalidDataException Reason = new("a page");
+
+    [Fact]
+    public void EveryChange_InEveryPhase_GoesToTheNextPhaseOrIsRefused()
+    {
+        foreach (var phase in Enum.GetValues<StorePhase>())
+        {
+            var (failed, told) = (In(phase), In(phase));
+            Assert.Equal(phase == StorePhase.Open, failed.TryFail(new InvalidDataException("another page")));
+            Assert.Equal(phase == StorePhase.Open ? StorePhase.Failed : phase, failed.Phase);
+            Assert.Equal(phase < StorePhase.Stopping, told.TryStop());
+            Assert.Equal(phase < StorePhase.Stopping ? StorePhase.Stopping : phase, told.Phase);
+            foreach (var next in Enum.GetValues<StorePhase>())
+                Advance(phase, next);
+        }
+    }
+
+    [Fact]
+    public void Failure_OfAStoreThatIsClosedLater_StaysTheFirst()
+    {
+        var life = In(StorePhase.Failed);
+        Assert.False(life.TryFail(new InvalidDataException("another page")));
+        Assert.True(life.TryStop());
+        foreach (var next in (StorePhase[])[StorePhase.Stopped, StorePhase.Quiet, StorePhase.Closed])
+            life.Advance(next);
+        Assert.Same(Reason, life.Failure);
+        Assert.Null(In(StorePhase.Closed).Failure);
+    }
+
+    private static void Advance(StorePhase phase, StorePhase next)
+    {
+        var life = In(phase);
+        if (phase >= StorePhase.Stopping && next == phase + 1)
+        {
+            life.Advance(next);
+            Assert.Equal(next, life.Phase);
+            return;
+        }
+        Assert.Throws<InvariantException>(() => life.Advance(next));
+        Assert.Equal(phase, life.Phase);
+    }
+
+    private static StoreLifecycle In(StorePhase phase)
+    {
+        var life = new StoreLifecycle();
+        if (phase == StorePhase.Failed)
+            Assert.True(life.TryFail(Reason));
+        if (phase >= StorePhase.Stopping)
+            Assert.True(life.TryStop());
+        while (life.Phase < phase)
+            life.Advance(life.Phase + 1);
+        Assert.Equal(phase == StorePhase.Open, !life.HasEnded);
+        Assert.Equal(phase >= StorePhase.Stopped, life.IsStopped);
+        return life;
+    }
+}
