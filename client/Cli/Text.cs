@@ -26,6 +26,6 @@ internal static class Text
 
     /// <summary>For messages: quoted text if the bytes are UTF-8, else hex. A long one is abbreviated and followed by its length.</summary>
     public static string ForPeople(ReadOnlySpan<byte> bytes) => FromBytes(bytes) is { } text
-        ? text.Length <= CharactersShown ? $"'{text}'" : $"'{text[..CharactersShown]}...' ({bytes.Length} bytes)"
+        ? text.Length <= CharactersShown ? $"'{text}'" : $"'{text[..(char.IsHighSurrogate(text[CharactersShown - 1]) ? CharactersShown - 1 : CharactersShown)]}...' ({bytes.Length} bytes)"
         : bytes.Length <= CharactersShown / 2 ? $"0x{Convert.ToHexString(bytes)}" : $"0x{Convert.ToHexString(bytes[..(CharactersShown / 2)])}... ({bytes.Length} bytes)";
 }

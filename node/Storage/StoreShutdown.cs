@@ -82,6 +82,7 @@ internal sealed class StoreShutdown
         ReleaseJournal();
         _pages.Dispose();
         _life.Advance(StorePhase.Closed);
+        _closed.TrySetResult();
     }
 
     private void BeginClose()
@@ -123,7 +124,8 @@ internal sealed class StoreShutdown
     /// </summary>
     private void RemoveMark()
     {
-        if (_life.Failure is not null)
+        // A journal that failed after the stop was asked for has not failed the store, but what it holds is unknown.
+        if (_life.Failure is not null || _journal.Failure is not null)
             return;
         try
         {

@@ -1,7 +1,7 @@
 // Keeps connections from being read while the thread pool is overloaded. Kestrel queues each request as a work item of the pool as soon as its headers are
 // there, in one queue for the whole process. With 400 connections of 500 requests each, everything else, including the streams between nodes, waited for
-// seconds behind 200,000 work items. Data that is not read costs nothing, and its sender waits. Hosts take turns, so thousands of connections of one host do not delay
-// those of another. Any thread; the gate's own thread runs while somebody waits.
+// seconds behind 200,000 work items. Data that is not read costs nothing, and its sender waits. Hosts take turns, so thousands of connections of one host
+// do not delay those of another. Any thread; the gate's own thread runs while somebody waits.
 using System.IO.Pipelines;
 using System.Net;
 using System.Runtime.CompilerServices;
@@ -10,7 +10,7 @@ using Microsoft.AspNetCore.Server.Kestrel.Core;
 
 namespace KvCluster.ServiceDefaults;
 
-/// <summary>Lets connections of clients be read; if the queue is long in turn, first by host.</summary>
+/// <summary>Lets connections of clients be read, in turns by host if the queue is long.</summary>
 /// <param name="queued">Returns the number of work items that wait for a thread of the pool.</param>
 /// <param name="queuedMax">Beyond this nothing more is read. One read may add some hundred requests to it.</param>
 /// <param name="batch">The number of reads let through at once when the queue has become short.</param>

@@ -28,8 +28,8 @@ internal enum LeaderPhase
 }
 
 /// <summary>
-/// One epoch led by this process, from its epoch-open record to its end. Commits what a majority has, and composes what else a leader does: heartbeats, shipping
-/// of the journal, reads, transfers, changes of the voters, comparing of digests. An epoch is never led twice; stopping is for good. Called within the core's
+/// One epoch led by this process, from its epoch-open record to its end. Commits what a majority has, and combines the leader's other duties: heartbeats, shipping
+/// of the journal, reads, transfers, changes of the voters, comparing of digests. An epoch is never led twice; stopping is final. Called within the core's
 /// steps.
 /// </summary>
 internal sealed class Leader
@@ -75,7 +75,7 @@ internal sealed class Leader
     /// <summary>When the record first named a higher epoch; <see cref="long.MaxValue"/> if never.</summary>
     public long SupersededUs { get; private set; } = long.MaxValue;
 
-    /// <summary>Reads are linearizable before this time of this replica's clock.</summary>
+    /// <summary>Until this time of this replica's clock reads may be answered under the lease.</summary>
     public long LeaseEndUs => IsServing ? _tracker.GrantEndUs : 0;
 
     /// <summary>
@@ -266,7 +266,7 @@ internal sealed class Leader
             _succession.Begin(orderId, replica);
     }
 
-    /// <summary>Begins a transfer if others should lead and one of them can.</summary>
+    /// <summary>Begins a transfer if this replica should not lead and another one can.</summary>
     public void LeaveImpaired()
     {
         if (_context.Impaired && IsServing && !_succession.IsTransferring && _membership is null)

@@ -4,7 +4,7 @@ using KvCluster.Replication.Protocol;
 namespace KvCluster.Replication.State;
 
 /// <summary>
-/// One truncation of this replica's journal, as a follower or a candidate. First the acknowledged etag in the control file is lowered and synced, then the
+/// What happens when a follower's tail diverges (<c>TailMatch</c> finds that): one truncation of this replica's journal, as a follower or a candidate. First the acknowledged etag in the control file is lowered and synced, then the
 /// journal is truncated, then the new segment's header is synced. Until then nothing is appended, acknowledged or answered.
 /// </summary>
 internal sealed class TailCut(ReplicaContext context)

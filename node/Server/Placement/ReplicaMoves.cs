@@ -16,7 +16,7 @@ internal static class ReplicaMoves
     /// </summary>
     /// <param name="records">The records of all shards.</param>
     /// <param name="present">Nodes that can take a replica now.</param>
-    /// <param name="gone">Nodes that were away for so long that a learner there is given up.</param>
+    /// <param name="gone">Nodes that were away for so long that a learner there is given up. Voters there stay until an operator says that the node leaves.</param>
     /// <param name="leaving">Nodes that should have no replica.</param>
     /// <param name="replicationFactor">Number of voters of a complete shard.</param>
     /// <returns>Empty if every replica is where it should be, or nothing can be done.</returns>

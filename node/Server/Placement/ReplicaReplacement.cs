@@ -14,7 +14,10 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Placement;
 
-/// <summary>Builds new replicas in place of others.</summary>
+/// <summary>
+/// Builds new replicas in place of others, for an operator, for <see cref="ReplicaPlacement"/> and for damaged replicas of this node. Which replica moves is
+/// decided in <see cref="ReplicaMoves"/>. A node that is down keeps its replicas until an operator says that it leaves.
+/// </summary>
 internal sealed class ReplicaReplacement : IAsyncDisposable
 {
     /// <summary>Concurrent repairs of this node's replicas. Each copies a shard over the network.</summary>
@@ -43,7 +46,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     private readonly ILogger _log;
     private readonly ConcurrentDictionary<uint, string> _said = [];
 
-    // One entry per shard: the lock of whoever changes its replicas now, and the last completed replacement, so that another call for the same finds it done.
+    // One entry per shard: the lock held while its replicas change, and the last completed replacement, so that another call for the same finds it done.
     private readonly ConcurrentDictionary<uint, SemaphoreSlim> _turns = [];
     private readonly ConcurrentDictionary<uint, (uint From, uint To, ulong Replica)> _replaced = [];
     private readonly BackgroundLoop _loop;
@@ -116,7 +119,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         }
 
         var caughtUp = await CatchesUpAsync(shard, learner, to, cancellationToken).ConfigureAwait(false);
-        // A learner that did not catch up is removed: it blocks every other move of the shard, and its node may never be fit for it.
+        // A learner that did not catch up is removed: it blocks every other move of the shard, and its node may never be able to host it.
         var ended = caughtUp
             ? await ChangeAsync(shard, to, plan.Last(learner), cancellationToken, request.Force).ConfigureAwait(false)
             : await RemoveLearnerAsync(shard, to, learner, force: false, cancellationToken).ConfigureAwait(false);
@@ -187,7 +190,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
 
     private static OrderResult NotDone(string reason) => new(false, reason);
 
-    // A learner that votes by now, because another call has completed the replacement, stays.
+    // A learner that has become a voter, because another call has completed the replacement, stays.
     private Task<OrderResult> RemoveLearnerAsync(HostedShard shard, uint node, ulong learner, bool force, CancellationToken cancellationToken) =>
         ChangeAsync(shard, node, new ReplicaChange.Remove(learner), cancellationToken, force, isLearner: true);
 

@@ -13,7 +13,8 @@ namespace KvCluster.Node.Shards;
 
 /// <summary>
 /// Snapshots in transfer: checkpoints pinned for followers, and the one that this replica receives. Called on the shard's writer executor, which other shards
-/// share. Everything that touches the disk runs on the checkpoint executor in pieces of some megabytes, and its results are reported as events.
+/// share. Everything that touches the disk runs on the checkpoint executor in pieces of some megabytes, and its results are reported as events. The protocol's
+/// side: <c>JournalShipping</c> at the sender, <c>SnapshotReception</c> at the receiver.
 /// </summary>
 /// <param name="context">The store's executors, disk and bounds.</param>
 /// <param name="later">Queues an event for the core. Any thread.</param>
@@ -22,7 +23,7 @@ namespace KvCluster.Node.Shards;
 /// Stops the store in use, on the writer executor, and calls back there when it no longer changes its directory. False if it cannot stop yet; try again
 /// after the write in progress.
 /// </param>
-/// <param name="lacksRoom">The received state cannot be opened until the disk has space, for an unknown time. Writer executor.</param>
+/// <param name="lacksRoom">The received state cannot be opened until the disk has space, which may take any time. Writer executor.</param>
 /// <param name="use">Takes the received state's store into use, on the writer executor, even if the replica has ended; null if there is none.</param>
 /// <param name="fail">The replica cannot continue. Writer executor.</param>
 internal sealed class SnapshotTransfers(
@@ -227,7 +228,7 @@ internal sealed class SnapshotTransfers(
                 context.Writer.Post(new WorkAction(() => use(null)));
                 return;
             }
-            // The old state is stopped and the new one not open. Only space is missing, so the replica waits and is no worse than slow.
+            // The old state is stopped and the new one not open. Only space is missing, so the replica waits, and is merely slow.
             StoreLog.SnapshotWaitsForRoom(context.Log, full.Message);
             context.Writer.Post(new WorkAction(() => lacksRoom(full)));
             _retry = context.Time.CreateTimer(

@@ -10,7 +10,7 @@ namespace KvCluster.Storage.Journal;
 /// <remarks>
 /// What the lanes may do together is the <see cref="JournalPhase"/>; what one lane does is its <see cref="LaneState"/>. Both change only along their tables.
 /// Records that wait together are written with one write. Each lane may have one write in flight, so the device can start the next one while one completes;
-/// through the page cache only one lane has. Everything except records and fills is exclusive.
+/// without direct I/O only one lane may. Everything except records and fills is exclusive.
 /// </remarks>
 internal sealed class JournalSchedule
 {

@@ -7,8 +7,8 @@ namespace KvCluster.Storage.Sessions;
 
 /// <summary>
 /// The tree <c>sessions</c> (FORMAT.md, "Sessions"): one entry per session, its results in entries of 64, which are written in place and deleted as a
-/// whole, and the number of sessions of each owner. Only <c>RecordApplier</c> changes it, so that every replica has the same content. Writer executor, or
-/// the opening thread.
+/// whole, and the number of sessions of each owner. Only <c>RecordApplier</c> changes it, so that every replica has the same content. Whether a request
+/// was applied before is decided in <c>MergedTransaction.ApplyIdentified</c>. Writer executor, or the opening thread.
 /// </summary>
 internal static class SessionTable
 {

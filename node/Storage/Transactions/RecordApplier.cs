@@ -9,7 +9,8 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage.Transactions;
 
 /// <summary>
-/// The only code through which records change the trees, on leaders and followers and in recovery (S7). Writer executor, or the opening thread. An
+/// The only code through which records change the trees, on leaders and followers and in recovery (S7). Each
+/// operation gets the next etag; the first one of a batch comes from <c>GroupCommit</c>. Writer executor, or the opening thread. An
 /// exception stops the replica.
 /// </summary>
 internal static class RecordApplier

@@ -166,6 +166,7 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
 
     private void WriteLocked<T>(T message, Marshaller<T> marshaller)
     {
+        Invariant.CheckHeld(_gate);
         try
         {
             _frames.Write(_staged, message, marshaller, call.Settings.ResponseBytesMax);

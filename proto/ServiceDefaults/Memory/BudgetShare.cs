@@ -1,7 +1,10 @@
 // The part of a budget that one stream holds. Used under the stream's lock.
 namespace KvCluster.ServiceDefaults.Memory;
 
-/// <summary>Takes from a budget in pieces, so that a stream of small calls does not touch the shared counter with each of them.</summary>
+/// <summary>
+/// Takes from a budget in pieces, so that a stream of small calls does not touch the shared counter with each of them. The budget is the process's; how much
+/// of it one caller or one shard may hold: <see cref="ExchangePlaces"/> and <see cref="FairPlaces"/>.
+/// </summary>
 internal struct BudgetShare(ByteBudget budget)
 {
     private const int PieceBytes = 64 << 10;

@@ -18,6 +18,6 @@ public sealed partial class LockRuleTests
         Assert.Empty(methods.Where(static method => !method.Checks).Select(static method => method.Where));
     }
 
-    [GeneratedRegex(@"^ +(?:private|internal|public|protected)\b[^\n=;]*?\s(\w+Locked)\([^\n]*(\n +\{\n +Invariant\.CheckHeld\()?", RegexOptions.Multiline)]
+    [GeneratedRegex(@"^ +(?:private|internal|public|protected)\b[^\n=;]*?\s(\w+Locked)(?:<[^>\n]*>)?\([^\n]*(\n +\{\n +Invariant\.CheckHeld\()?", RegexOptions.Multiline)]
     private static partial Regex Declaration();
 }
