@@ -78,7 +78,7 @@ internal sealed class PrepareRound(ReplicaContext context, TailCut cut, WonEpoch
                 (source, greatest) = (replica, last);
         }
 
-        Invariant.Check(greatest.Etag >= context.Committed, $"The greatest tail of a majority ends at {greatest}, before the committed etag {context.Committed}.");
+        // Not asserted: others tell it, and one of them may have lost a tail that its control file does not show. This replica's journal has what is committed.
         if (context.Journal.Last.Etag >= greatest.Etag)
             return new ReadyToLead(Epoch, won.Voters);
         context.Log($"fetching the tail up to {greatest} from replica {source:x}; this replica's journal ends at {context.Journal.Last.Name}");

@@ -186,7 +186,9 @@ internal sealed class Membership
     {
         if (Phase == MembershipPhase.Ended)
             return;
-        _context.AdoptView(record, revision);
+        // A coordinator restored from a backup may accept a set that expects a record older than the one seen last. That record stays the newest.
+        if (record.Epoch >= _context.View.Record.Epoch)
+            _context.AdoptView(record, revision);
         End(_new, done: true, $"generation {record.Generation}");
     }
 

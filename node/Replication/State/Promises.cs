@@ -103,9 +103,11 @@ internal sealed class Promises
             return;
         var synced = _context.Control.Synced;
         Invariant.Check(synced.PromisedLeader == _answerTo, $"Replica {_answerTo:x} is told of a promise to replica {synced.PromisedLeader:x}.");
+        // The wanted mark, because the end of a recovery lowers it in this same step, before the lower one is synced.
+        var acknowledged = _context.Control.Wanted.Acknowledged;
         Invariant.Check(
-            _context.Recovering || _context.Journal.Durable.Etag >= synced.Acknowledged,
-            $"A promise names {_context.Journal.Durable.Name}, but {synced.Acknowledged} was acknowledged.");
+            _context.Recovering || _context.Journal.Durable.Etag >= acknowledged,
+            $"A promise names {_context.Journal.Durable.Name}, but {acknowledged} was acknowledged.");
         var frame = _context.FrameTo(_answerTo, _context.Promised);
         frame.Prepared = new Prepared { Last = _context.Journal.Durable.Name.ToWire() };
         _context.Send(frame);

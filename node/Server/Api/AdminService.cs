@@ -123,7 +123,7 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
         }
         catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException)
         {
-            throw ApiErrors.NotPlaced(failure.Message).ToStatus().ToRpcException();
+            throw ApiErrors.PlacementUnknown(failure.Message).ToStatus().ToRpcException();
         }
     }
 

@@ -128,6 +128,10 @@ internal static class ApiErrors
     /// <summary>For a requested placement of replicas that is not possible.</summary>
     public static ApiError NotPlaced(string reason) => new(StatusCode.FailedPrecondition, "NOT_PLACED", $"Nothing was changed: {reason}.");
 
+    /// <summary>For a requested placement during which the coordinator failed. An attempt without an answer may have been applied.</summary>
+    public static ApiError PlacementUnknown(string reason) =>
+        new(StatusCode.FailedPrecondition, "NOT_PLACED", $"The coordinator failed, so the change may or may not have been made: {reason}. Repeat the call; that is harmless.");
+
     /// <summary>For a call that was meant for another node.</summary>
     public static ApiError WrongNode(uint asked, uint node) => new(StatusCode.FailedPrecondition, "WRONG_NODE", $"This is node {node}, not node {asked}.");
 

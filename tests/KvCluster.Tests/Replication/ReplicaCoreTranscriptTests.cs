@@ -137,6 +137,22 @@ public sealed class ReplicaCoreTranscriptTests
         replica.Shows("to 2: epoch 2 heartbeat ack 1\ncommit 2.5\nto 2: epoch 2 ack 2.5\ncontrol: promised 2 to 2, acknowledged 2.5, lease 0");
     }
 
+    /// <summary>
+    /// After a lost tail the acknowledged mark is the greatest etag of the promised epoch. The end of the recovery lowers it, and in the same step the replica
+    /// may answer a repeated Prepare of that epoch. It compared its journal with the mark on disk and failed.
+    /// </summary>
+    [Fact]
+    public void LostTail_RecoveredInThePromisedEpochWithAPrepareOpen_Continues()
+    {
+        var control = new HardState { ReplicaId = 1, PromisedEpoch = 2, PromisedLeader = 2, PromisedIncarnation = 20, Acknowledged = new Etag(2, ulong.MaxValue) };
+        var replica = new Transcript(journal => journal.Append(2, 3), control, epoch: 2, leader: 2);
+        replica.From(2, 2, frame => frame.Prepare = new Prepare()).Shows("");
+        replica.From(2, 2, frame => frame.Append = Transcript.Append((2, 3), (2, 4))).Synced().Durable();
+        replica.Shows("append up to 2.4\nto 2: epoch 2 ack 2.3 recovering\ncontrol: promised 2 to 2, acknowledged 2.18446744073709551615, lease 0\nto 2: epoch 2 ack 2.4 recovering");
+        replica.From(2, 2, frame => frame.Heartbeat = new Heartbeat { Round = 1, Committed = new V1.Etag { Epoch = 2, Change = 4 } });
+        replica.Shows("to 2: epoch 2 heartbeat ack 1\ncommit 2.4\nto 2: epoch 2 prepared 2.4\nto 2: epoch 2 ack 2.4\ncontrol: promised 2 to 2, acknowledged 2.4, lease 0");
+    }
+
     [Fact]
     public void LostTail_KnownOnlyToTheLeader_IsRecoveredFromItsFirstProbe()
     {
