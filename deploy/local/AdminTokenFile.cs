@@ -1,4 +1,5 @@
 using System.Security.Cryptography;
+using System.Text;
 
 namespace KvCluster.Local;
 
@@ -19,9 +20,12 @@ internal static class AdminTokenFile
         var options = new FileStreamOptions { Mode = FileMode.CreateNew, Access = FileAccess.Write };
         if (!OperatingSystem.IsWindows())
             options.UnixCreateMode = UnixFileMode.UserRead | UnixFileMode.UserWrite;
-        using (var file = new StreamWriter(temporary, options))
-            file.WriteLine(Convert.ToHexStringLower(RandomNumberGenerator.GetBytes(TokenBytes)));
-        // Renamed into place, so that a crash leaves the whole file or none.
+        using (var file = new FileStream(temporary, options))
+        {
+            file.Write(Encoding.ASCII.GetBytes(Convert.ToHexStringLower(RandomNumberGenerator.GetBytes(TokenBytes)) + "\n"));
+            file.Flush(flushToDisk: true);
+        }
+        // Synced, then renamed into place, so that a crash leaves the whole file or none. With an empty file, as a power cut left one, no node starts.
         File.Move(temporary, path);
     }
 }

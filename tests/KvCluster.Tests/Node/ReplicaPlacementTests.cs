@@ -22,7 +22,8 @@ public sealed class ReplicaPlacementTests
         var left = await PlaceAsync(cluster, new PlaceRequest { StayUpTo = 3 });
         Assert.Equal([4u, 5u], left.Leaving.Select(node => node.Node));
         await Eventually.TrueAsync(() => HeldAsync(cluster).Result is [3, 3, 3, 0, 0], "all replicas are back on three nodes");
-        Assert.All((await PlaceAsync(cluster, new PlaceRequest())).Leaving, node => Assert.Equal(0u, node.Replicas));
+        // The node that answers sees the last record a moment later.
+        await Eventually.TrueAsync(() => PlaceAsync(cluster, new PlaceRequest()).Result.Leaving.All(static node => node.Replicas == 0), "no replica is counted on the nodes that leave");
         await cluster.StopNodeAsync(4);
         await cluster.StopNodeAsync(5);
         await Eventually.TrueAsync(() => NodesAsync(cluster).Result is [1, 2, 3], "the map names no node that left");
