@@ -70,7 +70,7 @@ public sealed class KvAdmin
     /// <summary>Makes a node transfer every leadership and take none until it is told otherwise or restarted.</summary>
     /// <param name="node">The node's id.</param>
     /// <param name="draining">false if the node may lead again.</param>
-    /// <param name="force">Also if a shard has no majority once the node stops.</param>
+    /// <param name="force">Drain even if a shard would then have no majority.</param>
     /// <param name="cancellationToken">Stops waiting; the node continues to drain.</param>
     /// <exception cref="KvException">Reason NOT_DRAINED: a shard would have no majority without the node; nothing was changed.</exception>
     public async Task<DrainOutcome> DrainAsync(uint node, bool draining = true, bool force = false, CancellationToken cancellationToken = default)
@@ -85,7 +85,7 @@ public sealed class KvAdmin
     /// <param name="fromNode">The node whose replica is removed for good.</param>
     /// <param name="toNode">The node that gets the new one. If it is the same node, the replica is rebuilt there. 0 only removes the replica, which must be a
     /// learner.</param>
-    /// <param name="force">Also if the remaining replicas are not seen to follow closely. Writes of the shard pause while the change is tried.</param>
+    /// <param name="force">Replace even if the remaining replicas are not known to follow closely. Writes of the shard pause while the change is tried.</param>
     /// <param name="cancellationToken">Stops waiting; calling again continues from where it is.</param>
     /// <exception cref="KvException">Reason NOT_REPLACED: the message says why.</exception>
     public Task ReplaceAsync(uint shard, uint fromNode, uint toNode, bool force = false, CancellationToken cancellationToken = default)

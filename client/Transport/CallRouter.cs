@@ -16,13 +16,13 @@ namespace KvCluster.Client.Transport;
 
 /// <summary>
 /// Sends a call to the leader of its key's shard, or a read to any replica if its mode allows that. It finds the shard, has <see cref="IDestinations"/> choose
-/// the node, sends, updates the map from the answer of a wrong node, and repeats until the caller's deadline. What may be repeated, <see cref="RoutedCall"/>
-/// decides. Used by the client library and the router. Thread-safe.
+/// the node, sends, updates the map from the answer of a wrong node, and repeats until the caller's deadline. <see cref="RoutedCall"/> decides what
+/// may be repeated. Used by the client library and the router. Thread-safe.
 /// </summary>
 internal sealed class CallRouter : IAsyncDisposable
 {
     /// <summary>
-    /// The maximum size of a response on <see cref="ReplyLane.Small"/>. A thousand of these leave in the time of eight of the largest values.
+    /// The maximum size of a response on <see cref="ReplyLane.Small"/>. Sending a thousand of these takes as long as sending eight of the largest values.
     /// </summary>
     public const int SmallReplyBytes = 64 << 10;
 
@@ -30,7 +30,7 @@ internal sealed class CallRouter : IAsyncDisposable
     private const int RequestBytesMax = KvLimits.WriteBytesMax + (1 << 20);
     // A wait without limit checks at this interval, because a timer cannot be set for longer than some weeks.
     private const int MapWaitMs = 1_000;
-    // The longest wait before the next attempt of a call that got no repetition from the budget.
+    // The longest wait before the next attempt of a call for which the retry budget had none left.
     private const int NewsWaitMs = 1_000;
     private readonly KvClientOptions _options;
     private readonly ClientRuntime _runtime;

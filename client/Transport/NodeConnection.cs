@@ -10,10 +10,10 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// The Exchange stream to one node, which carries the calls of all callers, many in one message. It is opened with the first call, and after a break with the
-/// first call after a pause that grows. Calls during the pause fail at once, so that nobody waits for a dead node. Nothing is sent before the connection is
-/// established. If that takes long, calls that may try another node do so while the connection is still being made. When the stream breaks, all open calls
-/// are answered at once, as sent or not sent. The node is told which calls were cancelled by their callers. Thread-safe.
+/// The Exchange stream to one node, which carries the calls of all callers, many in one message. It is opened with the first call. After a break, the
+/// first call after a pause, which grows, opens it again. Calls during the pause fail at once, so that nobody waits for a dead node. Nothing is sent before
+/// the connection is established. If that takes long, calls that may try another node do so while the connection is still being made. When the stream breaks,
+/// all open calls are answered at once, as sent or not sent. The node is told which calls were cancelled by their callers. Thread-safe.
 /// </summary>
 internal sealed class NodeConnection : INodeConnection
 {
@@ -22,8 +22,8 @@ internal sealed class NodeConnection : INodeConnection
     private const int ReplyBytesMax = 64 << 20;
 
     /// <summary>
-    /// A host that is gone does not even refuse connections. After this time the next node is tried concurrently, as in RFC 8305. It is longer than a
-    /// connection around the world takes.
+    /// A host that is gone does not even refuse connections. After this time the next node is tried concurrently, as in RFC 8305. Connecting to the
+    /// other side of the world takes less.
     /// </summary>
     private const int SlowMs = 250;
 

@@ -9,7 +9,7 @@ namespace KvCluster.Client.Transport;
 /// <param name="PartBytesMax">For a GetMany on <see cref="ReplyLane.Large"/>: like <paramref name="BytesMax"/> for the part of each shard, by shard.</param>
 internal readonly record struct ReplyWay(ReplyLane Lane, int BytesMax = 0, int Turn = 0, IReadOnlyDictionary<uint, int>? PartBytesMax = null)
 {
-    // So that the read of a value that keeps growing a little does not start again each time.
+    // Spare room, so that the read of a slowly growing value does not start again each time.
     private const int GrowthBytes = 1 << 10;
 
     // No response is nearly this large.

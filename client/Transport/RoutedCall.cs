@@ -69,7 +69,7 @@ internal sealed class RoutedCall(ClientRuntime runtime, Method method, ReadOnlyM
     /// <summary>The deadline passed between two attempts.</summary>
     public Attempt TimedOut() => Attempt.Failed(_behind ?? CallStatus.DeadlinePassed(_lastFailure), mayRetry: false);
 
-    /// <summary>There was nobody to send an attempt to, or no answer to what changes nothing.</summary>
+    /// <summary>There was no node to send to, or a call that changes nothing got no answer.</summary>
     public Attempt Again(string failure)
     {
         (_lastFailure, LastReason) = (failure, NoAnswer);

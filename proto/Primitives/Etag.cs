@@ -6,7 +6,8 @@ namespace KvCluster;
 
 /// <summary>
 /// The position of a change in its shard's history: (epoch, change), 128 bits, compared as a pair, epoch first. A later change
-/// of a shard has a greater etag, across failovers, restarts and splits. Etags of different shards do not compare.
+/// of a shard has a greater etag, across failovers, restarts and splits. Etags of different shards do not compare. The leader assigns them: the first of a
+/// record in <c>GroupCommit.MergeQueued</c>, one to each of its changes in <c>RecordApplier.ApplyOperations</c>.
 /// </summary>
 /// <param name="Epoch">The epoch of the leader that ordered the change; 0 before the first.</param>
 /// <param name="Change">The shard's change counter; strictly increasing, never reset.</param>

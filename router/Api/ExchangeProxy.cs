@@ -101,7 +101,7 @@ internal sealed class ExchangeProxy : IDisposable
         }
     }
 
-    // A call may be two bytes of the message and is a hundred as an object, so the object is made only once it has its place.
+    // A call may take two bytes in the message but takes a hundred as an object, so the object is made only once it has its place.
     private async Task StartAllAsync(MessageBytes message)
     {
         var arrivedMs = Environment.TickCount64;
@@ -199,7 +199,7 @@ internal sealed class ExchangeProxy : IDisposable
         }
     }
 
-    // Without a map the shards of reads are unknown, and all wait as those of one shard.
+    // Without a map the shards of reads are unknown, so all of them wait as if they belonged to one shard.
     private async Task RegroupAsync()
     {
         try

@@ -60,8 +60,8 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     }
 
     /// <summary>
-    /// The shard of a request's first key, by the present map. <see cref="RouteTable.NoShard"/> if there is no map yet or the request is malformed, which its caller is
-    /// told when it is forwarded.
+    /// The shard of a request's first key, by the current map. <see cref="RouteTable.NoShard"/> if there is no map yet or the request is malformed. The caller of a
+    /// malformed request is told when it is forwarded.
     /// </summary>
     public uint ShardOf(Method method, ReadOnlySpan<byte> request)
     {

@@ -1,4 +1,4 @@
-// The reads with large responses that the router has at nodes: a bounded number of bytes, with callers taking turns. Once a node has begun to answer, the
+// The outstanding reads of the router with large responses: a bounded number of bytes, with callers taking turns. Once a node has begun to answer, the
 // response takes its connection and the router's memory until all of it has arrived, even if nobody waits for it any more. So a read keeps its bytes until
 // then. Called by Forwarding, on any thread.
 using KvCluster.Client.Transport;
@@ -16,7 +16,8 @@ internal sealed class LargeReplies(long bytesMax = LargeReplies.BytesMax, int le
 
     /// <summary>
     /// A read continues for this long without its caller, so that its response is not still arriving when its bytes are released. A healthy replica
-    /// begins to answer at once. One that is not must not keep the bytes for longer, because callers that are gone may have allowed days.
+    /// begins to answer at once. One that is not healthy must not keep the bytes for longer, because callers that are gone may have set
+    /// deadlines of days.
     /// </summary>
     public const int LeastMs = 2_000;
 

@@ -62,7 +62,7 @@ internal sealed class ReplyBudget(Lock gate, ByteBudget process)
         call.HeldBytes = 0;
     }
 
-    /// <summary>Keeps room for those that wait for it, as far as there is some. The rest of the limit is left to small replies that arrive meanwhile.</summary>
+    /// <summary>Reserves room for the calls that wait for it, while there is any. The rest of the limit is left to small replies that arrive meanwhile.</summary>
     public void LetHoldsIn()
     {
         while (_holds.First is { } first)
@@ -103,7 +103,7 @@ internal sealed class ReplyBudget(Lock gate, ByteBudget process)
         {
             lock (gate)
             {
-                // Room that it was given nevertheless is returned with the call.
+                // If it was given room all the same, that room is released when the call ends.
                 if (hold.List is not null)
                 {
                     _holds.Remove(hold);

@@ -294,7 +294,7 @@ internal sealed class Follower
         _context.Pace.Forget();
         _match.Note(common.Etag);
         if (_cut.TryBegin(common, frame.Epoch))
-            {
+        {
             Invariant.Check(_parked.Count <= ParkedMax, $"{_parked.Count} frames wait for a truncation.");
             _parked.Insert(0, frame);
         }

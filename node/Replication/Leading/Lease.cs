@@ -2,7 +2,8 @@ namespace KvCluster.Replication.Leading;
 
 /// <summary>
 /// A leader's lease: the leadership that holds it, and its end. Immutable, so that readers on other threads see the two as a pair. An end alone could be that
-/// of a later leadership than the one in which a snapshot was taken. <see cref="Leader.LeaseEndUs"/> computes the end; the host asks for each read.
+/// of a later leadership than the one in which a snapshot was taken. <see cref="Leader.LeaseEndUs"/> computes the end; <c>ReplicaReads.IsCovered</c>
+/// asks for each read.
 /// </summary>
 /// <param name="Epoch">The leadership's epoch; 0: none.</param>
 /// <param name="EndUs">In microseconds of the boot clock; 0: no lease.</param>

@@ -4,8 +4,9 @@ using KvCluster.Replication.Protocol;
 namespace KvCluster.Replication.State;
 
 /// <summary>
-/// What happens when a follower's tail diverges (<c>TailMatch</c> finds that): one truncation of this replica's journal, as a follower or a candidate. First the acknowledged etag in the control file is lowered and synced, then the
-/// journal is truncated, then the new segment's header is synced. Until then nothing is appended, acknowledged or answered.
+/// What happens when a tail diverges: one truncation of this replica's journal, as a follower (<c>Follower.BeginCut</c>) or a candidate (<c>TailFetch</c>). First
+/// the acknowledged etag in the control file is lowered and synced, then the journal is truncated, then the new segment's header is synced. Until then nothing is
+/// appended, acknowledged or answered.
 /// </summary>
 internal sealed class TailCut(ReplicaContext context)
 {

@@ -127,7 +127,7 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
         }
     }
 
-    // Replicas that have failed here do not count for any majority already.
+    // Replicas that have failed here already count toward no majority.
     private async Task RequireMajoritiesAsync(CancellationToken cancellationToken)
     {
         var asked = shards.All.Where(static shard => shard.Replica is { Failure: null }).Select(static shard => shard.Shard).ToList();

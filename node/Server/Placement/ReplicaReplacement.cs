@@ -16,7 +16,7 @@ namespace KvCluster.Node.Placement;
 
 /// <summary>
 /// Builds new replicas in place of others, for an operator, for <see cref="ReplicaPlacement"/> and for damaged replicas of this node. Which replica moves is
-/// decided in <see cref="ReplicaMoves"/>. A node that is down keeps its replicas until an operator says that it leaves.
+/// decided in <see cref="ReplicaMoves.InOrder"/>. A node that is down keeps its replicas until an operator says that it leaves.
 /// </summary>
 internal sealed class ReplicaReplacement : IAsyncDisposable
 {
