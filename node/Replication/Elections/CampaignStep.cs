@@ -11,11 +11,8 @@ internal enum CampaignPhase
     /// <summary>Pre-vote: asking the voters whether they heard a leader.</summary>
     Asking,
 
-    /// <summary>The compare-and-set is in progress, or is repeated because its outcome is unknown.</summary>
+    /// <summary>The compare-and-set is sent, and its outcome is not certain.</summary>
     Setting,
-
-    /// <summary>A repeated compare-and-set was lost. Reading whether an earlier attempt had won.</summary>
-    Settling,
 
     /// <summary>The epoch is won, but this replica's grant to an older leader still runs.</summary>
     Waiting,

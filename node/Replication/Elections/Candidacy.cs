@@ -4,7 +4,7 @@ using KvCluster.V1;
 
 namespace KvCluster.Replication.Elections;
 
-// From the decision to campaign to the epoch: a fresh read of the shard's record, the pre-vote, the compare-and-set, and the read that settles its outcome.
+// From the decision to campaign to the epoch: a fresh read of the shard's record, the pre-vote, and the compare-and-set.
 
 /// <summary>Reading the shard's record afresh, before anyone is asked, because a replica without a coordinator must not delay the others' timers.</summary>
 /// <param name="context">The replica.</param>
@@ -79,10 +79,8 @@ internal sealed class EpochClaim : CampaignStep
 {
     private readonly ReplicaContext _context;
     private readonly ShardRecord _put;
-    private readonly long _revision;
     private readonly Quorum _voters;
-    private long _setId;
-    private bool _isUnknown;
+    private readonly RecordSet _set;
 
     /// <param name="context">The replica.</param>
     /// <param name="read">The record as it was read.</param>
@@ -91,78 +89,43 @@ internal sealed class EpochClaim : CampaignStep
         : base(CampaignPhase.Setting, context.NowUs + (2 * context.Options.TimeoutGreatestUs))
     {
         _context = context;
-        _revision = revision;
         _voters = ShardView.VotersOf(read);
         _put = read.Clone();
         _put.Epoch = Math.Max(read.Epoch, Math.Max(context.EpochSeen, context.Promised)) + 1;
         _put.Leader = context.Self;
         _put.LeaderIncarnation = context.Incarnation;
+        _set = new RecordSet(context, _put, revision, IsPut);
     }
 
-    /// <summary>With an unknown outcome the epoch may never be this replica's, so a leader that is heard is followed.</summary>
-    public override bool YieldsToLeader => _isUnknown;
+    /// <summary>
+    /// While an attempt without an answer is repeated, the epoch may never become this replica's, so a leader that is heard is followed. The read that settles
+    /// the outcome is awaited.
+    /// </summary>
+    public override bool YieldsToLeader => _set is { IsInDoubt: true, IsSettling: false };
+
+    public override long DueUs => Math.Min(DeadlineUs, _set.DueUs);
 
     public EpochClaim Begin()
     {
-        ResendUs = long.MaxValue;
-        _setId = _context.NextRequestId();
-        _context.Emit(new Effect.CompareAndSet(_setId, _put, _revision));
+        _set.Send();
         return this;
     }
 
-    public override CampaignStep OnTick() => _context.NowUs >= ResendUs ? Begin() : this;
+    public override CampaignStep OnTick() => _context.NowUs >= _set.DueUs ? Begin() : this;
 
-    public CampaignStep OnSetDone(long setId, SetOutcome outcome)
+    /// <summary>A compare-and-set ended. The id tells whether it is this claim's.</summary>
+    public CampaignStep OnSetDone(long setId, SetOutcome outcome) => Conclude(_set.OnSetDone(setId, outcome));
+
+    /// <summary>The record was read. The id tells whether this claim asked for it.</summary>
+    public CampaignStep OnRecordRead(long readId, ShardRecord? record) => Conclude(_set.OnRecordRead(readId, record));
+
+    private CampaignStep Conclude(SetOutcome outcome) => outcome switch
     {
-        if (setId != _setId)
-            return this;
-        switch (outcome)
-        {
-            case SetOutcome.Won:
-                return WonEpoch.Of(_context, _put.Epoch, _voters);
-            case SetOutcome.Lost when _isUnknown:
-                // This attempt put nothing, but an earlier one may have.
-                return new ClaimSettlement(_context, _put.Epoch, _voters, DeadlineUs).Begin();
-            case SetOutcome.Lost:
-                return new Abandoned("another writer changed the record first");
-            default:
-                _isUnknown = true;
-                _setId = 0;
-                ResendUs = _context.NowUs + _context.Options.CoordinatorRetryUs;
-                return this;
-        }
-    }
-}
+        SetOutcome.Won => WonEpoch.Of(_context, _put.Epoch, _voters),
+        SetOutcome.Lost => new Abandoned("another writer changed the record first"),
+        _ => this,
+    };
 
-/// <summary>Reading whether an attempt of the compare-and-set with an unknown outcome had won.</summary>
-internal sealed class ClaimSettlement(ReplicaContext context, ulong epoch, Quorum voters, long deadlineUs) : CampaignStep(CampaignPhase.Settling, deadlineUs)
-{
-    private long _readId;
-
-    public ClaimSettlement Begin()
-    {
-        ResendUs = long.MaxValue;
-        _readId = context.NextRequestId();
-        context.ReadRecord(_readId);
-        return this;
-    }
-
-    public override CampaignStep OnTick() => context.NowUs >= ResendUs ? Begin() : this;
-
-    /// <summary>The record was read. The id tells whether this step asked for it.</summary>
-    public CampaignStep OnRecordRead(long readId, ShardRecord? record)
-    {
-        if (readId != _readId)
-            return this;
-        if (record is null)
-        {
-            ResendUs = context.NowUs + context.Options.CoordinatorRetryUs;
-            return this;
-        }
-
-        // Only this process can have put this epoch with its incarnation, so such a record is this campaign's own.
-        return record.Epoch == epoch && record.Leader == context.Self && record.LeaderIncarnation == context.Incarnation
-            ? WonEpoch.Of(context, epoch, voters)
-            : new Abandoned("another writer changed the record first");
-    }
+    // Only this process can have put this epoch with its incarnation, so such a record is this campaign's own.
+    private bool? IsPut(ShardRecord record) => record.Epoch == _put.Epoch && record.Leader == _context.Self && record.LeaderIncarnation == _context.Incarnation;
 }

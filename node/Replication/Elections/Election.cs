@@ -127,8 +127,8 @@ internal sealed class Election
             return;
         if (_step is FreshRead read)
             Enter(read.OnRecordRead(readId, record, revision));
-        else if (_step is ClaimSettlement settlement)
-            Enter(settlement.OnRecordRead(readId, record));
+        else if (_step is EpochClaim claim)
+            Enter(claim.OnRecordRead(readId, record));
     }
 
     public void OnPreVoteAnswer(Frame frame)
