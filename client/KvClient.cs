@@ -78,7 +78,7 @@ public sealed class KvClient : IAsyncDisposable
     /// <exception cref="KvUnavailableException">Reason REPLICA_BEHIND: no replica caught up in time with what this client has seen.</exception>
     public async ValueTask<GetResult> GetAsync(ReadOnlyMemory<byte> key, KvReadMode read, CancellationToken cancellationToken = default)
     {
-        var request = new GetRequest { Key = key.ToByteString(), Read = _seen.ToOptions(read, _calls.Table.Find(key.Span)?.Shard) };
+        var request = new GetRequest { Key = key.ToByteString(), Read = _seen.ToOptions(read, _calls.Table.Find(key.Span)?.ShardId) };
         var reply = await _calls.CallAsync(
             Method.Get, key, request.ToByteString(), _calls.DeadlineFromNow(), cancellationToken, atAnyReplica: request.Read?.Mode.IsForLeader() == false).ConfigureAwait(false);
         return ToResult(GetResponse.Parser.ParseFrom(ResponseOf(reply)));

@@ -29,6 +29,12 @@ internal static class StatusReading
         StallLength = TimeSpan.FromMicroseconds(message.StallUs),
         StallEnd = message.Stalls == 0 ? null : DateTimeOffset.UnixEpoch.AddMicroseconds(message.StallAtUs),
         StallText = message.StallText,
+        MemoryBudgetBytes = message.MemoryBudgetBytes,
+        ChangedPagesBytes = message.ChangedPagesBytes,
+        JournalMemoryBytes = message.JournalMemoryBytes,
+        RequestsBytes = message.RequestsBytes,
+        FreePagesBytes = message.FreePagesBytes,
+        HeldBack = TimeSpan.FromMicroseconds(message.HeldBackUs),
     };
 
     private static NodeStatus ToNode(V1.NodeStatus message) =>

@@ -25,7 +25,7 @@ internal static class Bytes
             if (field == V1.Position.ShardFieldNumber)
                 shard = position.ReadUInt32();
             else if (field == V1.Position.EtagFieldNumber)
-                etag = Etag.FromValue(position.ReadEtag());
+                etag = position.ReadEtag();
             else
                 position.Skip();
         }

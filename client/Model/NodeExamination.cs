@@ -57,4 +57,22 @@ public sealed record NodeExamination(uint Node, string Address, string Version, 
 
     /// <summary>What is known of its cause; empty if there was none.</summary>
     public string StallText { get; init; } = "";
+
+    /// <summary>Bytes that the stores of its replicas may use; 0 if not known.</summary>
+    public ulong MemoryBudgetBytes { get; init; }
+
+    /// <summary>Of that, bytes of changed pages, which checkpoints will write or readers still need.</summary>
+    public ulong ChangedPagesBytes { get; init; }
+
+    /// <summary>Of that, bytes of journal records in memory and of the journals' indexes.</summary>
+    public ulong JournalMemoryBytes { get; init; }
+
+    /// <summary>Of that, bytes of requests that wait.</summary>
+    public ulong RequestsBytes { get; init; }
+
+    /// <summary>Bytes kept for pages that are not in use. They are not part of the budget.</summary>
+    public ulong FreePagesBytes { get; init; }
+
+    /// <summary>For how long stores were held back because of the budget since it started, summed over them.</summary>
+    public TimeSpan HeldBack { get; init; }
 }

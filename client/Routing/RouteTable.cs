@@ -12,11 +12,11 @@ namespace KvCluster.Client.Routing;
 internal sealed class RouteTable : IDisposable
 {
     /// <summary>The shard of a key that no known route covers. No cluster has it; ids count from 0.</summary>
-    public const uint NoShard = uint.MaxValue;
+    public static readonly ShardId NoShard = new(uint.MaxValue);
 
     private readonly ClientRuntime _runtime;
     private readonly Lock _lock = new();
-    private readonly Dictionary<uint, ShardRoute> _routes = [];
+    private readonly Dictionary<ShardId, ShardRoute> _routes = [];
     private volatile Snapshot _snapshot;
     private TaskCompletionSource _changed;
 
@@ -25,7 +25,7 @@ internal sealed class RouteTable : IDisposable
         _runtime = runtime;
         _changed = runtime.NewSignal();
         var map = new ShardMap([]);
-        _snapshot = new Snapshot(map, new PrefixCache(map, Counts), new Dictionary<uint, string>(), "", "", false);
+        _snapshot = new Snapshot(map, new PrefixCache(map, Counts), new Dictionary<NodeId, string>(), "", "", false);
     }
 
     /// <summary>Counts how keys found their shards.</summary>
@@ -44,7 +44,7 @@ internal sealed class RouteTable : IDisposable
     public ShardMap Map => _snapshot.Map;
 
     /// <summary>Addresses by node id.</summary>
-    public IReadOnlyDictionary<uint, string> Nodes => _snapshot.Nodes;
+    public IReadOnlyDictionary<NodeId, string> Nodes => _snapshot.Nodes;
 
     /// <summary>The shard that owns the key; null if that is not known.</summary>
     public ShardRoute? Find(ReadOnlySpan<byte> key)
@@ -54,7 +54,7 @@ internal sealed class RouteTable : IDisposable
     }
 
     /// <summary>The id of the shard that owns a key, or <see cref="NoShard"/>.</summary>
-    public uint ShardOf(ReadOnlySpan<byte> key) => Find(key)?.Shard ?? NoShard;
+    public ShardId ShardOf(ReadOnlySpan<byte> key) => Find(key)?.ShardId ?? NoShard;
 
     /// <summary>Completes at the next change of the map. Take it before reading the map, so that no change is missed.</summary>
     public Task NextChange()
@@ -78,9 +78,9 @@ internal sealed class RouteTable : IDisposable
                 return false;
             var ranges = message.Complete && ForgetAllButLocked(message.Shards);
             var routes = FoldLocked(message.Shards, ref ranges);
-            var nodes = message.Complete ? [] : new Dictionary<uint, string>(before.Nodes);
+            var nodes = message.Complete ? [] : new Dictionary<NodeId, string>(before.Nodes);
             foreach (var node in message.Nodes)
-                nodes[node.Node] = node.Address;
+                nodes[node.NodeId] = node.Address;
             var after = before with
             {
                 Nodes = SameNodes(nodes, before.Nodes) ? before.Nodes : nodes,
@@ -116,7 +116,7 @@ internal sealed class RouteTable : IDisposable
             _changed.TrySetResult();
     }
 
-    private static bool SameNodes(Dictionary<uint, string> left, IReadOnlyDictionary<uint, string> right) =>
+    private static bool SameNodes(Dictionary<NodeId, string> left, IReadOnlyDictionary<NodeId, string> right) =>
         left.Count == right.Count && left.All(node => right.TryGetValue(node.Key, out var address) && address == node.Value);
 
     // Within one epoch the leader becomes known once, and an unknown leader never replaces it.
@@ -124,14 +124,14 @@ internal sealed class RouteTable : IDisposable
         (route.Generation, route.Epoch).CompareTo((known.Generation, known.Epoch)) switch
         {
             > 0 => true,
-            0 => known.Leader == 0 && route.Leader != 0,
+            0 => known.LeaderId.IsNone && !route.LeaderId.IsNone,
             _ => false,
         };
 
     private bool ForgetAllButLocked(IEnumerable<ShardRoute> shards)
     {
         Invariant.CheckHeld(_lock);
-        var kept = shards.Select(route => route.Shard).ToHashSet();
+        var kept = shards.Select(route => route.ShardId).ToHashSet();
         var gone = _routes.Keys.Where(shard => !kept.Contains(shard)).ToArray();
         foreach (var shard in gone)
             _routes.Remove(shard);
@@ -145,9 +145,9 @@ internal sealed class RouteTable : IDisposable
         var news = false;
         foreach (var route in routes)
         {
-            if (_routes.TryGetValue(route.Shard, out var known) && !IsNewer(route, known))
+            if (_routes.TryGetValue(route.ShardId, out var known) && !IsNewer(route, known))
                 continue;
-            _routes[route.Shard] = route;
+            _routes[route.ShardId] = route;
             news = true;
             if (!_snapshot.Map.TryReplace(route))
                 ranges = true;
@@ -170,5 +170,5 @@ internal sealed class RouteTable : IDisposable
         changed.TrySetResult();
     }
 
-    private sealed record Snapshot(ShardMap Map, PrefixCache Cache, IReadOnlyDictionary<uint, string> Nodes, string Cluster, string ClusterId, bool Known);
+    private sealed record Snapshot(ShardMap Map, PrefixCache Cache, IReadOnlyDictionary<NodeId, string> Nodes, string Cluster, string ClusterId, bool Known);
 }

@@ -97,7 +97,7 @@ internal sealed class ShardMap
     public bool TryReplace(ShardRoute route)
     {
         var slot = FindSlot(route.Start.Span);
-        if (RouteOf(slot) is not { } known || known.Shard != route.Shard || known.Start != route.Start || known.End != route.End)
+        if (RouteOf(slot) is not { } known || known.ShardId != route.ShardId || known.Start != route.Start || known.End != route.End)
             return false;
         Volatile.Write(ref _routes[slot], route);
         return true;

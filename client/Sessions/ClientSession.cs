@@ -3,7 +3,7 @@ namespace KvCluster.Client.Sessions;
 /// <summary>
 /// One session of this client in a shard. It assigns sequences to requests and tracks which of them are open. Serves many requests at once; thread-safe.
 /// </summary>
-internal sealed class ClientSession(UInt128 id, uint shard)
+internal sealed class ClientSession(UInt128 id, ShardId shard)
 {
     /// <summary>The number of requests that may be open at once, because a shard keeps this many results (kv.proto, RequestId).</summary>
     public const int OpenMax = 4_096;
@@ -17,7 +17,7 @@ internal sealed class ClientSession(UInt128 id, uint shard)
     public UInt128 Id { get; } = id;
 
     /// <summary>The shard in which it was opened.</summary>
-    public uint Shard { get; } = shard;
+    public ShardId Shard { get; } = shard;
 
     /// <summary>Whether <see cref="TryTake"/> would succeed now.</summary>
     public bool HasRoom

@@ -7,19 +7,19 @@ namespace KvCluster.Client.Sessions;
 /// <summary>The sessions of one client, by shard. One is opened with the first change of a shard. Thread-safe.</summary>
 internal sealed class ClientSessions(CallRouter calls)
 {
-    private readonly ConcurrentDictionary<uint, ShardSessions> _shards = new();
+    private readonly ConcurrentDictionary<ShardId, ShardSessions> _shards = new();
 
     /// <summary>The calls through which sessions are opened.</summary>
     public CallRouter Calls { get; } = calls;
 
     /// <summary>The sessions in one shard.</summary>
-    public ShardSessions Of(uint shard) => _shards.TryGetValue(shard, out var sessions) ? sessions : _shards.GetOrAdd(shard, _ => new ShardSessions(this));
+    public ShardSessions Of(ShardId shard) => _shards.TryGetValue(shard, out var sessions) ? sessions : _shards.GetOrAdd(shard, _ => new ShardSessions(this));
 
     /// <summary>Takes an identity for a change of a key, if a session is open and has room.</summary>
     public bool TryTake(ReadOnlySpan<byte> key, out RequestTicket ticket)
     {
         ticket = default;
-        return Calls.Table.Find(key) is { } route && Of(route.Shard).TryTake(out ticket);
+        return Calls.Table.Find(key) is { } route && Of(route.ShardId).TryTake(out ticket);
     }
 
     /// <summary>Takes an identity for a change of a key. Returns an error if there is none before the deadline; nothing was applied then.</summary>
@@ -32,7 +32,7 @@ internal sealed class ClientSessions(CallRouter calls)
                 return (default, CallStatus.Unavailable(Calls.MapFailure));
             if (Calls.Runtime.NowMs >= deadlineMs)
                 return (default, CallStatus.DeadlinePassed("no session could be opened"));
-            var shard = Calls.Table.Find(key.Span)?.Shard ?? 0;
+            var shard = Calls.Table.Find(key.Span)?.ShardId ?? default;
             if (await Of(shard).MakeRoomAsync(key, deadlineMs, cancellationToken).ConfigureAwait(false) is { } error)
                 return (default, error);
         }

@@ -6,17 +6,17 @@ namespace KvCluster.Client.Sessions;
 /// <summary>The newest position of each shard in this client's answers, which its session reads must reflect. Thread-safe.</summary>
 internal sealed class SessionToken
 {
-    private readonly ConcurrentDictionary<uint, Seen> _shards = new();
+    private readonly ConcurrentDictionary<ShardId, Seen> _shards = new();
 
     /// <summary>Records the position of an answer.</summary>
     public void Raise(ShardPosition position) =>
-        (_shards.TryGetValue(position.Shard, out var seen) ? seen : _shards.GetOrAdd(position.Shard, static _ => new Seen())).Raise(position.Etag);
+        (_shards.TryGetValue(new(position.Shard), out var seen) ? seen : _shards.GetOrAdd(new(position.Shard), static _ => new Seen())).Raise(position.Etag);
 
     /// <summary>The options of a read.</summary>
     /// <param name="mode">How up to date it must be.</param>
     /// <param name="shard">The only shard that it reads; null if it may read several.</param>
     /// <returns>Null if none need to be sent.</returns>
-    public ReadOptions? ToOptions(KvReadMode mode, uint? shard)
+    public ReadOptions? ToOptions(KvReadMode mode, ShardId? shard)
     {
         if (mode == KvReadMode.Leader)
             return null;
@@ -36,7 +36,7 @@ internal sealed class SessionToken
         _ => throw new ArgumentOutOfRangeException(nameof(mode), mode, "There is no such read mode."),
     };
 
-    private static Position ToMessage(uint shard, Etag etag) => new() { Shard = shard, Etag = new V1.Etag { Epoch = etag.Epoch, Change = etag.Change } };
+    private static Position ToMessage(ShardId shard, Etag etag) => new() { ShardId = shard, Etag = new V1.Etag { Epoch = etag.Epoch, Change = etag.Change } };
 
     private sealed class Seen
     {

@@ -92,7 +92,7 @@ internal sealed class ShardSessions(ClientSessions all)
         if (opened.Session.Length != WireWriter.SessionBytes)
             return CallStatus.Create(StatusCode.Internal, "INTERNAL", $"The node answered with a session of {opened.Session.Length} bytes; nothing was applied.", "no");
         // The map may have changed meanwhile, but the answer names its shard.
-        var shard = opened.Position.Shard;
+        var shard = opened.Position.ShardId;
         all.Of(shard).Add(new ClientSession(BinaryPrimitives.ReadUInt128BigEndian(opened.Session.Span), shard));
         return null;
     }

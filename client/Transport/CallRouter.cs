@@ -216,7 +216,7 @@ internal sealed class CallRouter : IAsyncDisposable
             return call.Again(destination.Failure!);
         // A connection's places are shared by shard, also to a gateway, which finds the shard by itself. Otherwise a stuck shard would block the calls to all
         // of them.
-        var pending = PendingCall.Rent(call.Method, call.Request, shard?.Shard ?? 0, destination.Generation, call.AttemptDeadlineMs());
+        var pending = PendingCall.Rent(call.Method, call.Request, shard?.ShardId ?? default, destination.Generation, call.AttemptDeadlineMs());
         pending.Traceparent = call.Traceparent;
         pending.IsPatient = destination.IsSlow;
         pending.ReplyBytesMax = call.Way switch

@@ -12,14 +12,14 @@ internal static class ManyKeys
     /// Returns one entry for each key, in the order of the keys, or none if <c>Error</c> is set. If the shards' responses are too large for the lane, the
     /// error has the sum of all, and <c>PartBytesMax</c> the room to keep for each of them.
     /// </summary>
-    public static async ValueTask<(IReadOnlyList<GetResponse> Entries, Status? Error, IReadOnlyDictionary<uint, int>? PartBytesMax)> GetAsync(
+    public static async ValueTask<(IReadOnlyList<GetResponse> Entries, Status? Error, IReadOnlyDictionary<ShardId, int>? PartBytesMax)> GetAsync(
         CallRouter calls, IReadOnlyList<ByteString> keys, ReadOptions? read, long deadlineMs, CancellationToken cancellationToken,
         ReplyWay way = default)
     {
         await calls.WaitForMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
         var entries = new GetResponse[keys.Count];
         var groups = Enumerable.Range(0, keys.Count).GroupBy(index => calls.Table.ShardOf(keys[index].Span));
-        var seen = read?.Mode == ReadMode.Session ? read.Seen.ToLookup(static position => position.Shard) : null;
+        var seen = read?.Mode == ReadMode.Session ? read.Seen.ToLookup(static position => position.ShardId) : null;
         var answers = await Task.WhenAll(groups.Select(group => GetOfShardAsync(
             calls, keys, [.. group], OptionsOf(group.Key, read, seen), deadlineMs, cancellationToken, way with { BytesMax = way.PartBytesMax?.GetValueOrDefault(group.Key) ?? 0 }, group.Key))).ConfigureAwait(false);
         var largeBytes = 0L;
@@ -49,12 +49,12 @@ internal static class ManyKeys
 
     // Each part is a request of its own, and a node ignores the positions of other shards. With all positions in every part, the total size would be
     // multiplied by the number of shards.
-    private static ReadOptions? OptionsOf(uint shard, ReadOptions? read, ILookup<uint, Position>? seen) => read is null || read.Seen.Count == 0 || (seen is not null && shard == RouteTable.NoShard)
+    private static ReadOptions? OptionsOf(ShardId shard, ReadOptions? read, ILookup<ShardId, Position>? seen) => read is null || read.Seen.Count == 0 || (seen is not null && shard == RouteTable.NoShard)
         ? read
         : new ReadOptions { Mode = read.Mode, Seen = { seen?[shard] ?? [] } };
 
-    private static async Task<(uint Shard, int[] Indexes, GetManyResponse? Response, Status? Error)> GetOfShardAsync(
-        CallRouter calls, IReadOnlyList<ByteString> keys, int[] indexes, ReadOptions? read, long deadlineMs, CancellationToken cancellationToken, ReplyWay way, uint shard)
+    private static async Task<(ShardId Shard, int[] Indexes, GetManyResponse? Response, Status? Error)> GetOfShardAsync(
+        CallRouter calls, IReadOnlyList<ByteString> keys, int[] indexes, ReadOptions? read, long deadlineMs, CancellationToken cancellationToken, ReplyWay way, ShardId shard)
     {
         var request = new GetManyRequest { Read = read };
         foreach (var index in indexes)

@@ -1,24 +1,20 @@
 using System.Runtime.CompilerServices;
 using System.Threading.Channels;
-using Grpc.Core;
 using Grpc.Net.Client;
 using KvCluster.Client.Telemetry;
 using KvCluster.Tls;
-using KvCluster.V1;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// The Exchange stream to one node, which carries the calls of all callers, many in one message. It is opened with the first call. After a break, the
+/// The connection to one node for the calls of all callers. Its stream (<see cref="CallStream"/>) is opened with the first call. After a break, the
 /// first call after a pause, which grows, opens it again. Calls during the pause fail at once, so that nobody waits for a dead node. Nothing is sent before
 /// the connection is established. If that takes long, calls that may try another node do so while the connection is still being made. When the stream breaks,
 /// all open calls are answered at once, as sent or not sent. The node is told which calls were cancelled by their callers. Thread-safe.
 /// </summary>
 internal sealed class NodeConnection : INodeConnection
 {
-    private const int CallsPerMessageMax = 512;
-    private const int MessageBytes = 256 << 10;
     private const int ReplyBytesMax = 64 << 20;
 
     /// <summary>
@@ -37,7 +33,7 @@ internal sealed class NodeConnection : INodeConnection
     private readonly string _address;
     private readonly TlsConnector _connector;
     private readonly ILogger _log;
-    private readonly Channel<Entry> _queue = Channel.CreateUnbounded<Entry>(new UnboundedChannelOptions { SingleReader = true });
+    private readonly Channel<CallStream.Entry> _queue = Channel.CreateUnbounded<CallStream.Entry>(new UnboundedChannelOptions { SingleReader = true });
     private readonly OpenCalls _open;
     private readonly CancellationTokenSource _disposed = new();
     private readonly Task _running;
@@ -59,7 +55,7 @@ internal sealed class NodeConnection : INodeConnection
         _address = address;
         _connector = connector;
         _log = log;
-        _open = new OpenCalls(callsInFlightMax, id => _queue.Writer.TryWrite(new Entry(id, IsCancel: true)));
+        _open = new OpenCalls(callsInFlightMax, id => _queue.Writer.TryWrite(new CallStream.Entry(id, IsCancel: true)));
         _running = RunAsync();
     }
 
@@ -86,7 +82,7 @@ internal sealed class NodeConnection : INodeConnection
             return NoPlace;
         // A place has at most two entries, a call and the cancellation of an earlier one, so the queue is bounded too.
         (call.OpenIn, call.Id) = (_open, _open.Add(call));
-        if (!_queue.Writer.TryWrite(new Entry(call.Id, IsCancel: false)))
+        if (!_queue.Writer.TryWrite(new CallStream.Entry(call.Id, IsCancel: false)))
         {
             // Callers that wait for the place then get the same answer at once instead of waiting until their deadlines.
             _open.Withdraw(call.Id);
@@ -171,7 +167,7 @@ internal sealed class NodeConnection : INodeConnection
         }
     }
 
-    /// <summary>Runs one stream, from its first call until it breaks, and returns why it did.</summary>
+    /// <summary>Connects and runs one stream, from its first call until it breaks, and returns why it did.</summary>
     private async Task<string> ExchangeAsync()
     {
         var connected = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -190,88 +186,8 @@ internal sealed class NodeConnection : INodeConnection
             },
         };
         using var channel = GrpcChannel.ForAddress(_address, new GrpcChannelOptions { HttpHandler = handler, MaxReceiveMessageSize = ReplyBytesMax });
-        using var broken = CancellationTokenSource.CreateLinkedTokenSource(_disposed.Token);
-        using var stream = new Kv.KvClient(channel).Exchange(cancellationToken: broken.Token);
-        var receiving = ReceiveAsync(stream.ResponseStream, broken.Token);
-        var sending = SendAsync(stream.RequestStream, connected.Task, broken.Token);
-        var first = await Task.WhenAny(receiving, sending).ConfigureAwait(false);
-        await broken.CancelAsync().ConfigureAwait(false);
-        // Waits for both, whichever ended first, so that the next stream has the queue to itself.
-        Task both = Task.WhenAll(receiving, sending);
-        await both.ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
-        return await first.ConfigureAwait(false);
+        return await new CallStream(_address, _queue.Reader, _open, connected.Task).RunAsync(channel, _disposed.Token).ConfigureAwait(false);
     }
-
-    private async Task<string> SendAsync(IClientStreamWriter<ExchangeRequest> requests, Task connected, CancellationToken cancellationToken)
-    {
-        try
-        {
-            await connected.WaitAsync(cancellationToken).ConfigureAwait(false);
-            while (await _queue.Reader.WaitToReadAsync(cancellationToken).ConfigureAwait(false))
-            {
-                var message = Gather();
-                if (message.Calls.Count > 0 || message.Cancelled.Count > 0)
-                {
-                    // A write to a dead connection may never end by itself, and the end of the stream must not wait for it.
-                    await requests.WriteAsync(message, cancellationToken).WaitAsync(cancellationToken).ConfigureAwait(false);
-                }
-            }
-            return "the client is closed";
-        }
-        catch (Exception failure) when (failure is RpcException or OperationCanceledException or InvalidOperationException or IOException)
-        {
-            return Describe(failure);
-        }
-    }
-
-    private ExchangeRequest Gather()
-    {
-        var message = new ExchangeRequest();
-        var now = Environment.TickCount64;
-        for (var bytes = 0; bytes < MessageBytes && message.Calls.Count + message.Cancelled.Count < CallsPerMessageMax && _queue.Reader.TryRead(out var entry);)
-        {
-            var id = entry.Id;
-            if (entry.IsCancel)
-            {
-                message.Cancelled.Add(id);
-                continue;
-            }
-            if (!_open.TrySend(id, out var call))
-                continue;
-            message.Calls.Add(new Call
-            {
-                Id = id,
-                Method = call.Method,
-                Request = call.Request,
-                TimeoutMs = (uint)Math.Clamp(call.DeadlineMs - now, 1, uint.MaxValue),
-                Shard = call.Shard,
-                Generation = call.Generation,
-                Traceparent = call.Traceparent,
-                ReplyBytesMax = call.ReplyBytesMax,
-            });
-            bytes += call.Request.Length;
-        }
-        return message;
-    }
-
-    private async Task<string> ReceiveAsync(IAsyncStreamReader<ExchangeResponse> responses, CancellationToken cancellationToken)
-    {
-        try
-        {
-            while (await responses.MoveNext(CancellationToken.None).WaitAsync(cancellationToken).ConfigureAwait(false))
-            {
-                foreach (var reply in responses.Current.Replies)
-                    _open.Complete(reply);
-            }
-            return $"{_address} ended the stream";
-        }
-        catch (Exception failure) when (failure is RpcException or OperationCanceledException or IOException)
-        {
-            return Describe(failure);
-        }
-    }
-
-    private string Describe(Exception failure) => failure is RpcException { Status.Detail: { Length: > 0 } detail } ? $"{_address}: {detail}" : $"{_address}: {failure.Message}";
 
     private void FailAll(string failure)
     {
@@ -282,7 +198,4 @@ internal sealed class NodeConnection : INodeConnection
         }
         _open.FailAll(failure);
     }
-
-    /// <summary>What the stream is to send: a call, or the cancellation of a call that was sent.</summary>
-    private readonly record struct Entry(ulong Id, bool IsCancel);
 }

@@ -16,7 +16,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
     {
         var answers = await AskAllAsync(
             async (node, deadline) => (await new Cluster.ClusterClient(node).GetStatusAsync(request, deadline: deadline, cancellationToken: cancellationToken).ConfigureAwait(false)).Nodes.Single(),
-            static (node, address, error) => new V1.NodeStatus { Node = node, Address = address, Error = error },
+            static (node, address, error) => new V1.NodeStatus { NodeId = node, Address = address, Error = error },
             deadlineMs, cancellationToken).ConfigureAwait(false);
         return new GetStatusResponse { Cluster = calls.Table.Cluster, Nodes = { answers } };
     }
@@ -25,7 +25,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
     {
         var answers = await AskAllAsync(
             async (node, deadline) => (await new Admin.AdminClient(node).CheckpointAsync(request, deadline: deadline, cancellationToken: cancellationToken).ConfigureAwait(false)).Replicas,
-            static (node, _, error) => [new V1.ReplicaCheckpoint { Node = node, Error = error }],
+            static (node, _, error) => [new V1.ReplicaCheckpoint { NodeId = node, Error = error }],
             deadlineMs, cancellationToken).ConfigureAwait(false);
         return new CheckpointResponse { Replicas = { answers.SelectMany(static replicas => replicas) } };
     }
@@ -34,22 +34,22 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
     {
         var answers = await AskAllAsync(
             async (node, deadline) => (await new Admin.AdminClient(node).ExamineAsync(request, deadline: deadline, cancellationToken: cancellationToken).ConfigureAwait(false)).Nodes.Single(),
-            static (node, address, error) => new V1.NodeExamination { Node = node, Address = address, Error = error },
+            static (node, address, error) => new V1.NodeExamination { NodeId = node, Address = address, Error = error },
             deadlineMs, cancellationToken).ConfigureAwait(false);
         return new ExamineResponse { Nodes = { answers } };
     }
 
     public Task<TransferResponse> TransferAsync(TransferRequest request, long deadlineMs, CancellationToken cancellationToken) =>
-        AskLeaderAsync(request.Shard, (leader, deadline) => leader.TransferAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
+        AskLeaderAsync(request.ShardId, (leader, deadline) => leader.TransferAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
 
     public Task<ReplaceResponse> ReplaceAsync(ReplaceRequest request, long deadlineMs, CancellationToken cancellationToken) =>
-        AskLeaderAsync(request.Shard, (leader, deadline) => leader.ReplaceAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
+        AskLeaderAsync(request.ShardId, (leader, deadline) => leader.ReplaceAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
 
     public Task<QuarantineResponse> QuarantineAsync(QuarantineRequest request, long deadlineMs, CancellationToken cancellationToken) =>
-        AskNodeAsync(request.Node, (node, deadline) => node.QuarantineAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
+        AskNodeAsync(request.NodeId, (node, deadline) => node.QuarantineAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
 
     public Task<DrainResponse> DrainAsync(DrainRequest request, long deadlineMs, CancellationToken cancellationToken) =>
-        AskNodeAsync(request.Node, (node, deadline) => node.DrainAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
+        AskNodeAsync(request.NodeId, (node, deadline) => node.DrainAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
 
     public async Task<PlaceResponse> PlaceAsync(PlaceRequest request, long deadlineMs, CancellationToken cancellationToken)
     {
@@ -77,7 +77,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
 
     // A node that does not answer is listed with its error.
     private async Task<TAnswer[]> AskAllAsync<TAnswer>(
-        Func<GrpcChannel, DateTime, Task<TAnswer>> ask, Func<uint, string, string, TAnswer> failed, long deadlineMs, CancellationToken cancellationToken)
+        Func<GrpcChannel, DateTime, Task<TAnswer>> ask, Func<NodeId, string, string, TAnswer> failed, long deadlineMs, CancellationToken cancellationToken)
     {
         await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
         return await Task.WhenAll(calls.Table.Nodes.OrderBy(node => node.Key).Select(async node =>
@@ -93,7 +93,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
         })).ConfigureAwait(false);
     }
 
-    private async Task<string> AddressOfAsync(uint node, long deadlineMs, CancellationToken cancellationToken)
+    private async Task<string> AddressOfAsync(NodeId node, long deadlineMs, CancellationToken cancellationToken)
     {
         await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
         return calls.Table.Nodes.TryGetValue(node, out var address)
@@ -102,7 +102,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
     }
 
     private async Task<TResponse> AskNodeAsync<TResponse>(
-        uint node, Func<Admin.AdminClient, DateTime, AsyncUnaryCall<TResponse>> ask, long deadlineMs, CancellationToken cancellationToken)
+        NodeId node, Func<Admin.AdminClient, DateTime, AsyncUnaryCall<TResponse>> ask, long deadlineMs, CancellationToken cancellationToken)
     {
         var address = await AddressOfAsync(node, deadlineMs, cancellationToken).ConfigureAwait(false);
         try
@@ -116,18 +116,18 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
     }
 
     private async Task<TResponse> AskLeaderAsync<TResponse>(
-        uint shard, Func<Admin.AdminClient, DateTime, AsyncUnaryCall<TResponse>> ask, long deadlineMs, CancellationToken cancellationToken)
+        ShardId shard, Func<Admin.AdminClient, DateTime, AsyncUnaryCall<TResponse>> ask, long deadlineMs, CancellationToken cancellationToken)
     {
         await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
         var attempts = new Attempts();
         while (true)
         {
             var changed = calls.Table.NextChange();
-            var route = calls.Table.Map.Routes.FirstOrDefault(route => route.Shard == shard)
+            var route = calls.Table.Map.Routes.FirstOrDefault(route => route.ShardId == shard)
                 ?? throw CallStatus.Create(StatusCode.NotFound, "NO_SHARD", $"There is no shard {shard}.", "no").ToRpcException();
             try
             {
-                if (calls.Table.Nodes.TryGetValue(route.Leader, out var address))
+                if (calls.Table.Nodes.TryGetValue(route.LeaderId, out var address))
                     return await ask(new Admin.AdminClient(channels.To(address)), ToDeadline(deadlineMs)).ConfigureAwait(false);
             }
             catch (RpcException failure)

@@ -22,7 +22,7 @@ internal sealed class PendingCall : IValueTaskSource<CallAnswer>
     /// <summary>The encoded request message. Must not change until the answer.</summary>
     public ByteString Request { get; private set; } = ByteString.Empty;
 
-    public uint Shard { get; private set; }
+    public ShardId Shard { get; private set; }
 
     public ulong Generation { get; private set; }
 
@@ -55,7 +55,7 @@ internal sealed class PendingCall : IValueTaskSource<CallAnswer>
 
     public ValueTask<CallAnswer> Answer => new(this, _core.Version);
 
-    public static PendingCall Rent(Method method, ByteString request, uint shard, ulong generation, long deadlineMs)
+    public static PendingCall Rent(Method method, ByteString request, ShardId shard, ulong generation, long deadlineMs)
     {
         if (!Pool.TryDequeue(out var call))
             call = new PendingCall();

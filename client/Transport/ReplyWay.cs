@@ -7,7 +7,7 @@ namespace KvCluster.Client.Transport;
 /// <param name="Turn">On <see cref="ReplyLane.Large"/>: how often the read has been there before. Of reads at any replica, every other one goes to the
 /// leader.</param>
 /// <param name="PartBytesMax">For a GetMany on <see cref="ReplyLane.Large"/>: like <paramref name="BytesMax"/> for the part of each shard, by shard.</param>
-internal readonly record struct ReplyWay(ReplyLane Lane, int BytesMax = 0, int Turn = 0, IReadOnlyDictionary<uint, int>? PartBytesMax = null)
+internal readonly record struct ReplyWay(ReplyLane Lane, int BytesMax = 0, int Turn = 0, IReadOnlyDictionary<ShardId, int>? PartBytesMax = null)
 {
     // Spare room, so that the read of a slowly growing value does not start again each time.
     private const int GrowthBytes = 1 << 10;

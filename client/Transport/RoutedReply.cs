@@ -9,5 +9,5 @@ namespace KvCluster.Client.Transport;
 internal readonly record struct RoutedReply(ByteString Response, Status? Error)
 {
     /// <summary>For a GetMany that was refused with REPLY_LARGE: the room to keep for the part of each shard, by shard.</summary>
-    public IReadOnlyDictionary<uint, int>? PartBytesMax { get; init; }
+    public IReadOnlyDictionary<ShardId, int>? PartBytesMax { get; init; }
 }

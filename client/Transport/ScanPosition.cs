@@ -37,7 +37,7 @@ internal sealed class ScanPosition(ScanRequest request)
         var seen = Rest.Read.Seen;
         for (var index = seen.Count - 1; index >= 0; index--)
         {
-            if (seen[index].Shard == position.Shard)
+            if (seen[index].ShardId == position.ShardId)
                 seen.RemoveAt(index);
         }
         seen.Add(position);

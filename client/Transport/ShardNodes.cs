@@ -28,7 +28,7 @@ internal sealed class ShardNodes(RouteTable table, NodeConnections connections) 
             return new Destination(address, null) { Generation = route.Generation };
         return Slow(route) is { } slow
             ? new Destination(slow, null) { Generation = route.Generation, IsSlow = true }
-            : new Destination(null, $"none of the nodes of shard {route.Shard} can be reached");
+            : new Destination(null, $"none of the nodes of shard {route.ShardId} can be reached");
     }
 
     /// <summary>The leader as far as known; for a scan at any replica, the replicas in every other turn.</summary>
@@ -37,7 +37,7 @@ internal sealed class ShardNodes(RouteTable table, NodeConnections connections) 
     {
         if (route is not null && atAnyReplica && turn % 2 == 0 && NextReplica(route) is { } replica)
             return new Destination(replica, null);
-        return route is not null && table.Nodes.TryGetValue(route.Leader, out var leader)
+        return route is not null && table.Nodes.TryGetValue(route.LeaderId, out var leader)
             ? new Destination(leader, null)
             : new Destination(null, "the shard map names no node to ask");
     }
@@ -56,11 +56,11 @@ internal sealed class ShardNodes(RouteTable table, NodeConnections connections) 
     {
         if (atAnyReplica && turn % 2 == 0)
             return NextReplica(route);
-        if (TryReach(route.Leader, out var leader))
+        if (TryReach(route.LeaderId, out var leader))
             return leader;
         for (var place = 0; place < route.Nodes.Count; place++)
         {
-            if (TryReach(route.Nodes[(turn + place) % route.Nodes.Count], out var other))
+            if (TryReach(new(route.Nodes[(turn + place) % route.Nodes.Count]), out var other))
                 return other;
         }
         return null;
@@ -71,7 +71,7 @@ internal sealed class ShardNodes(RouteTable table, NodeConnections connections) 
     {
         foreach (var node in route.Nodes.Prepend(route.Leader))
         {
-            if (table.Nodes.TryGetValue(node, out var address) && connections.To(address).IsSlow)
+            if (table.Nodes.TryGetValue(new(node), out var address) && connections.To(address).IsSlow)
                 return address;
         }
         return null;
@@ -83,12 +83,12 @@ internal sealed class ShardNodes(RouteTable table, NodeConnections connections) 
         var turn = (uint)Interlocked.Increment(ref _spread);
         for (var place = 0u; place < route.Nodes.Count; place++)
         {
-            if (TryReach(route.Nodes[(int)((turn + place) % (uint)route.Nodes.Count)], out var address))
+            if (TryReach(new(route.Nodes[(int)((turn + place) % (uint)route.Nodes.Count)]), out var address))
                 return address;
         }
         return null;
     }
 
-    private bool TryReach(uint node, [NotNullWhen(true)] out string? address) =>
+    private bool TryReach(NodeId node, [NotNullWhen(true)] out string? address) =>
         table.Nodes.TryGetValue(node, out address) && !connections.To(address).IsPaused;
 }

@@ -29,7 +29,7 @@ internal sealed class ClusterInProcess : IRunningCluster
             {
                 var nodeOptions = new NodeOptions
                 {
-                    Node = (uint)node,
+                    Node = new NodeId((uint)node),
                     DataDirectory = folder.Node(node),
                     Listen = options.NodeAddress(node),
                     ListenPeers = options.PeerAddress(node),

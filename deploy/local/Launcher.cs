@@ -71,11 +71,11 @@ internal static class Launcher
     private static void MakeCertificates(LocalOptions options, DataFolder folder)
     {
         if (options.Tls && !Directory.Exists(options.Certificates))
-            DevelopmentCertificates.Create(options.Certificates, ClusterName, Enumerable.Range(1, folder.Nodes).Select(node => (uint)node), [], DateTimeOffset.UtcNow);
+            DevelopmentCertificates.Create(options.Certificates, ClusterName, Enumerable.Range(1, folder.Nodes).Select(node => new NodeId((uint)node)), [], DateTimeOffset.UtcNow);
     }
 
     private static Task CreateShardsAsync(DataFolder folder, EmbeddedCoordinator coordinator, CancellationToken stop) => ClusterInit.CreateAsync(
-        coordinator, ClusterName, new NewCluster([.. Enumerable.Range(1, folder.Nodes).Select(node => (uint)node)], Math.Min(ReplicasMax, folder.Nodes),
+        coordinator, ClusterName, new NewCluster([.. Enumerable.Range(1, folder.Nodes).Select(node => new NodeId((uint)node))], Math.Min(ReplicasMax, folder.Nodes),
         [.. folder.SplitKeys.Select(key => (ReadOnlyMemory<byte>)Encoding.UTF8.GetBytes(key))]), stop);
 
     private static async Task<IRunningCluster> StartAsync(LocalOptions options, DataFolder folder, EmbeddedCoordinator coordinator, ILoggerFactory logs, CancellationToken stop) => options.Processes

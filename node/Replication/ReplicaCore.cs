@@ -228,7 +228,7 @@ internal sealed class ReplicaCore
     }
 
     // The node of a quiescent leader, or of a follower that such a leader waits for, may be gone. From here on the ordinary timeouts count.
-    private void OnNodeSilent(uint node)
+    private void OnNodeSilent(NodeId node)
     {
         Leader?.Asked();
         if (_context.View.NodeOf(_follower.Leader) == node && _contact.TryEndQuiescence())
@@ -247,13 +247,13 @@ internal sealed class ReplicaCore
 
     private void OnFrame(Frame frame)
     {
-        if (frame.Shard != _context.Shard || frame.Receiver != _context.Self || frame.Sender == _context.Self)
+        if (frame.ShardId != _context.Shard || frame.ReceiverId != _context.Self || frame.SenderId == _context.Self)
             return;
-        if (frame.Generation > _context.View.Record.Generation || !_context.View.Contains(frame.Sender))
+        if (frame.Generation > _context.View.Record.Generation || !_context.View.Contains(frame.SenderId))
             _record.Ask();
-        if (!_context.View.Contains(frame.Sender) || (frame.Epoch > _context.EpochSeen && frame.Epoch - _context.EpochSeen > EpochStepMax))
+        if (!_context.View.Contains(frame.SenderId) || (frame.Epoch > _context.EpochSeen && frame.Epoch - _context.EpochSeen > EpochStepMax))
             return;
-        _context.Heard(frame.Sender, frame.SenderIncarnation);
+        _context.Heard(frame.SenderId, frame.SenderIncarnation);
         if (frame.Epoch > _context.EpochSeen)
         {
             _context.EpochSeen = frame.Epoch;
@@ -332,30 +332,30 @@ internal sealed class ReplicaCore
         var control = _context.Control.Wanted;
         if (frame.Epoch < control.PromisedEpoch)
         {
-            _context.Fence(frame.Sender);
+            _context.Fence(frame.SenderId);
             return false;
         }
 
         if (frame.Epoch > control.PromisedEpoch)
         {
-            Obey(frame.Epoch, frame.Sender, frame.SenderIncarnation);
+            Obey(frame.Epoch, frame.SenderId, frame.SenderIncarnation);
             return true;
         }
 
-        if (control.PromisedLeader != 0)
-            return control.PromisedLeader == frame.Sender && control.PromisedIncarnation == frame.SenderIncarnation;
-        if (!_context.View.Names(frame.Epoch, frame.Sender, frame.SenderIncarnation))
+        if (!control.PromisedLeader.IsNone)
+            return control.PromisedLeader == frame.SenderId && control.PromisedIncarnation == frame.SenderIncarnation;
+        if (!_context.View.Names(frame.Epoch, frame.SenderId, frame.SenderIncarnation))
         {
             _record.Ask();
             return false;
         }
 
-        Obey(frame.Epoch, frame.Sender, frame.SenderIncarnation);
+        Obey(frame.Epoch, frame.SenderId, frame.SenderIncarnation);
         return true;
     }
 
     // Promises an epoch to a leader. From here on nothing of a lower epoch is acknowledged, granted, served or committed.
-    private void Obey(ulong epoch, ulong leader, ulong incarnation)
+    private void Obey(ulong epoch, ReplicaId leader, ulong incarnation)
     {
         Invariant.Check(epoch >= _context.Promised, $"Epoch {epoch} would be promised after {_context.Promised}.");
         if (Leader is not null)
@@ -412,7 +412,7 @@ internal sealed class ReplicaCore
         _stopped = true;
     }
 
-    private void StopLeading(string reason, ulong successor = 0)
+    private void StopLeading(string reason, ReplicaId successor = default)
     {
         _leadership.End(reason, successor);
         _election.RestartTimer();

@@ -1,3 +1,4 @@
+using System.Security.Cryptography;
 using Grpc.Net.Client;
 using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
@@ -52,14 +53,21 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
     /// <param name="directory">The node's directory.</param>
     /// <param name="channelTo">Creates a connection to a node at an address.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
+    /// <returns>
+    /// The incarnation of this process. It increases with every start of the directory. Its lower half is random and distinguishes copies of a directory.
+    /// </returns>
     /// <exception cref="NodeRunsAlreadyException">Another process answers as this node.</exception>
     /// <exception cref="StaleDirectoryException">The directory is not the node's newest, and the node must not continue without that one.</exception>
-    public async Task CountStartAsync(NodeDirectory directory, Func<uint, string, GrpcChannel> channelTo, CancellationToken cancellationToken)
+    public async Task<ulong> CountStartAsync(NodeDirectory directory, Func<NodeId, string, GrpcChannel> channelTo, CancellationToken cancellationToken)
     {
         await AskUntilAnsweredAsync(async () => await RefuseToRunTwiceAsync(channelTo, cancellationToken).ConfigureAwait(false), "its registration", cancellationToken).ConfigureAwait(false);
         var rejoin = new Rejoin(options.Node, coordinator, keys, channelTo, options.RejoinWaitMax, log);
-        await AskUntilAnsweredAsync(async () => await TryCountAsync(directory, rejoin, cancellationToken).ConfigureAwait(false), "its count of starts", cancellationToken).ConfigureAwait(false);
+        var process = BitConverter.ToUInt32(RandomNumberGenerator.GetBytes(sizeof(uint)));
+        await AskUntilAnsweredAsync(async () => await TryCountAsync(directory, rejoin, process, cancellationToken).ConfigureAwait(false), "its count of starts", cancellationToken).ConfigureAwait(false);
+        return IncarnationOf(directory.Starts, process);
     }
+
+    private static ulong IncarnationOf(ulong starts, uint process) => (starts << 32) | process;
 
     // Repeats a request without which the node cannot start, and logs why it waits, once per reason. A permanent refusal ends the start.
     private async Task AskUntilAnsweredAsync(Func<Task<string?>> ask, string what, CancellationToken cancellationToken)
@@ -91,7 +99,7 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
         : throw new DirectoryFormatException(options.DataDirectory, $"the cluster has format level {record.FormatLevel}, but this program supports {ClusterInit.FormatLevel}");
 
     // Called before its start is counted, because that would make the directory of the running process an old one.
-    private async Task<string?> RefuseToRunTwiceAsync(Func<uint, string, GrpcChannel> channelTo, CancellationToken cancellationToken)
+    private async Task<string?> RefuseToRunTwiceAsync(Func<NodeId, string, GrpcChannel> channelTo, CancellationToken cancellationToken)
     {
         var running = await RunningNode.FindAsync(coordinator, keys.Node(options.Node), channelTo, cancellationToken).ConfigureAwait(false);
         return running is null ? null : throw new NodeRunsAlreadyException(options.Node, running, options.DataDirectory);
@@ -99,7 +107,7 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
 
     // The directory's count is raised first, so that it is behind the coordinator's only if it is not the directory that was started last. For such a
     // directory it is not raised before all its contents are set aside, so that it stays behind until then.
-    private async Task<string?> TryCountAsync(NodeDirectory directory, Rejoin rejoin, CancellationToken cancellationToken)
+    private async Task<string?> TryCountAsync(NodeDirectory directory, Rejoin rejoin, uint process, CancellationToken cancellationToken)
     {
         var key = keys.Starts(options.Node);
         var read = await coordinator.GetAsync(key, cancellationToken).ConfigureAwait(false);
@@ -108,11 +116,11 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
             return reason;
         var before = directory.Starts;
         directory.CountStart(counted + 1);
-        var raised = RecordText.Format(new NodeStarts { Starts = directory.Starts });
+        var raised = RecordText.Format(new NodeStarts { Starts = directory.Starts, Incarnation = IncarnationOf(directory.Starts, process) });
         var set = await coordinator.SetUntilSettledAsync(key, read.ModRevision, raised, 0, cancellationToken).ConfigureAwait(false);
         if (set.Outcome == SetOutcome.Won)
             return null;
         directory.TakeStartBack(before);
-        throw new StaleDirectoryException(options.DataDirectory, $"node {options.Node} is being started elsewhere at the same time");
+        throw new StaleDirectoryException(options.DataDirectory, $"node {options.Node} was started elsewhere at the same time, with another copy of it; nothing was changed here. Only one copy can be the node's: stop the other process, or leave this one stopped");
     }
 }

@@ -9,6 +9,7 @@ using KvCluster.ServiceDefaults.Admin;
 using KvCluster.ServiceDefaults.Configuration;
 using KvCluster.ServiceDefaults.Logs;
 using KvCluster.ServiceDefaults.Telemetry;
+using KvCluster.Storage.Encoding;
 using KvCluster.Tls;
 using Microsoft.Extensions.Logging;
 
@@ -29,6 +30,7 @@ internal static class CommandLine
         Program.AddConfigShow("run", NodeSettings.RunTable, NodeSettings.CheckRun);
         Program.AddHealth();
         Program.Add(CertsCommand.Create());
+        Program.Add(StorageCommand.Create());
         return Program.InvokeAsync(arguments, ExitCodeOf);
     }
 
@@ -36,7 +38,8 @@ internal static class CommandLine
     {
         SettingsException or UnusableFileException => ExitCodes.Usage,
         CoordinatorDeniedException => ExitCodes.Denied,
-        DirectoryFormatException => ExitCodes.OtherFormat,
+        DirectoryFormatException or FormatVersionException => ExitCodes.OtherFormat,
+        CorruptStoreException => ExitCodes.Damaged,
         IOException or StaleDirectoryException or ForeignDirectoryException or CoordinatorUnavailableException or CoordinatorAlarmException or ClusterConflictException => ExitCodes.Unavailable,
         _ => ExitCodes.Internal,
     };

@@ -1,7 +1,6 @@
 // A node: everything between its options and its serving. Started and stopped by kv-node and by the local cluster, each from one thread. A
 // failure to start is an exception whose type names the mistake; nothing is left running then.
 using System.Diagnostics.Metrics;
-using System.Security.Cryptography;
 using Grpc.Net.Client;
 using KvCluster.Node.Api;
 using KvCluster.Node.Configuration;
@@ -16,6 +15,7 @@ using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Admin;
 using KvCluster.ServiceDefaults.Memory;
 using KvCluster.ServiceDefaults.Security;
+using KvCluster.Storage.Context;
 using KvCluster.Storage.Files;
 using KvCluster.Tls;
 using Microsoft.AspNetCore.Builder;
@@ -175,7 +175,7 @@ internal sealed class NodeHost : IAsyncDisposable
     private async Task StartPartsAsync(ICoordinator coordinator, ILoggerFactory logs, CancellationToken cancellationToken)
     {
         var keys = new CoordinatorKeys(_options.Cluster);
-        var name = NodeNames.OfNode(_options.Node, _options.Cluster);
+        var name = NodeNames.OfNode(_options.Node.Value, _options.Cluster);
         var tls = _options.Tls is null ? null : Own("the certificates", new ServerTls(_options.Tls, name, _log, TimeProvider.System));
         var directory = NodeDirectory.Open(_options.DataDirectory, LocalDisk.Instance);
         Own("the data directory", directory);
@@ -183,11 +183,10 @@ internal sealed class NodeHost : IAsyncDisposable
         var cluster = await entry.WaitForClusterAsync(mayCreate: !directory.IsClaimed, cancellationToken).ConfigureAwait(false);
         _health.Waits("it is opening its data");
         directory.Claim(_options.Node, cluster.ClusterId);
-        Func<uint, string, GrpcChannel> channelTo = (node, address) => PeerTransport.ChannelTo(node, address, _options.Cluster, tls?.Files);
-        await entry.CountStartAsync(directory, channelTo, cancellationToken).ConfigureAwait(false);
-
-        // Increases with every start of the directory. The random half distinguishes copies of a directory.
-        var incarnation = (directory.Starts << 32) | BitConverter.ToUInt32(RandomNumberGenerator.GetBytes(sizeof(uint)));
+        var fills = directory.FillingPays();
+        NodeLog.Fills(_log, fills ? "filled with zeros before they are used" : "only allocated");
+        Func<NodeId, string, GrpcChannel> channelTo = (node, address) => PeerTransport.ChannelTo(node, address, _options.Cluster, tls?.Files);
+        var incarnation = await entry.CountStartAsync(directory, channelTo, cancellationToken).ConfigureAwait(false);
         var (listen, port) = ReserveWhereFree("the port", new UriBuilder(_options.Listen));
         var (listenPeers, peerPort) = ReserveWhereFree("the port for nodes", new UriBuilder(_options.ListenPeers ?? DefaultForPeers(_options.Listen)));
         var address = _options.Advertise ?? listen.GetLeftPart(UriPartial.Authority);
@@ -201,7 +200,9 @@ internal sealed class NodeHost : IAsyncDisposable
         var map = Own("the shard map", new ShardDirectory(coordinator, keys, _log));
         var peers = Own("the streams to other nodes", new PeerTransport(identity, tls?.Files, logs.CreateLogger<PeerTransport>()));
         var replication = _options.Replication with { LeaseUs = cluster.LeaseMs * 1_000 };
-        var shards = Own("the replicas", new ShardHost(identity, directory, map, coordinator, peers, replication, _options.Storage, metrics, logs));
+        var memory = new MemoryAccount((long)_options.MemoryBudgetMebibytes << 20, BootClock.Instance);
+        metrics.Stores = memory;
+        var shards = Own("the replicas", new ShardHost(identity, directory, map, coordinator, peers, replication, _options.Storage with { FillSegments = fills }, memory, metrics, logs));
         _shards = shards;
         DiskFailed = shards.DiskFailed;
         _ = DiskFailed.ContinueWith(failed => _health.Breaks(failed.Result.Message), CancellationToken.None, TaskContinuationOptions.OnlyOnRanToCompletion, TaskScheduler.Default);
@@ -212,7 +213,7 @@ internal sealed class NodeHost : IAsyncDisposable
         var replacement = Own("the replacement of replicas", new ReplicaReplacement(identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, shards, voters, peers, BootClock.Instance, _log));
         var replicas = Own("the placement of replicas", new ReplicaPlacement(coordinator, keys, identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, peers, BootClock.Instance, _log));
         Own("the space of retired replicas", new RetiredReplicas(directory.RetiredPath, () => new DriveInfo(_options.DataDirectory) is var drive ? (drive.AvailableFreeSpace, drive.TotalSize) : default, _log));
-        var examiner = new NodeDiagnostics(identity, _options.DataDirectory, coordinator, tls?.Files, TimeProvider.System) { Stalls = shards.Threads.Stalls };
+        var examiner = new NodeDiagnostics(identity, _options.DataDirectory, coordinator, tls?.Files, TimeProvider.System) { Stalls = shards.Threads.Stalls, Memory = memory };
         var reads = Own("the threads of reads", ReadThreads.Start());
         Own("the server", await ServeAsync(identity, map, shards, reads, placement, replacement, voters, examiner, replicas, peers, _grpcHealth, metrics, logs, listen, tls, port, cancellationToken).ConfigureAwait(false));
         Own("the server for nodes", await ServePeersAsync(peers, logs, listenPeers, tls, peerPort, cancellationToken).ConfigureAwait(false));

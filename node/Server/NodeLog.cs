@@ -6,13 +6,16 @@ namespace KvCluster.Node;
 internal static partial class NodeLog
 {
     [LoggerMessage(1, LogLevel.Information, "Node {Node} of cluster {Cluster} serves at {Address}, start {Starts}")]
-    public static partial void Serves(ILogger log, uint node, string cluster, string address, ulong starts);
+    public static partial void Serves(ILogger log, NodeId node, string cluster, string address, ulong starts);
+
+    [LoggerMessage(17, LogLevel.Information, "New journal segments are {How}, as measured on this disk")]
+    public static partial void Fills(ILogger log, string how);
 
     [LoggerMessage(7, LogLevel.Information, "Node {Node} stopped")]
-    public static partial void Stopped(ILogger log, uint node);
+    public static partial void Stopped(ILogger log, NodeId node);
 
     [LoggerMessage(8, LogLevel.Warning, "Node {Node} did not stop everything in time: {What}")]
-    public static partial void StopTookTooLong(ILogger log, uint node, string what);
+    public static partial void StopTookTooLong(ILogger log, NodeId node, string what);
 
     [LoggerMessage(16, LogLevel.Information, "Created cluster {Cluster}: {Shards} shards of {Replicas} replicas on {Nodes} nodes")]
     public static partial void CreatedCluster(ILogger log, string cluster, int shards, int replicas, int nodes);

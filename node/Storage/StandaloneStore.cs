@@ -25,7 +25,7 @@ internal sealed class StandaloneStore : IStoreEvents, IDisposable
         _threads = threads;
         Store = context.Files.DirectoryExists(directory)
             ? ReplicaStore.Open(context, directory)
-            : ReplicaStore.Create(context, directory, new ControlState { ReplicaId = 1, Shard = 1 });
+            : ReplicaStore.Create(context, directory, new ControlState { ReplicaId = new(1), Shard = new(1) });
         Store.Start(this);
         // Posted before the notice of any request, so that no request finds a store that does not lead yet.
         context.Writer.Post(new WorkAction(Lead));
@@ -60,7 +60,7 @@ internal sealed class StandaloneStore : IStoreEvents, IDisposable
     public ValueTask<WriteResult>? TryWrite(WriteRequest request)
     {
         var completion = request.Completion;
-        if (Store.TrySubmit(request))
+        if (Store.Requests.TrySubmit(request))
             return completion;
         request.Return();
         return null;
@@ -78,7 +78,7 @@ internal sealed class StandaloneStore : IStoreEvents, IDisposable
         Store.Dispose();
     }
 
-    void IStoreEvents.Durable(RecordRef record) => Store.Commit(record.Etag);
+    void IStoreEvents.Durable(RecordRef record) => Store.Writes.Commit(record.Etag);
 
     void IStoreEvents.ControlWritten(ControlState state)
     {
@@ -90,8 +90,8 @@ internal sealed class StandaloneStore : IStoreEvents, IDisposable
 
     void IStoreEvents.WorkQueued()
     {
-        while (!Store.QueueIsEmpty && Store.CanAppendBatch)
-            Store.TryAppendBatch(_context.Time.GetUtcNow(), out _);
+        while (!Store.Requests.Queue.IsEmpty && Store.Writes.CanAppend)
+            Store.Writes.TryAppendBatch(_context.Time.GetUtcNow(), out _);
     }
 
     bool IStoreEvents.MayAnswerReads() => true;
@@ -100,7 +100,7 @@ internal sealed class StandaloneStore : IStoreEvents, IDisposable
 
     private void Lead()
     {
-        Store.Lead(Math.Max(Store.Last.Epoch, Store.Control.PromisedEpoch) + 1);
-        Store.AppendEpochOpen(_context.Time.GetUtcNow());
+        Store.Writes.Lead(Math.Max(Store.Log.Last.Epoch, Store.Durable.Control.PromisedEpoch) + 1);
+        Store.Writes.AppendEpochOpen(_context.Time.GetUtcNow());
     }
 }

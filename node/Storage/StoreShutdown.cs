@@ -23,6 +23,7 @@ internal sealed class StoreShutdown
     private readonly SegmentReader _reader;
     private readonly JournalWriter _journal;
     private readonly CheckpointSchedule _checkpoints;
+    private readonly StoreMemory _memory;
     private readonly Action _answerAll;
     private readonly TaskCompletionSource _closed = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private volatile bool _isClosing;
@@ -37,12 +38,13 @@ internal sealed class StoreShutdown
     /// <param name="reader">Released with the journal.</param>
     /// <param name="journal">Writes what is queued, and is then released.</param>
     /// <param name="checkpoints">Has requests that wait for another store when this one stops, and fail when it closes.</param>
+    /// <param name="memory">Released with the trees.</param>
     /// <param name="answerAll">Called once: answers every waiter and ends all background work.</param>
     public StoreShutdown(
-        StoreContext context, StoreLifecycle life, string directory, PageStore pages, SegmentReader reader, JournalWriter journal, CheckpointSchedule checkpoints, Action answerAll)
+        StoreContext context, StoreLifecycle life, string directory, PageStore pages, SegmentReader reader, JournalWriter journal, CheckpointSchedule checkpoints, StoreMemory memory, Action answerAll)
     {
         (_context, _life, _directory, _answerAll) = (context, life, directory, answerAll);
-        (_pages, _reader, _journal, _checkpoints) = (pages, reader, journal, checkpoints);
+        (_pages, _reader, _journal, _checkpoints, _memory) = (pages, reader, journal, checkpoints, memory);
     }
 
     /// <summary>Whether new readers may begin. Stopping alone does not keep them out. Any thread.</summary>
@@ -81,6 +83,7 @@ internal sealed class StoreShutdown
         _checkpoints.EndRequests();
         ReleaseJournal();
         _pages.Dispose();
+        _memory.Dispose();
         _life.Advance(StorePhase.Closed);
         _closed.TrySetResult();
     }
@@ -159,6 +162,7 @@ internal sealed class StoreShutdown
         // Unmapping under a reader would crash the process, so the mapping is left to the readers and finally to the finalizer.
         if (!hasReaders)
             _pages.Dispose();
+        _memory.Dispose();
         _life.Advance(StorePhase.Closed);
         _closed.SetResult();
     }

@@ -28,6 +28,9 @@ internal sealed class StoreStatistics(PageStore pages, JournalIndex index, Journ
     /// <inheritdoc cref="PageStore.PinnedBytes"/>
     public long PinnedBytes => pages.PinnedBytes;
 
+    /// <inheritdoc cref="PageStore.CheckpointCounts"/>
+    public WriteCounts CheckpointCounts => pages.CheckpointCounts;
+
     /// <summary>Open snapshots.</summary>
     public int Readers => pages.ReaderCount;
 
@@ -44,5 +47,5 @@ internal sealed class StoreStatistics(PageStore pages, JournalIndex index, Journ
     public TimeSpan OldestSnapshotAge() => _snapshotAges.Oldest();
 
     /// <summary>Journal bytes of the records after an etag, as far as the live segments reach back. Writer executor.</summary>
-    public long JournalBytesBehind(UInt128 etag) => index.BytesAfter(etag);
+    public long JournalBytesBehind(Etag etag) => index.BytesAfter(etag);
 }

@@ -23,7 +23,7 @@ internal sealed class FairPlaces(int capacity, long requestBytesMax = FairPlaces
     private readonly int _reserve = capacity / 4;
     private readonly int _few = Math.Max(1, capacity / 256);
     private readonly long _fewBytes = requestBytesMax / 64;
-    private readonly Dictionary<(uint Shard, bool IsChange), Share> _shares = [];
+    private readonly Dictionary<(ShardId Shard, bool IsChange), Share> _shares = [];
 
     /// <summary>Number of places taken.</summary>
     public int Taken { get; private set; }
@@ -38,7 +38,7 @@ internal sealed class FairPlaces(int capacity, long requestBytesMax = FairPlaces
     /// <param name="isChange">Changes and reads of a shard do not take places from one another.</param>
     /// <param name="bytes">The size of the call's request.</param>
     /// <param name="share">To be passed to <see cref="Return"/>; set whether or not there was a place.</param>
-    public bool TryTake(uint shard, bool isChange, int bytes, out Share share)
+    public bool TryTake(ShardId shard, bool isChange, int bytes, out Share share)
     {
         share = ShareOf(shard, isChange);
         return TryTake(share, bytes);
@@ -69,7 +69,7 @@ internal sealed class FairPlaces(int capacity, long requestBytesMax = FairPlaces
 
     private bool MayHold(Share share, int bytes) => share.Bytes == 0 || share.Bytes + bytes <= Math.Max(requestBytesMax - Bytes, _fewBytes);
 
-    private Share ShareOf(uint shard, bool isChange)
+    private Share ShareOf(ShardId shard, bool isChange)
     {
         if (_shares.TryGetValue((shard, isChange), out var share))
             return share;

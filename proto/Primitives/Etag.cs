@@ -1,6 +1,7 @@
 using System.Buffers.Binary;
 using System.Diagnostics.CodeAnalysis;
 using System.Globalization;
+using System.Runtime.CompilerServices;
 
 namespace KvCluster;
 
@@ -25,11 +26,11 @@ public readonly record struct Etag(ulong Epoch, ulong Change) : IComparable<Etag
     /// <summary>The etag before every change.</summary>
     public static readonly Etag None;
 
-    /// <summary>The etag as one number with the same order.</summary>
-    public UInt128 Value => new(Epoch, Change);
+    /// <summary>No etag is greater.</summary>
+    public static readonly Etag MaxValue = new(ulong.MaxValue, ulong.MaxValue);
 
-    /// <summary>The etag whose <see cref="Value"/> this is.</summary>
-    public static Etag FromValue(UInt128 value) => new((ulong)(value >> 64), (ulong)value);
+    /// <summary>The greatest etag that is less than this one; <see cref="None"/> for <see cref="None"/>.</summary>
+    public Etag Predecessor => Change > 0 ? new(Epoch, Change - 1) : Epoch > 0 ? new(Epoch - 1, ulong.MaxValue) : None;
 
     /// <summary>Writes the 16 big-endian bytes; byte order is etag order.</summary>
     public void WriteTo(Span<byte> destination)
@@ -49,15 +50,22 @@ public readonly record struct Etag(ulong Epoch, ulong Change) : IComparable<Etag
     public static Etag Max(Etag left, Etag right) => left > right ? left : right;
 
     /// <inheritdoc/>
-    public int CompareTo(Etag other) => Value.CompareTo(other.Value);
+    public int CompareTo(Etag other) => this < other ? -1 : this > other ? 1 : 0;
 
-    public static bool operator <(Etag left, Etag right) => left.Value < right.Value;
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    public static bool operator <(Etag left, Etag right) => left.Epoch < right.Epoch || (left.Epoch == right.Epoch && left.Change < right.Change);
 
-    public static bool operator >(Etag left, Etag right) => left.Value > right.Value;
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    public static bool operator >(Etag left, Etag right) => left.Epoch > right.Epoch || (left.Epoch == right.Epoch && left.Change > right.Change);
 
-    public static bool operator <=(Etag left, Etag right) => left.Value <= right.Value;
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    public static bool operator <=(Etag left, Etag right) => left.Epoch < right.Epoch || (left.Epoch == right.Epoch && left.Change <= right.Change);
 
-    public static bool operator >=(Etag left, Etag right) => left.Value >= right.Value;
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    public static bool operator >=(Etag left, Etag right) => left.Epoch > right.Epoch || (left.Epoch == right.Epoch && left.Change >= right.Change);
+
+    /// <summary>The etag of the next change in the same epoch.</summary>
+    public static Etag operator ++(Etag etag) => new(etag.Epoch, etag.Change + 1);
 
     /// <inheritdoc/>
     public override string ToString() => string.Create(TextLength, this, static (text, etag) => etag.TryFormat(text, out _, default, null));

@@ -18,6 +18,9 @@ internal static class ExitCodes
     /// <summary>The data is in a format that this program does not read.</summary>
     public const int OtherFormat = 4;
 
+    /// <summary>From <c>storage</c>: damage was found, or the data cannot be recovered.</summary>
+    public const int Damaged = 65;
+
     /// <summary>A bug in the program.</summary>
     public const int Internal = 70;
 

@@ -8,10 +8,7 @@ namespace KvCluster.Router.Api;
 /// </summary>
 internal sealed class CallPlaces(ExchangePlaces process, ByteBudget requests)
 {
-    /// <summary>The maximum number of open calls of a stream.</summary>
-    public const int CallsMax = 4_096;
-
-    private readonly FairPlaces _ofStream = new(CallsMax);
+    private readonly FairPlaces _ofStream = new(ExchangeLimits.CallsMax);
     private readonly FairPlaces.Share _heldOfProcess = new();
     private BudgetShare _bytes = new(requests);
 
@@ -19,7 +16,7 @@ internal sealed class CallPlaces(ExchangePlaces process, ByteBudget requests)
     public int Taken => _ofStream.Taken;
 
     /// <summary>Takes a place for a call. If there is none, returns why, for the caller.</summary>
-    public string? TryTake(uint shard, bool isChange, int requestBytes, out Place place)
+    public string? TryTake(ShardId shard, bool isChange, int requestBytes, out Place place)
     {
         place = default;
         if (!_ofStream.TryTake(shard, isChange, requestBytes, out var ofStream))

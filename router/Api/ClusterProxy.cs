@@ -11,7 +11,7 @@ internal sealed class ClusterProxy(CallRouter calls, NodeFanOut nodes, RouterOpt
     {
         if (!await calls.WaitForMapAsync(long.MaxValue, context.CancellationToken).ConfigureAwait(false))
             return;
-        var sent = new Dictionary<uint, ShardRoute>();
+        var sent = new Dictionary<ShardId, ShardRoute>();
         while (true)
         {
             var change = calls.Table.NextChange();
@@ -24,22 +24,22 @@ internal sealed class ClusterProxy(CallRouter calls, NodeFanOut nodes, RouterOpt
         nodes.GetStatusAsync(request, Deadlines.OfAll(context, options.Timeout), context.CancellationToken);
 
     // There are few nodes, so they are sent each time. If a shard is gone, the whole map is sent again.
-    private V1.ShardMap Since(Dictionary<uint, ShardRoute> sent)
+    private V1.ShardMap Since(Dictionary<ShardId, ShardRoute> sent)
     {
         var table = calls.Table;
         ShardRoute[] routes = [.. table.Map.Routes];
-        var complete = sent.Count == 0 || sent.Keys.Except(routes.Select(route => route.Shard)).Any();
+        var complete = sent.Count == 0 || sent.Keys.Except(routes.Select(route => route.ShardId)).Any();
         if (complete)
             sent.Clear();
         var message = new V1.ShardMap { Cluster = table.Cluster, ClusterId = table.ClusterId, Complete = complete };
         foreach (var route in routes)
         {
-            if (sent.TryGetValue(route.Shard, out var known) && ReferenceEquals(known, route))
+            if (sent.TryGetValue(route.ShardId, out var known) && ReferenceEquals(known, route))
                 continue;
-            sent[route.Shard] = route;
+            sent[route.ShardId] = route;
             message.Shards.Add(route);
         }
-        message.Nodes.AddRange(table.Nodes.Select(node => new NodeAddress { Node = node.Key, Address = node.Value }));
+        message.Nodes.AddRange(table.Nodes.Select(node => new NodeAddress { NodeId = node.Key, Address = node.Value }));
         return message;
     }
 }

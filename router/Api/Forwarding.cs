@@ -63,7 +63,7 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     /// The shard of a request's first key, by the current map. <see cref="RouteTable.NoShard"/> if there is no map yet or the request is malformed. The caller of a
     /// malformed request is told when it is forwarded.
     /// </summary>
-    public uint ShardOf(Method method, ReadOnlySpan<byte> request)
+    public ShardId ShardOf(Method method, ReadOnlySpan<byte> request)
     {
         try
         {
@@ -164,11 +164,11 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
         // Without a map the call itself fails and says why.
         if (!await calls.WaitForMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false))
             return true;
-        uint? shard = null;
+        ShardId? shard = null;
         var keys = new RequestKeys.Walk(Method.Write, request.Span);
         while (keys.MoveNext())
         {
-            var found = calls.Table.Find(keys.Current)?.Shard;
+            var found = calls.Table.Find(keys.Current)?.ShardId;
             if (shard is not null && found != shard)
                 return false;
             shard = found;

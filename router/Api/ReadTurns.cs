@@ -15,13 +15,13 @@ internal sealed class ReadTurns(Action<ExchangeCall> send)
     private const int FirstReads = 16;
 
     // At most one for each shard of the map.
-    private readonly Dictionary<uint, OfShard> _shards = [];
+    private readonly Dictionary<ShardId, OfShard> _shards = [];
     private int _sent;
     private int _waiting;
     private int _sentMax = FirstReads;
 
     /// <summary>Returns true if a read may be sent now. Otherwise it waits for its turn.</summary>
-    public bool TryBegin(ExchangeCall read, uint shard)
+    public bool TryBegin(ExchangeCall read, ShardId shard)
     {
         var reads = read.Reads = ReadsOf(shard);
         if (reads.Waiting.Count == 0 && MaySend(reads))
@@ -41,8 +41,8 @@ internal sealed class ReadTurns(Action<ExchangeCall> send)
         read.Reads!.Sent--;
         _sent--;
         _sentMax = responseBytes <= ByteBudget.SmallBytes
-            ? Math.Min(_sentMax + 1, CallPlaces.CallsMax)
-            : Math.Clamp(ReplyBudget.BytesMax / 2 / responseBytes, 1, _sentMax);
+            ? Math.Min(_sentMax + 1, ExchangeLimits.CallsMax)
+            : Math.Clamp(ExchangeLimits.ReplyBytesMax / 2 / responseBytes, 1, _sentMax);
     }
 
     /// <summary>Sends as many of the waiting reads as may be sent now.</summary>
@@ -86,7 +86,7 @@ internal sealed class ReadTurns(Action<ExchangeCall> send)
     /// <summary>
     /// Groups the reads by shard that came while there was no map, and waited as those of one shard. One of their shards may be stuck.
     /// </summary>
-    public void Regroup(Func<ExchangeCall, uint> shardOf)
+    public void Regroup(Func<ExchangeCall, ShardId> shardOf)
     {
         // Each is moved once. A malformed request stays in the group of unknown shards, behind the others.
         var unknown = ReadsOf(RouteTable.NoShard).Waiting;
@@ -100,7 +100,7 @@ internal sealed class ReadTurns(Action<ExchangeCall> send)
         SendWaiting();
     }
 
-    private OfShard ReadsOf(uint shard)
+    private OfShard ReadsOf(ShardId shard)
     {
         if (!_shards.TryGetValue(shard, out var reads))
             _shards[shard] = reads = new OfShard();

@@ -9,15 +9,6 @@ namespace KvCluster.Router.Api;
 /// </summary>
 internal sealed class ReplyBudget(Lock gate, ByteBudget process)
 {
-    /// <summary>Beyond this, replies to reads that were already begun are dropped. It is twice the largest reply.</summary>
-    public const int BytesMax = 32 << 20;
-
-    /// <summary>While more bytes of replies than this wait to be written, no further call is begun.</summary>
-    private const int WaitingBytesMax = 2 * ReplyWriter.MessageBytesMax;
-
-    /// <summary>Refusals and answers to changes must always be sent; they are smaller than this.</summary>
-    private const int OutcomeBytesMax = 4 << 10;
-
     /// <summary>The memory that a reply takes as objects, besides its response.</summary>
     private const int OverheadBytes = 128;
 
@@ -27,7 +18,7 @@ internal sealed class ReplyBudget(Lock gate, ByteBudget process)
     private long _heldBytes;
 
     /// <summary>Whether another call may be begun.</summary>
-    public bool HasRoom => _waiting.Used < (_process.IsShort ? 1 : WaitingBytesMax);
+    public bool HasRoom => _waiting.Used < (_process.IsShort ? 1 : ExchangeLimits.WaitingBytesMax);
 
     /// <summary>The bytes that a reply is counted with.</summary>
     public static int BytesOf(Reply reply) => reply.Response.Length + reply.Status.Length + OverheadBytes;
@@ -36,8 +27,8 @@ internal sealed class ReplyBudget(Lock gate, ByteBudget process)
     public bool TryAdd(Reply reply)
     {
         var bytes = BytesOf(reply);
-        if (bytes > OutcomeBytesMax)
-            return (_waiting.Used == 0 || bytes <= ByteBudget.SmallBytes || _waiting.Used + bytes <= BytesMax) && _waiting.TryUse(bytes);
+        if (bytes > ExchangeLimits.OutcomeBytesMax)
+            return (_waiting.Used == 0 || bytes <= ByteBudget.SmallBytes || _waiting.Used + bytes <= ExchangeLimits.ReplyBytesMax) && _waiting.TryUse(bytes);
         _waiting.Use(bytes);
         return true;
     }
@@ -68,7 +59,7 @@ internal sealed class ReplyBudget(Lock gate, ByteBudget process)
         while (_holds.First is { } first)
         {
             var held = _heldBytes + _waiting.Used;
-            if (held > 0 && held + first.Value.Bytes > BytesMax - WaitingBytesMax)
+            if (held > 0 && held + first.Value.Bytes > ExchangeLimits.ReplyBytesMax - ExchangeLimits.WaitingBytesMax)
                 return;
             _holds.RemoveFirst();
             first.Value.Call.HeldBytes += first.Value.Bytes;

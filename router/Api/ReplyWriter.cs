@@ -14,9 +14,6 @@ namespace KvCluster.Router.Api;
 /// <param name="written">Called with the bytes of the replies of each message that was written.</param>
 internal sealed class ReplyWriter(IServerStreamWriter<MessageBytes> responses, ByteBudget process, Action<long> written)
 {
-    /// <summary>The maximum size of a message with several replies, which is gRPC's default limit. A single reply may be larger.</summary>
-    public const int MessageBytesMax = 4 << 20;
-
     private const int RepliesPerMessageMax = 512;
 
     /// <summary>Small replies are gathered until a message has this many bytes.</summary>
@@ -51,7 +48,7 @@ internal sealed class ReplyWriter(IServerStreamWriter<MessageBytes> responses, B
         var gathered = new ExchangeResponse();
         while (bytes < GatheredBytes && gathered.Replies.Count < RepliesPerMessageMax && _replies.Reader.TryPeek(out var next))
         {
-            if (bytes > 0 && bytes + ReplyBudget.BytesOf(next) > MessageBytesMax)
+            if (bytes > 0 && bytes + ReplyBudget.BytesOf(next) > ExchangeLimits.MessageBytesMax)
                 break;
             _replies.Reader.TryRead(out _);
             gathered.Replies.Add(next);

@@ -80,7 +80,7 @@ internal sealed class SimulatedDirectory
         empty.Sync();
     }
 
-    public long Bytes() => Files.Values.Sum(file => (long)file.Content.Length) + Directories.Values.Sum(directory => directory.Bytes());
+    public long Bytes() => Files.Values.Sum(file => file.AllocatedBytes) + Directories.Values.Sum(directory => directory.Bytes());
 
     private void Change(Action<SimulatedDirectory> change)
     {

@@ -34,6 +34,9 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     /// <summary>Whether files can be opened for direct I/O. Their reads and writes are refused unless memory, offset and length are multiples of 4 KiB.</summary>
     public bool HasDirect { get; set; } = true;
 
+    /// <summary>Whether files can have holes.</summary>
+    public bool HasHoles { get; set; } = true;
+
     /// <summary>Called when a write into this path has begun and changed nothing yet, for concurrent work.</summary>
     public Action<string>? DuringWrite { get; set; }
 
@@ -133,7 +136,7 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
         {
             var (directory, name) = Parent(path);
             var node = directory.Files.GetValueOrDefault(name);
-            if (options.Mode == StorageFileMode.OpenExisting)
+            if (options.Mode != StorageFileMode.CreateNew)
             {
                 ThrowIfOff();
                 node = node ?? throw new StorageIoException("open", path, "no such file");
@@ -294,7 +297,7 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
         DuringWrite?.Invoke(path);
         lock (_lock)
         {
-            Reserve("Write", path, Math.Max(0, offset + source.Length - node.Content.Length));
+            Reserve("Write", path, node.BytesToAllocate(offset, source.Length));
             var isLast = CountsDown("Write", path);
             var fault = Choose(new DiskCall("Write", path, offset, source.Length));
             if (fault == DiskFault.LostWrite)
@@ -315,6 +318,21 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
                 node.LoseUnsynced();
             if (fault is DiskFault.ShortWrite or DiskFault.NoRoom or DiskFault.SyncLosesData)
                 throw Failed("Write", path, fault);
+        }
+    }
+
+    internal bool TryMakeHole(SimulatedNode node, string path, long offset, long length)
+    {
+        lock (_lock)
+        {
+            if (!HasHoles)
+                return false;
+            var isLast = CountsDown("Make hole", path);
+            ThrowIfFaulty(new DiskCall("Make hole", path, offset, (int)length));
+            UsedBytes -= node.MakeHole(offset, length);
+            if (isLast)
+                throw PowerOff();
+            return true;
         }
     }
 

@@ -30,6 +30,10 @@ internal sealed unsafe class SimulatedFile(SimulatedDisk disk, string path, Simu
     }
 
     /// <inheritdoc/>
+    /// <remarks>The mapping shows the content anyway.</remarks>
+    public bool TryBeginReadIntoMap(long offset, long bytes) => false;
+
+    /// <inheritdoc/>
     public void ReadIntoMap(long offset, long bytes) => disk.ReadIntoMap(Node, Path, offset, bytes);
 
     /// <inheritdoc/>
@@ -41,6 +45,9 @@ internal sealed unsafe class SimulatedFile(SimulatedDisk disk, string path, Simu
 
     /// <inheritdoc/>
     public void Sync() => disk.Sync(Node, Path);
+
+    /// <inheritdoc/>
+    public bool TryMakeHole(long offset, long length) => disk.TryMakeHole(Node, Path, offset, length);
 
     /// <inheritdoc/>
     public void BeginWriteOut(long offset, long length)

@@ -11,14 +11,33 @@ internal sealed unsafe partial class SimulatedNode
     /// <summary>The unit in which a disk writes, in bytes.</summary>
     public const int SectorBytes = 512;
 
+    /// <summary>The unit of holes, in bytes.</summary>
+    private const int HoleBytes = 4096;
     private const int PrivateAnonymous = 2 | 0x20 | 0x4000; // MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE
     private readonly List<Pending> _unsynced = [];
     private readonly List<(nint Address, nuint Length)> _maps = [];
     private readonly SortedSet<long> _badSectors = [];
+    private readonly HashSet<long> _holes = [];
     private byte[] _bytes = [];
     private int _length;
 
     public ReadOnlySpan<byte> Content => _bytes.AsSpan(0, _length);
+
+    /// <summary>Bytes that it takes from the disk.</summary>
+    public long AllocatedBytes => _length - (_holes.Count * (long)HoleBytes);
+
+    /// <summary>Bytes that a write takes from the disk: beyond the end, and in holes.</summary>
+    public long BytesToAllocate(long offset, int length) =>
+        Math.Max(0, offset + length - _length) + (_holes.Count == 0 || length == 0 ? 0 : BlocksOf(offset, length).Count(_holes.Contains) * (long)HoleBytes);
+
+    /// <summary>Zeroes a range of whole blocks, as an unsynced write does. Returns the bytes that it gives back.</summary>
+    public long MakeHole(long offset, long length)
+    {
+        if (offset % HoleBytes != 0 || length % HoleBytes != 0 || offset < 0 || offset + length > _length)
+            throw new ArgumentOutOfRangeException(nameof(offset), $"{length} bytes at {offset} of a file of {_length} cannot become a hole.");
+        Write(new byte[length], offset, durable: false);
+        return BlocksOf(offset, length).Count(_holes.Add) * (long)HoleBytes;
+    }
 
     public void Write(ReadOnlySpan<byte> source, long offset, bool durable)
     {
@@ -32,6 +51,8 @@ internal sealed unsafe partial class SimulatedNode
         }
         SetLength(Math.Max(_length, end));
         Put(source, (int)offset);
+        if (_holes.Count > 0)
+            _holes.ExceptWith(BlocksOf(offset, source.Length));
     }
 
     public void Resize(long length)
@@ -88,6 +109,8 @@ internal sealed unsafe partial class SimulatedNode
             }
         }
         _unsynced.Clear();
+        // Which blocks have space after a power loss is not simulated. All have.
+        _holes.Clear();
     }
 
     /// <summary>Memory of that size at a fixed address that always shows the content.</summary>
@@ -130,8 +153,15 @@ internal sealed unsafe partial class SimulatedNode
         }
     }
 
+    private static IEnumerable<long> BlocksOf(long offset, long length)
+    {
+        for (var block = offset / HoleBytes; block * HoleBytes < offset + length; block++)
+            yield return block;
+    }
+
     private void SetLength(int length)
     {
+        _holes.RemoveWhere(block => (block + 1) * HoleBytes > length);
         if (length > _bytes.Length)
             Array.Resize(ref _bytes, Math.Max(length, Math.Min(2 * _bytes.Length, _bytes.Length + (8 << 20))));
         if (length < _length)

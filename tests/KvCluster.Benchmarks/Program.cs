@@ -4,6 +4,7 @@ using System.CommandLine;
 using KvCluster.Benchmarks;
 using KvCluster.Benchmarks.Cluster;
 using KvCluster.Benchmarks.Engine;
+using KvCluster.Benchmarks.Engine.Peers;
 using KvCluster.Benchmarks.Grpc;
 using KvCluster.Benchmarks.Routing;
 using KvCluster.ServiceDefaults;
@@ -14,12 +15,24 @@ SharedArrays.KeepMany();
 // The program runs as one side of a measurement of itself.
 if (args is [GrpcPeer.Command, ..])
     return await GrpcPeer.RunAsync(args);
+if (args is [ColdRows.Command, ..])
+    return ColdRows.RunLimited(args);
+
+var only = new Option<string[]>("--only") { Description = $"Suite engine: only these groups of rows, of {string.Join(", ", EngineSuite.Groups.Keys)}.", AllowMultipleArgumentsPerToken = true };
+only.AcceptOnlyFromAmong([.. EngineSuite.Groups.Keys]);
+var systems = new Option<string[]>("--systems") { Description = "Suite engine: only these engines.", AllowMultipleArgumentsPerToken = true };
+systems.AcceptOnlyFromAmong(EngineSystem.KvCluster, EngineSystem.Lmdb, EngineSystem.RocksDb);
+var keys = new Option<long?>("--keys") { Description = "Suite engine: keys of a large store, 10 million unless --quick." };
+var rounds = new Option<int?>("--rounds") { Description = "Suite engine: times that each row is measured, 3." };
+var seconds = new Option<double?>("--seconds") { Description = "Suite engine: length of one measurement, 5 unless --quick." };
+ParseResult? chosen = null;
 
 // One line per suite. The last two are long parts of the suites cluster and faults, which can be run alone.
 var suites = new Dictionary<string, BenchmarkSuite>
 {
     ["cluster"] = ClusterSuite.Run,
-    ["engine"] = EngineSuite.RunAsync,
+    ["engine"] = (quick, progress, cancellation) => EngineSuite.RunAsync(
+        EnginePlan.Of(quick, chosen!.GetValue(only) ?? [], chosen.GetValue(systems) ?? [], chosen.GetValue(keys), chosen.GetValue(rounds), chosen.GetValue(seconds)), progress, cancellation),
     ["faults"] = FaultSuite.RunAsync,
     ["grpc"] = GrpcSuite.RunAsync,
     ["routing"] = RoutingSuite.Run,
@@ -32,13 +45,16 @@ var suite = new Argument<string>("suite") { Description = $"What to measure: {st
 suite.AcceptOnlyFromAmong([.. suites.Keys]);
 var quick = new Option<bool>("--quick") { Description = "Fewer and shorter runs." };
 var json = new Option<string>("--json") { Description = "Also write the rows to this file as a JSON array." };
-var root = new RootCommand("Measures KvCluster beside its peers.") { suite, quick, json };
+var root = new RootCommand("Measures KvCluster beside its peers.") { suite, quick, json, only, systems, keys, rounds, seconds };
 root.SetAction(async (arguments, cancellation) =>
 {
     try
     {
+        chosen = arguments;
         var rows = await suites[arguments.GetRequiredValue(suite)](arguments.GetValue(quick), Console.Error.WriteLine, cancellation);
         BenchmarkReport.Print(AnsiConsole.Console, rows);
+        foreach (var verdict in EngineTargets.Verdicts(rows))
+            Console.WriteLine(verdict);
         if (arguments.GetValue(json) is { } path)
             await BenchmarkReport.WriteJsonAsync(path, rows);
         return 0;

@@ -6,10 +6,10 @@ namespace KvCluster.Simulation;
 internal static class CreatedMark
 {
     /// <summary>A record with the mark. Null if the replica has it already or is no longer in the record.</summary>
-    public static ShardRecord? On(ShardRecord record, ulong replica)
+    public static ShardRecord? On(ShardRecord record, ReplicaId replica)
     {
         var marked = record.Clone();
-        if (marked.Replicas.SingleOrDefault(other => other.Replica == replica) is not { Created: false } created)
+        if (marked.Replicas.SingleOrDefault(other => other.ReplicaId == replica) is not { Created: false } created)
             return null;
         created.Created = true;
         return marked;

@@ -25,7 +25,7 @@ internal sealed class FaultyReplicaRules(InjectedBug bug) : ReplicaRules
     public override Etag CommittedByCount(Etag agreedOfOlderEpoch) => bug == InjectedBug.CommitOlderEpoch ? agreedOfOlderEpoch : base.CommittedByCount(agreedOfOlderEpoch);
 
     public override Quorum Committing(Quorum voters, ShardView view) =>
-        bug == InjectedBug.LearnerCounts ? new Quorum([.. view.Record.Replicas.Select(static replica => replica.Replica)]) : base.Committing(voters, view);
+        bug == InjectedBug.LearnerCounts ? new Quorum([.. view.Record.Replicas.Select(static replica => replica.ReplicaId)]) : base.Committing(voters, view);
 
     public override Quorum WhileChanging(Quorum before, Quorum after) => bug switch
     {

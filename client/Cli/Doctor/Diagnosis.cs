@@ -27,7 +27,7 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
     public IReadOnlyList<Finding> Findings() =>
     [
         .. Nodes(), .. Shards(), .. Versions(), .. Clocks(),
-        .. _answered.SelectMany(node => (IEnumerable<Finding>)[Disk(node), FreeSpace(node), Coordinator(node), OpenFiles(node), Stalls(node), .. Certificate(node)]),
+        .. _answered.SelectMany(node => (IEnumerable<Finding>)[Disk(node), FreeSpace(node), Coordinator(node), OpenFiles(node), Stalls(node), .. Memory(node), .. Certificate(node)]),
     ];
 
     private IEnumerable<Finding> Nodes() => nodes.Select(node => node.Error.Length == 0
@@ -128,6 +128,19 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
             ? new Finding(Severity.Ok, subject, text)
             : new Finding(node.StallLength < StallProblem ? Severity.Warning : Severity.Problem, subject, text,
                 "Followers elect another leader after 0.6 s without a heartbeat. Give the node processors of its own (cause: no processor) or more memory (page faults, collection), and read its log. Compiling ends soon after a start.");
+    }
+
+    private static IEnumerable<Finding> Memory(NodeExamination node)
+    {
+        if (node.MemoryBudgetBytes == 0)
+            yield break;
+        var used = node.ChangedPagesBytes + node.JournalMemoryBytes + node.RequestsBytes;
+        var text = string.Create(CultureInfo.InvariantCulture,
+            $"stores use {used >> 20:N0} of {node.MemoryBudgetBytes >> 20:N0} MiB: changed pages {node.ChangedPagesBytes >> 20:N0}, journal {node.JournalMemoryBytes >> 20:N0}, requests {node.RequestsBytes >> 20:N0}; besides {node.FreePagesBytes >> 20:N0} for free pages; held back for {node.HeldBack.TotalSeconds:N0} s since it started");
+        yield return used <= node.MemoryBudgetBytes / 2
+            ? new Finding(Severity.Ok, $"memory of node {node.Node}", text)
+            : new Finding(Severity.Warning, $"memory of node {node.Node}", text,
+                "Writers are slowed until checkpoints are written. If that lasts, give the node a faster disk, fewer shards, or more memory and a greater memory-budget-mib.");
     }
 
     private IEnumerable<Finding> Certificate(NodeExamination node)

@@ -27,13 +27,13 @@ internal sealed class DigestAnswers(ReplicaContext context)
             return;
         if (ask.Number > context.OwnDigest.Number)
             context.OwnDigest.Take(ask.Number, ask.Etag.FromWire());
-        Report(frame.Sender);
+        Report(frame.SenderId);
     }
 
     /// <summary>Sends the digest to the leader, if there is one.</summary>
-    public void Report(ulong leader)
+    public void Report(ReplicaId leader)
     {
-        if (leader == 0 || context.OwnDigest.Value is not { } digest)
+        if (leader.IsNone || context.OwnDigest.Value is not { } digest)
             return;
         var frame = context.FrameTo(leader, context.Promised);
         frame.DigestReport = new DigestReport { Number = context.OwnDigest.Number, Digest = digest };
@@ -55,7 +55,7 @@ internal sealed class DigestAnswers(ReplicaContext context)
         if (!context.TreeDoubted || frame.Heartbeat.Committed.FromWire().Epoch != frame.Epoch || context.NowUs < _doubtDueUs)
             return;
         _doubtDueUs = context.NowUs + context.Options.DigestRepeatUs;
-        var answer = context.FrameTo(frame.Sender, frame.Epoch);
+        var answer = context.FrameTo(frame.SenderId, frame.Epoch);
         answer.DigestDoubt = new DigestDoubt();
         context.Send(answer);
     }

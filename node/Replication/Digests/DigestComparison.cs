@@ -27,8 +27,8 @@ internal sealed class DigestComparison
     private readonly ReplicaContext _context;
     private readonly Func<FollowerProgress, Frame> _frameTo;
     private readonly SeededRandom _random;
-    private readonly Dictionary<ulong, ByteString?> _reports = [];
-    private readonly Dictionary<ulong, Condemned> _condemned = [];
+    private readonly Dictionary<ReplicaId, ByteString?> _reports = [];
+    private readonly Dictionary<ReplicaId, Condemned> _condemned = [];
     private ulong _number;
     private Etag _etag;
     private long _dueUs;
@@ -45,7 +45,7 @@ internal sealed class DigestComparison
         _frameTo = frameTo;
         // Independent of the election's numbers, and different for each shard, so that shards of a node that were led since the same moment do not compare
         // at once.
-        _random = new SeededRandom(context.Self ^ (epoch << 32) ^ context.Shard);
+        _random = new SeededRandom(context.Self.Value ^ (epoch << 32) ^ context.Shard.Value);
         _dueUs = IntervalUs == 0 ? long.MaxValue : context.NowUs + _random.Between(RetryUs, IntervalUs + 1);
     }
 
@@ -74,7 +74,7 @@ internal sealed class DigestComparison
     private long RetryUs => IntervalUs / RetriesInAnInterval;
 
     /// <summary>Whether its tree is known to be wrong. Its acknowledgements no longer count.</summary>
-    public bool IsCondemned(ulong replica) => _condemned.Count > 0 && _condemned.ContainsKey(replica);
+    public bool IsCondemned(ReplicaId replica) => _condemned.Count > 0 && _condemned.ContainsKey(replica);
 
     /// <summary>Whether a comparison should begin now, if the shard is in order.</summary>
     public bool IsDue => !Running && _context.NowUs >= _dueUs;
@@ -133,7 +133,7 @@ internal sealed class DigestComparison
     /// <param name="followers">All other replicas.</param>
     /// <param name="quorum">The voters.</param>
     /// <param name="durableOf">What a replica has durable and matched; nothing if it <see cref="IsCondemned"/>.</param>
-    public void Advance(IReadOnlyDictionary<ulong, FollowerProgress> followers, Quorum quorum, Func<ulong, Etag> durableOf)
+    public void Advance(IReadOnlyDictionary<ReplicaId, FollowerProgress> followers, Quorum quorum, Func<ReplicaId, Etag> durableOf)
     {
         if (Running)
         {
@@ -198,13 +198,13 @@ internal sealed class DigestComparison
     }
 
     // A leader whose own tree differs from the majority's tells nobody to stop, not even itself. The next leader compares again.
-    private void DoubtItself(Dictionary<ulong, ByteString> digests)
+    private void DoubtItself(Dictionary<ReplicaId, ByteString> digests)
     {
         _context.TreeDoubted = true;
         _context.Emit(new Effect.Alarm($"this leader's trees differ from the majority's at {_etag}; it transfers its leadership so that it can be rebuilt: {Shown(digests)}"));
     }
 
-    private void Condemn(DigestVerdict verdict, Dictionary<ulong, ByteString> digests)
+    private void Condemn(DigestVerdict verdict, Dictionary<ReplicaId, ByteString> digests)
     {
         foreach (var odd in verdict.Odd)
         {
@@ -225,7 +225,7 @@ internal sealed class DigestComparison
         _context.Send(frame);
     }
 
-    private static string Shown(Dictionary<ulong, ByteString> digests) =>
+    private static string Shown(Dictionary<ReplicaId, ByteString> digests) =>
         string.Join(", ", digests.OrderBy(digest => digest.Key).Select(digest => $"{digest.Key:x} has {DigestAnswers.Shown(digest.Value)}"));
 
     private sealed record Condemned(ulong Number, ByteString Reported, ByteString Expected, Etag Committed, long RepeatUs);

@@ -8,12 +8,12 @@ namespace KvCluster.Replication.Digests;
 /// <param name="Distinct">The number of different digests; 1 if all that are known agree.</param>
 /// <param name="Expected">The digest that a majority of the voters has; null if none.</param>
 /// <param name="Odd">The replicas whose digest differs from the majority's; empty without a majority.</param>
-internal sealed record DigestVerdict(int Compared, int Distinct, ByteString? Expected, IReadOnlyList<ulong> Odd)
+internal sealed record DigestVerdict(int Compared, int Distinct, ByteString? Expected, IReadOnlyList<ReplicaId> Odd)
 {
     /// <summary>Compares the digests.</summary>
     /// <param name="voters">The voters.</param>
     /// <param name="digests">Known digests by replica id.</param>
-    public static DigestVerdict Of(Quorum voters, IReadOnlyDictionary<ulong, ByteString> digests)
+    public static DigestVerdict Of(Quorum voters, IReadOnlyDictionary<ReplicaId, ByteString> digests)
     {
         var distinct = digests.Values.Distinct().ToList();
         var expected = distinct.Find(candidate => voters.Reached(id => digests.TryGetValue(id, out var digest) && digest == candidate));

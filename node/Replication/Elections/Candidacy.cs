@@ -43,7 +43,7 @@ internal sealed class PreVoteRound(ReplicaContext context, ulong number, ShardRe
     : CampaignStep(CampaignPhase.Asking, context.NowUs + (context.CampaignsFirst ? context.Options.HeartbeatIntervalUs : context.Options.TimeoutLeastUs / 2))
 {
     private readonly Quorum _voters = ShardView.VotersOf(record);
-    private readonly HashSet<ulong> _granted = [context.Self];
+    private readonly HashSet<ReplicaId> _granted = [context.Self];
 
     public override bool YieldsToLeader => true;
 
@@ -64,7 +64,7 @@ internal sealed class PreVoteRound(ReplicaContext context, ulong number, ShardRe
         if (frame.PreVoteAnswer.Number != number || frame.ReceiverIncarnation != context.Incarnation)
             return this;
         if (frame.PreVoteAnswer.Granted)
-            _granted.Add(frame.Sender);
+            _granted.Add(frame.SenderId);
         return ClaimIfAgreed();
     }
 
@@ -92,7 +92,7 @@ internal sealed class EpochClaim : CampaignStep
         _voters = ShardView.VotersOf(read);
         _put = read.Clone();
         _put.Epoch = Math.Max(read.Epoch, Math.Max(context.EpochSeen, context.Promised)) + 1;
-        _put.Leader = context.Self;
+        _put.LeaderId = context.Self;
         _put.LeaderIncarnation = context.Incarnation;
         _set = new RecordSet(context, _put, revision, IsPut);
     }
@@ -127,5 +127,5 @@ internal sealed class EpochClaim : CampaignStep
     };
 
     // Only this process can have put this epoch with its incarnation, so such a record is this campaign's own.
-    private bool? IsPut(ShardRecord record) => record.Epoch == _put.Epoch && record.Leader == _context.Self && record.LeaderIncarnation == _context.Incarnation;
+    private bool? IsPut(ShardRecord record) => record.Epoch == _put.Epoch && record.LeaderId == _context.Self && record.LeaderIncarnation == _context.Incarnation;
 }

@@ -26,7 +26,7 @@ internal sealed class WonEpoch(ulong epoch, Quorum voters, long deadlineUs) : Ca
 /// <summary>Collecting promises. With those of a majority the greatest tail among them is chosen, because everything committed is in it.</summary>
 internal sealed class PrepareRound(ReplicaContext context, TailCut cut, WonEpoch won) : CampaignStep(CampaignPhase.Preparing, won.DeadlineUs)
 {
-    private readonly Dictionary<ulong, LogPosition> _prepared = [];
+    private readonly Dictionary<ReplicaId, LogPosition> _prepared = [];
 
     public override ulong Epoch => won.Epoch;
 
@@ -35,9 +35,9 @@ internal sealed class PrepareRound(ReplicaContext context, TailCut cut, WonEpoch
         ResendUs = context.NowUs + context.Options.HeartbeatIntervalUs;
         foreach (var replica in context.View.Record.Replicas)
         {
-            if (replica.Replica == context.Self || _prepared.ContainsKey(replica.Replica))
+            if (replica.ReplicaId == context.Self || _prepared.ContainsKey(replica.ReplicaId))
                 continue;
-            var frame = context.FrameTo(replica.Replica, Epoch);
+            var frame = context.FrameTo(replica.ReplicaId, Epoch);
             frame.Prepare = new Prepare();
             context.Send(frame);
         }
@@ -50,7 +50,7 @@ internal sealed class PrepareRound(ReplicaContext context, TailCut cut, WonEpoch
     public void OnPrepared(Frame frame)
     {
         if (frame.Epoch == Epoch)
-            _prepared[frame.Sender] = frame.Prepared.Last.FromWire();
+            _prepared[frame.SenderId] = frame.Prepared.Last.FromWire();
     }
 
     /// <summary>This replica's own promise may be synced, and a majority may be prepared. The journal is not being changed.</summary>
@@ -62,7 +62,7 @@ internal sealed class PrepareRound(ReplicaContext context, TailCut cut, WonEpoch
     }
 
     /// <summary>A prepared replica did not send its tail, so a majority is needed again.</summary>
-    public PrepareRound Without(ulong source, string why)
+    public PrepareRound Without(ReplicaId source, string why)
     {
         context.Log($"replica {source:x} {why}; a majority is needed again");
         _prepared.Remove(source);

@@ -11,7 +11,7 @@ namespace KvCluster.Replication.Elections;
 /// <param name="round">The promises, to which the campaign returns without the source.</param>
 /// <param name="source">The replica that has the tail.</param>
 /// <param name="greatest">Where the tail ends.</param>
-internal sealed class TailFetch(ReplicaContext context, TailCut cut, WonEpoch won, PrepareRound round, ulong source, LogPosition greatest)
+internal sealed class TailFetch(ReplicaContext context, TailCut cut, WonEpoch won, PrepareRound round, ReplicaId source, LogPosition greatest)
     : CampaignStep(CampaignPhase.Fetching, won.DeadlineUs)
 {
     private LogPosition _after = context.Journal.Last.Name;
@@ -44,7 +44,7 @@ internal sealed class TailFetch(ReplicaContext context, TailCut cut, WonEpoch wo
 
     public CampaignStep OnTail(Frame frame)
     {
-        if (frame.Epoch != Epoch || frame.Sender != source || cut.Busy)
+        if (frame.Epoch != Epoch || frame.SenderId != source || cut.Busy)
             return this;
         _sourceDeadlineUs = context.NowUs + context.Options.TimeoutLeastUs;
         var tail = frame.Tail;
@@ -76,8 +76,8 @@ internal sealed class TailFetch(ReplicaContext context, TailCut cut, WonEpoch wo
             return cut.TryBegin(match.Common, Epoch) ? this : new Abandoned("this replica's journal cannot be truncated");
         if (match.Fit != TailFit.Fits || tail.Bodies.Count == 0)
             return Yield("sent a tail that is damaged or ends early");
-        if (match.FirstNew < tail.Bodies.Count)
-            context.Append(tail.Bodies, match);
+        if (match.New.Count > 0)
+            context.Append(match);
         _after = match.End;
         return match.End.Etag >= greatest.Etag ? new ReadyToLead(Epoch, won.Voters) : Begin();
     }

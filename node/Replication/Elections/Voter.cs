@@ -15,7 +15,7 @@ namespace KvCluster.Replication.Elections;
 /// <param name="cut">Its truncations.</param>
 /// <param name="obey">Promises an epoch to a process of a replica.</param>
 internal sealed class Voter(
-    ReplicaContext context, LeaderContact contact, Promises promises, Election election, Follower follower, TailCut cut, Action<ulong, ulong, ulong> obey)
+    ReplicaContext context, LeaderContact contact, Promises promises, Election election, Follower follower, TailCut cut, Action<ulong, ReplicaId, ulong> obey)
 {
     /// <summary>A replica asks whether it may campaign.</summary>
     /// <param name="frame">The pre-vote.</param>
@@ -25,7 +25,7 @@ internal sealed class Voter(
         var granted = !leads && contact.IsSilent(context.Options, context.NowUs) && context.Counts;
         if (granted)
             election.RestartTimer();
-        var answer = context.FrameTo(frame.Sender, Math.Max(context.EpochSeen, context.Promised));
+        var answer = context.FrameTo(frame.SenderId, Math.Max(context.EpochSeen, context.Promised));
         answer.PreVoteAnswer = new PreVoteAnswer { Number = frame.PreVote.Number, Granted = granted };
         context.Send(answer);
     }
@@ -38,7 +38,7 @@ internal sealed class Voter(
             return;
         if (frame.Epoch < control.PromisedEpoch)
         {
-            context.Fence(frame.Sender);
+            context.Fence(frame.SenderId);
             return;
         }
 
@@ -46,8 +46,8 @@ internal sealed class Voter(
         if (frame.Epoch == control.PromisedEpoch)
         {
             // The same answer again. Nothing was acknowledged in a lower epoch since the first time.
-            if (control.PromisedLeader == frame.Sender && control.PromisedIncarnation == frame.SenderIncarnation)
-                promises.OweAnswer(frame.Sender);
+            if (control.PromisedLeader == frame.SenderId && control.PromisedIncarnation == frame.SenderIncarnation)
+                promises.OweAnswer(frame.SenderId);
             return;
         }
 
@@ -57,23 +57,23 @@ internal sealed class Voter(
             return;
         }
 
-        obey(frame.Epoch, frame.Sender, frame.SenderIncarnation);
-        promises.OweAnswer(frame.Sender);
+        obey(frame.Epoch, frame.SenderId, frame.SenderIncarnation);
+        promises.OweAnswer(frame.SenderId);
     }
 
     /// <summary>The candidate of the promised epoch asks for what follows one of its records.</summary>
     public void OnFetchTail(Frame frame)
     {
         var control = context.Control.Synced;
-        if (frame.Epoch != context.Promised || !context.Control.PromiseSynced || control.PromisedLeader != frame.Sender
+        if (frame.Epoch != context.Promised || !context.Control.PromiseSynced || control.PromisedLeader != frame.SenderId
             || control.PromisedIncarnation != frame.SenderIncarnation || cut.Busy || follower.Snapshots.Installing)
             return;
         var after = frame.FetchTail.After.FromWire();
-        var answer = context.FrameTo(frame.Sender, frame.Epoch);
+        var answer = context.FrameTo(frame.SenderId, frame.Epoch);
         if (TailMatch.Has(context.Journal, after))
         {
             answer.Tail = new Tail { Found = true, After = after.ToWire() };
-            context.Emit(new Effect.SendBodies(context.View.NodeOf(frame.Sender), answer, after, context.Options.FrameBytes));
+            context.Emit(new Effect.SendBodies(context.View.NodeOf(frame.SenderId), answer, after, context.Options.FrameBytes));
             return;
         }
 

@@ -44,7 +44,7 @@ internal sealed class Follower
     }
 
     /// <summary>The leader of the promised epoch, once it was heard; 0 before.</summary>
-    public ulong Leader => _match.Leader;
+    public ReplicaId Leader => _match.Leader;
 
     /// <summary>The snapshot that it takes, if any.</summary>
     public SnapshotReception Snapshots => _snapshots;
@@ -86,7 +86,7 @@ internal sealed class Follower
     public void OnTick() => _reads.OnTick();
 
     /// <summary>A linearizable read arrived here. The leader is asked, if this replica does not lead itself and one is known.</summary>
-    public void OnRead(long readId, bool leads) => _reads.Add(readId, leads ? 0 : Leader);
+    public void OnRead(long readId, bool leads) => _reads.Add(readId, leads ? ReplicaId.None : Leader);
 
     /// <summary>The digest of this replica's trees is known.</summary>
     public void OnDigestTaken() => _digests.Report(Leader);
@@ -144,7 +144,7 @@ internal sealed class Follower
     /// <summary>The truncation is done. The record kept is common with the leader for which it was made.</summary>
     public void OnCutDone(LogPosition kept)
     {
-        if (_match.Leader == 0)
+        if (_match.Leader.IsNone)
             return;
         _match.Note(kept.Etag);
         SendMatch(_context.FrameTo(_match.Leader, _context.Promised), found: true, kept);
@@ -153,7 +153,7 @@ internal sealed class Follower
     /// <summary>Sends an acknowledgement if it has risen, and updates the progress in the control file.</summary>
     public void Acknowledge()
     {
-        if (_match.Leader == 0 || Blocked)
+        if (_match.Leader.IsNone || Blocked)
             return;
         _context.Pace.Follow(_context.Journal.Durable.Etag, _leaderPaceUs, _context.NowUs);
         var etag = Acknowledgeable;
@@ -186,7 +186,7 @@ internal sealed class Follower
     private void AnswerHeartbeat(Frame heartbeat, bool granted)
     {
         _leaderPaceUs = (long)Math.Min(heartbeat.Heartbeat.PaceUs, PaceUsMax);
-        var frame = _context.FrameTo(heartbeat.Sender, heartbeat.Epoch);
+        var frame = _context.FrameTo(heartbeat.SenderId, heartbeat.Epoch);
         frame.HeartbeatAck = new HeartbeatAck
         {
             Round = heartbeat.Heartbeat.Round,
@@ -246,7 +246,7 @@ internal sealed class Follower
     // Tells whether the journal has this record of the leader, and otherwise which one may be common.
     private void Answer(Frame frame, LogPosition asked)
     {
-        var answer = _context.FrameTo(frame.Sender, frame.Epoch);
+        var answer = _context.FrameTo(frame.SenderId, frame.Epoch);
         if (TailMatch.Has(_context.Journal, asked))
         {
             _match.Note(asked.Etag);
@@ -268,7 +268,7 @@ internal sealed class Follower
                 Answer(frame, append.Previous.FromWire());
                 return;
             case TailFit.Damaged:
-                _context.Emit(new Effect.Alarm($"an append from replica {frame.Sender:x} in epoch {frame.Epoch} is damaged and was dropped"));
+                _context.Emit(new Effect.Alarm($"an append from replica {frame.SenderId:x} in epoch {frame.Epoch} is damaged and was dropped"));
                 return;
             case TailFit.Conflict:
                 BeginCut(frame, match.Common);
@@ -276,9 +276,9 @@ internal sealed class Follower
         }
 
         _match.Note(match.Common.Etag);
-        if (match.FirstNew < append.Bodies.Count)
+        if (match.New.Count > 0)
         {
-            _context.Append(append.Bodies, match);
+            _context.Append(match);
             _match.Note(match.End.Etag);
             // A replica that is being caught up writes much at once, which tells nothing of its disk.
             if (append.Committed.FromWire() <= match.End.Etag)

@@ -12,7 +12,7 @@ namespace KvCluster.Replication.Following;
 internal sealed class FollowerReads(ReplicaContext context)
 {
     private readonly Queue<(long ReadId, ulong Number)> _waiting = new();
-    private ulong _leader;
+    private ReplicaId _leader;
     private ulong _numberLast;
     private ulong _numberAsked;
     private long _resendUs = long.MaxValue;
@@ -22,9 +22,9 @@ internal sealed class FollowerReads(ReplicaContext context)
     public long DueUs => Math.Min(_resendUs, _deadlineUs);
 
     /// <summary>A read arrived. If <paramref name="leader"/> is 0, none is known and the read is refused.</summary>
-    public void Add(long readId, ulong leader)
+    public void Add(long readId, ReplicaId leader)
     {
-        if (leader == 0)
+        if (leader.IsNone)
         {
             context.Emit(new Effect.ReadIndexRefused(readId));
             return;
@@ -41,7 +41,7 @@ internal sealed class FollowerReads(ReplicaContext context)
     /// <summary>The leader's answer.</summary>
     public void OnAnswer(Frame frame)
     {
-        if (_numberAsked == 0 || frame.Sender != _leader || frame.ReadIndexAnswer.Number != _numberAsked || frame.ReceiverIncarnation != context.Incarnation)
+        if (_numberAsked == 0 || frame.SenderId != _leader || frame.ReadIndexAnswer.Number != _numberAsked || frame.ReceiverIncarnation != context.Incarnation)
             return;
         var last = 0L;
         while (_waiting.TryPeek(out var first) && first.Number <= _numberAsked)

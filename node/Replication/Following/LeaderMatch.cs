@@ -11,7 +11,7 @@ namespace KvCluster.Replication.Following;
 internal sealed class LeaderMatch(ReplicaContext context)
 {
     /// <summary>The leader of the promised epoch, once it was heard; 0 before.</summary>
-    public ulong Leader { get; private set; }
+    public ReplicaId Leader { get; private set; }
 
     /// <summary>Whether a common record is known. Before that this replica's tail may differ from the leader's.</summary>
     public bool IsAny { get; private set; }
@@ -25,7 +25,7 @@ internal sealed class LeaderMatch(ReplicaContext context)
     /// <summary>The promise rose.</summary>
     public void StartEpoch()
     {
-        Leader = 0;
+        Leader = ReplicaId.None;
         IsAny = false;
         Last = Etag.None;
     }
@@ -33,11 +33,11 @@ internal sealed class LeaderMatch(ReplicaContext context)
     /// <summary>Any frame of the promised leader shows who leads.</summary>
     public void Hear(Frame frame)
     {
-        if (Leader == frame.Sender)
+        if (Leader == frame.SenderId)
             return;
-        Invariant.Check(Leader == 0, $"Replica {frame.Sender:x} leads epoch {frame.Epoch}, which replica {Leader:x} leads.");
-        Leader = frame.Sender;
-        context.Emit(new Effect.LeaderKnown(frame.Epoch, frame.Sender, context.View.NodeOf(frame.Sender)));
+        Invariant.Check(Leader.IsNone, $"Replica {frame.SenderId:x} leads epoch {frame.Epoch}, which replica {Leader:x} leads.");
+        Leader = frame.SenderId;
+        context.Emit(new Effect.LeaderKnown(frame.Epoch, frame.SenderId, context.View.NodeOf(frame.SenderId)));
     }
 
     /// <summary>This record is common with the leader's journal, hence all before it.</summary>

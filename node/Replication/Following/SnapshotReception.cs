@@ -120,7 +120,7 @@ internal sealed class SnapshotReception(ReplicaContext context, TailCut cut, Lea
         }
 
         // A kept snapshot waits for a leader, because until then this replica may be about to lead with the journal that it has.
-        if (incoming.Phase != SnapshotPhase.Verified || !context.Control.Idle || cut.Busy || (incoming.IsKept && match.Leader == 0))
+        if (incoming.Phase != SnapshotPhase.Verified || !context.Control.Idle || cut.Busy || (incoming.IsKept && match.Leader.IsNone))
             return;
         if (!context.Recovering && context.Control.Wanted.Acknowledged > incoming.Covers.Etag)
             context.Control.Note(context.Control.Wanted with { Acknowledged = incoming.Covers.Etag });
@@ -232,7 +232,7 @@ internal sealed class SnapshotReception(ReplicaContext context, TailCut cut, Lea
 
     private void Send(SnapshotAck ack)
     {
-        if (match.Leader == 0)
+        if (match.Leader.IsNone)
             return;
         var frame = context.FrameTo(match.Leader, context.Promised);
         frame.SnapshotAck = ack;

@@ -38,7 +38,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
         };
         if (durable <= context.Journal.Last.Etag)
             return true;
-        context.Emit(new Effect.Alarm($"replica {answer.Sender:x} acknowledges {durable}, but this leader's journal ends at {context.Journal.Last.Name}; the acknowledgement was dropped"));
+        context.Emit(new Effect.Alarm($"replica {answer.SenderId:x} acknowledges {durable}, but this leader's journal ends at {context.Journal.Last.Name}; the acknowledgement was dropped"));
         return false;
     }
 
@@ -319,7 +319,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
     {
         var windowBytes = context.Options.WindowBytes - follower.OutstandingBytes;
         var node = context.View.NodeOf(follower.Replica);
-        if (follower.Sending || windowBytes <= 0 || node == 0 || follower.Sent.Etag >= context.Journal.Last.Etag)
+        if (follower.Sending || windowBytes <= 0 || node.IsNone || follower.Sent.Etag >= context.Journal.Last.Etag)
             return;
         Invariant.Check(
             follower.Covers == default && follower.Acked <= context.Journal.Last.Etag,
@@ -341,7 +341,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
     {
         var node = context.View.NodeOf(follower.Replica);
         while (follower.Covers != default
-            && node != 0
+            && !node.IsNone
             && follower.SnapshotSent < follower.SnapshotBytes
             && follower.SnapshotSent - follower.SnapshotStored < context.Options.SnapshotWindowBytes)
         {

@@ -150,7 +150,7 @@ internal sealed class Leader
             : SupersededUs != long.MaxValue ? "a higher epoch was assigned"
             : _succession.IsTransferring ? "the leadership is being transferred"
             : _membership is not null ? "another change of the replicas is in progress"
-            : change.Joins != 0 && !_tracker.FollowsClosely(change.Joins) ? $"replica {change.Joins:x} has not caught up"
+            : !change.Joins.IsNone && !_tracker.FollowsClosely(change.Joins) ? $"replica {change.Joins:x} has not caught up"
             : null;
         if (refusal is not null)
             _context.Emit(new Effect.OrderEnded(orderId, false, refusal));
@@ -178,7 +178,7 @@ internal sealed class Leader
     /// <summary>An answer in this epoch from another replica.</summary>
     public void OnFrame(Frame frame)
     {
-        if (!_tracker.TryGet(frame.Sender, out var follower) || !follower.TryHear(frame.SenderIncarnation, out var restarted))
+        if (!_tracker.TryGet(frame.SenderId, out var follower) || !follower.TryHear(frame.SenderIncarnation, out var restarted))
             return;
         if (restarted)
         {
@@ -221,14 +221,14 @@ internal sealed class Leader
     }
 
     /// <summary>The driver has sent bodies up to and including this record.</summary>
-    public void OnBodiesSent(ulong replica, LogPosition last, long bytes)
+    public void OnBodiesSent(ReplicaId replica, LogPosition last, long bytes)
     {
         if (_tracker.TryGet(replica, out var follower))
             _shipping.OnBodiesSent(follower, last, bytes);
     }
 
     /// <summary>A checkpoint is pinned for a follower.</summary>
-    public void OnSnapshotOpened(ulong replica, LogPosition covers, long bytesTotal)
+    public void OnSnapshotOpened(ReplicaId replica, LogPosition covers, long bytesTotal)
     {
         if (_tracker.TryGet(replica, out var follower))
             _shipping.OnSnapshotOpened(follower, covers, bytesTotal);
@@ -237,7 +237,7 @@ internal sealed class Leader
     }
 
     /// <summary>A pin was revoked.</summary>
-    public void OnSnapshotLost(ulong replica, LogPosition covers, string reason)
+    public void OnSnapshotLost(ReplicaId replica, LogPosition covers, string reason)
     {
         if (_tracker.TryGet(replica, out var follower))
             _shipping.OnSnapshotLost(follower, covers, reason);
@@ -253,7 +253,7 @@ internal sealed class Leader
     /// <summary>Begins a transfer. Answered by one <see cref="Effect.OrderEnded"/>, at once if it cannot begin.</summary>
     /// <param name="orderId">Names the request.</param>
     /// <param name="replica">The replica that should lead; 0: the most advanced voter.</param>
-    public void Transfer(long orderId, ulong replica)
+    public void Transfer(long orderId, ReplicaId replica)
     {
         Asked();
         var refusal = !IsServing ? "this replica does not serve"
@@ -323,7 +323,7 @@ internal sealed class Leader
     /// <summary>Ends the epoch. Nothing is served, sent or counted after it.</summary>
     /// <param name="reason">The reason.</param>
     /// <param name="successor">The leader of a higher epoch if that is the reason; else 0.</param>
-    public void Stop(string reason, ulong successor)
+    public void Stop(string reason, ReplicaId successor)
     {
         StopServing(LeaderPhase.Ended);
         _context.Pace.Forget();

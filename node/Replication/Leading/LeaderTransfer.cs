@@ -27,7 +27,7 @@ internal sealed class LeaderTransfer(ReplicaContext context, ulong epoch, long i
     private long _resendUs = context.NowUs;
     private bool _ready;
 
-    public ulong Target => target.Replica;
+    public ReplicaId Target => target.Replica;
 
     public TransferPhase Phase { get; private set; }
 
@@ -41,7 +41,7 @@ internal sealed class LeaderTransfer(ReplicaContext context, ulong epoch, long i
     public long DueUs => Math.Min(DeadlineUs, Phase == TransferPhase.Draining ? long.MaxValue : _resendUs);
 
     /// <summary>The target has read the record.</summary>
-    public void OnReady(ulong replica) => _ready |= replica == Target;
+    public void OnReady(ReplicaId replica) => _ready |= replica == Target;
 
     /// <summary>Whether serving can end now. The target is ready and lacks little, so the pause will be short.</summary>
     public bool MayStopServing => Phase == TransferPhase.Asking && _ready && target.FollowsClosely(context.Options.FrameBytes);
@@ -90,5 +90,5 @@ internal sealed class LeaderTransfer(ReplicaContext context, ulong epoch, long i
 
     /// <summary>Reports the end to whoever ordered the transfer.</summary>
     /// <param name="successor">The leader of the epoch that ended this one; 0: none.</param>
-    public void End(ulong successor, string reason) => context.Emit(new Effect.OrderEnded(id, successor == Target, reason));
+    public void End(ReplicaId successor, string reason) => context.Emit(new Effect.OrderEnded(id, successor == Target, reason));
 }

@@ -41,14 +41,14 @@ internal sealed class Leadership(ReplicaContext context)
     /// <summary>The leadership is over.</summary>
     /// <param name="reason">The reason.</param>
     /// <param name="successor">The leader of a higher epoch if that is the reason; else 0.</param>
-    public void End(string reason, ulong successor)
+    public void End(string reason, ReplicaId successor)
     {
         Invariant.Check(Leader is not null, $"A leadership ends that did not begin: {reason}.");
         // Before anything else, for readers on other threads.
         Volatile.Write(ref _lease, Lease.None);
         Leader.Stop(reason, successor);
         Leader = null;
-        context.Emit(new Effect.LeaderKnown(context.Promised, 0, 0));
+        context.Emit(new Effect.LeaderKnown(context.Promised, ReplicaId.None, NodeId.None));
     }
 
     /// <summary>Something was asked of a leader, or it is the answer to one of its effects.</summary>

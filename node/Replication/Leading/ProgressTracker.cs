@@ -13,11 +13,11 @@ namespace KvCluster.Replication.Leading;
 internal sealed class ProgressTracker
 {
     private readonly ReplicaContext _context;
-    private readonly Dictionary<ulong, FollowerProgress> _followers = [];
-    private readonly Func<ulong, Etag> _durableOfOther;
-    private readonly Func<ulong, long> _heardOf;
-    private readonly Func<ulong, long> _grantOf;
-    private readonly Func<ulong, ulong> _roundOf;
+    private readonly Dictionary<ReplicaId, FollowerProgress> _followers = [];
+    private readonly Func<ReplicaId, Etag> _durableOfOther;
+    private readonly Func<ReplicaId, long> _heardOf;
+    private readonly Func<ReplicaId, long> _grantOf;
+    private readonly Func<ReplicaId, ulong> _roundOf;
     private Quorum _committing;
 
     public ProgressTracker(ReplicaContext context, Quorum voters, DigestComparison digests, ReadRounds rounds)
@@ -38,13 +38,13 @@ internal sealed class ProgressTracker
     public Quorum Voters { get; private set; }
 
     /// <summary>All other replicas of the shard's record.</summary>
-    public Dictionary<ulong, FollowerProgress>.ValueCollection All => _followers.Values;
+    public Dictionary<ReplicaId, FollowerProgress>.ValueCollection All => _followers.Values;
 
     /// <summary>The same by replica id.</summary>
-    public IReadOnlyDictionary<ulong, FollowerProgress> ById => _followers;
+    public IReadOnlyDictionary<ReplicaId, FollowerProgress> ById => _followers;
 
     /// <summary>What a replica has durable and matched; nothing if its tree is known to be wrong.</summary>
-    public Func<ulong, Etag> DurableOf { get; }
+    public Func<ReplicaId, Etag> DurableOf { get; }
 
     /// <summary>Durable on a majority.</summary>
     public Etag Durable => _committing.Agreed(DurableOf);
@@ -58,7 +58,7 @@ internal sealed class ProgressTracker
     /// <summary>The newest heartbeat round that a majority has answered.</summary>
     public ulong Round => Voters.Agreed(_roundOf);
 
-    public bool TryGet(ulong replica, out FollowerProgress follower) => _followers.TryGetValue(replica, out follower!);
+    public bool TryGet(ReplicaId replica, out FollowerProgress follower) => _followers.TryGetValue(replica, out follower!);
 
     /// <summary>These voters decide from here on.</summary>
     public void Decide(Quorum voters)
@@ -73,8 +73,8 @@ internal sealed class ProgressTracker
     {
         foreach (var replica in _context.View.Record.Replicas)
         {
-            if (replica.Replica != _context.Self && !_followers.ContainsKey(replica.Replica))
-                _followers[replica.Replica] = new FollowerProgress(replica.Replica, probe, _context.NowUs);
+            if (replica.ReplicaId != _context.Self && !_followers.ContainsKey(replica.ReplicaId))
+                _followers[replica.ReplicaId] = new FollowerProgress(replica.ReplicaId, probe, _context.NowUs);
         }
     }
 
@@ -88,7 +88,7 @@ internal sealed class ProgressTracker
     }
 
     /// <summary>Whether a voter follows this leader closely enough to take over, or a learner to become one.</summary>
-    public bool FollowsClosely(ulong replica) => _followers.TryGetValue(replica, out var follower) && follower.FollowsClosely(_context.Options.FrameBytes);
+    public bool FollowsClosely(ReplicaId replica) => _followers.TryGetValue(replica, out var follower) && follower.FollowsClosely(_context.Options.FrameBytes);
 
     /// <summary>Compares how long the record being timed took in this replica's journal and in the others'.</summary>
     public void ComparePace()

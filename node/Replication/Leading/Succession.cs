@@ -25,12 +25,12 @@ internal sealed class Succession(ReplicaContext context, ulong epoch, ProgressTr
     /// <summary>Begins an ordered transfer. Answered by one <see cref="Effect.OrderEnded"/>, at once if it cannot begin.</summary>
     /// <param name="orderId">Names the request.</param>
     /// <param name="replica">The replica that should lead; 0: the most advanced voter.</param>
-    public void Begin(long orderId, ulong replica)
+    public void Begin(long orderId, ReplicaId replica)
     {
         if (Choose(replica) is not { } target)
         {
             context.Emit(new Effect.OrderEnded(
-                orderId, false, replica == 0 ? "no other voter follows closely" : $"replica {replica:x} is not a voter that follows closely"));
+                orderId, false, replica.IsNone ? "no other voter follows closely" : $"replica {replica:x} is not a voter that follows closely"));
             return;
         }
 
@@ -44,7 +44,7 @@ internal sealed class Succession(ReplicaContext context, ulong epoch, ProgressTr
     /// </summary>
     public void LeaveImpaired()
     {
-        if (context.NowUs < _leaveDueUs || Choose(0) is not { } target)
+        if (context.NowUs < _leaveDueUs || Choose(ReplicaId.None) is not { } target)
             return;
         heartbeats.Asked();
         _leaveDueUs = context.NowUs + context.Options.TimeoutGreatestUs;
@@ -53,7 +53,7 @@ internal sealed class Succession(ReplicaContext context, ulong epoch, ProgressTr
     }
 
     /// <summary>The target has read the shard's record.</summary>
-    public void OnReady(ulong replica) => _transfer?.OnReady(replica);
+    public void OnReady(ReplicaId replica) => _transfer?.OnReady(replica);
 
     /// <summary>Gives up what takes too long. A non-null reason means that this leadership is over.</summary>
     public string? OnTick()
@@ -62,7 +62,7 @@ internal sealed class Succession(ReplicaContext context, ulong epoch, ProgressTr
             return null;
         if (_transfer.StoppedServing)
             return $"replica {_transfer.Target:x} did not take over";
-        _transfer.End(0, $"replica {_transfer.Target:x} did not become ready; this replica continues to lead");
+        _transfer.End(ReplicaId.None, $"replica {_transfer.Target:x} did not become ready; this replica continues to lead");
         _transfer = null;
         return null;
     }
@@ -83,7 +83,7 @@ internal sealed class Succession(ReplicaContext context, ulong epoch, ProgressTr
     /// <summary>The leadership ends.</summary>
     /// <param name="successor">The leader of the epoch that ended this one; 0: none.</param>
     /// <param name="reason">The reason.</param>
-    public void End(ulong successor, string reason) => _transfer?.End(successor, reason);
+    public void End(ReplicaId successor, string reason) => _transfer?.End(successor, reason);
 
     private void Begin(long orderId, FollowerProgress target)
     {
@@ -93,12 +93,12 @@ internal sealed class Succession(ReplicaContext context, ulong epoch, ProgressTr
 
     // A replicating voter heard from recently. Of these, the one with the most acknowledged; if this leader's disk is slow, the fastest one. A replica with an
     // impaired disk, or about as slow as this slow leader, is chosen only if it was named.
-    private FollowerProgress? Choose(ulong replica)
+    private FollowerProgress? Choose(ReplicaId replica)
     {
-        var candidates = tracker.All.Where(follower => (replica == 0 || follower.Replica == replica)
+        var candidates = tracker.All.Where(follower => (replica.IsNone || follower.Replica == replica)
             && tracker.Voters.Contains(follower.Replica)
             && follower.State == FollowerState.Replicate
-            && (replica != 0 || (!follower.DiskImpaired && !IsAsSlow(follower)))
+            && (!replica.IsNone || (!follower.DiskImpaired && !IsAsSlow(follower)))
             && heartbeats.Quiescence.HeardLately(follower));
         return context.Pace.IsSlow ? candidates.MinBy(follower => follower.AckUs == 0 ? long.MaxValue : follower.AckUs) : candidates.MaxBy(follower => follower.Acked);
     }

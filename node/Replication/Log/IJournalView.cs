@@ -1,3 +1,6 @@
+using System.Diagnostics.CodeAnalysis;
+using Google.Protobuf;
+
 namespace KvCluster.Replication.Log;
 
 /// <summary>
@@ -23,5 +26,5 @@ internal interface IJournalView
     /// <summary>
     /// Checks magic, length and checksum of a body received from a peer and reads its header. False if it is damaged; nothing of it may then be used.
     /// </summary>
-    bool TryVerify(ReadOnlySpan<byte> body, out JournalRecord record);
+    bool TryVerify(ByteString body, [NotNullWhen(true)] out IVerifiedBody? verified);
 }

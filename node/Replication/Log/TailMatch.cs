@@ -22,35 +22,36 @@ internal enum TailFit
 /// <summary>Compares bodies from a peer with this replica's journal. Pure; used by a follower's append and a candidate's fetch.</summary>
 /// <param name="Fit">How they fit.</param>
 /// <param name="Common">The last common record, before anything is appended.</param>
-/// <param name="FirstNew">Index of the first body that the journal lacks; the number of bodies if none.</param>
+/// <param name="New">The bodies that the journal lacks, in order.</param>
 /// <param name="End">The last record after appending.</param>
-internal readonly record struct TailMatch(TailFit Fit, LogPosition Common, int FirstNew, LogPosition End)
+internal readonly record struct TailMatch(TailFit Fit, LogPosition Common, IReadOnlyList<IVerifiedBody> New, LogPosition End)
 {
     /// <summary>Compares the bodies with the journal.</summary>
     /// <param name="epochMax">No record of a higher epoch may come from this peer.</param>
     public static TailMatch Of(IJournalView journal, LogPosition previous, RepeatedField<ByteString> bodies, ulong epochMax)
     {
         if (!Has(journal, previous))
-            return new TailMatch(TailFit.Missing, default, 0, default);
+            return new TailMatch(TailFit.Missing, default, [], default);
         var common = previous;
         var end = previous;
-        var firstNew = 0;
+        var added = new List<IVerifiedBody>(bodies.Count);
         foreach (var body in bodies)
         {
-            if (!journal.TryVerify(body.Span, out var record) || record.PreviousName != end || record.Etag <= end.Etag || record.Etag.Epoch > epochMax)
-                return new TailMatch(TailFit.Damaged, default, 0, default);
+            if (!journal.TryVerify(body, out var verified))
+                return new TailMatch(TailFit.Damaged, default, [], default);
+            var record = verified.Record;
+            if (record.PreviousName != end || record.Etag <= end.Etag || record.Etag.Epoch > epochMax)
+                return new TailMatch(TailFit.Damaged, default, [], default);
             if (common == end && Has(journal, record.Name))
-            {
                 common = record.Name;
-                firstNew++;
-            }
-
+            else
+                added.Add(verified);
             end = record.Name;
         }
 
-        Invariant.Check(common.Etag <= end.Etag && firstNew <= bodies.Count, $"{firstNew} of {bodies.Count} bodies up to {end} are common, up to {common}.");
+        Invariant.Check(common.Etag <= end.Etag && added.Count <= bodies.Count, $"{added.Count} of {bodies.Count} bodies up to {end} are new, after {common}.");
         var conflict = common != end && common != journal.Last.Name;
-        return new TailMatch(conflict ? TailFit.Conflict : TailFit.Fits, common, firstNew, end);
+        return new TailMatch(conflict ? TailFit.Conflict : TailFit.Fits, common, added, end);
     }
 
     /// <summary>Whether the journal has exactly this record, hence all before it.</summary>
@@ -66,11 +67,9 @@ internal readonly record struct TailMatch(TailFit Fit, LogPosition Common, int F
         next = hint;
         if (common)
             return true;
-        var found = journal.TryFindAtOrBefore(hint.Etag < asked.Etag ? hint.Etag : JustBefore(asked.Etag), out var own);
+        var found = journal.TryFindAtOrBefore(hint.Etag < asked.Etag ? hint.Etag : asked.Etag.Predecessor, out var own);
         next = own.Name;
         Invariant.Check(!found || next.Etag < asked.Etag || asked.Etag == Etag.None, $"The search for the last common record goes from {asked} to {next}.");
         return found;
     }
-
-    private static Etag JustBefore(Etag etag) => etag == Etag.None ? Etag.None : Etag.FromValue(etag.Value - 1);
 }

@@ -4,12 +4,12 @@ using KvCluster.Replication.Protocol;
 namespace KvCluster.Replication.Progress;
 
 /// <summary>What a leader knows of one other replica in its epoch, kept by replica id. Plain state; <c>Leader</c> decides.</summary>
-internal sealed class FollowerProgress(ulong replica, LogPosition probe, long nowUs)
+internal sealed class FollowerProgress(ReplicaId replica, LogPosition probe, long nowUs)
 {
     private readonly Queue<(Etag Last, long Bytes)> _outstanding = new();
     private Etag _timed;
 
-    public ulong Replica { get; } = replica;
+    public ReplicaId Replica { get; } = replica;
 
     public FollowerState State { get; set; }
 

@@ -1,5 +1,3 @@
-using Google.Protobuf;
-using Google.Protobuf.Collections;
 using KvCluster.Replication.Log;
 using KvCluster.V1;
 
@@ -31,14 +29,14 @@ internal abstract record Effect
     }
 
     /// <summary>Pass a frame to the transport, to be sent to a node. Never waits; the frame may be lost.</summary>
-    internal sealed record Send(uint Node, Frame Frame) : Effect;
+    internal sealed record Send(NodeId Node, Frame Frame) : Effect;
 
     /// <summary>
     /// Fill <c>append.bodies</c> (or <c>tail.bodies</c>) of <paramref name="Frame"/> with the bodies that follow <paramref name="After"/> in the journal, durable
     /// or not, at most <paramref name="BytesMax"/> but at least one, and send it. If no body follows, an append is not sent and a tail is sent without bodies.
     /// After an append, sent or not, step <see cref="Event.BodiesSent"/> at once.
     /// </summary>
-    internal sealed record SendBodies(uint Node, Frame Frame, LogPosition After, int BytesMax) : Effect;
+    internal sealed record SendBodies(NodeId Node, Frame Frame, LogPosition After, int BytesMax) : Effect;
 
     /// <summary>
     /// Write and sync the control file; <see cref="Event.ControlWritten"/> follows when it is synced. Other effects continue meanwhile. At most one write is in
@@ -47,10 +45,9 @@ internal abstract record Effect
     internal sealed record WriteControl(HardState Control) : Effect;
 
     /// <summary>
-    /// Append these bodies from <paramref name="First"/> on, verified and chained onto the last record, as prepared records, before anything else reads the
-    /// journal; <see cref="Event.Durable"/> follows. A body that does not chain is a bug and fails the replica.
+    /// Append these bodies, verified and chained onto the last record, as prepared records, before anything else reads the journal; <see cref="Event.Durable"/> follows. A body that does not chain is a bug and fails the replica.
     /// </summary>
-    internal sealed record AppendBodies(RepeatedField<ByteString> Bodies, int First) : Effect;
+    internal sealed record AppendBodies(IReadOnlyList<IVerifiedBody> Bodies) : Effect;
 
     /// <summary>
     /// Truncate the journal after <paramref name="LastKept"/>, which is <see cref="IJournalView.Last"/> when this effect returns; <see cref="Event.CutDone"/>
@@ -99,7 +96,7 @@ internal abstract record Effect
     internal sealed record ReadIndexRefused(long ReadIdLast) : Effect;
 
     /// <summary>The leader known to this replica changed (0: none known). Publish the route.</summary>
-    internal sealed record LeaderKnown(ulong Epoch, ulong Replica, uint Node) : Effect;
+    internal sealed record LeaderKnown(ulong Epoch, ReplicaId Replica, NodeId Node) : Effect;
 
     /// <summary>
     /// The shard's record that this replica goes by from now on, and that routes are published from. The core owns it. Generation, epoch and revision never
@@ -110,16 +107,16 @@ internal abstract record Effect
     /// <summary>
     /// Pin the newest checkpoint and its log position for a follower; <see cref="Event.SnapshotOpened"/> follows, and <see cref="Event.SnapshotLost"/> if the pin is revoked.
     /// </summary>
-    internal sealed record OpenSnapshot(ulong Replica) : Effect;
+    internal sealed record OpenSnapshot(ReplicaId Replica) : Effect;
 
     /// <summary>
     /// Fill <c>snapshot_chunk.data</c> with <paramref name="Bytes"/> bytes at its offset of the pinned checkpoint, and send it soon. A page that differs from
     /// what was written is damage to this replica, which fails.
     /// </summary>
-    internal sealed record SendSnapshotChunk(uint Node, Frame Frame, int Bytes) : Effect;
+    internal sealed record SendSnapshotChunk(NodeId Node, Frame Frame, int Bytes) : Effect;
 
     /// <summary>The follower has the snapshot or is gone. Unpin the checkpoint.</summary>
-    internal sealed record CloseSnapshot(ulong Replica) : Effect;
+    internal sealed record CloseSnapshot(ReplicaId Replica) : Effect;
 
     /// <summary>
     /// Store a chunk beside the live state; an offset of 0 starts over. <see cref="Event.SnapshotStored"/> follows, or

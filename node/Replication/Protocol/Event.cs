@@ -42,7 +42,7 @@ internal abstract record Event
     /// Answer to <see cref="Effect.SendBodies"/>: bodies up to and including <paramref name="Last"/> were sent. If that equals the effect's
     /// starting position, the journal no longer has the records that follow it.
     /// </summary>
-    internal sealed record BodiesSent(ulong Replica, ulong Epoch, LogPosition Last, long Bytes) : Event;
+    internal sealed record BodiesSent(ReplicaId Replica, ulong Epoch, LogPosition Last, long Bytes) : Event;
 
     /// <summary>
     /// The shard's record was read. <paramref name="ReadId"/> is that of the <see cref="Effect.ReadRecord"/> that this answers, or 0 from
@@ -63,7 +63,7 @@ internal abstract record Event
     /// An operator, or the node, wants <paramref name="Replica"/> to lead (0: the most advanced voter). Answered by one
     /// <see cref="Effect.OrderEnded"/> with the same id.
     /// </summary>
-    internal sealed record TransferAsked(long OrderId, ulong Replica) : Event;
+    internal sealed record TransferAsked(long OrderId, ReplicaId Replica) : Event;
 
     /// <summary>The shard's replicas are to change. Answered by one <see cref="Effect.OrderEnded"/> with the same id.</summary>
     internal sealed record ReplicasAsked(long OrderId, ReplicaChange Change) : Event;
@@ -83,16 +83,16 @@ internal abstract record Event
     /// <summary>
     /// Nothing arrives from another node any more, or the stream from it ended. A leader there is no longer given the longer time of a quiescent one.
     /// </summary>
-    internal sealed record NodeSilent(uint Node) : Event;
+    internal sealed record NodeSilent(NodeId Node) : Event;
 
     /// <summary>Answer to <see cref="Effect.TakeDigest"/>, some time later: the digest of the trees. Empty if the driver gave up.</summary>
     internal sealed record DigestTaken(long TakeId, ByteString Digest) : Event;
 
     /// <summary>Answer to <see cref="Effect.OpenSnapshot"/>: the checkpoint is pinned.</summary>
-    internal sealed record SnapshotOpened(ulong Replica, LogPosition Covers, long BytesTotal) : Event;
+    internal sealed record SnapshotOpened(ReplicaId Replica, LogPosition Covers, long BytesTotal) : Event;
 
     /// <summary>A pin was revoked because it held too much or the disk is full. Nothing more of the checkpoint can be sent.</summary>
-    internal sealed record SnapshotLost(ulong Replica, LogPosition Covers, string Reason) : Event;
+    internal sealed record SnapshotLost(ReplicaId Replica, LogPosition Covers, string Reason) : Event;
 
     /// <summary>Answer to <see cref="Effect.StoreSnapshotChunk"/>: stored from the start to here, without a gap.</summary>
     internal sealed record SnapshotStored(LogPosition Covers, long BytesStored) : Event;

@@ -7,13 +7,13 @@ namespace KvCluster.Replication.Protocol;
 internal sealed record HardState
 {
     /// <summary>Random, non-zero; the id that the shard's record names.</summary>
-    public required ulong ReplicaId { get; init; }
+    public required ReplicaId ReplicaId { get; init; }
 
     /// <summary>Nothing of a lower epoch is accepted.</summary>
     public ulong PromisedEpoch { get; init; }
 
     /// <summary>The replica id of that epoch's leader, or 0 if only the epoch is known.</summary>
-    public ulong PromisedLeader { get; init; }
+    public ReplicaId PromisedLeader { get; init; }
 
     /// <summary>The process incarnation of that leader.</summary>
     public ulong PromisedIncarnation { get; init; }

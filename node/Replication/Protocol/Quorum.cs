@@ -6,10 +6,10 @@ namespace KvCluster.Replication.Protocol;
 /// </summary>
 internal sealed class Quorum
 {
-    private readonly ulong[][] _sets;
+    private readonly ReplicaId[][] _sets;
 
     /// <param name="sets">Replica ids of the voters: one or two sets, neither empty.</param>
-    public Quorum(params ulong[][] sets)
+    public Quorum(params ReplicaId[][] sets)
     {
         Invariant.Check(sets.Length is 1 or 2, "A quorum covers one set of voters or two.");
         _sets = sets;
@@ -19,13 +19,13 @@ internal sealed class Quorum
     public static Quorum Joint(Quorum one, Quorum other) => new([.. one._sets, .. other._sets]);
 
     /// <summary>All voters of both sets, each once.</summary>
-    public IEnumerable<ulong> Voters => _sets.SelectMany(set => set).Distinct();
+    public IEnumerable<ReplicaId> Voters => _sets.SelectMany(set => set).Distinct();
 
     /// <summary>Whether it is a voter of any set.</summary>
-    public bool Contains(ulong replica) => _sets.Any(set => set.Contains(replica));
+    public bool Contains(ReplicaId replica) => _sets.Any(set => set.Contains(replica));
 
     /// <summary>The greatest value that a majority of every set has reached; the least possible value if a set is empty.</summary>
-    public T Agreed<T>(Func<ulong, T> valueOf)
+    public T Agreed<T>(Func<ReplicaId, T> valueOf)
         where T : struct, IComparable<T>
     {
         var agreed = AgreedIn(_sets[0], valueOf);
@@ -39,14 +39,14 @@ internal sealed class Quorum
     }
 
     /// <summary>Whether the predicate holds for a majority of every set.</summary>
-    public bool Reached(Func<ulong, bool> saysYes) => Agreed(saysYes);
+    public bool Reached(Func<ReplicaId, bool> saysYes) => Agreed(saysYes);
 
     /// <summary>Whether the voters are the same, in the same sets, in any order.</summary>
     public bool SameAs(Quorum other) =>
         _sets.Length == other._sets.Length && _sets.Zip(other._sets).All(pair => pair.First.ToHashSet().SetEquals(pair.Second));
 
     // Sets are small, so this counts for each value how many voters have reached it. It neither sorts nor allocates.
-    private static T AgreedIn<T>(ulong[] voters, Func<ulong, T> valueOf)
+    private static T AgreedIn<T>(ReplicaId[] voters, Func<ReplicaId, T> valueOf)
         where T : struct, IComparable<T>
     {
         var majority = voters.Length / 2 + 1;

@@ -16,40 +16,40 @@ internal abstract record ReplicaChange
     /// <param name="Node">Its node, which has no other replica of the shard except <paramref name="InPlaceOf"/>.</param>
     /// <param name="InPlaceOf">A lost replica, voter or not, that leaves for good in the same step, so that no replica is missing without a learner to
     /// replace it; 0: none.</param>
-    internal sealed record AddLearner(ulong Replica, uint Node, ulong InPlaceOf = 0) : ReplicaChange;
+    internal sealed record AddLearner(ReplicaId Replica, NodeId Node, ReplicaId InPlaceOf = default) : ReplicaChange;
 
     /// <summary>
     /// A learner that has caught up becomes a voter, unless there are enough. So two actors that bring up a learner for the same vacancy make one voter.
     /// </summary>
-    internal sealed record Promote(ulong Learner, int VotersMax) : ReplicaChange;
+    internal sealed record Promote(ReplicaId Learner, int VotersMax) : ReplicaChange;
 
     /// <summary>A replica, voter or not, leaves for good.</summary>
-    internal sealed record Remove(ulong Replica) : ReplicaChange;
+    internal sealed record Remove(ReplicaId Replica) : ReplicaChange;
 
     /// <summary>A learner that has caught up replaces a voter, which leaves for good.</summary>
-    internal sealed record Swap(ulong Voter, ulong Learner) : ReplicaChange;
+    internal sealed record Swap(ReplicaId Voter, ReplicaId Learner) : ReplicaChange;
 
     /// <summary>The learner that would become a voter; 0: none.</summary>
-    public ulong Joins => this switch
+    public ReplicaId Joins => this switch
     {
         Promote promote => promote.Learner,
         Swap swap => swap.Learner,
-        _ => 0,
+        _ => ReplicaId.None,
     };
 
     /// <summary>The replica that would leave; 0: none.</summary>
-    public ulong Leaves => this switch
+    public ReplicaId Leaves => this switch
     {
         Remove remove => remove.Replica,
         Swap swap => swap.Voter,
         AddLearner add => add.InPlaceOf,
-        _ => 0,
+        _ => ReplicaId.None,
     };
 
     /// <summary>The change as it appears in logs.</summary>
     public sealed override string ToString() => this switch
     {
-        AddLearner { InPlaceOf: 0 } add => $"add replica {add.Replica:x} on node {add.Node} as a learner",
+        AddLearner { InPlaceOf.IsNone: true } add => $"add replica {add.Replica:x} on node {add.Node} as a learner",
         AddLearner add => $"add replica {add.Replica:x} on node {add.Node} as a learner in place of {add.InPlaceOf:x}",
         Promote promote => $"make replica {promote.Learner:x} a voter",
         Remove remove => $"remove replica {remove.Replica:x}",
@@ -61,7 +61,7 @@ internal abstract record ReplicaChange
     /// <param name="record">The newest record; not altered.</param>
     /// <param name="leader">The replica that executes the change, which cannot remove itself.</param>
     /// <param name="refusal">Why it is refused, for people.</param>
-    public ShardRecord? ApplyTo(ShardRecord record, ulong leader, out string refusal)
+    public ShardRecord? ApplyTo(ShardRecord record, ReplicaId leader, out string refusal)
     {
         refusal = RefusalFor(record, leader);
         if (refusal.Length > 0)
@@ -69,37 +69,37 @@ internal abstract record ReplicaChange
         var changed = record.Clone();
         changed.Generation++;
         if (this is AddLearner added)
-            changed.Replicas.Add(new ReplicaRecord { Replica = added.Replica, Node = added.Node, Learner = true });
-        if (Joins != 0)
-            changed.Replicas.Single(replica => replica.Replica == Joins).Learner = false;
-        if (Leaves != 0)
+            changed.Replicas.Add(new ReplicaRecord { ReplicaId = added.Replica, NodeId = added.Node, Learner = true });
+        if (!Joins.IsNone)
+            changed.Replicas.Single(replica => replica.ReplicaId == Joins).Learner = false;
+        if (!Leaves.IsNone)
         {
-            changed.Replicas.Remove(changed.Replicas.Single(replica => replica.Replica == Leaves));
-            changed.Removed.Add(Leaves);
+            changed.Replicas.Remove(changed.Replicas.Single(replica => replica.ReplicaId == Leaves));
+            changed.Removed.Add(Leaves.Value);
         }
 
         return changed;
     }
 
-    private string RefusalFor(ShardRecord record, ulong leader)
+    private string RefusalFor(ShardRecord record, ReplicaId leader)
     {
         if (this is AddLearner added)
         {
-            if (added.Replica == 0 || record.Removed.Contains(added.Replica) || record.Replicas.Any(replica => replica.Replica == added.Replica))
+            if (added.Replica.IsNone || record.HasRemoved(added.Replica) || record.Replicas.Any(replica => replica.ReplicaId == added.Replica))
                 return $"the id {added.Replica:x} was used before";
-            if (record.Replicas.Any(replica => replica.Node == added.Node && replica.Replica != added.InPlaceOf))
+            if (record.Replicas.Any(replica => replica.NodeId == added.Node && replica.ReplicaId != added.InPlaceOf))
                 return $"node {added.Node} already has a replica of the shard";
         }
 
-        if (Joins != 0 && !record.Replicas.Any(replica => replica.Replica == Joins && replica is { Learner: true, Created: true }))
+        if (!Joins.IsNone && !record.Replicas.Any(replica => replica.ReplicaId == Joins && replica is { Learner: true, Created: true }))
             return $"replica {Joins:x} is not a learner whose directory exists";
         if (this is Promote { VotersMax: var votersMax } && record.Replicas.Count(replica => !replica.Learner) >= votersMax)
             return $"the shard already has its {votersMax} voters";
-        if (Leaves == 0)
+        if (Leaves.IsNone)
             return "";
         if (Leaves == leader)
             return "a leader cannot remove itself; transfer the leadership first";
-        if (record.Replicas.SingleOrDefault(replica => replica.Replica == Leaves) is not { } leaving)
+        if (record.Replicas.SingleOrDefault(replica => replica.ReplicaId == Leaves) is not { } leaving)
             return $"replica {Leaves:x} is not a replica of the shard";
         return this is Swap && leaving.Learner ? $"replica {Leaves:x} is not a voter" : "";
     }

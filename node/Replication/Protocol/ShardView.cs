@@ -8,14 +8,14 @@ namespace KvCluster.Replication.Protocol;
 /// </summary>
 internal sealed class ShardView
 {
-    private readonly Dictionary<ulong, ReplicaRecord> _replicas = [];
+    private readonly Dictionary<ReplicaId, ReplicaRecord> _replicas = [];
 
     public ShardView(ShardRecord record, long revision)
     {
         Record = record;
         Revision = revision;
         foreach (var replica in record.Replicas)
-            _replicas[replica.Replica] = replica;
+            _replicas[replica.ReplicaId] = replica;
         Voters = VotersOf(record);
     }
 
@@ -26,28 +26,28 @@ internal sealed class ShardView
 
     public Quorum Voters { get; }
 
-    public bool Contains(ulong replica) => _replicas.ContainsKey(replica);
+    public bool Contains(ReplicaId replica) => _replicas.ContainsKey(replica);
 
     /// <summary>The replica's node; 0 if it is not in the record.</summary>
-    public uint NodeOf(ulong replica) => _replicas.TryGetValue(replica, out var found) ? found.Node : 0;
+    public NodeId NodeOf(ReplicaId replica) => _replicas.TryGetValue(replica, out var found) ? found.NodeId : NodeId.None;
 
     /// <summary>Whether it is a voter whose directory exists. Only such a replica votes, acknowledges, grants and campaigns.</summary>
-    public bool MayVote(ulong replica) => MayVote(Record, replica);
+    public bool MayVote(ReplicaId replica) => MayVote(Record, replica);
 
-    /// <inheritdoc cref="MayVote(ulong)"/>
-    public static bool MayVote(ShardRecord record, ulong replica) =>
-        record.Replicas.Any(candidate => candidate.Replica == replica && candidate is { Learner: false, Created: true });
+    /// <inheritdoc cref="MayVote(ReplicaId)"/>
+    public static bool MayVote(ShardRecord record, ReplicaId replica) =>
+        record.Replicas.Any(candidate => candidate.ReplicaId == replica && candidate is { Learner: false, Created: true });
 
     /// <summary>Each new shard has one replica that campaigns at once at epoch 0, so that the leaders of new shards are spread over the nodes.</summary>
-    public bool IsFirstLeader(ulong replica) => Record.Epoch == 0 && PreferredLeader(Record).Replica == replica;
+    public bool IsFirstLeader(ReplicaId replica) => Record.Epoch == 0 && PreferredLeader(Record).ReplicaId == replica;
 
     /// <summary>The replica that campaigns first while the shard is new. Replica placement spreads these over the nodes.</summary>
     public static ReplicaRecord PreferredLeader(ShardRecord record) => record.Replicas[(int)(record.Shard % (uint)record.Replicas.Count)];
 
     /// <summary>Whether the record says that this process leads this epoch.</summary>
-    public bool Names(ulong epoch, ulong leader, ulong incarnation) =>
-        Record.Epoch == epoch && Record.Leader == leader && Record.LeaderIncarnation == incarnation;
+    public bool Names(ulong epoch, ReplicaId leader, ulong incarnation) =>
+        Record.Epoch == epoch && Record.LeaderId == leader && Record.LeaderIncarnation == incarnation;
 
     /// <summary>The set of voters of a record.</summary>
-    public static Quorum VotersOf(ShardRecord record) => new(record.Replicas.Where(replica => !replica.Learner).Select(replica => replica.Replica).ToArray());
+    public static Quorum VotersOf(ShardRecord record) => new(record.Replicas.Where(replica => !replica.Learner).Select(replica => replica.ReplicaId).ToArray());
 }

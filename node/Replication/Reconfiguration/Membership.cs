@@ -126,7 +126,7 @@ internal sealed class Membership
 
     /// <summary>Sends the compare-and-set once the new voters have everything committed.</summary>
     /// <param name="durableOf">What a replica has durable and matched.</param>
-    public void Advance(Func<ulong, Etag> durableOf)
+    public void Advance(Func<ReplicaId, Etag> durableOf)
     {
         if (Phase != MembershipPhase.Securing)
             return;

@@ -58,12 +58,12 @@ internal sealed class RecordAdoption(ReplicaContext context)
             return RecordVerdict.Doubtful;
         }
 
-        if (record.Replicas.Any(replica => replica.Replica == context.Self))
+        if (record.Replicas.Any(replica => replica.ReplicaId == context.Self))
             return RecordVerdict.Adopt;
         // A watch may be late or early. Only a fresh read removes a replica, and only if the record lists it as removed.
         if (!isFresh)
             context.ReadRecord(context.NextRequestId());
-        else if (record.Removed.Contains(context.Self))
+        else if (record.HasRemoved(context.Self))
             return RecordVerdict.Removed;
         else
             Disown(revision);

@@ -52,7 +52,7 @@ internal sealed class HardStateKeeper
         Invariant.Check(wanted.ReplicaId == Wanted.ReplicaId && (wanted.Removed || !Wanted.Removed), $"The hard state of replica {Wanted.ReplicaId:x} becomes that of {wanted.ReplicaId:x}.");
         Invariant.Check(wanted.PromisedEpoch >= Wanted.PromisedEpoch, $"The promise goes from epoch {Wanted.PromisedEpoch} to {wanted.PromisedEpoch}.");
         Invariant.Check(
-            wanted.PromisedEpoch > Wanted.PromisedEpoch || Wanted.PromisedLeader == 0 || (wanted.PromisedLeader, wanted.PromisedIncarnation) == (Wanted.PromisedLeader, Wanted.PromisedIncarnation),
+            wanted.PromisedEpoch > Wanted.PromisedEpoch || Wanted.PromisedLeader.IsNone || (wanted.PromisedLeader, wanted.PromisedIncarnation) == (Wanted.PromisedLeader, Wanted.PromisedIncarnation),
             $"Epoch {wanted.PromisedEpoch} is promised to replica {wanted.PromisedLeader:x} after it was promised to {Wanted.PromisedLeader:x}.");
         Invariant.Check(wanted.Committed >= Wanted.Committed, $"The committed etag in the control file goes from {Wanted.Committed} to {wanted.Committed}.");
         Invariant.Check(wanted.LeaseLongestUs >= Wanted.LeaseLongestUs, $"The longest grant goes from {Wanted.LeaseLongestUs} to {wanted.LeaseLongestUs} us.");

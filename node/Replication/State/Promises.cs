@@ -14,7 +14,7 @@ internal sealed class Promises
 
     private readonly ReplicaContext _context;
     private Frame? _held;
-    private ulong _answerTo;
+    private ReplicaId _answerTo;
     private ulong _releasedRound;
 
     public Promises(ReplicaContext context)
@@ -85,7 +85,7 @@ internal sealed class Promises
     /// <summary>The promise rose. A held Prepare that it covers is dropped, and so is an answer owed for a lower epoch.</summary>
     public void PromiseRose()
     {
-        _answerTo = 0;
+        _answerTo = ReplicaId.None;
         // Rounds are numbered from the start in each epoch.
         _releasedRound = 0;
         if (_held is not null && _held.Epoch <= _context.Promised)
@@ -93,13 +93,13 @@ internal sealed class Promises
     }
 
     /// <summary>Notes that the candidate of the promised epoch is owed an answer, which is given when the promise is synced.</summary>
-    public void OweAnswer(ulong candidate) => _answerTo = candidate;
+    public void OweAnswer(ReplicaId candidate) => _answerTo = candidate;
 
     /// <summary>Answers a Prepare if due. The durable etag is read now, because nothing was acknowledged in a lower epoch since the promise rose.</summary>
     /// <param name="journalBusy">A truncation or an installation is in progress, so the durable record may change.</param>
     public void Answer(bool journalBusy)
     {
-        if (_answerTo == 0 || !_context.Control.PromiseSynced || journalBusy || !_context.Counts)
+        if (_answerTo.IsNone || !_context.Control.PromiseSynced || journalBusy || !_context.Counts)
             return;
         var synced = _context.Control.Synced;
         Invariant.Check(synced.PromisedLeader == _answerTo, $"Replica {_answerTo:x} is told of a promise to replica {synced.PromisedLeader:x}.");
@@ -111,6 +111,6 @@ internal sealed class Promises
         var frame = _context.FrameTo(_answerTo, _context.Promised);
         frame.Prepared = new Prepared { Last = _context.Journal.Durable.Name.ToWire() };
         _context.Send(frame);
-        _answerTo = 0;
+        _answerTo = ReplicaId.None;
     }
 }

@@ -1,5 +1,3 @@
-using Google.Protobuf;
-using Google.Protobuf.Collections;
 using KvCluster.Replication.Log;
 using KvCluster.Replication.Protocol;
 using KvCluster.V1;
@@ -12,7 +10,7 @@ namespace KvCluster.Replication.State;
 /// </summary>
 internal sealed class ReplicaContext
 {
-    private readonly Dictionary<ulong, ulong> _incarnations = [];
+    private readonly Dictionary<ReplicaId, ulong> _incarnations = [];
     private readonly Dictionary<long, Seen> _heldAtRead = [];
     private long _requestIdLast;
 
@@ -32,14 +30,14 @@ internal sealed class ReplicaContext
         var control = startup.Control;
         // At start the promise is at least the epoch of the last record. The shard's record tells who led it.
         if (journal.Last.Etag.Epoch > control.PromisedEpoch)
-            Control.Require(control with { PromisedEpoch = journal.Last.Etag.Epoch, PromisedLeader = 0, PromisedIncarnation = 0 });
+            Control.Require(control with { PromisedEpoch = journal.Last.Etag.Epoch, PromisedLeader = ReplicaId.None, PromisedIncarnation = 0 });
         Recovering = journal.Last.Etag < Etag.Max(control.Committed, control.Acknowledged);
         EpochSeen = Math.Max(Promised, startup.Record.Epoch);
     }
 
-    public uint Shard { get; }
+    public ShardId Shard { get; }
 
-    public ulong Self { get; }
+    public ReplicaId Self { get; }
 
     public ulong Incarnation { get; }
 
@@ -114,11 +112,11 @@ internal sealed class ReplicaContext
     public void Emit(Effect effect) => Effects.Add(effect);
 
     /// <summary>Appends the bodies that follow the journal's last record.</summary>
-    public void Append(RepeatedField<ByteString> bodies, in TailMatch match)
+    public void Append(in TailMatch match)
     {
         Invariant.Check(match.Fit == TailFit.Fits && match.Common == Journal.Last.Name, $"Bodies that follow {match.Common} are appended to a journal that ends at {Journal.Last.Name}.");
         Invariant.Check(match.End.Etag > match.Common.Etag && match.End.Etag.Epoch <= Promised, $"Bodies up to {match.End} are appended after {match.Common}, and epoch {Promised} is promised.");
-        Emit(new Effect.AppendBodies(bodies, match.FirstNew));
+        Emit(new Effect.AppendBodies(match.New));
     }
 
     public void Log(string text) => Effects.Add(new Effect.Log(text));
@@ -205,30 +203,30 @@ internal sealed class ReplicaContext
     }
 
     /// <summary>Remembers the newest process incarnation of a replica.</summary>
-    public void Heard(ulong replica, ulong incarnation) => _incarnations[replica] = Math.Max(incarnation, _incarnations.GetValueOrDefault(replica));
+    public void Heard(ReplicaId replica, ulong incarnation) => _incarnations[replica] = Math.Max(incarnation, _incarnations.GetValueOrDefault(replica));
 
     /// <summary>A frame to another replica. The caller sets its payload.</summary>
-    public Frame FrameTo(ulong receiver, ulong epoch) => new()
+    public Frame FrameTo(ReplicaId receiver, ulong epoch) => new()
     {
-        Shard = Shard,
+        ShardId = Shard,
         Generation = View.Record.Generation,
         Epoch = epoch,
-        Sender = Self,
+        SenderId = Self,
         SenderIncarnation = Incarnation,
-        Receiver = receiver,
+        ReceiverId = receiver,
         ReceiverIncarnation = _incarnations.GetValueOrDefault(receiver),
     };
 
     /// <summary>Sends to a replica of the record. Frames to other replicas are dropped, because their node is not known.</summary>
     public void Send(Frame frame)
     {
-        var node = View.NodeOf(frame.Receiver);
-        if (node != 0)
+        var node = View.NodeOf(frame.ReceiverId);
+        if (!node.IsNone)
             Emit(new Effect.Send(node, frame));
     }
 
     /// <summary>Answers a frame of a lower epoch with the promised one.</summary>
-    public void Fence(ulong sender)
+    public void Fence(ReplicaId sender)
     {
         var frame = FrameTo(sender, Promised);
         frame.Fenced = new Fenced();

@@ -27,17 +27,17 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
 
     public override async Task<TransferResponse> Transfer(TransferRequest request, ServerCallContext context)
     {
-        var shard = LedHere(request.Shard);
-        var (leader, result) = await placement.TransferAsync(shard, request.ToNode).ConfigureAwait(false);
+        var shard = LedHere(request.ShardId);
+        var (leader, result) = await placement.TransferAsync(shard, request.ToNodeId).ConfigureAwait(false);
         return result.Done
-            ? new TransferResponse { Leader = leader }
-            : throw ApiErrors.NotTransferred(request.Shard, result.Reason).ToStatus().ToRpcException();
+            ? new TransferResponse { LeaderId = leader }
+            : throw ApiErrors.NotTransferred(request.ShardId, result.Reason).ToStatus().ToRpcException();
     }
 
     public override async Task<DrainResponse> Drain(DrainRequest request, ServerCallContext context)
     {
-        if (request.Node != identity.Node)
-            throw ApiErrors.WrongNode(request.Node, identity.Node).ToStatus().ToRpcException();
+        if (request.NodeId != identity.Node)
+            throw ApiErrors.WrongNode(request.NodeId, identity.Node).ToStatus().ToRpcException();
         if (!request.Draining)
         {
             placement.EndDrain();
@@ -51,50 +51,50 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
         return new DrainResponse
         {
             GivenAway = (uint)drained.GivenAway,
-            Kept = { drained.Kept.OrderBy(kept => kept.Key).Select(kept => new KeptLeadership { Shard = kept.Key, Reason = kept.Value }) },
+            Kept = { drained.Kept.OrderBy(kept => kept.Key).Select(kept => new KeptLeadership { ShardId = kept.Key, Reason = kept.Value }) },
         };
     }
 
     public override async Task<ReplaceResponse> Replace(ReplaceRequest request, ServerCallContext context)
     {
-        var shard = LedHere(request.Shard);
-        if (request.FromNode == identity.Node)
+        var shard = LedHere(request.ShardId);
+        if (request.FromNodeId == identity.Node)
         {
             // The next leader does it. A leader does not remove itself, and it does not transfer for a replacement that the next leader would refuse.
             if (await replacement.ForeseeOwnAsync(shard, request).ConfigureAwait(false) is { } known)
-                return known.Done ? new ReplaceResponse() : throw ApiErrors.NotReplaced(request.Shard, known.Reason).ToStatus().ToRpcException();
-            var (next, handedOver) = await placement.TransferAsync(shard, 0).ConfigureAwait(false);
-            throw (handedOver.Done ? ApiErrors.NotLeader(new ShardRoute(shard.Route) { Leader = next }, identity.Node) : ApiErrors.NotReplaced(request.Shard, handedOver.Reason)).ToStatus().ToRpcException();
+                return known.Done ? new ReplaceResponse() : throw ApiErrors.NotReplaced(request.ShardId, known.Reason).ToStatus().ToRpcException();
+            var (next, handedOver) = await placement.TransferAsync(shard, NodeId.None).ConfigureAwait(false);
+            throw (handedOver.Done ? ApiErrors.NotLeader(new ShardRoute(shard.Route) { LeaderId = next }, identity.Node) : ApiErrors.NotReplaced(request.ShardId, handedOver.Reason)).ToStatus().ToRpcException();
         }
         var result = await replacement.ReplaceAsync(shard, request, context.CancellationToken).ConfigureAwait(false);
-        return result.Done ? new ReplaceResponse() : throw ApiErrors.NotReplaced(request.Shard, result.Reason).ToStatus().ToRpcException();
+        return result.Done ? new ReplaceResponse() : throw ApiErrors.NotReplaced(request.ShardId, result.Reason).ToStatus().ToRpcException();
     }
 
     public override async Task<QuarantineResponse> Quarantine(QuarantineRequest request, ServerCallContext context)
     {
-        if (request.Node != identity.Node)
-            throw ApiErrors.WrongNode(request.Node, identity.Node).ToStatus().ToRpcException();
+        if (request.NodeId != identity.Node)
+            throw ApiErrors.WrongNode(request.NodeId, identity.Node).ToStatus().ToRpcException();
         if (request.Reason.Length > ReasonCharsMax)
             throw ApiErrors.BadRequest($"A reason has at most {ReasonCharsMax} characters; nothing was changed.").ToStatus().ToRpcException();
         if (!OneLine.Is(request.Reason))
             throw ApiErrors.BadRequest("A reason must not contain a control character (a line break or an escape, for example); nothing was changed. Give it as one line of text.").ToStatus().ToRpcException();
-        if (shards.Find(request.Shard) is null)
-            throw ApiErrors.NoReplica(request.Shard, identity.Node).ToStatus().ToRpcException();
-        var shard = Here(request.Shard);
+        if (shards.Find(request.ShardId) is null)
+            throw ApiErrors.NoReplica(request.ShardId, identity.Node).ToStatus().ToRpcException();
+        var shard = Here(request.ShardId);
         QuarantineLeave? leave = null;
         if (!request.Force)
         {
             // Counted from before the leader answered.
             var usableUntil = BootClock.Instance.GetTimestamp() + (long)(StayingVoters.UseTimeMax.TotalSeconds * BootClock.Instance.TimestampFrequency);
-            var verdict = (await voters.AskAsync([request.Shard], StayingVoters.GoneTime, context.CancellationToken).ConfigureAwait(false)).Single();
+            var verdict = (await voters.AskAsync([request.ShardId], StayingVoters.GoneTime, context.CancellationToken).ConfigureAwait(false)).Single();
             if (verdict.Refusal is { } reason)
-                throw ApiErrors.NotQuarantined(request.Shard, identity.Node, reason).ToStatus().ToRpcException();
+                throw ApiErrors.NotQuarantined(request.ShardId, identity.Node, reason).ToStatus().ToRpcException();
             leave = new QuarantineLeave(verdict.Epoch, usableUntil);
         }
-        var result = await shard.Replica!.QuarantineAsync(request.Reason, leave).ConfigureAwait(false);
+        var result = await shard.Replica!.Quarantine.EnterAsync(request.Reason, leave).ConfigureAwait(false);
         if (result.Done)
             return new QuarantineResponse();
-        var stopped = shard.Replica.Failure is { } failure ? ApiErrors.ReplicaFailed(shard.Route, failure.Message) : ApiErrors.NotQuarantined(request.Shard, identity.Node, result.Reason);
+        var stopped = shard.Replica.Failure is { } failure ? ApiErrors.ReplicaFailed(shard.Route, failure.Message) : ApiErrors.NotQuarantined(request.ShardId, identity.Node, result.Reason);
         throw stopped.ToStatus().ToRpcException();
     }
 
@@ -104,10 +104,10 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
             throw ApiErrors.BadRequest($"One call may name at most {StayingVoters.ShardsMax} shards.").ToStatus().ToRpcException();
         var asked = TimeSpan.FromMilliseconds(request.KeptMs);
         var keptTime = asked < StayingVoters.KeptTimeMax ? asked : StayingVoters.KeptTimeMax;
-        var verdicts = await Task.WhenAll(request.Shards.Select(shard => voters.JudgeAsync(shard, request.Node, keptTime))).ConfigureAwait(false);
+        var verdicts = await Task.WhenAll(request.ShardIds.Select(shard => voters.JudgeAsync(shard, request.NodeId, keptTime))).ConfigureAwait(false);
         return new MayStopResponse
         {
-            Verdicts = { verdicts.Select(static verdict => new MayStopVerdict { Shard = verdict.Shard, Epoch = verdict.Epoch, Refusal = verdict.Refusal ?? "" }) },
+            Verdicts = { verdicts.Select(static verdict => new MayStopVerdict { ShardId = verdict.Shard, Epoch = verdict.Epoch, Refusal = verdict.Refusal ?? "" }) },
         };
     }
 
@@ -136,14 +136,14 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
             throw ApiErrors.NotDrained(identity.Node, refused.Count, refused[0].Shard, refused[0].Refusal!).ToStatus().ToRpcException();
     }
 
-    private HostedShard Here(uint id)
+    private HostedShard Here(ShardId id)
     {
         if (shards.Find(id) is not { } shard)
             throw (shards.IsUnknown(id) ? ApiErrors.NoShard(id) : ApiErrors.WrongShard(id, identity.Node, shards.RouteOf(id))).ToStatus().ToRpcException();
         return shard.Replica is null ? throw ApiErrors.ReplicaFailed(shard.Route, shard.Failure).ToStatus().ToRpcException() : shard;
     }
 
-    private HostedShard LedHere(uint id)
+    private HostedShard LedHere(ShardId id)
     {
         var shard = Here(id);
         return shard.Replica!.IsServing ? shard : throw ApiErrors.NotLeader(shard.Route, identity.Node).ToStatus().ToRpcException();
@@ -151,7 +151,7 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
 
     private async Task<ReplicaCheckpoint> CheckpointAsync(HostedShard shard)
     {
-        var answer = new ReplicaCheckpoint { Node = identity.Node, Shard = shard.Route.Shard };
+        var answer = new ReplicaCheckpoint { NodeId = identity.Node, ShardId = shard.Route.ShardId };
         if (shard.Replica is null)
         {
             answer.Error = shard.Failure;

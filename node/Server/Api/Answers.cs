@@ -13,7 +13,7 @@ internal interface IAnswer
 }
 
 /// <summary>A <see cref="V1.PutResponse"/>, <see cref="V1.DeleteResponse"/> or <see cref="V1.WriteResponse"/>, which differ only in <c>existed</c>.</summary>
-internal readonly struct ChangeAnswer(uint shard, UInt128 etag, bool existed) : IAnswer
+internal readonly struct ChangeAnswer(ShardId shard, Etag etag, bool existed) : IAnswer
 {
     public int Size => WireWriter.BytesFieldSize(WireWriter.PositionSize(shard)) + WireWriter.VarintFieldSize(existed ? 1u : 0u);
 
@@ -36,7 +36,7 @@ internal readonly ref struct EncodedAnswer(ReadOnlySpan<byte> message) : IAnswer
 }
 
 /// <summary>A <see cref="V1.GetResponse"/>. Its value points into the snapshot's mapping and is copied once.</summary>
-internal readonly ref struct GetAnswer(uint shard, UInt128 position, ulong? ageUs, bool found, ReadOnlySpan<byte> value, UInt128 etag) : IAnswer
+internal readonly ref struct GetAnswer(ShardId shard, Etag position, ulong? ageUs, bool found, ReadOnlySpan<byte> value, Etag etag) : IAnswer
 {
     private readonly ReadOnlySpan<byte> _value = value;
 
@@ -57,7 +57,7 @@ internal readonly ref struct GetAnswer(uint shard, UInt128 position, ulong? ageU
 }
 
 /// <summary>A <see cref="V1.OpenSessionResponse"/>.</summary>
-internal readonly struct SessionAnswer(uint shard, UInt128 etag, UInt128 session) : IAnswer
+internal readonly struct SessionAnswer(ShardId shard, Etag etag, UInt128 session) : IAnswer
 {
     public int Size => WireWriter.BytesFieldSize(WireWriter.PositionSize(shard)) + WireWriter.BytesFieldSize(WireWriter.SessionBytes);
 

@@ -22,7 +22,7 @@ internal sealed record ApiError(StatusCode Code, string Reason, string Message)
     public TimeSpan? RetryAfter { get; init; }
 
     /// <summary>The shard and etag at which the call was evaluated.</summary>
-    public (uint Shard, UInt128 Etag)? Position { get; init; }
+    public (ShardId Shard, Etag Etag)? Position { get; init; }
 
     /// <summary>Index of the condition that did not hold.</summary>
     public int? FailedCondition { get; init; }
@@ -39,8 +39,8 @@ internal sealed record ApiError(StatusCode Code, string Reason, string Message)
         var info = StatusDetails.Info(Reason, IsOutcomeUnknown ? StatusDetails.MaybeApplied : StatusDetails.NotApplied);
         if (Position is var (shard, etag))
         {
-            info.Metadata["shard"] = shard.ToString(System.Globalization.CultureInfo.InvariantCulture);
-            info.Metadata["etag"] = Etag.FromValue(etag).ToString();
+            info.Metadata["shard"] = shard.ToString(null, System.Globalization.CultureInfo.InvariantCulture);
+            info.Metadata["etag"] = etag.ToString();
         }
         if (FailedCondition is { } condition)
             info.Metadata["condition"] = condition.ToString(System.Globalization.CultureInfo.InvariantCulture);

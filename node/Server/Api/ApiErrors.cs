@@ -89,39 +89,39 @@ internal static class ApiErrors
 
     /// <summary>For an operator's request about a shard of which this node has no replica, or has not opened it yet.</summary>
     /// <param name="right">The shard's route; null if this node does not know it.</param>
-    public static ApiError WrongShard(uint shard, uint node, ShardRoute? right) => new(
+    public static ApiError WrongShard(ShardId shard, NodeId node, ShardRoute? right) => new(
         StatusCode.Unavailable, "WRONG_SHARD", $"Node {node} has no open replica of shard {shard}; nothing was changed. Ask the node that leads it.") { Routes = right is null ? null : [right] };
 
-    public static ApiError NoShard(uint shard) => new(StatusCode.NotFound, "NO_SHARD", $"There is no shard {shard}; nothing was changed.");
+    public static ApiError NoShard(ShardId shard) => new(StatusCode.NotFound, "NO_SHARD", $"There is no shard {shard}; nothing was changed.");
 
     /// <summary>For a call to a replica that does not lead.</summary>
-    public static ApiError NotLeader(ShardRoute route, uint node) => route.Leader == 0 || route.Leader == node
+    public static ApiError NotLeader(ShardRoute route, NodeId node) => route.LeaderId.IsNone || route.LeaderId == node
         ? new(StatusCode.Unavailable, "NO_LEADER", $"Shard {Text((int)route.Shard)} has no leader at the moment.") { Routes = [route], RetryAfter = LeaderPause }
         : new(StatusCode.Unavailable, "NOT_LEADER", $"Node {Text((int)route.Leader)} leads shard {Text((int)route.Shard)}.") { Routes = [route] };
 
     /// <summary>For a linearizable read at a replica that could not ask its leader.</summary>
-    public static ApiError LeaderSilent(ShardRoute route, uint node) =>
-        new(StatusCode.Unavailable, "NO_LEADER", $"Node {node} could not ask the leader of shard {route.Shard} what is committed.") { Routes = [route], RetryAfter = LeaderPause };
+    public static ApiError LeaderSilent(ShardRoute route, NodeId node) =>
+        new(StatusCode.Unavailable, "NO_LEADER", $"Node {node} could not ask the leader of shard {route.ShardId} what is committed.") { Routes = [route], RetryAfter = LeaderPause };
 
     /// <summary>For a read that waited in vain for this replica to apply an etag.</summary>
-    public static ApiError ReplicaBehind(HostedShard shard, UInt128 etag, uint node) => shard.Replica!.Failure is { } failure
+    public static ApiError ReplicaBehind(HostedShard shard, Etag etag, NodeId node) => shard.Replica!.Failure is { } failure
         ? ReplicaFailed(shard.Route, failure.Message)
-        : new(StatusCode.DeadlineExceeded, "REPLICA_BEHIND", $"Node {node} has not applied {Etag.FromValue(etag)} of shard {shard.Shard} yet.") { RetryAfter = LeaderPause };
+        : new(StatusCode.DeadlineExceeded, "REPLICA_BEHIND", $"Node {node} has not applied {etag} of shard {shard.Shard} yet.") { RetryAfter = LeaderPause };
 
     /// <summary>For a requested transfer that did not happen.</summary>
-    public static ApiError NotTransferred(uint shard, string reason) =>
+    public static ApiError NotTransferred(ShardId shard, string reason) =>
         new(StatusCode.FailedPrecondition, "NOT_TRANSFERRED", $"The leadership of shard {shard} was not transferred: {reason}.");
 
     /// <summary>For a requested replacement that did not happen, or not yet.</summary>
-    public static ApiError NotReplaced(uint shard, string reason) =>
+    public static ApiError NotReplaced(ShardId shard, string reason) =>
         new(StatusCode.FailedPrecondition, "NOT_REPLACED", $"The replacement in shard {shard} was not completed: {reason}.");
 
     /// <summary>For a quarantine after which no majority would remain.</summary>
-    public static ApiError NotQuarantined(uint shard, uint node, string reason) => new(
+    public static ApiError NotQuarantined(ShardId shard, NodeId node, string reason) => new(
         StatusCode.FailedPrecondition, "NOT_QUARANTINED", $"The replica of shard {shard} on node {node} was not taken out of service; nothing was changed: {reason}. Use force to do it anyway.");
 
     /// <summary>For a drain of a node without which a shard would have no majority.</summary>
-    public static ApiError NotDrained(uint node, int shards, uint first, string reason) => new(
+    public static ApiError NotDrained(NodeId node, int shards, ShardId first, string reason) => new(
         StatusCode.FailedPrecondition, "NOT_DRAINED",
         $"Node {node} was not drained; nothing was changed. Without it {Text(shards)} shards would have no majority, among them shard {first}: {reason}. Use force to drain it anyway.");
 
@@ -133,17 +133,17 @@ internal static class ApiErrors
         new(StatusCode.FailedPrecondition, "NOT_PLACED", $"The coordinator failed, so the change may or may not have been made: {reason}. Repeat the call; that is harmless.");
 
     /// <summary>For a call that was meant for another node.</summary>
-    public static ApiError WrongNode(uint asked, uint node) => new(StatusCode.FailedPrecondition, "WRONG_NODE", $"This is node {node}, not node {asked}.");
+    public static ApiError WrongNode(NodeId asked, NodeId node) => new(StatusCode.FailedPrecondition, "WRONG_NODE", $"This is node {node}, not node {asked}.");
 
     /// <summary>For an operator's request about a replica that this node does not have.</summary>
-    public static ApiError NoReplica(uint shard, uint node) => new(StatusCode.NotFound, "NO_SHARD", $"Node {node} has no replica of shard {shard}.");
+    public static ApiError NoReplica(ShardId shard, NodeId node) => new(StatusCode.NotFound, "NO_SHARD", $"Node {node} has no replica of shard {shard}.");
 
     /// <summary>For a call to a replica of this node that has failed.</summary>
-    public static ApiError ReplicaFailed(ShardRoute route, string failure) => route.Leader == 0
+    public static ApiError ReplicaFailed(ShardRoute route, string failure) => route.LeaderId.IsNone
         ? new(StatusCode.Unavailable, "NO_LEADER", $"The replica on this node failed: {failure}") { Routes = [route], RetryAfter = LeaderPause }
         : new(StatusCode.Unavailable, "NOT_LEADER", $"The replica on this node failed: {failure}") { Routes = [route] };
 
-    public static ApiError ConditionFailed(uint shard, in WriteResult result) =>
+    public static ApiError ConditionFailed(ShardId shard, in WriteResult result) =>
         new(StatusCode.FailedPrecondition, "CONDITION_FAILED", $"Condition {Text(result.FailedCondition)} does not hold.")
         {
             Position = (shard, result.Etag),
@@ -168,9 +168,9 @@ internal static class ApiErrors
     /// <summary>The error for a change that was not applied, or whose outcome is unknown.</summary>
     /// <param name="route">The shard's route as this node knows it.</param>
     /// <param name="node">This node.</param>
-    public static ApiError Of(in WriteResult result, ShardRoute route, uint node) => result.Outcome switch
+    public static ApiError Of(in WriteResult result, ShardRoute route, NodeId node) => result.Outcome switch
     {
-        WriteOutcome.ConditionFailed => ConditionFailed(route.Shard, result),
+        WriteOutcome.ConditionFailed => ConditionFailed(route.ShardId, result),
         WriteOutcome.NotLeader => NotLeader(route, node),
         WriteOutcome.DeadlinePassed => DeadlinePassed,
         WriteOutcome.GivenUp => GivenUp,

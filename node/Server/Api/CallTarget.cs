@@ -8,7 +8,7 @@ namespace KvCluster.Node.Api;
 /// <param name="Generation">That shard's generation; 0 if the caller names no shard.</param>
 /// <param name="DeadlineTimestamp">Timestamp of the node's clock after which a change must no longer be ordered; 0: none.</param>
 /// <param name="CancellationToken">Fires when the caller no longer waits.</param>
-internal readonly record struct CallTarget(uint Shard, ulong Generation, long DeadlineTimestamp, CancellationToken CancellationToken)
+internal readonly record struct CallTarget(ShardId Shard, ulong Generation, long DeadlineTimestamp, CancellationToken CancellationToken)
 {
     /// <summary>Timestamp of the node's clock at which the call arrived; 0 if it is neither measured nor traced.</summary>
     public long ArrivedTimestamp { get; init; }

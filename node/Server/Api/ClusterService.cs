@@ -28,14 +28,14 @@ internal sealed class ClusterService(NodeIdentity identity, ShardDirectory direc
 
     public override async Task<GetStatusResponse> GetStatus(GetStatusRequest request, ServerCallContext context)
     {
-        var status = new NodeStatus { Node = identity.Node, Address = identity.Address, Version = NodeIdentity.Version, Draining = placement.Draining, Incarnation = identity.Incarnation };
+        var status = new NodeStatus { NodeId = identity.Node, Address = identity.Address, Version = NodeIdentity.Version, Draining = placement.Draining, Incarnation = identity.Incarnation };
         if (request.Activity)
             status.Activity = metrics.Activity.Tell();
         // Listed before the open ones, so that a replica that is opened meanwhile is not omitted.
         var opening = shards.Opening().Where(replica => !request.HasShard || replica.Route.Shard == request.Shard).ToList();
-        var asked = shards.All.Where(shard => !request.HasShard || shard.Shard == request.Shard).ToList();
+        var asked = shards.All.Where(shard => !request.HasShard || shard.Shard.Value == request.Shard).ToList();
         status.Replicas.AddRange(await shards.StatusAsync(asked, request.Digest, detail: request.HasShard, context.CancellationToken).ConfigureAwait(false));
-        status.Replicas.AddRange(opening.Where(replica => status.Replicas.All(open => open.Route.Shard != replica.Route.Shard)));
+        status.Replicas.AddRange(opening.Where(replica => status.Replicas.All(open => open.Route.ShardId != replica.Route.ShardId)));
         return new GetStatusResponse { Cluster = identity.Cluster, Nodes = { status } };
     }
 }

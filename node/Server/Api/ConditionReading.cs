@@ -34,7 +34,7 @@ internal static class ConditionReading
     {
         var key = keyOfOperation;
         ConditionKind? kind = null;
-        UInt128 etag = default;
+        Etag etag = default;
         ReadOnlySpan<byte> value = default;
         var reader = new WireReader(condition);
         for (int field; (field = reader.ReadField()) != 0;)

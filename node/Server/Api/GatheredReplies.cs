@@ -10,18 +10,6 @@ namespace KvCluster.Node.Api;
 /// <param name="budget">The replies of all calls of the process.</param>
 internal sealed class GatheredReplies(ByteBudget budget)
 {
-    /// <summary>While this many bytes of replies are not written, no further call is started: one message being written and one being collected.</summary>
-    private const int WaitingBytesMax = 2 * MessageBytesMax;
-
-    /// <summary>Bound for the replies of calls already started. Replies beyond it are refused. Two of the largest fit.</summary>
-    private const int ReplyBytesMax = 32 << 20;
-
-    /// <summary>A message takes no further reply beyond this size, which is gRPC's default limit. A single reply may be larger.</summary>
-    private const int MessageBytesMax = 4 << 20;
-
-    /// <summary>Errors and answers to changes, which are never refused, are smaller than this.</summary>
-    private const int OutcomeBytesMax = 4 << 10;
-
     private readonly Queue<MessageBytes> _full = new();
     private MessageBytes _gathering = MessageBytes.Rent();
     private BudgetShare _bytes = new(budget);
@@ -29,24 +17,24 @@ internal sealed class GatheredReplies(ByteBudget budget)
     public bool IsEmpty => _gathering.Count == 0 && _full.Count == 0;
 
     /// <summary>Whether another call may be started. While the process is short of memory a stream has one message of replies at a time.</summary>
-    public bool HasRoom => _bytes.Used < (budget.IsShort ? 1 : WaitingBytesMax);
+    public bool HasRoom => _bytes.Used < (budget.IsShort ? 1 : ExchangeLimits.WaitingBytesMax);
 
     /// <summary>Takes space for a reply. False if there is none; an outcome always has space.</summary>
     public bool TryUse(int bytes)
     {
-        if (bytes <= OutcomeBytesMax)
+        if (bytes <= ExchangeLimits.OutcomeBytesMax)
         {
             _bytes.Use(bytes);
             return true;
         }
         // A single reply may always exceed the stream's bound, and small replies are not refused because of large ones.
-        return (_bytes.Used == 0 || bytes <= ByteBudget.SmallBytes || _bytes.Used + bytes <= ReplyBytesMax) && _bytes.TryUse(bytes);
+        return (_bytes.Used == 0 || bytes <= ByteBudget.SmallBytes || _bytes.Used + bytes <= ExchangeLimits.ReplyBytesMax) && _bytes.TryUse(bytes);
     }
 
     /// <summary>Where a reply is to be written for which space was taken. The caller must fill all of it.</summary>
     public Span<byte> Append(int bytes)
     {
-        if (_gathering.Count > 0 && _gathering.Count + bytes > MessageBytesMax)
+        if (_gathering.Count > 0 && _gathering.Count + bytes > ExchangeLimits.MessageBytesMax)
         {
             _full.Enqueue(_gathering);
             _gathering = MessageBytes.Rent();

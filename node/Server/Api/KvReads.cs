@@ -246,7 +246,7 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
     private static void AnswerGet<TSink>(HostedShard shard, in OpenedRead read, ReadOnlySpan<byte> key, TSink sink)
         where TSink : struct, IReplySink => sink.Answer(Read(shard.Shard, read, key));
 
-    private static GetAnswer Read(uint shard, in OpenedRead read, ReadOnlySpan<byte> key)
+    private static GetAnswer Read(ShardId shard, in OpenedRead read, ReadOnlySpan<byte> key)
     {
         if (!read.Snapshot.TryGet(TreeId.Kv, key, out var stored))
             return new GetAnswer(shard, read.Snapshot.Etag, read.AgeUs, found: false, default, default);
@@ -270,7 +270,7 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
         /// <param name="replyBytesMax">What the sink would refuse is counted and not copied.</param>
         /// <param name="clock">For the end of the turn; not read if the turn has no end.</param>
         /// <param name="until">When the turn ends, as a timestamp of the clock; the maximum value if it has no end.</param>
-        public bool Read(uint shard, in OpenedRead read, ReadOnlySpan<byte> request, int replyBytesMax, TimeProvider clock, long until)
+        public bool Read(ShardId shard, in OpenedRead read, ReadOnlySpan<byte> request, int replyBytesMax, TimeProvider clock, long until)
         {
             var reader = new WireReader(request[_readBytes..]);
             for (int field; (field = reader.ReadField()) != 0;)

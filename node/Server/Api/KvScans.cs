@@ -134,8 +134,8 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
             try
             {
                 var page = MessageBytes.Rent();
-                var writer = new WireWriter(page.Append(WireWriter.BytesFieldSize(WireWriter.PositionSize(route.Shard, read.AgeUs))));
-                writer.PositionField(ScanPage.PositionFieldNumber, route.Shard, read.Snapshot.Etag, read.AgeUs);
+                var writer = new WireWriter(page.Append(WireWriter.BytesFieldSize(WireWriter.PositionSize(route.ShardId, read.AgeUs))));
+                writer.PositionField(ScanPage.PositionFieldNumber, route.ShardId, read.Snapshot.Etag, read.AgeUs);
                 var place = await threads.EnterAsync();
                 try
                 {
@@ -211,7 +211,7 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
         return left > 0;
     }
 
-    private static void Append(MessageBytes page, ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, UInt128 etag)
+    private static void Append(MessageBytes page, ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, Etag etag)
     {
         var entryBytes = EntryBytes(key, value);
         var writer = new WireWriter(page.Append(WireWriter.BytesFieldSize(entryBytes)));

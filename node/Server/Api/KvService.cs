@@ -54,7 +54,7 @@ internal sealed class KvService(KvCalls calls, KvScans scans, NodeMetrics metric
             return Refuse(ApiErrors.RequestsWait.ToStatus(), request, context);
         }
         var response = MessageBytes.Rent();
-        var target = new CallTarget(0, 0, DeadlineOf(context), context.CancellationToken)
+        var target = new CallTarget(default, 0, DeadlineOf(context), context.CancellationToken)
         {
             Caller = context,
             ArrivedTimestamp = calls.Watches ? clock.GetTimestamp() : 0,

@@ -116,7 +116,7 @@ internal sealed class KvWrites(ShardLookup lookup)
     {
         (write.DeadlineTimestamp, write.ArrivedTimestamp, write.Trace) = (target.DeadlineTimestamp, target.ArrivedTimestamp, target.Span);
         var change = new QueuedChange(write, write.Life);
-        var completion = shard.Replica!.WriteAsync(write);
+        var completion = shard.Replica!.Writes.SubmitAsync(write);
         if (completion.IsCompleted)
             return new Submitted(completion, change, null, 0, default);
         target.Waits?.Begin(target.Id, change);
@@ -129,7 +129,7 @@ internal sealed class KvWrites(ShardLookup lookup)
         var result = await submitted.Completion.ConfigureAwait(false);
         submitted.End();
         if (result.Outcome == WriteOutcome.Applied)
-            sink.Answer(new SessionAnswer(shard.Route.Shard, result.Etag, session));
+            sink.Answer(new SessionAnswer(shard.Route.ShardId, result.Etag, session));
         else
             sink.Refuse(ApiErrors.Of(result, shard.Route, lookup.Node));
     }
@@ -140,7 +140,7 @@ internal sealed class KvWrites(ShardLookup lookup)
         var result = await submitted.Completion.ConfigureAwait(false);
         submitted.End();
         if (result.Outcome == WriteOutcome.Applied)
-            sink.Answer(new ChangeAnswer(shard.Route.Shard, result.Etag, isDelete && result.Existed));
+            sink.Answer(new ChangeAnswer(shard.Route.ShardId, result.Etag, isDelete && result.Existed));
         else
             sink.Refuse(ApiErrors.Of(result, shard.Route, lookup.Node));
     }

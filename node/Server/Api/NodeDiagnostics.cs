@@ -5,6 +5,7 @@ using System.Globalization;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Telemetry;
+using KvCluster.Storage.Context;
 using KvCluster.Storage.Files;
 using KvCluster.Tls;
 using KvCluster.V1;
@@ -31,6 +32,9 @@ internal sealed class NodeDiagnostics(NodeIdentity identity, string dataDirector
     /// <summary>Knows whether the node's threads stalled; null if nothing watches.</summary>
     public StallWatch? Stalls { get; init; }
 
+    /// <summary>The memory of the node's stores; null if there are none.</summary>
+    public MemoryAccount? Memory { get; init; }
+
     public async Task<NodeExamination> ExamineAsync(CancellationToken cancellationToken)
     {
         await _turn.WaitAsync(cancellationToken).ConfigureAwait(false);
@@ -51,15 +55,27 @@ internal sealed class NodeDiagnostics(NodeIdentity identity, string dataDirector
 
     private async Task<NodeExamination> ExamineNowAsync(CancellationToken cancellationToken)
     {
-        var found = new NodeExamination { Node = identity.Node, Address = identity.Address, Version = NodeIdentity.Version };
+        var found = new NodeExamination { NodeId = identity.Node, Address = identity.Address, Version = NodeIdentity.Version };
         await ExamineCoordinatorAsync(found, cancellationToken).ConfigureAwait(false);
         await Task.Run(() => ExamineDisk(found), cancellationToken).ConfigureAwait(false);
         ExamineCertificates(found);
         ExamineOpenFiles(found);
         if (Stalls?.Last is { } stall)
             (found.Stalls, found.StallUs, found.StallAtUs, found.StallText) = ((ulong)stall.Count, (ulong)stall.Length.TotalMicroseconds, MicrosecondsOf(stall.At), stall.Text);
+        if (Memory is { } memory)
+            ExamineMemory(found, memory);
         _foundTimestamp = time.GetTimestamp();
         return found;
+    }
+
+    private static void ExamineMemory(NodeExamination found, MemoryAccount memory)
+    {
+        found.MemoryBudgetBytes = (ulong)memory.Budget;
+        found.ChangedPagesBytes = (ulong)memory.UsedFor(MemoryUse.ChangedPages);
+        found.JournalMemoryBytes = (ulong)memory.UsedFor(MemoryUse.Journal);
+        found.RequestsBytes = (ulong)memory.UsedFor(MemoryUse.Requests);
+        found.FreePagesBytes = (ulong)memory.UsedFor(MemoryUse.FreePages);
+        found.HeldBackUs = (ulong)memory.HeldBack.TotalMicroseconds;
     }
 
     private async Task ExamineCoordinatorAsync(NodeExamination found, CancellationToken cancellationToken)

@@ -81,7 +81,7 @@ internal sealed class ReadOpener(ShardLookup lookup, TimeProvider clock, TimeSpa
         return true;
     }
 
-    private ValueTask<ApiError?> CatchUpWithSessionAsync(HostedShard shard, UInt128 seen, long deadlineTimestamp, CancellationToken cancellationToken)
+    private ValueTask<ApiError?> CatchUpWithSessionAsync(HostedShard shard, Etag seen, long deadlineTimestamp, CancellationToken cancellationToken)
     {
         // The answer is not needed. It makes the leader send its committed etag now, and not with its next heartbeat.
         _ = shard.Replica!.Reads.AskLeaderAsync(CancellationToken.None);
@@ -93,7 +93,7 @@ internal sealed class ReadOpener(ShardLookup lookup, TimeProvider clock, TimeSpa
             ? await CatchUpAsync(shard, committed, deadlineTimestamp, cancellationToken).ConfigureAwait(false)
             : ApiErrors.LeaderSilent(shard.Route, lookup.Node);
 
-    private async ValueTask<ApiError?> CatchUpAsync(HostedShard shard, UInt128 etag, long deadlineTimestamp, CancellationToken cancellationToken)
+    private async ValueTask<ApiError?> CatchUpAsync(HostedShard shard, Etag etag, long deadlineTimestamp, CancellationToken cancellationToken)
     {
         var limit = deadlineTimestamp == 0 ? _waitMax : LeftUntil(deadlineTimestamp) * DeadlineShare;
         limit = limit < _waitMax ? limit : _waitMax;

@@ -6,7 +6,7 @@ namespace KvCluster.Node.Api;
 /// <summary>What a read asks for besides its keys: <see cref="ReadOptions"/>, as far as one shard is concerned.</summary>
 /// <param name="Mode">How new the answer must be.</param>
 /// <param name="Seen">In mode SESSION, the etag that the answer must reflect.</param>
-internal readonly record struct ReadQuery(ReadMode Mode, UInt128 Seen)
+internal readonly record struct ReadQuery(ReadMode Mode, Etag Seen)
 {
     /// <summary>Reads the mode from encoded options. Null on success.</summary>
     /// <param name="options">The encoded message; empty: none.</param>
@@ -23,43 +23,43 @@ internal readonly record struct ReadQuery(ReadMode Mode, UInt128 Seen)
             else
                 reader.Skip();
         }
-        query = new ReadQuery(mode == ReadMode.Unspecified ? ReadMode.Leader : mode, 0);
+        query = new ReadQuery(mode == ReadMode.Unspecified ? ReadMode.Leader : mode, Etag.None);
         return mode is >= ReadMode.Unspecified and <= ReadMode.Stale ? null : ApiErrors.BadRequest("The read mode is unknown.");
     }
 
     /// <summary>The same query with what the options say of one shard.</summary>
     /// <exception cref="MalformedMessageException">The bytes are not a valid message.</exception>
-    public ReadQuery In(uint shard, ReadOnlySpan<byte> options)
+    public ReadQuery In(ShardId shard, ReadOnlySpan<byte> options)
     {
         if (Mode != ReadMode.Session)
             return this;
-        UInt128 seen = 0;
+        var seen = Etag.None;
         var reader = new WireReader(options);
         for (int field; (field = reader.ReadField()) != 0;)
         {
             if (field == ReadOptions.SeenFieldNumber)
-                seen = UInt128.Max(seen, EtagIn(shard, reader.ReadBytes()));
+                seen = Etag.Max(seen, EtagIn(shard, reader.ReadBytes()));
             else
                 reader.Skip();
         }
         return new ReadQuery(Mode, seen);
     }
 
-    // 0 if it is a position of another shard.
-    private static UInt128 EtagIn(uint shard, ReadOnlySpan<byte> position)
+    // None if it is a position of another shard.
+    private static Etag EtagIn(ShardId shard, ReadOnlySpan<byte> position)
     {
-        uint ofShard = 0;
-        UInt128 etag = 0;
+        ShardId ofShard = default;
+        var etag = Etag.None;
         var reader = new WireReader(position);
         for (int field; (field = reader.ReadField()) != 0;)
         {
             if (field == Position.ShardFieldNumber)
-                ofShard = reader.ReadUInt32();
+                ofShard = new(reader.ReadUInt32());
             else if (field == Position.EtagFieldNumber)
                 etag = reader.ReadEtag();
             else
                 reader.Skip();
         }
-        return ofShard == shard ? etag : 0;
+        return ofShard == shard ? etag : Etag.None;
     }
 }

@@ -4,10 +4,10 @@ using KvCluster.Node.Telemetry;
 namespace KvCluster.Node.Api;
 
 /// <summary>Finds the replica that can serve a call, or the reason why there is none here. Any thread.</summary>
-internal sealed class ShardLookup(uint node, ShardHost shards, HotPrefixes hot)
+internal sealed class ShardLookup(NodeId node, ShardHost shards, HotPrefixes hot)
 {
     /// <summary>This node's id.</summary>
-    public uint Node => node;
+    public NodeId Node => node;
 
     /// <summary>The replica here that leads the shard of a key; without <paramref name="isForLeader"/> any working replica of it.</summary>
     public HostedShard? Find(ReadOnlySpan<byte> key, in CallTarget target, bool isForLeader, out ApiError refusal)

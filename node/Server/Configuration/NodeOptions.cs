@@ -11,7 +11,7 @@ namespace KvCluster.Node.Configuration;
 internal sealed record NodeOptions
 {
     /// <summary>The node's id, from 1.</summary>
-    public required uint Node { get; init; }
+    public required NodeId Node { get; init; }
 
     /// <summary>The data directory. Created if missing; used by one process at a time.</summary>
     public required string DataDirectory { get; init; }
@@ -36,6 +36,15 @@ internal sealed record NodeOptions
 
     /// <summary>Total memory that its calls may use, in MiB.</summary>
     public int CallMemoryMebibytes { get; init; } = CallMemory.MebibytesDefault;
+
+    /// <summary>
+    /// Total memory that the stores of its replicas may use, in MiB: changed pages, bodies and index of the journal, waiting requests. Nothing else counts:
+    /// not its calls (<see cref="CallMemoryMebibytes"/>), frames to other nodes (8 MiB per shard and node at most), nor the runtime.
+    /// </summary>
+    public int MemoryBudgetMebibytes { get; init; } = MemoryBudgetDefault();
+
+    /// <summary>The least budget. With less, writers would wait for checkpoints most of the time.</summary>
+    public const int MemoryBudgetMin = 128;
 
     /// <summary>Longest wait of a read for its replica to catch up.</summary>
     public TimeSpan ReadWaitMax { get; init; } = TimeSpan.FromSeconds(10);
@@ -77,4 +86,10 @@ internal sealed record NodeOptions
 
     /// <summary>How long a stop may take. What is not done by then is abandoned, which is safe at any time.</summary>
     public TimeSpan StopTimeMax { get; init; } = TimeSpan.FromSeconds(3.5);
+
+    /// <summary>
+    /// A quarter of the memory of the machine, or of the process's container: the system caches the data files in the rest, and several nodes may share a
+    /// machine.
+    /// </summary>
+    public static int MemoryBudgetDefault() => (int)Math.Max(MemoryBudgetMin, GC.GetGCMemoryInfo().TotalAvailableMemoryBytes / 4 >> 20);
 }

@@ -17,8 +17,8 @@ internal static class NodeSettings
     /// <summary>The part of a stop's time that a node's parts need to stop.</summary>
     private static readonly TimeSpan PartsStopTime = TimeSpan.FromSeconds(2.5);
 
-    public static readonly Setting<uint> Node = new("node", "N", "Id of the node, from 1.", NodeId);
-    public static readonly Setting<uint> PodName = new("pod-name", "NAME", "Instead of the id, the name of a pod of a StatefulSet: kvcluster-node-0 has the id 1.", NodeOfPod);
+    public static readonly Setting<NodeId> Node = new("node", "N", "Id of the node, from 1.", ParseNode);
+    public static readonly Setting<NodeId> PodName = new("pod-name", "NAME", "Instead of the id, the name of a pod of a StatefulSet: kvcluster-node-0 has the id 1.", NodeOfPod);
     public static readonly Setting<string> Data = new("data", "DIR", "Data directory. One process uses it at a time.", Folder) { IsRequired = true };
     public static readonly Setting<string> Listen = new("listen", "URL", "Address for clients, for example http://127.0.0.1:7401.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps)) { IsRequired = true };
     public static readonly Setting<string> Advertise = new("advertise", "URL", "Address at which others reach this node, if it differs from listen. Required if listen is every address of the machine.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps));
@@ -39,15 +39,19 @@ internal static class NodeSettings
     public static readonly Setting<string> CoordinatorUser = new("coordinator-user", "NAME", "User name at the coordinator.", SettingForms.Text);
     public static readonly Setting<string> CoordinatorPasswordFile = new("coordinator-password-file", "FILE", "File with that user's password, on one line.", SettingForms.Path);
 
-    public static readonly Setting<IReadOnlyList<uint>> BootstrapNodes = new("bootstrap-nodes", "IDS",
+    public static readonly Setting<IReadOnlyList<NodeId>> BootstrapNodes = new("bootstrap-nodes", "IDS",
         "Ids of the first nodes: 1,2,3. A node with an empty data directory creates the cluster if there is none of this name. All nodes have the same value. Ignored afterwards.", NodeIds);
 
-    public static readonly Setting<IReadOnlyList<uint>> Nodes = new("nodes", "IDS", "The ids of the cluster's nodes, separated by commas: 1,2,3", NodeIds) { IsRequired = true };
+    public static readonly Setting<IReadOnlyList<NodeId>> Nodes = new("nodes", "IDS", "The ids of the cluster's nodes, separated by commas: 1,2,3", NodeIds) { IsRequired = true };
     public static readonly Setting<int?> Replicas = new("replicas", "N", "New cluster only: replicas of each shard; by default 3, or all nodes if there are fewer.", text => SettingForms.Number(1, 64)(text));
     public static readonly Setting<IReadOnlyList<ReadOnlyMemory<byte>>> SplitAt = new("split-at", "KEYS", "New cluster only: keys at which shards begin, separated by commas: files/,packages/", SplitKeys);
 
     public static readonly Setting<int> JournalRetention = new("journal-retention-mib", "MIB",
         "Journal that each shard keeps although a checkpoint covers it, so that a follower that was away needs no snapshot.", SettingForms.Number(0, 1 << 20)) { Default = "256" };
+
+    public static readonly Setting<int?> MemoryBudget = new("memory-budget-mib", "MIB",
+        "Memory that the stores of all replicas of the node may use together: changed pages, the journal's newest records and index, waiting requests; by default a quarter of the machine's or container's memory. From half of it on writers, and followers that apply, are slowed until checkpoints are written. The calls of clients have call-memory-mib besides.",
+        text => SettingForms.Number(NodeOptions.MemoryBudgetMin, 1 << 24)(text));
 
     public static readonly Setting<int> DigestInterval = new("digest-interval-minutes", "MINUTES",
         "How often a shard's leader on this node has the replicas' trees compared; 0: never.", SettingForms.Number(0, 525_600)) { Default = "60" };
@@ -59,7 +63,7 @@ internal static class NodeSettings
 
     public static readonly IReadOnlyList<Setting> RunTable =
     [
-        CommonSettings.Config, Node, PodName, Data, Listen, Advertise, ListenPeers, AdvertisePeers, .. EtcdTable, BootstrapNodes, Replicas, SplitAt, JournalRetention, DigestInterval, TelemetryShards,
+        CommonSettings.Config, Node, PodName, Data, Listen, Advertise, ListenPeers, AdvertisePeers, .. EtcdTable, BootstrapNodes, Replicas, SplitAt, JournalRetention, MemoryBudget, DigestInterval, TelemetryShards,
         CommonSettings.CallMemoryMebibytes, CommonSettings.ConnectionsMax, CommonSettings.Admin, CommonSettings.AdminTokenFile, CommonSettings.AdminHosts, .. CommonSettings.Tls, CommonSettings.LogFormat, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds,
     ];
 
@@ -128,6 +132,7 @@ internal static class NodeSettings
         ListenPeers = settings.Get(ListenPeers),
         AdvertisePeers = settings.Get(AdvertisePeers),
         CallMemoryMebibytes = settings.Get(CommonSettings.CallMemoryMebibytes),
+        MemoryBudgetMebibytes = settings.Get(MemoryBudget) ?? NodeOptions.MemoryBudgetDefault(),
         ConnectionsMax = settings.Get(CommonSettings.ConnectionsMax),
         Cluster = settings.Get(Cluster)!,
         Tls = CommonSettings.TlsOf(settings),
@@ -141,7 +146,7 @@ internal static class NodeSettings
 
     /// <summary>The cluster that settings describe.</summary>
     /// <param name="nodes">The setting with its nodes.</param>
-    public static NewCluster NewClusterOf(Settings settings, Setting<IReadOnlyList<uint>> nodes) =>
+    public static NewCluster NewClusterOf(Settings settings, Setting<IReadOnlyList<NodeId>> nodes) =>
         new(settings.Get(nodes)!, ReplicasOf(settings, settings.Get(nodes)!), settings.Get(SplitAt) ?? []);
 
     /// <exception cref="UnusableFileException">The password's file cannot be read.</exception>
@@ -155,7 +160,7 @@ internal static class NodeSettings
         Password = settings.Get(CoordinatorPasswordFile) is { } file ? PasswordIn(file) : "",
     };
 
-    private static int ReplicasOf(Settings settings, IReadOnlyList<uint> nodes) => settings.Get(Replicas) ?? Math.Min(3, nodes.Count);
+    private static int ReplicasOf(Settings settings, IReadOnlyList<NodeId> nodes) => settings.Get(Replicas) ?? Math.Min(3, nodes.Count);
 
     private static void CheckEtcd(Settings settings)
     {
@@ -174,7 +179,7 @@ internal static class NodeSettings
         }
     }
 
-    private static void CheckNewCluster(Settings settings, Setting<IReadOnlyList<uint>> nodes)
+    private static void CheckNewCluster(Settings settings, Setting<IReadOnlyList<NodeId>> nodes)
     {
         if (settings.Get(nodes) is { } ids && settings.Get(Replicas) > ids.Count)
             settings.AddMistake(Replicas, $"{settings.Get(Replicas)} replicas of a shard need as many nodes, but {nodes.Name} names {ids.Count}.");
@@ -205,12 +210,12 @@ internal static class NodeSettings
 
     private static string Folder(string text) => text.Length > 0 ? Path.GetFullPath(text) : throw new FormatException("names no directory.");
 
-    private static uint NodeId(string text) => uint.TryParse(text, NumberStyles.None, CultureInfo.InvariantCulture, out var node) && node > 0
-        ? node
+    private static NodeId ParseNode(string text) => uint.TryParse(text, NumberStyles.None, CultureInfo.InvariantCulture, out var node) && node > 0
+        ? new NodeId(node)
         : throw new FormatException($"'{text}' is not an id; ids are numbers from 1.");
 
-    private static uint NodeOfPod(string text) => uint.TryParse(text.AsSpan(text.LastIndexOf('-') + 1), NumberStyles.None, CultureInfo.InvariantCulture, out var index) && index < uint.MaxValue && text.Contains('-')
-        ? index + 1
+    private static NodeId NodeOfPod(string text) => uint.TryParse(text.AsSpan(text.LastIndexOf('-') + 1), NumberStyles.None, CultureInfo.InvariantCulture, out var index) && index < uint.MaxValue && text.Contains('-')
+        ? new NodeId(index + 1)
         : throw new FormatException($"'{text}' does not end with the number of a pod, as kvcluster-node-0 does.");
 
     private static IReadOnlyList<string> Etcd(string text)
@@ -227,9 +232,9 @@ internal static class NodeSettings
         ? text
         : throw new FormatException($"'{text}': a name has 1 to 64 letters, digits, '-', '_' and '.'.");
 
-    private static IReadOnlyList<uint> NodeIds(string text)
+    private static IReadOnlyList<NodeId> NodeIds(string text)
     {
-        var nodes = SettingForms.List(text, NodeId);
+        var nodes = SettingForms.List(text, ParseNode);
         return nodes.Distinct().Count() == nodes.Count ? nodes : throw new FormatException($"'{text}' names a node twice.");
     }
 

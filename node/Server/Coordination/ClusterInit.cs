@@ -32,10 +32,10 @@ internal static class ClusterInit
             return false;
         for (var shard = 0; shard <= splitKeys.Count; shard++)
         {
-            var record = ShardOf((uint)shard, nodes, replicationFactor, splitKeys);
-            var shardSet = await coordinator.SetUntilSettledAsync(keys.Shard(record.Shard), 0, RecordText.Format(record), 0, cancellationToken).ConfigureAwait(false);
+            var record = ShardOf(new((uint)shard), nodes, replicationFactor, splitKeys);
+            var shardSet = await coordinator.SetUntilSettledAsync(keys.Shard(record.ShardId), 0, RecordText.Format(record), 0, cancellationToken).ConfigureAwait(false);
             if (shardSet.Outcome != SetOutcome.Won)
-                await CheckRangeAsync(coordinator, keys.Shard(record.Shard), record, cancellationToken).ConfigureAwait(false);
+                await CheckRangeAsync(coordinator, keys.Shard(record.ShardId), record, cancellationToken).ConfigureAwait(false);
         }
         var whole = new ClusterRecord
         {
@@ -49,9 +49,9 @@ internal static class ClusterInit
         return set.Outcome == SetOutcome.Won;
     }
 
-    private static void Validate(IReadOnlyList<uint> nodes, int replicationFactor, IReadOnlyList<ReadOnlyMemory<byte>> splitKeys)
+    private static void Validate(IReadOnlyList<NodeId> nodes, int replicationFactor, IReadOnlyList<ReadOnlyMemory<byte>> splitKeys)
     {
-        if (nodes.Count == 0 || nodes.Contains(0u) || nodes.Distinct().Count() != nodes.Count)
+        if (nodes.Count == 0 || nodes.Contains(NodeId.None) || nodes.Distinct().Count() != nodes.Count)
             throw new ArgumentException("The nodes' ids must be 1 or greater, and each must be unique.", nameof(nodes));
         if (replicationFactor < 1 || replicationFactor > nodes.Count)
             throw new ArgumentException($"{replicationFactor} replicas cannot be placed on {nodes.Count} different nodes.", nameof(replicationFactor));
@@ -71,13 +71,13 @@ internal static class ClusterInit
             throw new ClusterConflictException($"The record {key} belongs to another, unfinished creation of this cluster. Repeat that one, or delete its shards.");
     }
 
-    private static ShardRecord ShardOf(uint shard, IReadOnlyList<uint> nodes, int replicationFactor, IReadOnlyList<ReadOnlyMemory<byte>> splitKeys)
+    private static ShardRecord ShardOf(ShardId shard, IReadOnlyList<NodeId> nodes, int replicationFactor, IReadOnlyList<ReadOnlyMemory<byte>> splitKeys)
     {
         var record = new ShardRecord
         {
-            Shard = shard,
-            Start = shard == 0 ? ByteString.Empty : ByteString.CopyFrom(splitKeys[(int)shard - 1].Span),
-            End = shard == splitKeys.Count ? ByteString.Empty : ByteString.CopyFrom(splitKeys[(int)shard].Span),
+            ShardId = shard,
+            Start = shard.Value == 0 ? ByteString.Empty : ByteString.CopyFrom(splitKeys[(int)shard.Value - 1].Span),
+            End = shard.Value == splitKeys.Count ? ByteString.Empty : ByteString.CopyFrom(splitKeys[(int)shard.Value].Span),
             Generation = 1,
         };
         var firstNode = FirstNodeOf(shard, nodes.Count, replicationFactor);
@@ -86,17 +86,17 @@ internal static class ClusterInit
             record.Replicas.Add(new ReplicaRecord
             {
                 Replica = BitConverter.ToUInt64(RandomNumberGenerator.GetBytes(sizeof(ulong))) | 1,
-                Node = nodes[(firstNode + index) % nodes.Count],
+                NodeId = nodes[(firstNode + index) % nodes.Count],
             });
         }
         return record;
     }
 
     // The node of replica 0, chosen so that replica (shard mod replicas) is on node (shard mod nodes).
-    private static int FirstNodeOf(uint shard, int nodeCount, int replicationFactor)
+    private static int FirstNodeOf(ShardId shard, int nodeCount, int replicationFactor)
     {
-        var preferred = (int)(shard % (uint)replicationFactor);
-        return (int)(((shard % (uint)nodeCount) + (uint)(nodeCount - preferred)) % (uint)nodeCount);
+        var preferred = (int)(shard.Value % (uint)replicationFactor);
+        return (int)(((shard.Value % (uint)nodeCount) + (uint)(nodeCount - preferred)) % (uint)nodeCount);
     }
 }
 
@@ -104,4 +104,4 @@ internal static class ClusterInit
 /// <param name="Nodes">Node ids, at least one, without duplicates.</param>
 /// <param name="ReplicationFactor">Replicas per shard, at most the number of nodes.</param>
 /// <param name="SplitKeys">The keys at which a new shard begins: not empty, strictly increasing.</param>
-internal sealed record NewCluster(IReadOnlyList<uint> Nodes, int ReplicationFactor, IReadOnlyList<ReadOnlyMemory<byte>> SplitKeys);
+internal sealed record NewCluster(IReadOnlyList<NodeId> Nodes, int ReplicationFactor, IReadOnlyList<ReadOnlyMemory<byte>> SplitKeys);

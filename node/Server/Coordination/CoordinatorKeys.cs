@@ -23,11 +23,11 @@ internal sealed class CoordinatorKeys(string cluster)
     /// <summary>Prefix of the records of all shards.</summary>
     public string Shards => Root + "shards/";
 
-    public string Node(uint node) => string.Create(CultureInfo.InvariantCulture, $"{Nodes}{node}");
+    public string Node(NodeId node) => string.Create(CultureInfo.InvariantCulture, $"{Nodes}{node}");
 
-    public string Starts(uint node) => string.Create(CultureInfo.InvariantCulture, $"{Nodes}{node}/starts");
+    public string Starts(NodeId node) => string.Create(CultureInfo.InvariantCulture, $"{Nodes}{node}/starts");
 
-    public string Shard(uint shard) => string.Create(CultureInfo.InvariantCulture, $"{Shards}{shard}");
+    public string Shard(ShardId shard) => string.Create(CultureInfo.InvariantCulture, $"{Shards}{shard}");
 
     /// <summary>The id in a key made by <see cref="Node"/> or <see cref="Shard"/>.</summary>
     public static bool TryParseId(string key, string prefix, out uint id)

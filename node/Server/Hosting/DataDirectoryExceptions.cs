@@ -61,5 +61,5 @@ internal sealed class StaleDirectoryException(string directory, string reason) :
 /// <summary>
 /// Another process already runs as this node, with another data directory. This one is a copy, or was started by mistake. Nothing in it was opened.
 /// </summary>
-internal sealed class NodeRunsAlreadyException(uint node, string address, string directory)
+internal sealed class NodeRunsAlreadyException(NodeId node, string address, string directory)
     : IOException($"Node {node} is already running and answers at {address}. The directory '{directory}' was not used. Is it a copy, or does the id belong to another node?");

@@ -11,16 +11,16 @@ namespace KvCluster.Node.Hosting;
 /// <param name="replica">Null if it does not work, for the reason in <paramref name="failure"/>.</param>
 /// <param name="openAgainIn">Without a replica: the time after which opening is retried, if the cause may pass; null if it does not pass.</param>
 /// <param name="isLost">Without a replica: its contents are gone or damaged, and only a new replica, built from its peers, can replace it.</param>
-internal sealed class HostedShard(ShardRecord record, ulong replicaId, ShardReplica? replica, string failure, bool isLost, TimeSpan? openAgainIn = null)
+internal sealed class HostedShard(ShardRecord record, ReplicaId replicaId, ShardReplica? replica, string failure, bool isLost, TimeSpan? openAgainIn = null)
 {
     private readonly ShardRoute _routeOfRecord = ShardDirectorySnapshot.RouteOf(record);
 
     public ShardReplica? Replica { get; } = replica;
 
-    public uint Shard { get; } = record.Shard;
+    public ShardId Shard { get; } = record.ShardId;
 
     /// <summary>The replica's id in the shard's record.</summary>
-    public ulong ReplicaId { get; } = replicaId;
+    public ReplicaId ReplicaId { get; } = replicaId;
 
     /// <summary>Why there is no replica.</summary>
     public string Failure => failure;
@@ -47,6 +47,6 @@ internal sealed class HostedShard(ShardRecord record, ulong replicaId, ShardRepl
 
     /// <summary>The shard's entry in <c>kv status</c>.</summary>
     public async Task<ReplicaStatus> StatusAsync(bool digest, bool detail, CancellationToken cancellationToken) => Replica is null
-        ? new ReplicaStatus { Route = Route, Replica = ReplicaId, Role = "failed", Failure = failure }
+        ? new ReplicaStatus { Route = Route, ReplicaId = ReplicaId, Role = "failed", Failure = failure }
         : await Replica.Report.StatusAsync(digest, detail, cancellationToken).ConfigureAwait(false);
 }

@@ -9,7 +9,7 @@ internal sealed class HostedShards
     public static readonly HostedShards None = new([]);
 
     private readonly HostedShard[] _byStart;
-    private readonly FrozenDictionary<uint, HostedShard> _byId;
+    private readonly FrozenDictionary<ShardId, HostedShard> _byId;
 
     private HostedShards(IEnumerable<HostedShard> shards)
     {
@@ -26,7 +26,7 @@ internal sealed class HostedShards
     public HostedShards Without(HostedShard shard) => new(_byStart.Where(other => other != shard));
 
     /// <summary>A shard by its id; null if this node has none.</summary>
-    public HostedShard? Find(uint shard) => _byId.GetValueOrDefault(shard);
+    public HostedShard? Find(ShardId shard) => _byId.GetValueOrDefault(shard);
 
     /// <summary>The shard that owns a key; null if it is not here.</summary>
     public HostedShard? Find(ReadOnlySpan<byte> key)

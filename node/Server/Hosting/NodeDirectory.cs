@@ -1,10 +1,11 @@
 // A node's data directory. LOCK is held while the directory is used; `format` has the layout's version, `owner` the node and cluster, `starts` the number of
 // starts; shards/{id} has one replica each; aside/{id} has the one that was set aside last, or an earlier one that has more, and then aside/{id}-later the
-// other; retired/{id}-{replica} has replicas that left, until space is needed; `kv doctor` writes `examined` to test the disk. Used while the node starts,
+// other; retired/{id}-{replica} has replicas that left, until space is needed; `kv doctor` writes `examined` to test the disk, and a start `.probe`. Used while the node starts,
 // on one thread.
 using System.Globalization;
 using KvCluster.Node.Runtime;
 using KvCluster.Storage.Files;
+using KvCluster.Storage.Inspection;
 using KvCluster.Storage.Recovery;
 
 namespace KvCluster.Node.Hosting;
@@ -72,7 +73,7 @@ internal sealed class NodeDirectory : IAsyncDisposable
     /// nothing is changed if it is not.
     /// </summary>
     /// <exception cref="ForeignDirectoryException">It belongs to another node, or to another cluster.</exception>
-    public void Claim(uint node, string clusterId)
+    public void Claim(NodeId node, string clusterId)
     {
         var own = string.Create(CultureInfo.InvariantCulture, $"node {node}\ncluster {clusterId}\n");
         if (!_files.FileExists(OwnerPath))
@@ -89,23 +90,36 @@ internal sealed class NodeDirectory : IAsyncDisposable
             : new ForeignDirectoryException(_path, $"{lines[0]}, not to node {node}");
     }
 
+    /// <summary>Measures whether to fill new segments of journals with zeros. A disk that is full or fails is not measured; its replicas meet that themselves.</summary>
+    public bool FillingPays()
+    {
+        try
+        {
+            return DeviceProbe.FillingPays(_files, TimeProvider.System, _path);
+        }
+        catch (StorageIoException)
+        {
+            return true;
+        }
+    }
+
     /// <summary>The path of a shard's replica.</summary>
-    public string ShardPath(uint shard) => Path.Combine(ShardsPath, shard.ToString(CultureInfo.InvariantCulture));
+    public string ShardPath(ShardId shard) => Path.Combine(ShardsPath, shard.ToString(null, CultureInfo.InvariantCulture));
 
     /// <summary>The shards that have a directory here.</summary>
-    public IReadOnlyList<uint> ListShards() =>
-        [.. _files.List(ShardsPath).Select(static name => (Is: uint.TryParse(name, NumberStyles.None, CultureInfo.InvariantCulture, out var shard), Shard: shard)).Where(static found => found.Is).Select(static found => found.Shard)];
+    public IReadOnlyList<ShardId> ListShards() =>
+        [.. _files.List(ShardsPath).Select(static name => (Is: uint.TryParse(name, NumberStyles.None, CultureInfo.InvariantCulture, out var shard), Shard: shard)).Where(static found => found.Is).Select(static found => new ShardId(found.Shard))];
 
     /// <summary>
     /// Moves a replica's directory aside, in place of the one set aside before it; one is kept per shard for whoever wants to examine it. If it has less
     /// than that one, for example because the replica was being rebuilt, it is kept beside it instead. Only for a replica that the shard's record, read
     /// afresh, no longer names, or when everything in an old copy is set aside. Durable when it returns.
     /// </summary>
-    public void SetAside(uint shard)
+    public void SetAside(ShardId shard)
     {
         _files.CreateDirectory(AsidePath);
         _files.SyncDirectory(_path);
-        var aside = Path.Combine(AsidePath, shard.ToString(CultureInfo.InvariantCulture));
+        var aside = Path.Combine(AsidePath, shard.ToString(null, CultureInfo.InvariantCulture));
         if (Directory.Exists(aside) && KeptCopy.NewestEtagOf(_files, ShardPath(shard)) < KeptCopy.NewestEtagOf(_files, aside))
             aside += LesserSuffix;
         if (Directory.Exists(aside))
@@ -119,7 +133,7 @@ internal sealed class NodeDirectory : IAsyncDisposable
     /// Moves the directory of a replica that left its shard to the retired ones, under the same condition; see <see cref="RetiredReplicas"/>. Durable when
     /// it returns.
     /// </summary>
-    public void Retire(uint shard, ulong replica)
+    public void Retire(ShardId shard, ReplicaId replica)
     {
         _files.CreateDirectory(RetiredPath);
         _files.SyncDirectory(_path);
@@ -129,7 +143,7 @@ internal sealed class NodeDirectory : IAsyncDisposable
     }
 
     /// <summary>Deletes the directory of a replica that was just created and has promised nothing.</summary>
-    public void Delete(uint shard)
+    public void Delete(ShardId shard)
     {
         Directory.Delete(ShardPath(shard), recursive: true);
         _files.SyncDirectory(ShardsPath);

@@ -35,7 +35,7 @@ internal sealed class NodeRegistration : IAsyncDisposable
         _key = keys.Node(identity.Node);
         _record = new NodeRecord
         {
-            Node = identity.Node,
+            NodeId = identity.Node,
             Incarnation = identity.Incarnation,
             Address = identity.Address,
             PeerAddress = identity.PeerAddress,

@@ -16,7 +16,7 @@ namespace KvCluster.Node.Hosting;
 /// <param name="channelTo">Creates a connection to a node at an address; disposed by this class.</param>
 /// <param name="patience">How long to wait until the obstacles pass: another process's registration ends, the other nodes start.</param>
 /// <param name="log">Receives one line when a copy is set aside.</param>
-internal sealed class Rejoin(uint node, ICoordinator coordinator, CoordinatorKeys keys, Func<uint, string, GrpcChannel> channelTo, TimeSpan patience, ILogger log)
+internal sealed class Rejoin(NodeId node, ICoordinator coordinator, CoordinatorKeys keys, Func<NodeId, string, GrpcChannel> channelTo, TimeSpan patience, ILogger log)
 {
     private const int CallsMax = 16;
 
@@ -55,40 +55,40 @@ internal sealed class Rejoin(uint node, ICoordinator coordinator, CoordinatorKey
         return null;
     }
 
-    private async Task<string?> WhyNotAsync(IReadOnlyCollection<uint> holds, bool isEmpty, CancellationToken cancellationToken)
+    private async Task<string?> WhyNotAsync(IReadOnlyCollection<ShardId> holds, bool isEmpty, CancellationToken cancellationToken)
     {
         var list = await coordinator.ListAsync(keys.Root, cancellationToken).ConfigureAwait(false);
-        var nodes = Parse<NodeRecord>(list, keys.Nodes).ToDictionary(static found => found.Node);
+        var nodes = Parse<NodeRecord>(list, keys.Nodes).ToDictionary(static found => found.NodeId);
         if (nodes.TryGetValue(node, out var running))
             return $"node {node} is registered at {running.Address}: its process may be running, or was until a few seconds ago";
         if (isEmpty)
             return null;
-        var shards = Parse<ShardRecord>(list, keys.Shards).ToDictionary(static record => record.Shard);
+        var shards = Parse<ShardRecord>(list, keys.Shards).ToDictionary(static record => record.ShardId);
         foreach (var shard in holds)
         {
             if (!shards.ContainsKey(shard))
                 return $"the coordinator has no record of shard {shard}, of which the directory holds a replica";
         }
-        return await WhyNeededAsync([.. shards.Values.Where(record => holds.Contains(record.Shard) || record.Replicas.Any(replica => replica.Node == node))], nodes, cancellationToken)
+        return await WhyNeededAsync([.. shards.Values.Where(record => holds.Contains(record.ShardId) || record.Replicas.Any(replica => replica.NodeId == node))], nodes, cancellationToken)
             .ConfigureAwait(false);
     }
 
     // A read at the leader that a majority confirms after it was sent. So a majority without this node has everything that was acknowledged.
-    private async Task<string?> WhyNeededAsync(IReadOnlyCollection<ShardRecord> shards, IReadOnlyDictionary<uint, NodeRecord> nodes, CancellationToken cancellationToken)
+    private async Task<string?> WhyNeededAsync(IReadOnlyCollection<ShardRecord> shards, IReadOnlyDictionary<NodeId, NodeRecord> nodes, CancellationToken cancellationToken)
     {
-        var channels = new Dictionary<uint, GrpcChannel>();
+        var channels = new Dictionary<NodeId, GrpcChannel>();
         try
         {
-            var reads = new List<(ShardRecord Record, uint Leader)>();
+            var reads = new List<(ShardRecord Record, NodeId Leader)>();
             foreach (var record in shards)
             {
-                var leader = record.Replicas.FirstOrDefault(replica => replica.Replica == record.Leader)?.Node ?? 0;
-                if (record.Replicas.All(replica => replica.Node == node))
-                    return $"shard {record.Shard} has no replica on another node";
-                if (leader == 0 || leader == node)
-                    return $"shard {record.Shard} has no leader on another node";
+                var leader = record.Replicas.FirstOrDefault(replica => replica.ReplicaId == record.LeaderId)?.NodeId ?? NodeId.None;
+                if (record.Replicas.All(replica => replica.NodeId == node))
+                    return $"shard {record.ShardId} has no replica on another node";
+                if (leader.IsNone || leader == node)
+                    return $"shard {record.ShardId} has no leader on another node";
                 if (!nodes.TryGetValue(leader, out var found))
-                    return $"node {leader}, which led shard {record.Shard} last, is not running";
+                    return $"node {leader}, which led shard {record.ShardId} last, is not running";
                 if (!channels.ContainsKey(leader))
                     channels.Add(leader, channelTo(leader, found.Address));
                 reads.Add((record, leader));
@@ -97,7 +97,7 @@ internal sealed class Rejoin(uint node, ICoordinator coordinator, CoordinatorKey
             await Parallel.ForEachAsync(reads, new ParallelOptions { MaxDegreeOfParallelism = CallsMax, CancellationToken = cancellationToken }, async (read, stop) =>
             {
                 if (reasons.IsEmpty && await WhyNotReadAsync(read.Record, channels[read.Leader], stop).ConfigureAwait(false) is { } reason)
-                    reasons.Enqueue($"shard {read.Record.Shard} is not served by its other nodes (node {read.Leader}: {reason})");
+                    reasons.Enqueue($"shard {read.Record.ShardId} is not served by its other nodes (node {read.Leader}: {reason})");
             }).ConfigureAwait(false);
             return reasons.TryPeek(out var first) ? first : null;
         }

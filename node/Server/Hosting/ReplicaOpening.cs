@@ -38,10 +38,10 @@ internal sealed class ReplicaOpening
     private readonly ulong _clusterHash;
     private readonly Func<StoreContext, ShardTelemetry, ShardReplicaContext> _contextOf;
     private readonly CancellationToken _stopping;
-    private readonly ConcurrentDictionary<ulong, string> _failures = new();
+    private readonly ConcurrentDictionary<ReplicaId, string> _failures = new();
 
     // Replicas whose directory this process created, and whose mark in the record is not yet known to be its own.
-    private readonly ConcurrentDictionary<ulong, bool> _made = new();
+    private readonly ConcurrentDictionary<ReplicaId, bool> _made = new();
 
     /// <param name="identity">This node.</param>
     /// <param name="directory">Has the replicas' directories.</param>
@@ -76,13 +76,13 @@ internal sealed class ReplicaOpening
     /// <summary>Opens this node's replica of a shard and starts it. A shard that could not be opened says why; null: the node is stopping.</summary>
     public async Task<HostedShard?> OpenAsync(ShardRecord seen)
     {
-        var replicaId = ReplicaHere(seen)!.Replica;
+        var replicaId = ReplicaHere(seen)!.ReplicaId;
         ReplicaStore? store = null;
         try
         {
-            var (record, revision) = await ReadAsync(seen.Shard, replicaId).ConfigureAwait(false);
-            var telemetry = new ShardTelemetry(record.Shard, _metrics);
-            var storage = _threads.StorageOf(record.Shard, telemetry);
+            var (record, revision) = await ReadAsync(seen.ShardId, replicaId).ConfigureAwait(false);
+            var telemetry = new ShardTelemetry(record.ShardId, _metrics);
+            var storage = _threads.StorageOf(record.ShardId, telemetry);
             (store, var action) = OpenStore(record, revision, storage);
             if (!ReplicaHere(record)!.Created)
                 (record, revision) = await MarkCreatedAsync(record, revision).ConfigureAwait(false);
@@ -91,13 +91,13 @@ internal sealed class ReplicaOpening
                 // Another process of this node has created it too, and may have promised and acknowledged under its id by now.
                 store.Dispose();
                 store = null;
-                _directory.Delete(record.Shard);
+                _directory.Delete(record.ShardId);
                 _made.TryRemove(replicaId, out _);
                 throw new ReplicaNotUsableException("lost: another process of this node created it.", isLost: true);
             }
             var replica = new ShardReplica(_contextOf(storage, telemetry), store, record, revision);
             replica.Start();
-            HostLog.ReplicaOpened(_log, record.Shard, replicaId, action);
+            HostLog.ReplicaOpened(_log, record.ShardId, replicaId, action);
             _failures.TryRemove(replicaId, out _);
             _made.TryRemove(replicaId, out _);
             return new HostedShard(record, replicaId, replica, failure: "", isLost: false);
@@ -115,13 +115,13 @@ internal sealed class ReplicaOpening
         }
     }
 
-    private HostedShard Failed(ShardRecord seen, ulong replicaId, Exception failure)
+    private HostedShard Failed(ShardRecord seen, ReplicaId replicaId, Exception failure)
     {
         var waitsForRoom = failure is StorageIoException { IsDiskFull: true };
         var reason = waitsForRoom ? $"the disk is full; the replica waits for space and is opened when there is some: {failure.Message}" : failure.Message;
         // Once per reason, however often it is opened again.
         if (_failures.GetValueOrDefault(replicaId) != reason)
-            Log(seen.Shard, replicaId, failure, waitsForRoom, reason);
+            Log(seen.ShardId, replicaId, failure, waitsForRoom, reason);
         _failures[replicaId] = reason;
         var isLost = failure is CorruptStoreException or ReplicaNotUsableException { IsLost: true };
         TimeSpan? openAgainIn = failure switch
@@ -133,7 +133,7 @@ internal sealed class ReplicaOpening
         return new HostedShard(seen, replicaId, replica: null, reason, isLost, openAgainIn);
     }
 
-    private void Log(uint shard, ulong replicaId, Exception failure, bool waitsForRoom, string reason)
+    private void Log(ShardId shard, ReplicaId replicaId, Exception failure, bool waitsForRoom, string reason)
     {
         if (waitsForRoom)
             HostLog.ReplicaWaitsForRoom(_log, shard, replicaId, failure.Message);
@@ -142,10 +142,10 @@ internal sealed class ReplicaOpening
     }
 
     // Read afresh, because an outdated record must not cause a lost replica to be created anew.
-    private async Task<(ShardRecord Record, long Revision)> ReadAsync(uint shard, ulong replicaId)
+    private async Task<(ShardRecord Record, long Revision)> ReadAsync(ShardId shard, ReplicaId replicaId)
     {
         var read = await _coordinator.GetUntilAnsweredAsync(_keys.Shard(shard), _stopping).ConfigureAwait(false);
-        if (read.Value is null || RecordText.Parse<ShardRecord>(read.Value) is not { } record || ReplicaHere(record)?.Replica != replicaId)
+        if (read.Value is null || RecordText.Parse<ShardRecord>(read.Value) is not { } record || ReplicaHere(record)?.ReplicaId != replicaId)
             throw new ReplicaNotUsableException("The shard's record no longer names this replica.");
         return (record, read.ModRevision);
     }
@@ -153,19 +153,19 @@ internal sealed class ReplicaOpening
     private (ReplicaStore Store, string Action) OpenStore(ShardRecord record, long revision, StoreContext context)
     {
         var here = ReplicaHere(record)!;
-        var path = _directory.ShardPath(record.Shard);
+        var path = _directory.ShardPath(record.ShardId);
         if (Directory.Exists(path) && !here.Created && IsOfAReplicaThatLeft(record, revision, path))
-            _directory.SetAside(record.Shard);
+            _directory.SetAside(record.ShardId);
         if (!Directory.Exists(path))
         {
             if (here.Created)
                 throw new ReplicaNotUsableException("lost: its directory is gone. It may have made promises and acknowledged records, so it is not created again under its id.", isLost: true);
-            var initial = new ControlState { ReplicaId = here.Replica, Shard = record.Shard, Generation = record.Generation, ClusterHash = _clusterHash };
+            var initial = new ControlState { ReplicaId = here.ReplicaId, Shard = record.ShardId, Generation = record.Generation, ClusterHash = _clusterHash };
             // Set before the creation, because a failure after the last rename leaves the directory behind nevertheless.
-            _made[here.Replica] = true;
+            _made[here.ReplicaId] = true;
             return (ReplicaStore.Create(context, path, initial), "created");
         }
-        var expected = new StoreIdentity(here.Replica, record.Shard, _clusterHash);
+        var expected = new StoreIdentity(here.ReplicaId, record.ShardId, _clusterHash);
         return (ReplicaStore.Open(context, path, mayRecover: record.Replicas.Count > 1, expected), "opened");
     }
 
@@ -173,24 +173,24 @@ internal sealed class ReplicaOpening
     // one. A directory that does not tell whose it is counts as such: the new replica has none yet, so nothing was ever acknowledged under its id.
     private bool IsOfAReplicaThatLeft(ShardRecord record, long revision, string path) =>
         ControlFile.StateOf(LocalDisk.Instance, path) is not { } found
-        || (found.ClusterHash == _clusterHash && found.Shard == record.Shard
+        || (found.ClusterHash == _clusterHash && found.Shard == record.ShardId
             && new Retirement(found.Generation, found.PromisedEpoch, found.CoordinatorRevision).WhyNot(record, revision, found.ReplicaId) is null);
 
     private async Task<(ShardRecord Record, long Revision)> MarkCreatedAsync(ShardRecord record, long revision)
     {
-        var replicaId = ReplicaHere(record)!.Replica;
+        var replicaId = ReplicaHere(record)!.ReplicaId;
         while (true)
         {
             (ReplicaHere(record)!.Created, ReplicaHere(record)!.Creator) = (true, _identity.Incarnation);
-            var set = await _coordinator.SetUntilSettledAsync(_keys.Shard(record.Shard), revision, RecordText.Format(record), 0, _stopping).ConfigureAwait(false);
+            var set = await _coordinator.SetUntilSettledAsync(_keys.Shard(record.ShardId), revision, RecordText.Format(record), 0, _stopping).ConfigureAwait(false);
             if (set.Outcome == SetOutcome.Won)
                 return (record, set.Revision);
-            (record, revision) = await ReadAsync(record.Shard, replicaId).ConfigureAwait(false);
+            (record, revision) = await ReadAsync(record.ShardId, replicaId).ConfigureAwait(false);
             // An attempt whose answer was lost may have succeeded, followed by a change of somebody else.
             if (ReplicaHere(record)!.Created)
                 return (record, revision);
         }
     }
 
-    private ReplicaRecord? ReplicaHere(ShardRecord record) => record.Replicas.FirstOrDefault(replica => replica.Node == _identity.Node);
+    private ReplicaRecord? ReplicaHere(ShardRecord record) => record.Replicas.FirstOrDefault(replica => replica.NodeId == _identity.Node);
 }

@@ -18,9 +18,9 @@ internal readonly record struct Retirement(ulong Generation, ulong Epoch, long R
     /// <param name="record">The shard's record.</param>
     /// <param name="revision">The record's mod revision.</param>
     /// <param name="replica">The replica's id.</param>
-    public string? WhyNot(ShardRecord record, long revision, ulong replica) =>
-        record.Replicas.Any(named => named.Replica == replica) ? "the record names it"
-        : !record.Removed.Contains(replica) ? "the record does not list it as removed"
+    public string? WhyNot(ShardRecord record, long revision, ReplicaId replica) =>
+        record.Replicas.Any(named => named.ReplicaId == replica) ? "the record names it"
+        : !record.HasRemoved(replica) ? "the record does not list it as removed"
         : record.Generation < Generation || record.Epoch < Epoch || revision < Revision
             ? $"the record (generation {record.Generation}, epoch {record.Epoch}, revision {revision}) is older than what was seen before ({Generation}, {Epoch}, {Revision})"
         : null;

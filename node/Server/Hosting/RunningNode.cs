@@ -20,7 +20,7 @@ internal static class RunningNode
     /// <param name="channelTo">Creates a connection to that node at an address.</param>
     /// <param name="cancellationToken">Cancels the requests.</param>
     /// <exception cref="CoordinatorUnavailableException">The coordinator does not answer.</exception>
-    public static async Task<string?> FindAsync(ICoordinator coordinator, string key, Func<uint, string, GrpcChannel> channelTo, CancellationToken cancellationToken)
+    public static async Task<string?> FindAsync(ICoordinator coordinator, string key, Func<NodeId, string, GrpcChannel> channelTo, CancellationToken cancellationToken)
     {
         var read = await coordinator.GetAsync(key, cancellationToken).ConfigureAwait(false);
         if (read.Value is null)
@@ -31,7 +31,7 @@ internal static class RunningNode
             try
             {
                 // For no existing shard, so that the answer waits for no replica.
-                using var channel = channelTo(record.Node, record.Address);
+                using var channel = channelTo(record.NodeId, record.Address);
                 var answer = await new V1.Cluster.ClusterClient(channel).GetStatusAsync(new GetStatusRequest { Shard = uint.MaxValue }, deadline: DateTime.UtcNow + AnswerTimeMax, cancellationToken: cancellationToken).ConfigureAwait(false);
                 return answer.Nodes.Any(node => node.Node == record.Node && node.Incarnation == record.Incarnation) ? record.Address : null;
             }

@@ -12,15 +12,15 @@ internal sealed class ShardCoordination(ICoordinator coordinator, CoordinatorKey
     // The reason logged last, so that shards that fail for the same reason log it once.
     private string _said = "";
 
-    public void Read(uint shard, Action<ShardRecordRead> done) => ThreadPool.UnsafeQueueUserWorkItem(_ => ReadAsync(shard, done), null);
+    public void Read(ShardId shard, Action<ShardRecordRead> done) => ThreadPool.UnsafeQueueUserWorkItem(_ => ReadAsync(shard, done), null);
 
-    public void CompareAndSet(uint shard, ShardRecord record, long expectedRevision, Action<CompareAndSetResult> done)
+    public void CompareAndSet(ShardId shard, ShardRecord record, long expectedRevision, Action<CompareAndSetResult> done)
     {
         var value = RecordText.Format(record);
         ThreadPool.UnsafeQueueUserWorkItem(_ => CompareAndSetAsync(shard, value, expectedRevision, done), null);
     }
 
-    private async void ReadAsync(uint shard, Action<ShardRecordRead> done)
+    private async void ReadAsync(ShardId shard, Action<ShardRecordRead> done)
     {
         ShardRecordRead answer;
         try
@@ -38,7 +38,7 @@ internal sealed class ShardCoordination(ICoordinator coordinator, CoordinatorKey
         done(answer);
     }
 
-    private async void CompareAndSetAsync(uint shard, string value, long expectedRevision, Action<CompareAndSetResult> done)
+    private async void CompareAndSetAsync(ShardId shard, string value, long expectedRevision, Action<CompareAndSetResult> done)
     {
         CompareAndSetResult answer;
         try

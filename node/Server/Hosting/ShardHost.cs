@@ -46,7 +46,7 @@ internal sealed class ShardHost : IAsyncDisposable
     private readonly SemaphoreSlim _digestTurn = new(1);
     private readonly CancellationTokenSource _stopping = new();
     private readonly TaskCompletionSource<StorageIoException> _diskFailed = new(TaskCreationOptions.RunContinuationsAsynchronously);
-    private readonly Dictionary<ulong, string> _notRetired = [];
+    private readonly Dictionary<ReplicaId, string> _notRetired = [];
     private volatile HostedShards _hosted = HostedShards.None;
     private Task _running = Task.CompletedTask;
 
@@ -58,6 +58,7 @@ internal sealed class ShardHost : IAsyncDisposable
         IPeerTransport peers,
         ReplicationOptions replication,
         StoreOptions storage,
+        MemoryAccount memory,
         NodeMetrics metrics,
         ILoggerFactory logs)
     {
@@ -72,7 +73,7 @@ internal sealed class ShardHost : IAsyncDisposable
         _logs = logs;
         _log = logs.CreateLogger<ShardHost>();
         _coordination = new ShardCoordination(coordinator, _keys, _log);
-        _threads = new ShardThreads(storage, metrics, logs);
+        _threads = new ShardThreads(storage, memory, metrics, logs);
         _opening = new ReplicaOpening(identity, directory, coordinator, _threads, metrics, _log, ContextOf, _stopping.Token);
     }
 
@@ -86,7 +87,7 @@ internal sealed class ShardHost : IAsyncDisposable
     public IEnumerable<ShardRecord> Missing(ShardDirectorySnapshot snapshot)
     {
         var hosted = All.Select(shard => shard.Shard).ToHashSet();
-        return snapshot.Records.Values.Select(entry => entry.Record).Where(record => !hosted.Contains(record.Shard) && ReplicaHere(record) is not null);
+        return snapshot.Records.Values.Select(entry => entry.Record).Where(record => !hosted.Contains(record.ShardId) && ReplicaHere(record) is not null);
     }
 
     /// <summary>The status of replicas that are this node's and not open yet. After a start each replays its journal.</summary>
@@ -122,8 +123,8 @@ internal sealed class ShardHost : IAsyncDisposable
     /// <summary>Starts to follow the records.</summary>
     public void Start() => _running = Task.Run(RunAsync);
 
-    /// <inheritdoc cref="HostedShards.Find(uint)"/>
-    public HostedShard? Find(uint shard) => _hosted.Find(shard);
+    /// <inheritdoc cref="HostedShards.Find(ShardId)"/>
+    public HostedShard? Find(ShardId shard) => _hosted.Find(shard);
 
     /// <inheritdoc cref="HostedShards.Find(ReadOnlySpan{byte})"/>
     public HostedShard? Find(ReadOnlySpan<byte> key) => _hosted.Find(key);
@@ -135,10 +136,10 @@ internal sealed class ShardHost : IAsyncDisposable
     public ShardRoute? RouteOf(ReadOnlySpan<byte> key) => _map.Snapshot.Find(key);
 
     /// <summary>A shard's route; null if this node does not know it.</summary>
-    public ShardRoute? RouteOf(uint shard) => _map.Snapshot.Routes.FirstOrDefault(route => route.Shard == shard);
+    public ShardRoute? RouteOf(ShardId shard) => _map.Snapshot.Routes.FirstOrDefault(route => route.ShardId == shard);
 
     /// <summary>Whether there is no such shard. Also false before this node has read the shards' records.</summary>
-    public bool IsUnknown(uint shard) => _map.Snapshot.Records is { Count: > 0 } records && !records.ContainsKey(shard);
+    public bool IsUnknown(ShardId shard) => _map.Snapshot.Records is { Count: > 0 } records && !records.ContainsKey(shard);
 
     /// <summary>The same for the greatest possible key before the given one.</summary>
     public ShardRoute? RouteBefore(ReadOnlySpan<byte> key) => _map.Snapshot.FindBefore(key);
@@ -146,17 +147,17 @@ internal sealed class ShardHost : IAsyncDisposable
     /// <summary>Passes a frame to the replica that it is for, unless its sender is a replica of a different node. Any thread; never waits.</summary>
     /// <param name="node">The node whose stream it came by.</param>
     /// <param name="frame">The frame.</param>
-    public void Receive(uint node, Frame frame)
+    public void Receive(NodeId node, Frame frame)
     {
         if (MaySpeak(node, frame))
-            _hosted.Find(frame.Shard)?.Replica?.Receive(frame);
+            _hosted.Find(frame.ShardId)?.Replica?.Mailbox.Receive(frame);
     }
 
     /// <summary>Tells all replicas that a node is silent. Any thread; never waits.</summary>
-    public void NodeSilent(uint node)
+    public void NodeSilent(NodeId node)
     {
         foreach (var shard in All)
-            shard.Replica?.NodeSilent(node);
+            shard.Replica?.Mailbox.NodeSilent(node);
     }
 
     /// <summary>Before a stop, writes checkpoints where the next start would have much to replay, as far as time allows. None of them is necessary.</summary>
@@ -187,14 +188,14 @@ internal sealed class ShardHost : IAsyncDisposable
     }
 
     // Replicas never change their node. For a replica that is not in the map, yet or any more, the receiving replica's own record decides.
-    private bool MaySpeak(uint node, Frame frame)
+    private bool MaySpeak(NodeId node, Frame frame)
     {
-        if (!_map.Snapshot.Records.TryGetValue(frame.Shard, out var entry))
+        if (!_map.Snapshot.Records.TryGetValue(frame.ShardId, out var entry))
             return true;
         foreach (var replica in entry.Record.Replicas)
         {
-            if (replica.Replica == frame.Sender)
-                return replica.Node == node;
+            if (replica.ReplicaId == frame.SenderId)
+                return replica.NodeId == node;
         }
         return true;
     }
@@ -239,7 +240,7 @@ internal sealed class ShardHost : IAsyncDisposable
             if (shard.Replica.Failure is not null && snapshot.OwnRoutes.ContainsKey(shard.Shard))
                 _map.Forget(shard.Shard);
             if (!seen.Records.TryGetValue(shard.Shard, out var before) || before.Revision != entry.Revision)
-                shard.Replica.RecordChanged(entry.Record, entry.Revision);
+                shard.Replica.Mailbox.RecordChanged(entry.Record, entry.Revision);
         }
     }
 
@@ -249,13 +250,13 @@ internal sealed class ShardHost : IAsyncDisposable
     {
         foreach (var shard in All)
         {
-            if (!snapshot.Records.TryGetValue(shard.Shard, out var entry) || ReplicaHere(entry.Record)?.Replica == shard.ReplicaId)
+            if (!snapshot.Records.TryGetValue(shard.Shard, out var entry) || ReplicaHere(entry.Record)?.ReplicaId == shard.ReplicaId)
                 continue;
             try
             {
                 var seen = await SeenAsync(shard).ConfigureAwait(false);
                 var read = await _coordinator.GetUntilAnsweredAsync(_keys.Shard(shard.Shard), _stopping.Token).ConfigureAwait(false);
-                if (read.Value is null || RecordText.Parse<ShardRecord>(read.Value) is var record && record.Replicas.Any(replica => replica.Replica == shard.ReplicaId))
+                if (read.Value is null || RecordText.Parse<ShardRecord>(read.Value) is var record && record.Replicas.Any(replica => replica.ReplicaId == shard.ReplicaId))
                     continue;
                 if (seen.WhyNot(record, read.ModRevision, shard.ReplicaId) is { } reason)
                     TellNotRetired(shard, reason);
@@ -340,9 +341,9 @@ internal sealed class ShardHost : IAsyncDisposable
         }
     }
 
-    private bool IsPreferredHere(ShardRecord record) => ShardView.PreferredLeader(record).Node == _identity.Node;
+    private bool IsPreferredHere(ShardRecord record) => ShardView.PreferredLeader(record).NodeId == _identity.Node;
 
-    private ReplicaRecord? ReplicaHere(ShardRecord record) => record.Replicas.FirstOrDefault(replica => replica.Node == _identity.Node);
+    private ReplicaRecord? ReplicaHere(ShardRecord record) => record.Replicas.FirstOrDefault(replica => replica.NodeId == _identity.Node);
 
     private void Add(HostedShard? shard)
     {

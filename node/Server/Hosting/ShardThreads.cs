@@ -10,7 +10,7 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Node.Hosting;
 
 /// <summary>
-/// What a node's replicas share: a fixed set of writer, journal and checkpoint threads, the timers, the node's disk, and the pace of digests. Created and
+/// What a node's replicas share: a fixed set of writer, journal and checkpoint threads, the timers, the node's disk and memory, and the pace of digests. Created and
 /// disposed by <see cref="ShardHost"/>, after the last replica; used on any thread.
 /// </summary>
 internal sealed class ShardThreads : IAsyncDisposable
@@ -26,11 +26,13 @@ internal sealed class ShardThreads : IAsyncDisposable
     private readonly WorkThread[] _checkpoints = Threads("checkpoint");
     private readonly SharedTimers _timers = new();
     private readonly DigestPace _digestPace;
+    private readonly MemoryAccount _memory;
     private readonly ILogger _log;
 
-    public ShardThreads(StoreOptions options, NodeMetrics metrics, ILoggerFactory logs)
+    public ShardThreads(StoreOptions options, MemoryAccount memory, NodeMetrics metrics, ILoggerFactory logs)
     {
         Options = options;
+        _memory = memory;
         _log = logs.CreateLogger<ReplicaStore>();
         _digestPace = new DigestPace(options.DigestBytesPerSecond);
         Disk = new NodeDisk(_timers);
@@ -51,16 +53,17 @@ internal sealed class ShardThreads : IAsyncDisposable
     public StallWatch Stalls { get; }
 
     /// <summary>The threads and bounds of a shard's store.</summary>
-    public StoreContext StorageOf(uint shard, StoreObserver observer) => new(
+    public StoreContext StorageOf(ShardId shard, StoreObserver observer) => new(
         LocalDisk.Instance,
-        _writers[shard % ThreadsOfAKind],
-        [.. Enumerable.Range(0, ThreadsOfAKind).Select(lane => _journals[(shard + lane) % ThreadsOfAKind])],
-        _checkpoints[shard % ThreadsOfAKind],
+        _writers[shard.Value % ThreadsOfAKind],
+        [.. Enumerable.Range(0, ThreadsOfAKind).Select(lane => _journals[(shard.Value + lane) % ThreadsOfAKind])],
+        _checkpoints[shard.Value % ThreadsOfAKind],
         BootClock.Instance,
         _log,
         Options)
     {
         DigestPace = _digestPace,
+        Memory = _memory,
         Observer = observer,
     };
 

@@ -46,10 +46,10 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
     }
 
     /// <summary>Adds what a replica here knows of its shard's leader. Any thread.</summary>
-    public void Fold(ShardRoute route) => Replace(snapshot => new ShardDirectorySnapshot(snapshot.Records, snapshot.OwnRoutes.SetItem(route.Shard, route), snapshot.Nodes));
+    public void Fold(ShardRoute route) => Replace(snapshot => new ShardDirectorySnapshot(snapshot.Records, snapshot.OwnRoutes.SetItem(route.ShardId, route), snapshot.Nodes));
 
     /// <summary>Removes what a replica here knew, because it has stopped and no longer updates it. Any thread.</summary>
-    public void Forget(uint shard) => Replace(snapshot => new ShardDirectorySnapshot(snapshot.Records, snapshot.OwnRoutes.Remove(shard), snapshot.Nodes));
+    public void Forget(ShardId shard) => Replace(snapshot => new ShardDirectorySnapshot(snapshot.Records, snapshot.OwnRoutes.Remove(shard), snapshot.Nodes));
 
     public async ValueTask DisposeAsync()
     {
@@ -95,9 +95,9 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
 
     private void TakeList(CoordinatorList list)
     {
-        var records = list.Entries.Select(ParseShard).OfType<(ShardRecord Record, long Revision)>().ToImmutableDictionary(entry => entry.Record.Shard);
+        var records = list.Entries.Select(ParseShard).OfType<(ShardRecord Record, long Revision)>().ToImmutableDictionary(entry => entry.Record.ShardId);
         var nodes = list.Entries.Select(ParseNode).OfType<NodeRecord>().ToList();
-        var registered = nodes.Select(node => node.Node).ToHashSet();
+        var registered = nodes.Select(node => node.NodeId).ToHashSet();
         Replace(snapshot => new ShardDirectorySnapshot(
             records, snapshot.OwnRoutes, snapshot.Nodes.RemoveRange(snapshot.Nodes.Keys.Where(node => !registered.Contains(node) && HasLeft(node, records))).SetItems(nodes.Select(KeyValue))));
     }
@@ -108,22 +108,22 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
         foreach (var change in changes)
         {
             if (change.Value is null && CoordinatorKeys.TryParseId(change.Key, _keys.Shards, out var gone))
-                records = records.Remove(gone);
+                records = records.Remove(new(gone));
             else if (change.Value is null && CoordinatorKeys.TryParseId(change.Key, _keys.Nodes, out var unregistered))
-                nodes = HasLeft(unregistered, records) ? nodes.Remove(unregistered) : nodes;
+                nodes = HasLeft(new(unregistered), records) ? nodes.Remove(new(unregistered)) : nodes;
             else if (ParseShard(change) is var (record, revision))
-                records = records.SetItem(record.Shard, (record, revision));
+                records = records.SetItem(record.ShardId, (record, revision));
             else if (ParseNode(change) is { } node)
-                nodes = nodes.SetItem(node.Node, node);
+                nodes = nodes.SetItem(node.NodeId, node);
         }
         return new ShardDirectorySnapshot(records, snapshot.OwnRoutes, nodes);
     });
 
     // Decides about a node that is not registered. One with a replica is only away; one without is not part of the cluster.
-    private static bool HasLeft(uint node, ImmutableDictionary<uint, (ShardRecord Record, long Revision)> records) =>
-        !records.Values.Any(entry => entry.Record.Replicas.Any(replica => replica.Node == node));
+    private static bool HasLeft(NodeId node, ImmutableDictionary<ShardId, (ShardRecord Record, long Revision)> records) =>
+        !records.Values.Any(entry => entry.Record.Replicas.Any(replica => replica.NodeId == node));
 
-    private static KeyValuePair<uint, NodeRecord> KeyValue(NodeRecord node) => new(node.Node, node);
+    private static KeyValuePair<NodeId, NodeRecord> KeyValue(NodeRecord node) => new(node.NodeId, node);
 
     private (ShardRecord Record, long Revision)? ParseShard(CoordinatorChange change) =>
         change.Value is not null && CoordinatorKeys.TryParseId(change.Key, _keys.Shards, out _)

@@ -9,31 +9,31 @@ internal sealed class ShardDirectorySnapshot
 {
     /// <summary>The snapshot before the first list.</summary>
     public static readonly ShardDirectorySnapshot Empty = new(
-        ImmutableDictionary<uint, (ShardRecord, long)>.Empty, ImmutableDictionary<uint, ShardRoute>.Empty, ImmutableDictionary<uint, NodeRecord>.Empty);
+        ImmutableDictionary<ShardId, (ShardRecord, long)>.Empty, ImmutableDictionary<ShardId, ShardRoute>.Empty, ImmutableDictionary<NodeId, NodeRecord>.Empty);
 
     private readonly TaskCompletionSource _replaced = new(TaskCreationOptions.RunContinuationsAsynchronously);
 
     public ShardDirectorySnapshot(
-        ImmutableDictionary<uint, (ShardRecord Record, long Revision)> records,
-        ImmutableDictionary<uint, ShardRoute> ownRoutes,
-        ImmutableDictionary<uint, NodeRecord> nodes)
+        ImmutableDictionary<ShardId, (ShardRecord Record, long Revision)> records,
+        ImmutableDictionary<ShardId, ShardRoute> ownRoutes,
+        ImmutableDictionary<NodeId, NodeRecord> nodes)
     {
         Records = records;
         OwnRoutes = ownRoutes;
         Nodes = nodes;
-        Routes = [.. records.Values.Select(entry => Fold(RouteOf(entry.Record), ownRoutes.GetValueOrDefault(entry.Record.Shard))).OrderBy(route => route.Start.Memory, KeyOrder)];
+        Routes = [.. records.Values.Select(entry => Fold(RouteOf(entry.Record), ownRoutes.GetValueOrDefault(entry.Record.ShardId))).OrderBy(route => route.Start.Memory, KeyOrder)];
     }
 
     /// <summary>The shards' records with their mod revisions.</summary>
-    public ImmutableDictionary<uint, (ShardRecord Record, long Revision)> Records { get; }
+    public ImmutableDictionary<ShardId, (ShardRecord Record, long Revision)> Records { get; }
 
     /// <summary>What this node's replicas know of their shards' leaders.</summary>
-    public ImmutableDictionary<uint, ShardRoute> OwnRoutes { get; }
+    public ImmutableDictionary<ShardId, ShardRoute> OwnRoutes { get; }
 
     /// <summary>
     /// The nodes last registered. A node that is no longer registered stays while it has a replica, because it may only be cut off from the coordinator.
     /// </summary>
-    public ImmutableDictionary<uint, NodeRecord> Nodes { get; }
+    public ImmutableDictionary<NodeId, NodeRecord> Nodes { get; }
 
     /// <summary>One route per shard, ordered by start.</summary>
     public ImmutableArray<ShardRoute> Routes { get; }
@@ -46,11 +46,11 @@ internal sealed class ShardDirectorySnapshot
     /// <summary>The route in a record. Its leader may not serve yet.</summary>
     public static ShardRoute RouteOf(ShardRecord record)
     {
-        var route = new ShardRoute { Shard = record.Shard, Start = record.Start, End = record.End, Generation = record.Generation, Epoch = record.Epoch };
+        var route = new ShardRoute { ShardId = record.ShardId, Start = record.Start, End = record.End, Generation = record.Generation, Epoch = record.Epoch };
         foreach (var replica in record.Replicas)
         {
-            if (replica.Replica == record.Leader)
-                route.Leader = replica.Node;
+            if (replica.ReplicaId == record.LeaderId)
+                route.LeaderId = replica.NodeId;
             if (!replica.Learner)
                 route.Nodes.Add(replica.Node);
         }
@@ -70,7 +70,7 @@ internal sealed class ShardDirectorySnapshot
     }
 
     /// <summary>The node that leads a shard, as far as is known; null if there is no leader or its node is not known.</summary>
-    public NodeRecord? LeaderOf(uint shard) => Routes.FirstOrDefault(route => route.Shard == shard) is { } route ? Nodes.GetValueOrDefault(route.Leader) : null;
+    public NodeRecord? LeaderOf(ShardId shard) => Routes.FirstOrDefault(route => route.ShardId == shard) is { } route ? Nodes.GetValueOrDefault(route.LeaderId) : null;
 
     /// <summary>The whole snapshot, as the first message of a map stream.</summary>
     public ShardMap Describe(NodeIdentity identity) => new() { Cluster = identity.Cluster, ClusterId = identity.ClusterId, Complete = true, Shards = { Routes }, Nodes = { Nodes.Values.Select(AddressOf) } };
@@ -80,13 +80,13 @@ internal sealed class ShardDirectorySnapshot
     {
         if (older.Records.Keys.Any(shard => !Records.ContainsKey(shard)) || older.Nodes.Keys.Any(node => !Nodes.ContainsKey(node)))
             return Describe(identity);
-        var known = older.Routes.ToDictionary(route => route.Shard);
+        var known = older.Routes.ToDictionary(route => route.ShardId);
         return new ShardMap
         {
             Cluster = identity.Cluster,
             ClusterId = identity.ClusterId,
-            Shards = { Routes.Where(route => !known.TryGetValue(route.Shard, out var before) || !before.Equals(route)) },
-            Nodes = { Nodes.Values.Where(node => !older.Nodes.TryGetValue(node.Node, out var before) || before.Address != node.Address).Select(AddressOf) },
+            Shards = { Routes.Where(route => !known.TryGetValue(route.ShardId, out var before) || !before.Equals(route)) },
+            Nodes = { Nodes.Values.Where(node => !older.Nodes.TryGetValue(node.NodeId, out var before) || before.Address != node.Address).Select(AddressOf) },
         };
     }
 
@@ -98,7 +98,7 @@ internal sealed class ShardDirectorySnapshot
     {
         if (own is null || own.Generation < ofRecord.Generation)
             return ofRecord;
-        return own.Leader == 0 && own.Epoch <= ofRecord.Epoch ? ofRecord : own;
+        return own.LeaderId.IsNone && own.Epoch <= ofRecord.Epoch ? ofRecord : own;
     }
 
     private static NodeAddress AddressOf(NodeRecord node) => new() { Node = node.Node, Address = node.Address };

@@ -15,7 +15,7 @@ namespace KvCluster.Node.Placement;
 /// <summary>The result of a drain.</summary>
 /// <param name="GivenAway">Number of leaderships transferred.</param>
 /// <param name="Kept">Shards still led, and why.</param>
-internal sealed record DrainResult(int GivenAway, IReadOnlyDictionary<uint, string> Kept);
+internal sealed record DrainResult(int GivenAway, IReadOnlyDictionary<ShardId, string> Kept);
 
 /// <summary>Transfers leaderships of this node to others.</summary>
 internal sealed class LeaderPlacement : IAsyncDisposable
@@ -43,7 +43,7 @@ internal sealed class LeaderPlacement : IAsyncDisposable
     private readonly PeerTransport _peers;
     private readonly TimeProvider _clock;
     private readonly ILogger _log;
-    private readonly Dictionary<uint, Arrival> _arrivals = [];
+    private readonly Dictionary<NodeId, Arrival> _arrivals = [];
     private readonly BackgroundLoop _loop;
     private volatile bool _draining;
 
@@ -66,14 +66,14 @@ internal sealed class LeaderPlacement : IAsyncDisposable
 
     /// <summary>Transfers a shard that this node leads to the replica on another node; 0: to the most advanced one.</summary>
     /// <returns>The node asked to lead, and the result.</returns>
-    public async Task<(uint Node, OrderResult Result)> TransferAsync(HostedShard shard, uint toNode)
+    public async Task<(NodeId Node, OrderResult Result)> TransferAsync(HostedShard shard, NodeId toNode)
     {
         if (toNode == _identity.Node)
             return (toNode, new OrderResult(true, "it already leads"));
         var candidates = await CandidatesAsync(shard).ConfigureAwait(false);
-        if (candidates.Where(candidate => toNode == 0 || candidate.Node == toNode).MaxBy(candidate => candidate.Acknowledged) is not { } target)
-            return (toNode, new OrderResult(false, toNode == 0 ? "no other voter with a healthy disk follows closely" : $"node {toNode} has no voter of the shard that follows closely with a healthy disk"));
-        var result = await shard.Replica!.TransferAsync(target.Replica).ConfigureAwait(false);
+        if (candidates.Where(candidate => toNode.IsNone || candidate.Node == toNode).MaxBy(candidate => candidate.Acknowledged) is not { } target)
+            return (toNode, new OrderResult(false, toNode.IsNone ? "no other voter with a healthy disk follows closely" : $"node {toNode} has no voter of the shard that follows closely with a healthy disk"));
+        var result = await shard.Replica!.Orders.TransferAsync(target.Replica).ConfigureAwait(false);
         return (target.Node, result);
     }
 
@@ -88,7 +88,7 @@ internal sealed class LeaderPlacement : IAsyncDisposable
         _draining = true;
         DrainingChanged(true);
         var givenAway = 0;
-        var kept = new ConcurrentDictionary<uint, string>();
+        var kept = new ConcurrentDictionary<ShardId, string>();
         var begun = _clock.GetTimestamp();
         var moved = begun;
         do
@@ -125,25 +125,25 @@ internal sealed class LeaderPlacement : IAsyncDisposable
 
     private IEnumerable<HostedShard> Led() => _shards.All.Where(shard => shard.Replica is { IsServing: true });
 
-    private bool IsDraining(uint node) => _map.Snapshot.Nodes.TryGetValue(node, out var record) && record.Draining;
+    private bool IsDraining(NodeId node) => _map.Snapshot.Nodes.TryGetValue(node, out var record) && record.Draining;
 
     // To the candidate whose node leads the fewest shards, so that a drained node's leaderships spread.
     private async Task<OrderResult> GiveAwayAsync(HostedShard shard)
     {
-        var leaders = _map.Snapshot.Routes.CountBy(route => route.Leader).ToDictionary();
+        var leaders = _map.Snapshot.Routes.CountBy(route => route.LeaderId).ToDictionary();
         var candidates = await CandidatesAsync(shard).ConfigureAwait(false);
         return candidates.Where(candidate => !IsDraining(candidate.Node)).MinBy(candidate => leaders.GetValueOrDefault(candidate.Node)) is { } target
-            ? await shard.Replica!.TransferAsync(target.Replica).ConfigureAwait(false)
+            ? await shard.Replica!.Orders.TransferAsync(target.Replica).ConfigureAwait(false)
             : new OrderResult(false, "no other voter with a healthy disk follows closely");
     }
 
     // Voters that replicate, have a healthy disk and were heard recently; a quiescent leader rarely hears from them. The core decides; this only chooses a
-    // candidate.
+    // candidate, and the core waits until that follows closely.
     private async Task<IReadOnlyList<FollowerView>> CandidatesAsync(HostedShard shard)
     {
         if (await shard.LookAsync().ConfigureAwait(false) is not { } view)
             return [];
-        var voters = view.Record.Replicas.Where(replica => !replica.Learner).Select(replica => replica.Replica).ToHashSet();
+        var voters = view.Record.Replicas.Where(replica => !replica.Learner).Select(replica => replica.ReplicaId).ToHashSet();
         return [.. view.Followers.Where(follower =>
             voters.Contains(follower.Replica) && follower.State == FollowerState.Replicate && !follower.DiskImpaired && (view.Rests || follower.SilentUs < SilenceMax.TotalMicroseconds) && _peers.SessionOf(follower.Node) != 0)];
     }
@@ -161,7 +161,7 @@ internal sealed class LeaderPlacement : IAsyncDisposable
     }
 
     // Once per stream to the node, so that what an operator moves afterwards stays.
-    private async Task WelcomeAsync(uint node, CancellationToken stop)
+    private async Task WelcomeAsync(NodeId node, CancellationToken stop)
     {
         var session = _peers.SessionOf(node);
         if (session == 0 || IsDraining(node))
@@ -186,8 +186,8 @@ internal sealed class LeaderPlacement : IAsyncDisposable
         arrival.IsWelcomed |= arrival.Attempts.Count > 0 && arrival.Attempts.Values.All(attempts => attempts >= AttemptsMax);
     }
 
-    private bool BelongsTo(HostedShard shard, uint node) =>
-        _map.Snapshot.Records.TryGetValue(shard.Shard, out var entry) && ShardView.PreferredLeader(entry.Record).Node == node;
+    private bool BelongsTo(HostedShard shard, NodeId node) =>
+        _map.Snapshot.Records.TryGetValue(shard.Shard, out var entry) && ShardView.PreferredLeader(entry.Record).NodeId == node;
 
     /// <summary>A stream to another node, and the transfers to that node since it was opened.</summary>
     private sealed class Arrival(long session, long since)
@@ -196,7 +196,7 @@ internal sealed class LeaderPlacement : IAsyncDisposable
 
         public long Since { get; } = since;
 
-        public Dictionary<uint, int> Attempts { get; } = [];
+        public Dictionary<ShardId, int> Attempts { get; } = [];
 
         public bool IsWelcomed { get; set; }
     }

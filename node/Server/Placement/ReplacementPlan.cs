@@ -1,7 +1,6 @@
 // The steps of a replacement, as functions of the shard's record, the request, the leader's view of its followers, and clock readings. No I/O and no waiting;
 // ReplicaReplacement in a node, and the simulation, add those. Any thread.
 using KvCluster.Node.Shards;
-using KvCluster.Replication.Progress;
 using KvCluster.Replication.Protocol;
 using KvCluster.V1;
 
@@ -10,11 +9,8 @@ namespace KvCluster.Node.Placement;
 /// <summary>The steps of one replacement, given the record. An interrupted replacement is resumed by planning it again.</summary>
 internal sealed class ReplacementPlan
 {
-    /// <summary>A learner that lacks at most this many changes has caught up. The rest takes milliseconds.</summary>
-    private const ulong LagChangesMax = 1_000;
-
     private readonly int _replicationFactor;
-    private readonly uint _toNode;
+    private readonly NodeId _toNode;
     private readonly ReplicaRecord? _old;
 
     /// <param name="record">The shard's record, for which <see cref="Foresee"/> returned null.</param>
@@ -22,16 +18,16 @@ internal sealed class ReplacementPlan
     /// <param name="replicationFactor">Number of voters that each shard of the cluster should have.</param>
     public ReplacementPlan(ShardRecord record, ReplaceRequest request, int replicationFactor)
     {
-        var there = record.Replicas.FirstOrDefault(replica => replica.Node == request.FromNode);
-        (_replicationFactor, _toNode, Lost) = (replicationFactor, request.ToNode, LostOf(there, request));
-        Replicas = [.. record.Replicas.Where(replica => replica.Replica != Lost)];
+        var there = record.Replicas.FirstOrDefault(replica => replica.NodeId == request.FromNodeId);
+        (_replicationFactor, _toNode, Lost) = (replicationFactor, request.ToNodeId, LostOf(there, request));
+        Replicas = [.. record.Replicas.Where(replica => replica.ReplicaId != Lost)];
         // With no old replica, a new one may be added where a voter is missing.
-        _old = Lost == 0 && there is { Learner: false } ? there : null;
-        Leaves = _old?.Replica ?? Lost;
-        Learner = _toNode == 0 ? 0 : LearnerOn(record, _toNode, Lost);
-        if (_toNode == 0)
-            (Removal, RemovesLearner) = (new ReplicaChange.Remove(there!.Replica), true);
-        else if (Lost != 0 && Replicas.Count(static replica => !replica.Learner) >= replicationFactor)
+        _old = Lost.IsNone && there is { Learner: false } ? there : null;
+        Leaves = _old?.ReplicaId ?? Lost;
+        Learner = _toNode.IsNone ? ReplicaId.None : LearnerOn(record, _toNode, Lost);
+        if (_toNode.IsNone)
+            (Removal, RemovesLearner) = (new ReplicaChange.Remove(there!.ReplicaId), true);
+        else if (!Lost.IsNone && Replicas.Count(static replica => !replica.Learner) >= replicationFactor)
             Removal = new ReplicaChange.Remove(Lost);
     }
 
@@ -42,52 +38,52 @@ internal sealed class ReplacementPlan
     public bool RemovesLearner { get; }
 
     /// <summary>The learner that should become a voter, if it is in the record already; else 0.</summary>
-    public ulong Learner { get; }
+    public ReplicaId Learner { get; }
 
     /// <summary>The lost replica that leaves; 0: none.</summary>
-    public ulong Lost { get; }
+    public ReplicaId Lost { get; }
 
     /// <summary>The replica that should no longer be in the record; 0: none.</summary>
-    public ulong Leaves { get; }
+    public ReplicaId Leaves { get; }
 
     /// <summary>The replicas in the record, without the lost one.</summary>
     public IReadOnlyList<ReplicaRecord> Replicas { get; }
 
     /// <summary>Learners left by an abandoned change, whose nodes may never come back. They are removed before another learner is added.</summary>
-    public IEnumerable<ReplicaRecord> Orphans(Func<uint, bool> isAway) => Replicas.Where(replica => replica.Learner && isAway(replica.Node));
+    public IEnumerable<ReplicaRecord> Orphans(Func<NodeId, bool> isAway) => Replicas.Where(replica => replica.Learner && isAway(replica.NodeId));
 
     /// <summary>Why no learner may be added now; null if one may.</summary>
     /// <param name="removed">Orphans that were removed.</param>
-    public string? WhyNoLearner(IReadOnlyCollection<ulong> removed) =>
-        _old is null && Replicas.FirstOrDefault(replica => replica.Learner && !removed.Contains(replica.Replica)) is { } other ? $"the learner on node {other.Node} is to become a voter there" : null;
+    public string? WhyNoLearner(IReadOnlyCollection<ReplicaId> removed) =>
+        _old is null && Replicas.FirstOrDefault(replica => replica.Learner && !removed.Contains(replica.ReplicaId)) is { } other ? $"the learner on node {other.Node} is to become a voter there" : null;
 
     /// <summary>The change that adds the new replica and removes a lost one.</summary>
     /// <param name="learner">An id never used before.</param>
-    public ReplicaChange Add(ulong learner) => new ReplicaChange.AddLearner(learner, _toNode, Lost);
+    public ReplicaChange Add(ReplicaId learner) => new ReplicaChange.AddLearner(learner, _toNode, Lost);
 
     /// <summary>The change that makes the learner a voter, once it has caught up.</summary>
-    public ReplicaChange Last(ulong learner) => _old is null ? new ReplicaChange.Promote(learner, _replicationFactor) : new ReplicaChange.Swap(_old.Replica, learner);
+    public ReplicaChange Last(ReplicaId learner) => _old is null ? new ReplicaChange.Promote(learner, _replicationFactor) : new ReplicaChange.Swap(_old.ReplicaId, learner);
 
     /// <summary>The result of a replacement if the record already decides it; null if it has to be tried.</summary>
     /// <param name="record">The shard's record.</param>
     /// <param name="request">See admin.proto for its cases.</param>
     /// <param name="replicationFactor">Number of voters that each shard of the cluster should have.</param>
     /// <param name="last">The last replacement completed by another call: from where, to where, and the new replica.</param>
-    public static OrderResult? Foresee(ShardRecord record, ReplaceRequest request, int replicationFactor, (uint From, uint To, ulong Replica)? last)
+    public static OrderResult? Foresee(ShardRecord record, ReplaceRequest request, int replicationFactor, (NodeId From, NodeId To, ReplicaId Replica)? last)
     {
-        var (from, to) = (request.FromNode, request.ToNode);
-        var there = record.Replicas.FirstOrDefault(replica => replica.Node == from);
-        if (to == 0)
+        var (from, to) = (request.FromNodeId, request.ToNodeId);
+        var there = record.Replicas.FirstOrDefault(replica => replica.NodeId == from);
+        if (to.IsNone)
             return there is { Learner: true } ? null : new OrderResult(false, $"node {from} has no learner of the shard");
-        if (request.Lost != 0 && there is { Learner: false } && there.Replica != request.Lost)
+        if (!request.LostId.IsNone && there is { Learner: false } && there.ReplicaId != request.LostId)
             return new OrderResult(true, "another replica already votes in its place");
-        if (there is null && last is { } done && (done.From, done.To) == (from, to) && record.Replicas.Any(replica => replica.Replica == done.Replica && !replica.Learner))
+        if (there is null && last is { } done && (done.From, done.To) == (from, to) && record.Replicas.Any(replica => replica.ReplicaId == done.Replica && !replica.Learner))
             return new OrderResult(true, "another call already did it");
         var lost = LostOf(there, request);
-        var voters = record.Replicas.Count(replica => !replica.Learner && replica.Replica != lost);
-        if (lost == 0 && there is not { Learner: false } && (voters >= replicationFactor || (from != 0 && from != to)))
+        var voters = record.Replicas.Count(replica => !replica.Learner && replica.ReplicaId != lost);
+        if (lost.IsNone && there is not { Learner: false } && (voters >= replicationFactor || (!from.IsNone && from != to)))
             return new OrderResult(false, $"node {from} has no voter of the shard");
-        return record.Replicas.Any(replica => replica.Node == to && !replica.Learner && replica.Replica != lost) ? new OrderResult(false, $"node {to} already has a replica of the shard") : null;
+        return record.Replicas.Any(replica => replica.NodeId == to && !replica.Learner && replica.ReplicaId != lost) ? new OrderResult(false, $"node {to} already has a replica of the shard") : null;
     }
 
     /// <summary>The request that a node makes to its shard's leader because of its own replica; null: none.</summary>
@@ -96,33 +92,33 @@ internal sealed class ReplacementPlan
     /// <param name="replica">The replica whose directory the node has.</param>
     /// <param name="isLost">Whether that replica is lost.</param>
     /// <param name="replicationFactor">Number of voters that each shard of the cluster should have.</param>
-    public static ReplaceRequest? Own(ShardRecord record, uint node, ulong replica, bool isLost, int replicationFactor)
+    public static ReplaceRequest? Own(ShardRecord record, NodeId node, ReplicaId replica, bool isLost, int replicationFactor)
     {
         // Made for a lost replica, or for a learner that replaces a lost one, in case the leader went away before the learner became a voter. If there are
         // enough voters, the leader decides which one the learner replaces. A missing voter is not this node's matter: the placement controller finds a
         // node for it.
-        var here = record.Replicas.FirstOrDefault(member => member.Node == node);
-        if (here is null || record.Replicas.Count == 1 || here.Replica != replica)
+        var here = record.Replicas.FirstOrDefault(member => member.NodeId == node);
+        if (here is null || record.Replicas.Count == 1 || here.ReplicaId != replica)
             return null;
         if (!isLost && (!here.Learner || record.Replicas.Count(static member => !member.Learner) >= replicationFactor))
             return null;
-        return new ReplaceRequest { Shard = record.Shard, FromNode = node, ToNode = node, Lost = isLost ? replica : 0 };
+        return new ReplaceRequest { ShardId = record.ShardId, FromNodeId = node, ToNodeId = node, LostId = isLost ? replica : ReplicaId.None };
     }
 
     /// <summary>The learner on a node; 0: none.</summary>
     /// <param name="lost">A replica to ignore.</param>
-    public static ulong LearnerOn(ShardRecord record, uint node, ulong lost = 0) =>
-        record.Replicas.FirstOrDefault(replica => replica.Node == node && replica.Learner && replica.Replica != lost)?.Replica ?? 0;
+    public static ReplicaId LearnerOn(ShardRecord record, NodeId node, ReplicaId lost = default) =>
+        record.Replicas.FirstOrDefault(replica => replica.NodeId == node && replica.Learner && replica.ReplicaId != lost)?.ReplicaId ?? ReplicaId.None;
 
     // A lost replica counts for nothing, so removing it first does not reduce safety, and a node has one replica of a shard at a time.
-    private static ulong LostOf(ReplicaRecord? there, ReplaceRequest request) =>
-        request.FromNode == request.ToNode && there is not null && (request.Lost == 0 ? !there.Learner : request.Lost == there.Replica) ? there.Replica : 0;
+    private static ReplicaId LostOf(ReplicaRecord? there, ReplaceRequest request) =>
+        request.FromNodeId == request.ToNodeId && there is not null && (request.LostId.IsNone ? !there.Learner : request.LostId == there.ReplicaId) ? there.ReplicaId : ReplicaId.None;
 
     /// <summary>Watches one learner catch up. Not thread-safe.</summary>
     /// <param name="learner">The learner's id.</param>
     /// <param name="patience">The learner is given up if it makes no progress for this long.</param>
     /// <param name="now">The current time.</param>
-    public sealed class CatchUp(ulong learner, TimeSpan patience, TimeSpan now)
+    public sealed class CatchUp(ReplicaId learner, TimeSpan patience, TimeSpan now)
     {
         private (ulong Acknowledged, long Stored, long Verified) _seen;
         private TimeSpan _movedAt = now;
@@ -133,7 +129,8 @@ internal sealed class ReplacementPlan
         public bool? Look(LeaderView? view, TimeSpan now)
         {
             var follower = view?.Followers.FirstOrDefault(follower => follower.Replica == learner);
-            if (follower is { State: FollowerState.Replicate } && follower.Acknowledged.Change + LagChangesMax >= view!.Committed.Change)
+            // The leader refuses the last change of a replacement by the same verdict.
+            if (follower is { FollowsClosely: true })
                 return true;
             if (follower is not null && (follower.Acknowledged.Change, follower.SnapshotStored, follower.SnapshotVerified) is var seen && seen != _seen)
                 (_seen, _movedAt) = (seen, now);

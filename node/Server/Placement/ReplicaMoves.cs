@@ -21,10 +21,10 @@ internal static class ReplicaMoves
     /// <param name="replicationFactor">Number of voters of a complete shard.</param>
     /// <returns>Empty if every replica is where it should be, or nothing can be done.</returns>
     public static IEnumerable<ReplicaMove> InOrder(
-        IEnumerable<ShardRecord> records, IReadOnlySet<uint> present, IReadOnlySet<uint> gone, IReadOnlySet<uint> leaving, int replicationFactor)
+        IEnumerable<ShardRecord> records, IReadOnlySet<NodeId> present, IReadOnlySet<NodeId> gone, IReadOnlySet<NodeId> leaving, int replicationFactor)
     {
-        var all = records.OrderBy(record => record.Shard).ToList();
-        var held = all.SelectMany(record => record.Replicas).CountBy(replica => replica.Node).ToDictionary();
+        var all = records.OrderBy(record => record.ShardId).ToList();
+        var held = all.SelectMany(record => record.Replicas).CountBy(replica => replica.NodeId).ToDictionary();
         var takers = present.Where(node => !leaving.Contains(node)).OrderBy(node => held.GetValueOrDefault(node)).ThenBy(node => node).ToList();
         var whole = all.Where(record => Voters(record).Count() == replicationFactor).ToList();
         return Found(all.Where(record => Voters(record).Count() < replicationFactor), record => Repair(record, gone, takers))
@@ -35,54 +35,54 @@ internal static class ReplicaMoves
 
     /// <summary>Whether a move is made even while operators have paused moves, because it restores a missing voter.</summary>
     public static bool IsRepair(ReplicaMove move, ShardRecord record, int replicationFactor) =>
-        (move.FromNode == 0 || move.ToNode == 0) && Voters(record).Count() < replicationFactor;
+        (move.FromNode.IsNone || move.ToNode.IsNone) && Voters(record).Count() < replicationFactor;
 
     private static IEnumerable<ReplicaMove> Found(IEnumerable<ShardRecord> records, Func<ShardRecord, ReplicaMove?> find) => records.Select(find).OfType<ReplicaMove>();
 
     // A rebuild that was interrupted between its two steps, or its learner whose node is gone for good.
-    private static ReplicaMove? Repair(ShardRecord record, IReadOnlySet<uint> gone, List<uint> takers)
+    private static ReplicaMove? Repair(ShardRecord record, IReadOnlySet<NodeId> gone, List<NodeId> takers)
     {
         if (record.Replicas.FirstOrDefault(replica => replica.Learner) is { } learner)
-            return gone.Contains(learner.Node) ? Removal(record, learner) : null;
+            return gone.Contains(learner.NodeId) ? Removal(record, learner) : null;
         var to = takers.FirstOrDefault(node => !Has(record, node));
-        return to == 0 ? null : new ReplicaMove(record.Shard, 0, to, "the shard lacks a voter");
+        return to.IsNone ? null : new ReplicaMove(record.ShardId, NodeId.None, to, "the shard lacks a voter");
     }
 
     private static ReplicaMove? Completion(
-        ShardRecord record, IReadOnlySet<uint> present, IReadOnlySet<uint> gone, IReadOnlySet<uint> leaving, Dictionary<uint, int> held)
+        ShardRecord record, IReadOnlySet<NodeId> present, IReadOnlySet<NodeId> gone, IReadOnlySet<NodeId> leaving, Dictionary<NodeId, int> held)
     {
         if (record.Replicas.FirstOrDefault(replica => replica.Learner) is not { } learner)
             return null;
-        if (gone.Contains(learner.Node) || leaving.Contains(learner.Node))
+        if (gone.Contains(learner.NodeId) || leaving.Contains(learner.NodeId))
             return Removal(record, learner);
         var from = Voters(record).OrderByDescending(leaving.Contains).ThenByDescending(node => held[node]).ThenBy(node => node).First();
-        return present.Contains(learner.Node) ? new ReplicaMove(record.Shard, from, learner.Node, "the shard already has a learner there") : null;
+        return present.Contains(learner.NodeId) ? new ReplicaMove(record.ShardId, from, learner.NodeId, "the shard already has a learner there") : null;
     }
 
-    private static ReplicaMove Removal(ShardRecord record, ReplicaRecord learner) => new(record.Shard, learner.Node, 0, $"the learner on node {learner.Node} will not become a voter");
+    private static ReplicaMove Removal(ShardRecord record, ReplicaRecord learner) => new(record.ShardId, learner.NodeId, NodeId.None, $"the learner on node {learner.NodeId} will not become a voter");
 
-    private static ReplicaMove? Departure(ShardRecord record, IReadOnlySet<uint> leaving, List<uint> takers)
+    private static ReplicaMove? Departure(ShardRecord record, IReadOnlySet<NodeId> leaving, List<NodeId> takers)
     {
         var from = Voters(record).FirstOrDefault(leaving.Contains);
         var to = takers.FirstOrDefault(node => !Has(record, node));
-        return from == 0 || to == 0 ? null : new ReplicaMove(record.Shard, from, to, $"node {from} is leaving");
+        return from.IsNone || to.IsNone ? null : new ReplicaMove(record.ShardId, from, to, $"node {from} is leaving");
     }
 
     // A follower is preferred over the leader, which would have to transfer first. The caller skips nodes that take no replica at the moment.
-    private static IEnumerable<ReplicaMove> Levelling(List<ShardRecord> shards, List<uint> takers, Dictionary<uint, int> held)
+    private static IEnumerable<ReplicaMove> Levelling(List<ShardRecord> shards, List<NodeId> takers, Dictionary<NodeId, int> held)
     {
         var fullest = takers.LastOrDefault();
         return from taker in takers
                let difference = held.GetValueOrDefault(fullest) - held.GetValueOrDefault(taker)
                where difference > DifferenceMax
                from record in shards.Where(record => Has(record, fullest) && !Has(record, taker))
-                   .OrderBy(record => record.Replicas.Any(replica => replica.Node == fullest && replica.Replica == record.Leader))
-               select new ReplicaMove(record.Shard, fullest, taker, $"node {fullest} has {difference} more replicas");
+                   .OrderBy(record => record.Replicas.Any(replica => replica.NodeId == fullest && replica.ReplicaId == record.LeaderId))
+               select new ReplicaMove(record.ShardId, fullest, taker, $"node {fullest} has {difference} more replicas");
     }
 
-    private static IEnumerable<uint> Voters(ShardRecord record) => record.Replicas.Where(replica => !replica.Learner).Select(replica => replica.Node);
+    private static IEnumerable<NodeId> Voters(ShardRecord record) => record.Replicas.Where(replica => !replica.Learner).Select(replica => replica.NodeId);
 
-    private static bool Has(ShardRecord record, uint node) => record.Replicas.Any(replica => replica.Node == node);
+    private static bool Has(ShardRecord record, NodeId node) => record.Replicas.Any(replica => replica.NodeId == node);
 }
 
 /// <summary>A replica that should move.</summary>
@@ -90,4 +90,4 @@ internal static class ReplicaMoves
 /// <param name="FromNode">The node of the replica that leaves; 0: none leaves, the shard lacks a voter.</param>
 /// <param name="ToNode">The node of the new replica; 0: none, a learner is removed.</param>
 /// <param name="Reason">The reason, for logs.</param>
-internal sealed record ReplicaMove(uint Shard, uint FromNode, uint ToNode, string Reason);
+internal sealed record ReplicaMove(ShardId Shard, NodeId FromNode, NodeId ToNode, string Reason);

@@ -40,14 +40,14 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
     private readonly TimeProvider _clock;
     private readonly ILogger _log;
     private readonly BackgroundLoop _loop;
-    private readonly Dictionary<uint, long> _awaySince = [];
+    private readonly Dictionary<NodeId, long> _awaySince = [];
     private readonly List<(ReplicaMove Move, long At)> _failed = [];
     private bool _hasMoves;
     private long _failedAt;
     private Task<bool> _moving = Task.FromResult(true);
     private long _lease;
     private string _said = "";
-    private (uint Shard, uint FromNode, uint ToNode) _told;
+    private (ShardId Shard, NodeId FromNode, NodeId ToNode) _told;
 
     /// <param name="coordinator">Has the controller's key and the operators' settings.</param>
     /// <param name="keys">The cluster's keys.</param>
@@ -81,13 +81,13 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
     {
         var known = await KnownNodesAsync(cancellationToken).ConfigureAwait(false);
         // Node 0 is unknown too.
-        if (request.Leave.Concat(request.Stay).Where(node => !known.Contains(node)).Select(static node => (uint?)node).FirstOrDefault() is { } unknown)
+        if (request.LeaveIds.Concat(request.StayIds).Where(node => !known.Contains(node)).Select(static node => (NodeId?)node).FirstOrDefault() is { } unknown)
             return (null, $"there is no node {unknown}");
         while (true)
         {
             var (record, revision) = await ReadAsync(cancellationToken).ConfigureAwait(false);
             var changed = Apply(request, record, known);
-            var staying = known.Count(node => !changed.Leaving.Contains(node));
+            var staying = known.Count(node => !changed.LeavingIds.Contains(node));
             if (changed.Leaving.Count > 0 && staying < _replicationFactor)
                 return (null, $"only {staying} nodes would remain, but every shard has {_replicationFactor} replicas");
             if (changed.Equals(record))
@@ -106,31 +106,31 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
             PlacementLog.NotMoved(_log, $"this node remains the placement controller until its lease expires ({reason})");
     }
 
-    private static PlacementRecord Apply(PlaceRequest request, PlacementRecord record, IReadOnlySet<uint> known)
+    private static PlacementRecord Apply(PlaceRequest request, PlacementRecord record, IReadOnlySet<NodeId> known)
     {
-        IEnumerable<uint> leaving = request.HasStayUpTo ? known.Where(node => node > request.StayUpTo) : record.Leaving;
+        IEnumerable<NodeId> leaving = request.HasStayUpTo ? known.Where(node => node.Value > request.StayUpTo) : record.LeavingIds;
         return new PlacementRecord
         {
             Paused = request.HasPaused ? request.Paused : record.Paused,
-            Leaving = { leaving.Union(request.Leave).Except(request.Stay).Order() },
+            Leaving = { leaving.Union(request.LeaveIds).Except(request.StayIds).Order().Select(static node => node.Value) },
         };
     }
 
     private PlaceResponse Describe(PlacementRecord record)
     {
-        var replicas = _map.Snapshot.Records.Values.SelectMany(entry => entry.Record.Replicas).CountBy(replica => replica.Node).ToDictionary();
-        return new PlaceResponse { Paused = record.Paused, Leaving = { record.Leaving.Select(node => new LeavingNode { Node = node, Replicas = (uint)replicas.GetValueOrDefault(node) }) } };
+        var replicas = _map.Snapshot.Records.Values.SelectMany(entry => entry.Record.Replicas).CountBy(replica => replica.NodeId).ToDictionary();
+        return new PlaceResponse { Paused = record.Paused, Leaving = { record.LeavingIds.Select(node => new LeavingNode { NodeId = node, Replicas = (uint)replicas.GetValueOrDefault(node) }) } };
     }
 
     // Nodes that are registered or have a replica. A node that left and has none is not part of the cluster any more.
-    private async Task<IReadOnlySet<uint>> KnownNodesAsync(CancellationToken cancellationToken)
+    private async Task<IReadOnlySet<NodeId>> KnownNodesAsync(CancellationToken cancellationToken)
     {
         var registered = await _coordinator.ListAsync(_keys.Nodes, cancellationToken).ConfigureAwait(false);
-        var known = _map.Snapshot.Records.Values.SelectMany(entry => entry.Record.Replicas).Select(replica => replica.Node).ToHashSet();
+        var known = _map.Snapshot.Records.Values.SelectMany(entry => entry.Record.Replicas).Select(replica => replica.NodeId).ToHashSet();
         foreach (var entry in registered.Entries)
         {
             if (CoordinatorKeys.TryParseId(entry.Key, _keys.Nodes, out var node))
-                known.Add(node);
+                known.Add(new(node));
         }
         return known;
     }
@@ -177,7 +177,7 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
         if (read.Value is not null)
             return false;
         var lease = await _coordinator.GrantLeaseAsync(LeaseTime, stop).ConfigureAwait(false);
-        var record = RecordText.Format(new ControllerRecord { Node = _identity.Node, Incarnation = _identity.Incarnation });
+        var record = RecordText.Format(new ControllerRecord { NodeId = _identity.Node, Incarnation = _identity.Incarnation });
         var set = await _coordinator.SetUntilSettledAsync(_keys.Controller, 0, record, lease, stop).ConfigureAwait(false);
         if (set.Outcome != SetOutcome.Won)
         {
@@ -196,18 +196,18 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
         var connected = snapshot.Nodes.Keys.Where(node => node == _identity.Node || _peers.SessionOf(node) != 0).ToHashSet();
         var present = connected.Where(node => !snapshot.Nodes[node].Draining).ToHashSet();
         var moves = ReplicaMoves.InOrder(
-            snapshot.Records.Values.Select(entry => entry.Record), present, GoneOf(snapshot, connected), placement.Leaving.ToHashSet(), _replicationFactor);
+            snapshot.Records.Values.Select(entry => entry.Record), present, GoneOf(snapshot, connected), placement.LeavingIds.ToHashSet(), _replicationFactor);
         if (placement.Paused)
             moves = moves.Where(move => ReplicaMoves.IsRepair(move, snapshot.Records[move.Shard].Record, _replicationFactor));
         _failed.RemoveAll(failed => _clock.GetElapsedTime(failed.At) >= PassedOverTime);
-        return moves.FirstOrDefault(move => !_failed.Exists(failed => failed.Move.Shard == move.Shard || (move.ToNode != 0 && failed.Move.ToNode == move.ToNode)))
+        return moves.FirstOrDefault(move => !_failed.Exists(failed => failed.Move.Shard == move.Shard || (!move.ToNode.IsNone && failed.Move.ToNode == move.ToNode)))
             ?? moves.FirstOrDefault();
     }
 
     // Nodes with replicas that were not connected for too long, as far as this process knows.
-    private HashSet<uint> GoneOf(ShardDirectorySnapshot snapshot, HashSet<uint> connected)
+    private HashSet<NodeId> GoneOf(ShardDirectorySnapshot snapshot, HashSet<NodeId> connected)
     {
-        var away = snapshot.Records.Values.SelectMany(entry => entry.Record.Replicas).Select(replica => replica.Node).Where(node => !connected.Contains(node)).ToHashSet();
+        var away = snapshot.Records.Values.SelectMany(entry => entry.Record.Replicas).Select(replica => replica.NodeId).Where(node => !connected.Contains(node)).ToHashSet();
         foreach (var back in _awaySince.Keys.Except(away).ToList())
             _awaySince.Remove(back);
         foreach (var node in away)
@@ -225,14 +225,14 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
         _told = (move.Shard, move.FromNode, move.ToNode);
         try
         {
-            await ReplicaReplacement.AskAsync(_peers, leader, new ReplaceRequest { Shard = move.Shard, FromNode = move.FromNode, ToNode = move.ToNode }, stop).ConfigureAwait(false);
-            if (move is { FromNode: not 0, ToNode: not 0 })
+            await ReplicaReplacement.AskAsync(_peers, leader, new ReplaceRequest { ShardId = move.Shard, FromNodeId = move.FromNode, ToNodeId = move.ToNode }, stop).ConfigureAwait(false);
+            if (move is { FromNode.IsNone: false, ToNode.IsNone: false })
                 PlacementLog.Moved(_log, move.Shard, move.FromNode, move.ToNode);
             _said = "";
             _told = default;
             return true;
         }
-        catch (RpcException failure) when (leader.Node == move.FromNode && failure.GetRpcStatus()?.GetDetail<ErrorInfo>()?.Reason == "NOT_LEADER")
+        catch (RpcException failure) when (leader.NodeId == move.FromNode && failure.GetRpcStatus()?.GetDetail<ErrorInfo>()?.Reason == "NOT_LEADER")
         {
             return true;
         }
@@ -249,9 +249,9 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
 
     private void Tell(ReplicaMove move)
     {
-        if (move.FromNode == 0)
+        if (move.FromNode.IsNone)
             PlacementLog.Adds(_log, move.Shard, move.ToNode, move.Reason);
-        else if (move.ToNode == 0)
+        else if (move.ToNode.IsNone)
             PlacementLog.Removes(_log, move.Shard, move.FromNode, move.Reason);
         else
             PlacementLog.Moves(_log, move.Shard, move.FromNode, move.ToNode, move.Reason);

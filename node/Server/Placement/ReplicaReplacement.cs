@@ -44,11 +44,11 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     private readonly PeerTransport _peers;
     private readonly TimeProvider _clock;
     private readonly ILogger _log;
-    private readonly ConcurrentDictionary<uint, string> _said = [];
+    private readonly ConcurrentDictionary<ShardId, string> _said = [];
 
     // One entry per shard: the lock held while its replicas change, and the last completed replacement, so that another call for the same finds it done.
-    private readonly ConcurrentDictionary<uint, SemaphoreSlim> _turns = [];
-    private readonly ConcurrentDictionary<uint, (uint From, uint To, ulong Replica)> _replaced = [];
+    private readonly ConcurrentDictionary<ShardId, SemaphoreSlim> _turns = [];
+    private readonly ConcurrentDictionary<ShardId, (NodeId From, NodeId To, ReplicaId Replica)> _replaced = [];
     private readonly BackgroundLoop _loop;
 
     /// <param name="identity">This node.</param>
@@ -85,7 +85,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
             return NotDone("this replica stopped");
         if (Foresee(record, request) is { } known)
             return known;
-        var (from, to) = (request.FromNode, request.ToNode);
+        var (from, to) = (request.FromNodeId, request.ToNodeId);
         var plan = new ReplacementPlan(record, request, _replicationFactor);
         if (plan.Removal is { } removal)
         {
@@ -94,13 +94,13 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         }
 
         var learner = plan.Learner;
-        if (learner == 0)
+        if (learner.IsNone)
         {
-            List<ulong> left = [];
+            List<ReplicaId> left = [];
             foreach (var orphan in plan.Orphans(IsAway))
             {
-                if ((await RemoveLearnerAsync(shard, orphan.Node, orphan.Replica, force: false, cancellationToken).ConfigureAwait(false)).Done)
-                    left.Add(orphan.Replica);
+                if ((await RemoveLearnerAsync(shard, orphan.NodeId, orphan.ReplicaId, force: false, cancellationToken).ConfigureAwait(false)).Done)
+                    left.Add(orphan.ReplicaId);
             }
             if (plan.WhyNoLearner(left) is { } reason)
                 return NotDone(reason);
@@ -112,8 +112,8 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
                 var now = await RecordOfAsync(shard).ConfigureAwait(false);
                 if (now is not null && IsReplaced(now, plan.Leaves, to))
                     return new OrderResult(true, "");
-                learner = now is null || (plan.Lost != 0 && Has(now, plan.Lost)) ? 0 : ReplacementPlan.LearnerOn(now, to);
-                if (learner == 0)
+                learner = now is null || (!plan.Lost.IsNone && Has(now, plan.Lost)) ? ReplicaId.None : ReplacementPlan.LearnerOn(now, to);
+                if (learner.IsNone)
                     return added;
             }
         }
@@ -143,11 +143,11 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
             return NotDone("this replica stopped");
         if (Foresee(record, request) is { } known)
             return known;
-        var own = record.Replicas.First(replica => replica.Node == request.FromNode).Replica;
+        var own = record.Replicas.First(replica => replica.NodeId == request.FromNodeId).ReplicaId;
         // A learner that is still to be created has caught up when it becomes a voter.
-        ReplicaChange last = request.ToNode == request.FromNode
+        ReplicaChange last = request.ToNodeId == request.FromNodeId
             ? new ReplicaChange.Remove(own)
-            : new ReplicaChange.Swap(own, ReplacementPlan.LearnerOn(record, request.ToNode) is var learner and not 0 ? learner : NewId());
+            : new ReplicaChange.Swap(own, ReplacementPlan.LearnerOn(record, request.ToNodeId) is { IsNone: false } learner ? learner : NewId());
         if (await _voters.TryBeginAsync(shard, last, request.Force).ConfigureAwait(false) is { } reason)
             return NotDone(reason);
         _voters.End(shard.Shard, last);
@@ -156,22 +156,22 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
 
     // The result of a replacement if the record and the nodes already decide it; null if it has to be tried.
     private OrderResult? Foresee(ShardRecord record, ReplaceRequest request) =>
-        WhyNotTo(request.ToNode) is { } reason
+        WhyNotTo(request.ToNodeId) is { } reason
             ? NotDone(reason)
-            : ReplacementPlan.Foresee(record, request, _replicationFactor, _replaced.TryGetValue(record.Shard, out var last) ? last : null);
+            : ReplacementPlan.Foresee(record, request, _replicationFactor, _replaced.TryGetValue(record.ShardId, out var last) ? last : null);
 
-    private static bool Has(ShardRecord record, ulong id) => record.Replicas.Any(replica => replica.Replica == id);
+    private static bool Has(ShardRecord record, ReplicaId id) => record.Replicas.Any(replica => replica.ReplicaId == id);
 
     // Whether another replica votes on a node, and the one that should leave has left (0: none should).
-    private static bool IsReplaced(ShardRecord record, ulong leaves, uint to) =>
-        (leaves == 0 || !Has(record, leaves)) && record.Replicas.Any(replica => replica.Node == to && !replica.Learner && replica.Replica != leaves);
+    private static bool IsReplaced(ShardRecord record, ReplicaId leaves, NodeId to) =>
+        (leaves.IsNone || !Has(record, leaves)) && record.Replicas.Any(replica => replica.NodeId == to && !replica.Learner && replica.ReplicaId != leaves);
 
-    private async Task<bool> IsGoneAsync(HostedShard shard, ulong id) => await RecordOfAsync(shard).ConfigureAwait(false) is { } record && !Has(record, id);
+    private async Task<bool> IsGoneAsync(HostedShard shard, ReplicaId id) => await RecordOfAsync(shard).ConfigureAwait(false) is { } record && !Has(record, id);
 
     /// <summary>Why no new replica can be created on a node now; null if one can. Any thread.</summary>
     /// <param name="node">0: none is to be created.</param>
-    public string? WhyNotTo(uint node) =>
-        node == 0 ? null
+    public string? WhyNotTo(NodeId node) =>
+        node.IsNone ? null
         : !_map.Snapshot.Nodes.ContainsKey(node) ? $"there is no node {node}"
         : IsAway(node) ? $"node {node} is not connected to node {_identity.Node}, which leads the shard; nothing was changed"
         : null;
@@ -182,7 +182,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     /// <exception cref="UriFormatException">The leader's address is not valid.</exception>
     public static async Task AskAsync(PeerTransport peers, NodeRecord leader, ReplaceRequest request, CancellationToken cancellationToken)
     {
-        using var channel = peers.ChannelTo(leader.Node, leader.Address);
+        using var channel = peers.ChannelTo(leader.NodeId, leader.Address);
         await new Admin.AdminClient(channel).ReplaceAsync(request, deadline: DateTime.UtcNow + CatchUpTimeMax, cancellationToken: cancellationToken).ConfigureAwait(false);
     }
 
@@ -191,26 +191,26 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     private static OrderResult NotDone(string reason) => new(false, reason);
 
     // A learner that has become a voter, because another call has completed the replacement, stays.
-    private Task<OrderResult> RemoveLearnerAsync(HostedShard shard, uint node, ulong learner, bool force, CancellationToken cancellationToken) =>
+    private Task<OrderResult> RemoveLearnerAsync(HostedShard shard, NodeId node, ReplicaId learner, bool force, CancellationToken cancellationToken) =>
         ChangeAsync(shard, node, new ReplicaChange.Remove(learner), cancellationToken, force, isLearner: true);
 
     // Changes of one shard run one after another, whoever asks, because a leader makes one change at a time and refuses others meanwhile. A majority is checked
     // first, because a change that has begun blocks the shard's writes until the remaining voters have everything.
     private async Task<OrderResult> ChangeAsync(
-        HostedShard shard, uint node, ReplicaChange change, CancellationToken cancellationToken, bool force = false, bool isLearner = false)
+        HostedShard shard, NodeId node, ReplicaChange change, CancellationToken cancellationToken, bool force = false, bool isLearner = false)
     {
         var turn = _turns.GetOrAdd(shard.Shard, static _ => new SemaphoreSlim(1));
         await turn.WaitAsync(cancellationToken).ConfigureAwait(false);
         try
         {
-            if (isLearner && (await RecordOfAsync(shard).ConfigureAwait(false))?.Replicas.FirstOrDefault(replica => replica.Replica == change.Leaves) is { Learner: false })
+            if (isLearner && (await RecordOfAsync(shard).ConfigureAwait(false))?.Replicas.FirstOrDefault(replica => replica.ReplicaId == change.Leaves) is { Learner: false })
                 return NotDone($"replica {change.Leaves:x} is now a voter");
             if (await _voters.TryBeginAsync(shard, change, force).ConfigureAwait(false) is { } reason)
                 return NotDone(reason);
             try
             {
                 PlacementLog.Replaces(_log, shard.Shard, node, change.ToString());
-                return await shard.Replica!.ChangeReplicasAsync(change).ConfigureAwait(false);
+                return await shard.Replica!.Orders.ChangeReplicasAsync(change).ConfigureAwait(false);
             }
             finally
             {
@@ -223,10 +223,10 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         }
     }
 
-    private bool IsAway(uint node) => node != _identity.Node && _peers.SessionOf(node) == 0;
+    private bool IsAway(NodeId node) => node != _identity.Node && _peers.SessionOf(node) == 0;
 
     // False if its node is gone, or it made no progress for too long.
-    private async Task<bool> CatchesUpAsync(HostedShard shard, ulong learner, uint node, CancellationToken cancellationToken)
+    private async Task<bool> CatchesUpAsync(HostedShard shard, ReplicaId learner, NodeId node, CancellationToken cancellationToken)
     {
         var catchUp = new ReplacementPlan.CatchUp(learner, _patience, Now());
         for (var away = 0; away < AwayPollsMax; away = IsAway(node) ? away + 1 : 0)
@@ -246,7 +246,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     private static async Task<ShardRecord?> RecordOfAsync(HostedShard shard) =>
         (await shard.LookAsync().ConfigureAwait(false))?.Record;
 
-    private static ulong NewId() => BitConverter.ToUInt64(RandomNumberGenerator.GetBytes(sizeof(ulong))) | 1;
+    private static ReplicaId NewId() => new(BitConverter.ToUInt64(RandomNumberGenerator.GetBytes(sizeof(ulong))) | 1);
 
     // Several run concurrently, so that one whose learner cannot catch up delays no other.
     private Task TakeTurnAsync(CancellationToken stop) => Parallel.ForEachAsync(
@@ -259,8 +259,8 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
 
     private async Task AskLeaderAsync(ReplaceRequest request, CancellationToken stop)
     {
-        var shard = request.Shard;
-        if (_map.Snapshot.LeaderOf(shard) is not { } leader || leader.Node == _identity.Node)
+        var shard = request.ShardId;
+        if (_map.Snapshot.LeaderOf(shard) is not { } leader || leader.NodeId == _identity.Node)
             return;
         try
         {

@@ -12,9 +12,9 @@ namespace KvCluster.Node.Placement;
 /// <param name="isConnected">Whether another node is connected to this one.</param>
 /// <param name="drains">Whether a node is about to stop.</param>
 /// <param name="clock">A clock that continues while the machine sleeps.</param>
-internal sealed class StayingMajority(uint node, Func<uint, bool> isConnected, Func<uint, bool> drains, TimeProvider clock)
+internal sealed class StayingMajority(NodeId node, Func<NodeId, bool> isConnected, Func<NodeId, bool> drains, TimeProvider clock)
 {
-    /// <summary>A follower that was heard within this time follows closely.</summary>
+    /// <summary>A follower that was heard within this time counts.</summary>
     private static readonly TimeSpan SilenceMax = TimeSpan.FromSeconds(3);
 
     /// <summary>The same while the leader is quiescent: three of its heartbeat intervals.</summary>
@@ -23,10 +23,10 @@ internal sealed class StayingMajority(uint node, Func<uint, bool> isConnected, F
     private readonly Lock _gate = new();
 
     // Replicas that were just released and may still answer. An entry counts in its epoch only, because the replica does not stop in a later one.
-    private readonly Dictionary<(uint Shard, ulong Replica), (ulong Epoch, long Until)> _letGo = [];
+    private readonly Dictionary<(ShardId Shard, ReplicaId Replica), (ulong Epoch, long Until)> _letGo = [];
 
     // Changes whose outcome is not known yet: the voters from before may decide, or those from after. They end with their epoch, too.
-    private readonly Dictionary<uint, List<(ulong Epoch, ReplicaChange Change)>> _underWay = [];
+    private readonly Dictionary<ShardId, List<(ulong Epoch, ReplicaChange Change)>> _underWay = [];
 
     /// <summary>
     /// Releases a node's replica if a majority remains without it, although it stays in the record and counts there. Returns why it must stay; null if it
@@ -35,9 +35,9 @@ internal sealed class StayingMajority(uint node, Func<uint, bool> isConnected, F
     /// <param name="view">The leader's view.</param>
     /// <param name="leavingNode">The node whose replica wants to stop. A learner may, unless a change in progress makes it a voter.</param>
     /// <param name="keptTime">How long the replica counts as gone.</param>
-    public string? TryLetGo(LeaderView view, uint leavingNode, TimeSpan keptTime)
+    public string? TryLetGo(LeaderView view, NodeId leavingNode, TimeSpan keptTime)
     {
-        if (view.Record.Replicas.FirstOrDefault(replica => replica.Node == leavingNode)?.Replica is not { } leaving)
+        if (view.Record.Replicas.FirstOrDefault(replica => replica.NodeId == leavingNode)?.ReplicaId is not { } leaving)
             return null;
         lock (_gate)
         {
@@ -46,11 +46,11 @@ internal sealed class StayingMajority(uint node, Func<uint, bool> isConnected, F
                 // The replica stays in the record and counts there, so the others must be a majority of the set that includes it.
                 var follow = CountClose(view, voters, leaving, joins, countsDraining: false);
                 if (voters.Contains(leaving) && follow * 2 <= voters.Count)
-                    return $"of {voters.Count} voters{(joins == 0 ? "" : ", including the one being added,")} only {follow} others follow closely and remain, which is not a majority";
+                    return $"of {voters.Count} voters{(joins.IsNone ? "" : ", including the one being added,")} only {follow} others follow closely and remain, which is not a majority";
             }
 
             if (keptTime > TimeSpan.Zero)
-                _letGo[(view.Record.Shard, leaving)] = (view.Epoch, clock.GetTimestamp() + (long)(keptTime.TotalSeconds * clock.TimestampFrequency));
+                _letGo[(view.Record.ShardId, leaving)] = (view.Epoch, clock.GetTimestamp() + (long)(keptTime.TotalSeconds * clock.TimestampFrequency));
             return null;
         }
     }
@@ -67,18 +67,18 @@ internal sealed class StayingMajority(uint node, Func<uint, bool> isConnected, F
         lock (_gate)
         {
             var voters = VotersOf(view.Record, change);
-            var follow = CountClose(view, voters, 0, change.Joins, countsDraining: true);
+            var follow = CountClose(view, voters, ReplicaId.None, change.Joins, countsDraining: true);
             if (!force && VotersOf(view.Record).Contains(change.Leaves) && follow * 2 <= voters.Count)
                 return $"of the {voters.Count} voters that would remain, only {follow} follow closely";
-            if (!_underWay.TryGetValue(view.Record.Shard, out var changes))
-                _underWay[view.Record.Shard] = changes = [];
+            if (!_underWay.TryGetValue(view.Record.ShardId, out var changes))
+                _underWay[view.Record.ShardId] = changes = [];
             changes.Add((view.Epoch, change));
             return null;
         }
     }
 
     /// <summary>A change that was begun is in the record, or never will be, or another replica leads by now.</summary>
-    public void End(uint shard, ReplicaChange change)
+    public void End(ShardId shard, ReplicaChange change)
     {
         lock (_gate)
         {
@@ -91,25 +91,26 @@ internal sealed class StayingMajority(uint node, Func<uint, bool> isConnected, F
     }
 
     // The present voters, and the voters after each change in progress.
-    private List<(HashSet<ulong> Voters, ulong Joins)> SetsOf(LeaderView view)
+    private List<(HashSet<ReplicaId> Voters, ReplicaId Joins)> SetsOf(LeaderView view)
     {
-        var changes = _underWay.GetValueOrDefault(view.Record.Shard) ?? [];
-        return [(VotersOf(view.Record), 0), .. changes.Where(begun => begun.Epoch == view.Epoch).Select(begun => (VotersOf(view.Record, begun.Change), begun.Change.Joins))];
+        var changes = _underWay.GetValueOrDefault(view.Record.ShardId) ?? [];
+        return [(VotersOf(view.Record), ReplicaId.None), .. changes.Where(begun => begun.Epoch == view.Epoch).Select(begun => (VotersOf(view.Record, begun.Change), begun.Change.Joins))];
     }
 
-    private static HashSet<ulong> VotersOf(ShardRecord record, ReplicaChange change)
+    private static HashSet<ReplicaId> VotersOf(ShardRecord record, ReplicaChange change)
     {
         var voters = VotersOf(record);
         voters.Remove(change.Leaves);
-        if (change.Joins != 0)
+        if (!change.Joins.IsNone)
             voters.Add(change.Joins);
         return voters;
     }
 
-    private static HashSet<ulong> VotersOf(ShardRecord record) => [.. record.Replicas.Where(static replica => !replica.Learner).Select(static replica => replica.Replica)];
+    private static HashSet<ReplicaId> VotersOf(ShardRecord record) => [.. record.Replicas.Where(static replica => !replica.Learner).Select(static replica => replica.ReplicaId)];
 
-    // Counts the leader unless it leaves, the followers that are close, and the joining learner, which has caught up. A node that drains is about to stop.
-    private int CountClose(LeaderView view, HashSet<ulong> voters, ulong leaving, ulong joins, bool countsDraining)
+    // Counts the leader unless it leaves, the followers that are close, and the joining learner, which has caught up. A node that drains is about to stop. This
+    // is not FollowerView.FollowsClosely: under load a voter usually has more than a frame outstanding, and its shard has a majority with it nevertheless.
+    private int CountClose(LeaderView view, HashSet<ReplicaId> voters, ReplicaId leaving, ReplicaId joins, bool countsDraining)
     {
         var silenceMax = view.Rests ? SilenceMaxAtRest : SilenceMax;
         var close = view.Followers
@@ -122,9 +123,9 @@ internal sealed class StayingMajority(uint node, Func<uint, bool> isConnected, F
         return voters.Count(voter => voter != leaving && (voter == joins || close.Contains(voter)) && !WasLetGo(view, voter));
     }
 
-    private bool WasLetGo(LeaderView view, ulong replica)
+    private bool WasLetGo(LeaderView view, ReplicaId replica)
     {
-        var key = (view.Record.Shard, replica);
+        var key = (view.Record.ShardId, replica);
         if (!_letGo.TryGetValue(key, out var gone))
             return false;
         if (gone.Epoch == view.Epoch && clock.GetTimestamp() < gone.Until)

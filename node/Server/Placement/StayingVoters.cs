@@ -40,16 +40,16 @@ internal sealed class StayingVoters(NodeIdentity identity, ShardDirectory map, S
     /// <param name="Shard">The shard.</param>
     /// <param name="Epoch">The epoch of the leader that answered.</param>
     /// <param name="Refusal">Why it must stay; null if a majority remains without it.</param>
-    public readonly record struct Verdict(uint Shard, ulong Epoch, string? Refusal);
+    public readonly record struct Verdict(ShardId Shard, ulong Epoch, string? Refusal);
 
     /// <summary>Asks whether this node's replicas of some shards may stop.</summary>
     /// <param name="asked">The shards.</param>
     /// <param name="keptTime">How long the leaders exclude them if they may.</param>
     /// <param name="cancellationToken">Cancels the request.</param>
-    public async Task<IReadOnlyList<Verdict>> AskAsync(IReadOnlyCollection<uint> asked, TimeSpan keptTime, CancellationToken cancellationToken)
+    public async Task<IReadOnlyList<Verdict>> AskAsync(IReadOnlyCollection<ShardId> asked, TimeSpan keptTime, CancellationToken cancellationToken)
     {
         var verdicts = new List<Verdict>(asked.Count);
-        foreach (var ofLeader in asked.GroupBy(shard => map.Snapshot.LeaderOf(shard)?.Node ?? 0))
+        foreach (var ofLeader in asked.GroupBy(shard => map.Snapshot.LeaderOf(shard)?.NodeId ?? NodeId.None))
         {
             foreach (var turn in ofLeader.Chunk(ShardsMax))
                 verdicts.AddRange(await AskAsync(ofLeader.Key, turn, keptTime, cancellationToken).ConfigureAwait(false));
@@ -61,7 +61,7 @@ internal sealed class StayingVoters(NodeIdentity identity, ShardDirectory map, S
     /// <param name="id">The shard.</param>
     /// <param name="node">The node whose voter wants to stop.</param>
     /// <param name="keptTime">How long the voter counts as gone if it may stop.</param>
-    public async Task<Verdict> JudgeAsync(uint id, uint node, TimeSpan keptTime)
+    public async Task<Verdict> JudgeAsync(ShardId id, NodeId node, TimeSpan keptTime)
     {
         if (shards.Find(id) is not { Replica: { IsServing: true } } shard)
             return new Verdict(id, 0, $"node {identity.Node} does not lead it; try again");
@@ -81,20 +81,20 @@ internal sealed class StayingVoters(NodeIdentity identity, ShardDirectory map, S
         await shard.LookAsync().ConfigureAwait(false) is { } view ? _majority.TryBegin(view, change, force) : "this replica stopped";
 
     /// <summary>The outcome of a change that was begun is known, or this node no longer leads the shard.</summary>
-    public void End(uint shard, ReplicaChange change) => _majority.End(shard, change);
+    public void End(ShardId shard, ReplicaChange change) => _majority.End(shard, change);
 
-    private async Task<IEnumerable<Verdict>> AskAsync(uint leader, uint[] asked, TimeSpan keptTime, CancellationToken cancellationToken)
+    private async Task<IEnumerable<Verdict>> AskAsync(NodeId leader, ShardId[] asked, TimeSpan keptTime, CancellationToken cancellationToken)
     {
         if (leader == identity.Node)
             return await Task.WhenAll(asked.Select(shard => JudgeAsync(shard, identity.Node, keptTime))).ConfigureAwait(false);
-        if (leader == 0 || !map.Snapshot.Nodes.TryGetValue(leader, out var there))
+        if (leader.IsNone || !map.Snapshot.Nodes.TryGetValue(leader, out var there))
             return asked.Select(static shard => new Verdict(shard, 0, "it has no leader that could tell whether a majority would remain"));
         try
         {
             using var channel = peers.ChannelTo(leader, there.Address);
-            var request = new MayStopRequest { Node = identity.Node, KeptMs = (uint)keptTime.TotalMilliseconds, Shards = { asked } };
+            var request = new MayStopRequest { NodeId = identity.Node, KeptMs = (uint)keptTime.TotalMilliseconds, Shards = { asked.Select(static shard => shard.Value) } };
             var answer = await new Admin.AdminClient(channel).MayStopAsync(request, deadline: DateTime.UtcNow + AnswerTimeMax, cancellationToken: cancellationToken).ConfigureAwait(false);
-            var verdicts = answer.Verdicts.ToDictionary(static verdict => verdict.Shard);
+            var verdicts = answer.Verdicts.ToDictionary(static verdict => verdict.ShardId);
             return asked.Select(shard => verdicts.TryGetValue(shard, out var verdict)
                 ? new Verdict(shard, verdict.Epoch, verdict.Refusal.Length == 0 ? null : verdict.Refusal)
                 : new Verdict(shard, 0, $"node {leader} gave no answer for it"));

@@ -13,12 +13,19 @@ internal sealed class DirectoryLock : IDisposable
     private DirectoryLock(FileStream file) => _file = file;
 
     /// <exception cref="DirectoryInUseException">Another process, or another object of this process, holds it.</exception>
-    public static DirectoryLock Take(string directory)
+    public static DirectoryLock Take(string directory) => Take(directory, FileMode.OpenOrCreate, FileAccess.ReadWrite);
+
+    /// <summary>Reserves it if a process has ever used it; otherwise null. Changes nothing, also on a read-only file system.</summary>
+    /// <inheritdoc cref="Take(string)" path="/exception"/>
+    public static DirectoryLock? TakeIfUsed(string directory) => File.Exists(PathIn(directory)) ? Take(directory, FileMode.Open, FileAccess.Read) : null;
+
+    private static string PathIn(string directory) => Path.Combine(directory, "LOCK");
+
+    private static DirectoryLock Take(string directory, FileMode mode, FileAccess access)
     {
-        var path = Path.Combine(directory, "LOCK");
         try
         {
-            return new DirectoryLock(new FileStream(path, FileMode.OpenOrCreate, FileAccess.ReadWrite, FileShare.None));
+            return new DirectoryLock(new FileStream(PathIn(directory), mode, access, FileShare.None));
         }
         catch (IOException failure) when (failure.HResult == WouldBlock)
         {

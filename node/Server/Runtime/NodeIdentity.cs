@@ -9,7 +9,7 @@ namespace KvCluster.Node.Runtime;
 /// <param name="Incarnation">Non-zero, and greater at each start of the data directory.</param>
 /// <param name="Address">The address for clients: "http://host:port".</param>
 /// <param name="PeerAddress">The address for the streams of other nodes.</param>
-internal sealed record NodeIdentity(string Cluster, string ClusterId, uint Node, ulong Incarnation, string Address, string PeerAddress = "")
+internal sealed record NodeIdentity(string Cluster, string ClusterId, NodeId Node, ulong Incarnation, string Address, string PeerAddress = "")
 {
     /// <summary>This program's version.</summary>
     public static string Version { get; } = typeof(NodeIdentity).Assembly.GetCustomAttribute<AssemblyInformationalVersionAttribute>()!.InformationalVersion;

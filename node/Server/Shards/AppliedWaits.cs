@@ -7,7 +7,7 @@ namespace KvCluster.Node.Shards;
 internal sealed class AppliedWaits
 {
     private readonly Lock _lock = new();
-    private readonly SortedDictionary<(UInt128 Etag, long Number), TaskCompletionSource<bool>> _waiting = [];
+    private readonly SortedDictionary<(Etag Etag, long Number), TaskCompletionSource<bool>> _waiting = [];
     private long _numberLast;
     private int _count;
     private bool _closed;
@@ -18,11 +18,11 @@ internal sealed class AppliedWaits
     /// <param name="limit">The longest wait; <see cref="Timeout.InfiniteTimeSpan"/>: until the caller gives up.</param>
     /// <param name="cancellationToken">The caller gave up.</param>
     /// <returns>False if the time is up or the replica has stopped.</returns>
-    public async Task<bool> JoinAsync(UInt128 etag, Action lookAgain, TimeSpan limit, CancellationToken cancellationToken)
+    public async Task<bool> JoinAsync(Etag etag, Action lookAgain, TimeSpan limit, CancellationToken cancellationToken)
     {
         // Continuations run asynchronously, so that a reader's code never runs on the writer.
         var applied = new TaskCompletionSource<bool>(TaskCreationOptions.RunContinuationsAsynchronously);
-        (UInt128, long) place;
+        (Etag, long) place;
         lock (_lock)
         {
             if (_closed)
@@ -51,7 +51,7 @@ internal sealed class AppliedWaits
     }
 
     /// <summary>Everything up to this etag is applied.</summary>
-    public void Release(UInt128 applied)
+    public void Release(Etag applied)
     {
         // Usually nobody waits. A read that joins concurrently makes the writer call this again.
         if (Volatile.Read(ref _count) == 0)

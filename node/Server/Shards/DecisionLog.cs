@@ -8,7 +8,7 @@ namespace KvCluster.Node.Shards;
 /// </summary>
 /// <param name="context">The log, the metrics and the clock.</param>
 /// <param name="shard">The shard's id.</param>
-internal sealed class DecisionLog(ShardReplicaContext context, uint shard)
+internal sealed class DecisionLog(ShardReplicaContext context, ShardId shard)
 {
     /// <summary>An election writes about ten lines, so the last few elections are complete.</summary>
     private const int LinesMax = 64;

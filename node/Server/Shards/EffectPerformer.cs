@@ -1,11 +1,8 @@
 using Google.Protobuf;
 using KvCluster.Replication;
-using KvCluster.Replication.Log;
 using KvCluster.Replication.Protocol;
 using KvCluster.Storage;
 using KvCluster.Storage.Context;
-using KvCluster.Storage.Encoding;
-using KvCluster.Storage.Journal;
 using Event = KvCluster.Replication.Protocol.Event;
 
 namespace KvCluster.Node.Shards;
@@ -18,7 +15,7 @@ namespace KvCluster.Node.Shards;
 /// <param name="context">What the replica depends on.</param>
 /// <param name="core">The protocol.</param>
 /// <param name="journal">Has the store in use.</param>
-/// <param name="stores">Writes the control file.</param>
+/// <param name="frames">Sends and appends bodies.</param>
 /// <param name="snapshots">Snapshots sent and received.</param>
 /// <param name="reads">Reads that wait for the core.</param>
 /// <param name="orders">Callers that wait for the end of what they ordered.</param>
@@ -31,22 +28,19 @@ internal sealed class EffectPerformer(
     ShardReplicaContext context,
     ReplicaCore core,
     ReplicaJournalView journal,
-    StoreSwitch stores,
+    JournalFrames frames,
     SnapshotTransfers snapshots,
     ReplicaReads reads,
-    WaitingOrders orders,
+    ReplicaOrders orders,
     PublishedState published,
     DecisionLog decisions,
     ReplicaMailbox mailbox,
     Queue<Event> atOnce,
-    Action<string> quarantine)
+    Quarantine quarantine)
 {
-    // Used within one effect.
-    private readonly List<ReadOnlyMemory<byte>> _bodies = [];
-
     private ReplicaStore Store => journal.Store;
 
-    private uint Shard => core.View.Record.Shard;
+    private ShardId Shard => core.View.Record.ShardId;
 
     // One line per effect, in the terms of the contract, which is in the comments of Effect.
     public void Perform(Effect effect)
@@ -54,11 +48,11 @@ internal sealed class EffectPerformer(
         switch (effect)
         {
             case Effect.Send send: context.Peers.Send(send.Node, send.Frame); break;
-            case Effect.SendBodies send: SendBodies(send); break;
-            case Effect.WriteControl write: stores.WriteControl(write.Control); break;
-            case Effect.AppendBodies append: AppendBodies(append); break;
-            case Effect.Cut cut: Store.Cut(cut.LastKept.Etag.Value); break;
-            case Effect.Commit commit: Commit(commit.Committed.Value); break;
+            case Effect.SendBodies send: frames.Send(send); break;
+            case Effect.WriteControl write: Store.Log.WriteControl(Store.Durable.Control.With(write.Control)); break;
+            case Effect.AppendBodies append: frames.Append(append); break;
+            case Effect.Cut cut: Store.Committed.Cut(cut.LastKept.Etag); break;
+            case Effect.Commit commit: Commit(commit.Committed); break;
             case Effect.ReadRecord read: ReadRecord(read.ReadId); break;
             case Effect.CompareAndSet set: CompareAndSet(set); break;
             case Effect.StartLeading start: StartLeading(start.Epoch); break;
@@ -66,75 +60,38 @@ internal sealed class EffectPerformer(
             case Effect.StopLeading: StopLeading(); break;
             case Effect.ReadsConfirmed confirmed: reads.Confirm(confirmed.ReadIdLast); break;
             case Effect.ReadsRefused refused: reads.Refuse(refused.ReadIdLast); break;
-            case Effect.ReadIndexKnown known: reads.AnswerFollower(known.ReadIdLast, known.Committed.Value); break;
+            case Effect.ReadIndexKnown known: reads.AnswerFollower(known.ReadIdLast, known.Committed); break;
             case Effect.ReadIndexRefused refused: reads.AnswerFollower(refused.ReadIdLast, committed: null); break;
             case Effect.LeaderKnown known: published.Lead(known.Epoch, known.Node); break;
             case Effect.RecordAdopted adopted: published.Adopt(adopted.Record); break;
             case Effect.OpenSnapshot open: OpenSnapshot(open.Replica); break;
             case Effect.SendSnapshotChunk send: SendSnapshotChunk(send); break;
             case Effect.CloseSnapshot close: snapshots.Close(close.Replica); break;
-            case Effect.CheckPages: Store.CheckPages(); break;
+            case Effect.CheckPages: Store.Scrub.Hurry(); break;
             case Effect.StoreSnapshotChunk store: snapshots.Store(store.Chunk, Store.Directory); break;
-            case Effect.VerifySnapshot verify: snapshots.Verify(verify.Covers, Store.Control); break;
+            case Effect.VerifySnapshot verify: snapshots.Verify(verify.Covers, Store.Durable.Control); break;
             case Effect.DropSnapshot: snapshots.Drop(); break;
             case Effect.InstallSnapshot install: InstallSnapshot(install); break;
             case Effect.TakeDigest take: TakeDigest(take); break;
-            case Effect.DropDigest: Store.DropDigest(); break;
+            case Effect.DropDigest: Store.Digests.Drop(); break;
             case Effect.OrderEnded ended: orders.End(ended.OrderId, new OrderResult(ended.Done, ended.Reason)); break;
             case Effect.Alarm alarm: decisions.Alarm(alarm.Text); break;
             case Effect.Log line: decisions.Log(line.Text); break;
             case Effect.Halt halt: throw new ReplicaHaltedException(halt.Reason);
-            case Effect.Quarantine wrong: quarantine(wrong.Reason); break;
+            case Effect.Quarantine wrong: quarantine.Begin(wrong.Reason); break;
             default: throw new InvalidOperationException($"The effect {effect.GetType().Name} has no driver.");
         }
     }
 
-    private void Commit(UInt128 committed)
+    private void Commit(Etag committed)
     {
         if (core.Leads)
             context.Telemetry.Committed(committed);
-        Store.Commit(committed);
-    }
-
-    private void SendBodies(Effect.SendBodies send)
-    {
-        _bodies.Clear();
-        Store.ReadBodies(send.After.Etag.Value, send.BytesMax, _bodies);
-        var append = send.Frame.Append;
-        var target = append is null ? send.Frame.Tail.Bodies : append.Bodies;
-        var bytes = 0L;
-        foreach (var body in _bodies)
-        {
-            // The store never changes or reuses a body's memory, so the frame may point at it.
-            target.Add(UnsafeByteOperations.UnsafeWrap(body));
-            bytes += body.Length;
-        }
-        var last = LastSent(send.After);
-        if (append is not null)
-            context.Telemetry.Sending(append, send.Node, send.After.Etag.Value, last.Etag.Value);
-        if (append is null || _bodies.Count > 0)
-            context.Peers.Send(send.Node, send.Frame);
-        if (append is not null)
-            atOnce.Enqueue(new Event.BodiesSent(send.Frame.Receiver, send.Frame.Epoch, last, bytes));
-    }
-
-    private LogPosition LastSent(LogPosition after)
-    {
-        if (_bodies.Count == 0)
-            return after;
-        if (!RecordBody.TryReadHeader(_bodies[^1].Span, out var last))
-            throw new CorruptStoreException("The journal returned a body without a header.");
-        return new LogPosition(Etag.FromValue(last.Etag), last.Checksum);
-    }
-
-    private void AppendBodies(Effect.AppendBodies append)
-    {
-        for (var index = append.First; index < append.Bodies.Count; index++)
-        {
-            // A store that has stopped takes nothing either. Its own first failure is then the cause.
-            if (!Store.Append(append.Bodies[index].Span, out _))
-                throw Store.Failure ?? new ReplicaHaltedException($"A body from the leader does not chain onto the journal's last record {Etag.FromValue(Store.Last.Etag)}.");
-        }
+        // The store leads from the first to the last effect of an epoch, which the core may have left already.
+        if (Store.Writes.IsLeading)
+            Store.Writes.Commit(committed);
+        else
+            Store.Follower.Commit(committed);
     }
 
     private void ReadRecord(long readId) =>
@@ -147,24 +104,24 @@ internal sealed class EffectPerformer(
     private void StartLeading(ulong epoch)
     {
         context.Metrics.Elected();
-        Store.Lead(epoch);
-        var opened = Store.AppendEpochOpen(context.Clock.GetUtcNow());
+        Store.Writes.Lead(epoch);
+        var opened = Store.Writes.AppendEpochOpen(context.Clock.GetUtcNow());
         // Without a record the store has stopped, for example because the tail cannot be applied or read. That is the cause; without this check the core would
         // report a broken invariant.
         if (opened.BodyBytes == 0)
-            throw new StoreStoppedException(Store.Failure);
+            throw new StoreStoppedException(Store.Life.Failure);
         atOnce.Enqueue(new Event.RecordAppended(ReplicaJournalView.ToJournalRecord(opened)));
     }
 
     private void StopLeading()
     {
         context.Telemetry.Ended();
-        Store.StopLeading();
+        Store.Writes.StopLeading();
     }
 
-    private void OpenSnapshot(ulong replica)
+    private void OpenSnapshot(ReplicaId replica)
     {
-        var source = Store.OpenSnapshotSource();
+        var source = Store.Checkpoints.OpenSource();
         context.Metrics.SnapshotSent();
         var covers = snapshots.Send(replica, source);
         mailbox.Add(new Event.SnapshotOpened(replica, covers, source.BytesTotal));
@@ -173,14 +130,14 @@ internal sealed class EffectPerformer(
     private void SendSnapshotChunk(Effect.SendSnapshotChunk send) =>
         snapshots.SendChunk(send.Frame, send.Bytes, frame => context.Peers.Send(send.Node, frame));
 
-    private void TakeDigest(Effect.TakeDigest take) => Store.TakeDigest(take.Etag.Value, digest =>
+    private void TakeDigest(Effect.TakeDigest take) => Store.Digests.Take(take.Etag, digest =>
     {
         if (digest is not null)
             context.Metrics.DigestTaken();
         mailbox.Add(new Event.DigestTaken(take.TakeId, digest is null ? ByteString.Empty : UnsafeByteOperations.UnsafeWrap(digest)));
     });
 
-    private void InstallSnapshot(Effect.InstallSnapshot install) => snapshots.Install(Store.Control.With(install.Control), () =>
+    private void InstallSnapshot(Effect.InstallSnapshot install) => snapshots.Install(Store.Durable.Control.With(install.Control), () =>
     {
         context.Metrics.SnapshotReceived();
         mailbox.Add(new Event.SnapshotInstalled(install.Covers));

@@ -10,5 +10,5 @@ internal interface IPeerTransport
     /// protocol repeats what matters. Frames of one shard to one node keep their order. Callable from any thread. The frame must
     /// not be modified afterwards.
     /// </summary>
-    void Send(uint node, Frame frame);
+    void Send(NodeId node, Frame frame);
 }

@@ -12,11 +12,11 @@ internal readonly record struct ShardRecordRead(ShardRecord? Record, long Revisi
 internal interface IShardCoordination
 {
     /// <summary>Reads the record with a linearizable read sent after this call. Answers once, on any thread, within the coordinator's timeout.</summary>
-    void Read(uint shard, Action<ShardRecordRead> done);
+    void Read(ShardId shard, Action<ShardRecordRead> done);
 
     /// <summary>
     /// Puts the record if its mod revision is still <paramref name="expectedRevision"/>. Makes one attempt and never repeats it by itself. Answers once, on
     /// any thread.
     /// </summary>
-    void CompareAndSet(uint shard, ShardRecord record, long expectedRevision, Action<CompareAndSetResult> done);
+    void CompareAndSet(ShardId shard, ShardRecord record, long expectedRevision, Action<CompareAndSetResult> done);
 }

@@ -13,15 +13,18 @@ namespace KvCluster.Node.Shards;
 /// <param name="Rests">The leader is quiescent, so it rarely hears from the others.</param>
 /// <param name="Record">The shard's record.</param>
 /// <param name="Followers">The other replicas; none if it does not lead.</param>
-internal sealed record LeaderView(ulong Replica, ulong Epoch, Etag Committed, bool Rests, ShardRecord Record, IReadOnlyList<FollowerView> Followers);
+internal sealed record LeaderView(ReplicaId Replica, ulong Epoch, Etag Committed, bool Rests, ShardRecord Record, IReadOnlyList<FollowerView> Followers);
 
 /// <summary>A follower as its leader sees it.</summary>
 /// <param name="Replica">The follower's replica.</param>
 /// <param name="Node">Its node.</param>
 /// <param name="State">What it is sent.</param>
 /// <param name="Acknowledged">It has everything up to here.</param>
-internal sealed record FollowerView(ulong Replica, uint Node, FollowerState State, Etag Acknowledged)
+internal sealed record FollowerView(ReplicaId Replica, NodeId Node, FollowerState State, Etag Acknowledged)
 {
+    /// <inheritdoc cref="FollowerProgress.FollowsClosely"/>
+    public bool FollowsClosely { get; init; }
+
     /// <summary>Time since its last answer.</summary>
     public long SilentUs { get; init; }
 

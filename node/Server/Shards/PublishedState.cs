@@ -24,25 +24,25 @@ internal sealed class PublishedState(Action<ShardRoute> routeChanged)
     public void Adopt(ShardRecord record)
     {
         var known = _route;
-        var keepsLeader = known.Epoch >= record.Epoch && known.Leader != 0;
+        var keepsLeader = known.Epoch >= record.Epoch && !known.LeaderId.IsNone;
         var route = new ShardRoute
         {
-            Shard = record.Shard,
+            ShardId = record.ShardId,
             Start = record.Start,
             End = record.End,
             Generation = record.Generation,
             Epoch = keepsLeader ? known.Epoch : record.Epoch,
-            Leader = keepsLeader ? known.Leader : 0,
+            LeaderId = keepsLeader ? known.LeaderId : NodeId.None,
         };
         route.Nodes.AddRange(record.Replicas.Where(replica => !replica.Learner).Select(replica => replica.Node));
         Publish(route);
     }
 
     /// <summary>The core knows who leads an epoch; node 0: nobody.</summary>
-    public void Lead(ulong epoch, uint node)
+    public void Lead(ulong epoch, NodeId node)
     {
         var route = _route.Clone();
-        (route.Epoch, route.Leader) = (epoch, node);
+        (route.Epoch, route.LeaderId) = (epoch, node);
         Publish(route);
     }
 

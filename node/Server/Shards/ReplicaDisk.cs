@@ -11,7 +11,7 @@ namespace KvCluster.Node.Shards;
 /// <param name="context">The log and the node's disk.</param>
 /// <param name="shard">The shard's id.</param>
 /// <param name="wake">Has the replica take a turn.</param>
-internal sealed class ReplicaDisk(ShardReplicaContext context, uint shard, Action wake) : IDisposable
+internal sealed class ReplicaDisk(ShardReplicaContext context, ShardId shard, Action wake) : IDisposable
 {
     private readonly DiskPace _pace = new();
     private NodeDisk.Share? _share;
@@ -32,7 +32,7 @@ internal sealed class ReplicaDisk(ShardReplicaContext context, uint shard, Actio
     public void Observe(ReplicaStore store, JournalPace others, bool durableRose)
     {
         // Records that wait for space on a full disk tell nothing of its speed.
-        _pace.Observe(context.NowUs(), durableRose, waits: store.Durable.Etag < store.Last.Etag && !store.IsDiskFull);
+        _pace.Observe(context.NowUs(), durableRose, waits: store.Durable.Last.Etag < store.Log.Last.Etag && !store.Space.IsDiskFull);
         if (others.JudgedUs == _judgedUs)
             return;
         _judgedUs = others.JudgedUs;
@@ -42,7 +42,7 @@ internal sealed class ReplicaDisk(ShardReplicaContext context, uint shard, Actio
     /// <summary>Updates <see cref="State"/>. True if it has changed and the core must be told.</summary>
     public bool TryChange(ReplicaStore store)
     {
-        var state = store.IsDiskFull ? DiskState.Full : _pace.IsSlow || _isNodeSlow ? DiskState.Slow : DiskState.Healthy;
+        var state = store.Space.IsDiskFull ? DiskState.Full : _pace.IsSlow || _isNodeSlow ? DiskState.Slow : DiskState.Healthy;
         if (state == State)
             return false;
         State = state;

@@ -1,3 +1,5 @@
+using System.Diagnostics.CodeAnalysis;
+using Google.Protobuf;
 using KvCluster.Replication.Log;
 using KvCluster.Storage;
 using KvCluster.Storage.Encoding;
@@ -20,33 +22,39 @@ internal sealed class ReplicaJournalView(ReplicaStore store) : IJournalView
         set => _store = value;
     }
 
-    public JournalRecord Last => ToJournalRecord(Store.Last);
+    public JournalRecord Last => ToJournalRecord(Store.Log.Last);
 
-    public JournalRecord Durable => ToJournalRecord(Store.Durable);
+    public JournalRecord Durable => ToJournalRecord(Store.Durable.Last);
 
     public static JournalRecord ToJournalRecord(in RecordRef record) =>
-        new(Etag.FromValue(record.Etag), record.Checksum, Etag.FromValue(record.Previous), record.PreviousChecksum, record.BodyBytes);
+        new(record.Etag, record.Checksum, record.Previous, record.PreviousChecksum, record.BodyBytes);
 
     public bool TryFind(Etag etag, out JournalRecord record)
     {
-        var found = Store.TryFind(etag.Value, out var stored);
+        var found = Store.Reader.TryFind(etag, out var stored);
         record = found ? ToJournalRecord(stored) : default;
         return found;
     }
 
     public bool TryFindAtOrBefore(Etag etag, out JournalRecord record)
     {
-        var found = Store.TryFindAtOrBefore(etag.Value, out var stored);
+        var found = Store.Reader.TryFindAtOrBefore(etag, out var stored);
         record = found ? ToJournalRecord(stored) : default;
         return found;
     }
 
-    public bool TryVerify(ReadOnlySpan<byte> body, out JournalRecord record)
+    public bool TryVerify(ByteString body, [NotNullWhen(true)] out IVerifiedBody? verified)
     {
-        record = default;
-        if (!RecordBody.Verify(body) || !RecordBody.TryReadHeader(body, out var header))
-            return false;
-        record = ToJournalRecord(header);
-        return true;
+        // The journal keeps the frame's bytes: a ByteString never changes, and each body of a frame has its own.
+        verified = VerifiedBody.TryVerify(body.Memory, out var ofStore) ? new Received(ofStore) : null;
+        return verified is not null;
+    }
+
+    /// <summary>A body from a peer as the store appends it.</summary>
+    internal sealed class Received(VerifiedBody body) : IVerifiedBody
+    {
+        public VerifiedBody Body => body;
+
+        public JournalRecord Record { get; } = ToJournalRecord(body.Record);
     }
 }

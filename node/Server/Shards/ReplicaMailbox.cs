@@ -41,6 +41,12 @@ internal sealed class ReplicaMailbox(ISerialExecutor writer, IWorkItem turn)
             Interlocked.Add(ref _frameBytesWaiting, -bytes);
     }
 
+    /// <summary>Nothing arrives from a node any more, or the stream from it ended. Any thread.</summary>
+    public void NodeSilent(NodeId node) => Add(new Event.NodeSilent(node));
+
+    /// <summary>The coordinator's watch showed the shard's record. Any thread.</summary>
+    public void RecordChanged(ShardRecord record, long revision) => Add(new Event.ShardRecordRead(0, record, revision));
+
     /// <summary>Runs an action between two events. False if the replica had failed or stopped before. Any thread.</summary>
     public Task<bool> VisitAsync(Action action)
     {

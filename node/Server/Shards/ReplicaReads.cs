@@ -62,31 +62,31 @@ internal sealed class ReplicaReads(ShardReplicaContext context, ReplicaCore core
     /// The second half of <see cref="TryOpenLinearizable"/>: whether the lease covers a snapshot that was opened after the read arrived. A snapshot from
     /// before this replica's present leadership is never covered, whatever happens between the two.
     /// </summary>
-    public bool IsCovered(in ReadSnapshot snapshot) => published.IsServing && Lease.Covers(Etag.FromValue(snapshot.Etag), context.NowUs());
+    public bool IsCovered(in ReadSnapshot snapshot) => published.IsServing && Lease.Covers(snapshot.Etag, context.NowUs());
 
     /// <summary>
     /// Confirms that this replica leads, by a heartbeat round that is sent after this call and shared by all waiting reads. A snapshot opened afterwards may
     /// answer. Null if it does not lead. Cancelling a wait does not affect the others.
     /// </summary>
-    public Task<UInt128?> ConfirmAsync(CancellationToken cancellationToken) =>
-        published.IsServing ? JoinAsync(_waiting, cancellationToken) : Task.FromResult<UInt128?>(null);
+    public Task<Etag?> ConfirmAsync(CancellationToken cancellationToken) =>
+        published.IsServing ? JoinAsync(_waiting, cancellationToken) : Task.FromResult<Etag?>(null);
 
     /// <summary>
     /// Asks the leader for the committed etag, after this call and once for all waiting reads. A snapshot that has that etag may answer a linearizable read.
     /// Null if this replica leads, knows no leader, or got no answer. Cancelling a wait does not affect the others.
     /// </summary>
-    public Task<UInt128?> AskLeaderAsync(CancellationToken cancellationToken) => JoinAsync(_ofFollower, cancellationToken);
+    public Task<Etag?> AskLeaderAsync(CancellationToken cancellationToken) => JoinAsync(_ofFollower, cancellationToken);
 
     /// <summary>Waits until this replica has applied an etag. False if the time is up or it has stopped.</summary>
     /// <param name="etag">The etag to wait for.</param>
     /// <param name="limit">The longest wait; <see cref="Timeout.InfiniteTimeSpan"/>: until the caller gives up.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    public ValueTask<bool> WaitForAppliedAsync(UInt128 etag, TimeSpan limit, CancellationToken cancellationToken) => HasApplied(etag)
+    public ValueTask<bool> WaitForAppliedAsync(Etag etag, TimeSpan limit, CancellationToken cancellationToken) => HasApplied(etag)
         ? ValueTask.FromResult(true)
         : new ValueTask<bool>(_appliedWaits.JoinAsync(etag, wake, limit, cancellationToken));
 
     /// <summary>Whether a snapshot opened from now on has this etag.</summary>
-    public bool HasApplied(UInt128 etag) => journal.Store.Published >= etag;
+    public bool HasApplied(Etag etag) => journal.Store.Pages.PublishedEtag >= etag;
 
     /// <summary>Opens a snapshot of the published state, whatever its age.</summary>
     public ReadSnapshot OpenSnapshot() => journal.Store.OpenSnapshot();
@@ -109,7 +109,7 @@ internal sealed class ReplicaReads(ShardReplicaContext context, ReplicaCore core
         if (_failedConditionsWait)
         {
             _failedConditionsWait = false;
-            _waiting.JoinConditions(journal.Store.HeldReadAnswers);
+            _waiting.JoinConditions(journal.Store.Writes.HeldReadAnswers);
         }
         if (_waiting.TryClose(out var readId))
             step(new Event.ReadArrived(readId));
@@ -120,19 +120,19 @@ internal sealed class ReplicaReads(ShardReplicaContext context, ReplicaCore core
     /// <summary>
     /// A round was answered. Releases only the failed conditions that were held before it was sent, because it confirms nothing for later ones.
     /// </summary>
-    public void Confirm(long readIdLast) => journal.Store.ReleaseReadAnswers(_waiting.AnswerUpTo(readIdLast, journal.Store.Published));
+    public void Confirm(long readIdLast) => journal.Store.Writes.ReleaseReadAnswers(_waiting.AnswerUpTo(readIdLast, journal.Store.Pages.PublishedEtag));
 
     /// <summary>This replica does not lead. Failed conditions need no release: they are answered when it stops leading.</summary>
     public void Refuse(long readIdLast) => _waiting.AnswerUpTo(readIdLast, etag: null);
 
     /// <summary>The leader named the committed etag; null: it did not answer.</summary>
-    public void AnswerFollower(long readIdLast, UInt128? committed) => _ofFollower.AnswerUpTo(readIdLast, committed);
+    public void AnswerFollower(long readIdLast, Etag? committed) => _ofFollower.AnswerUpTo(readIdLast, committed);
 
     /// <summary>What is published by now is as new as the core's <see cref="ReplicaCore.CurrentUs"/> says.</summary>
     public void Advance(long currentUs) => Volatile.Write(ref _currentUs, Math.Max(_currentUs, currentUs));
 
     /// <summary>Releases the reads that wait for what is published by now.</summary>
-    public void ReleaseApplied() => _appliedWaits.Release(journal.Store.Published);
+    public void ReleaseApplied() => _appliedWaits.Release(journal.Store.Pages.PublishedEtag);
 
     /// <summary>The replica has ended: refuses all waiting reads and all that come later.</summary>
     public void RefuseAll()
@@ -142,7 +142,7 @@ internal sealed class ReplicaReads(ShardReplicaContext context, ReplicaCore core
         _appliedWaits.RefuseAll();
     }
 
-    private Task<UInt128?> JoinAsync(WaitingReads reads, CancellationToken cancellationToken)
+    private Task<Etag?> JoinAsync(WaitingReads reads, CancellationToken cancellationToken)
     {
         var answer = reads.Join();
         wake();

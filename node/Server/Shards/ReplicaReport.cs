@@ -1,6 +1,7 @@
 using Google.Protobuf;
 using KvCluster.Node.Telemetry;
 using KvCluster.Replication;
+using KvCluster.Replication.Log;
 using KvCluster.Replication.Protocol;
 using KvCluster.Storage;
 using KvCluster.Storage.Maintenance;
@@ -20,25 +21,25 @@ internal sealed class ReplicaReport(
     ReplicaDisk disk,
     DecisionLog decisions,
     ReplicaMailbox mailbox,
-    Func<Exception?> failure)
+    ReplicaLife life)
 {
     /// <summary>Heartbeats of a quiescent leader that may remain unanswered before it counts as alone.</summary>
     private const ulong QuiescentRoundsUnansweredMax = 3;
 
     private ReplicaStore Store => journal.Store;
 
-    private uint Shard => published.Route.Shard;
+    private ShardId Shard => published.Route.ShardId;
 
     /// <summary>The replica's entry in <c>kv status</c>. With <paramref name="digest"/> it reads the whole tree, unless cancelled.</summary>
     public async Task<ReplicaStatus> StatusAsync(bool digest, bool detail, CancellationToken cancellationToken)
     {
-        var status = new ReplicaStatus { Route = published.Route, Replica = Store.Control.ReplicaId };
+        var status = new ReplicaStatus { Route = published.Route, ReplicaId = Store.Durable.Control.ReplicaId };
         if (detail)
             status.Detail = new ReplicaDetail { Incarnation = context.Incarnation, Decisions = { decisions.ToArray() } };
         if (!await mailbox.VisitAsync(() => Describe(status)).ConfigureAwait(false))
         {
             status.Role = "failed";
-            status.Failure = failure()?.Message ?? "stopped";
+            status.Failure = life.Failure?.Message ?? "stopped";
             return status;
         }
         if (digest)
@@ -72,7 +73,7 @@ internal sealed class ReplicaReport(
             var view = core.View;
             (generation, epoch, revision) = (view.Record.Generation, Math.Max(core.Epoch, view.Record.Epoch), view.Revision);
         }).ConfigureAwait(false);
-        var held = Store.Control;
+        var held = Store.Durable.Control;
         return (Math.Max(generation, held.Generation), Math.Max(epoch, held.PromisedEpoch), Math.Max(revision, held.CoordinatorRevision));
     }
 
@@ -80,10 +81,10 @@ internal sealed class ReplicaReport(
     {
         status.Role = core.Role.ToString().ToLowerInvariant();
         status.Epoch = core.Epoch;
-        status.Last = ToMessage(Store.Last.Etag);
-        status.Durable = ToMessage(Store.Durable.Etag);
-        status.Committed = ToMessage(core.Committed.Value);
-        status.Applied = ToMessage(Store.Published);
+        status.Last = Store.Log.Last.Etag.ToWire();
+        status.Durable = Store.Durable.Last.Etag.ToWire();
+        status.Committed = core.Committed.ToWire();
+        status.Applied = Store.Pages.PublishedEtag.ToWire();
         status.Keys = Store.Statistics.Keys;
         status.DataBytes = (ulong)Store.Statistics.DataBytes;
         status.JournalBytes = (ulong)Store.Statistics.JournalBytes;
@@ -98,7 +99,7 @@ internal sealed class ReplicaReport(
         if (await TreeDigest.OfAsync(snapshot, context.Clock, cancellationToken).ConfigureAwait(false) is not { } digest)
             return;
         status.Digest = ByteString.CopyFrom(digest);
-        status.DigestEtag = ToMessage(snapshot.Etag);
+        status.DigestEtag = snapshot.Etag.ToWire();
     }
 
     private LeaderView Look()
@@ -106,12 +107,13 @@ internal sealed class ReplicaReport(
         var nowUs = context.NowUs();
         var followers = core.Followers.Select(follower => new FollowerView(follower.Replica, core.View.NodeOf(follower.Replica), follower.State, follower.Acked)
         {
+            FollowsClosely = follower.FollowsClosely(context.Replication.FrameBytes),
             SilentUs = nowUs - follower.HeardUs,
             DiskImpaired = follower.DiskImpaired,
             SnapshotStored = follower.SnapshotStored,
             SnapshotVerified = follower.SnapshotVerified,
         });
-        return new LeaderView(Store.Control.ReplicaId, core.Epoch, core.Committed, core.IsQuiescent, core.View.Record, [.. followers]);
+        return new LeaderView(Store.Durable.Control.ReplicaId, core.Epoch, core.Committed, core.IsQuiescent, core.View.Record, [.. followers]);
     }
 
     private ReplicaReading Read()
@@ -126,7 +128,7 @@ internal sealed class ReplicaReport(
             Epoch = core.Epoch,
             IsFollowed = isFollowed,
             IsLeaderless = !isFollowed && (role == ReplicaRole.Leader || !core.HasLeader(context.NowUs())),
-            Change = (ulong)Store.Published,
+            Change = Store.Pages.PublishedEtag.Change,
             HasLease = reads.HasLease,
             Disk = disk.State,
             Keys = (long)Store.Statistics.Keys,
@@ -138,8 +140,8 @@ internal sealed class ReplicaReport(
             PinnedBytes = Store.Statistics.PinnedBytes,
             Followers = [.. core.Followers.Select(follower => new FollowerReading(
                 core.View.NodeOf(follower.Replica),
-                Store.Statistics.JournalBytesBehind(follower.Acked.Value),
-                (long)(Store.Last.Change - Math.Min(Store.Last.Change, follower.Acked.Change))))],
+                Store.Statistics.JournalBytesBehind(follower.Acked),
+                (long)(Store.Log.Last.Change - Math.Min(Store.Log.Last.Change, follower.Acked.Change))))],
         };
     }
 
@@ -152,16 +154,16 @@ internal sealed class ReplicaReport(
         detail.ScrubPasses = (ulong)Store.Statistics.ScrubPasses;
         detail.GrantLeftUs = Math.Max(0, core.GrantEndUs - nowUs);
         if (core.DigestsCompared is { } compared)
-            detail.Compared = new ComparedDigests { Etag = ToMessage(compared.Etag.Value), Replicas = (uint)compared.Replicas, AgoUs = nowUs - compared.AtUs };
+            detail.Compared = new ComparedDigests { Etag = compared.Etag.ToWire(), Replicas = (uint)compared.Replicas, AgoUs = nowUs - compared.AtUs };
         foreach (var follower in core.Followers)
         {
             detail.Followers.Add(new FollowerStatus
             {
-                Replica = follower.Replica,
-                Node = core.View.NodeOf(follower.Replica),
+                ReplicaId = follower.Replica,
+                NodeId = core.View.NodeOf(follower.Replica),
                 State = follower.State.ToString().ToLowerInvariant(),
-                Acknowledged = ToMessage(follower.Acked.Value),
-                Sent = ToMessage(follower.Sent.Etag.Value),
+                Acknowledged = follower.Acked.ToWire(),
+                Sent = follower.Sent.Etag.ToWire(),
                 OutstandingBytes = (ulong)follower.OutstandingBytes,
                 GrantLeftUs = Math.Max(0, follower.GrantEndUs - nowUs),
                 SilentUs = nowUs - follower.HeardUs,
@@ -169,9 +171,8 @@ internal sealed class ReplicaReport(
                 SnapshotStored = (ulong)follower.SnapshotStored,
                 SnapshotVerified = (ulong)follower.SnapshotVerified,
                 DiskImpaired = follower.DiskImpaired,
+                FollowsClosely = follower.FollowsClosely(context.Replication.FrameBytes),
             });
         }
     }
-
-    private static V1.Etag ToMessage(UInt128 etag) => new() { Epoch = (ulong)(etag >> 64), Change = (ulong)etag };
 }

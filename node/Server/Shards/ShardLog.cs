@@ -6,14 +6,14 @@ namespace KvCluster.Node.Shards;
 internal static partial class ShardLog
 {
     [LoggerMessage(1, LogLevel.Information, "shard {Shard}: {Text}")]
-    public static partial void Decision(ILogger log, uint shard, string text);
+    public static partial void Decision(ILogger log, ShardId shard, string text);
 
     [LoggerMessage(2, LogLevel.Error, "shard {Shard}: ALARM: {Text}")]
-    public static partial void Alarm(ILogger log, uint shard, string text);
+    public static partial void Alarm(ILogger log, ShardId shard, string text);
 
     [LoggerMessage(3, LogLevel.Critical, "shard {Shard}: this replica stopped and needs attention; the other replicas continue")]
-    public static partial void Stopped(ILogger log, uint shard, Exception reason);
+    public static partial void Stopped(ILogger log, ShardId shard, Exception reason);
 
     [LoggerMessage(4, LogLevel.Warning, "shard {Shard}: the journal's disk is {State}")]
-    public static partial void Disk(ILogger log, uint shard, string state);
+    public static partial void Disk(ILogger log, ShardId shard, string state);
 }

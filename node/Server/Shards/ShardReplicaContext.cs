@@ -18,7 +18,7 @@ namespace KvCluster.Node.Shards;
 /// <param name="RouteChanged">Called on the writer executor when this replica knows a newer route of its shard. Must not block.</param>
 /// <param name="Log">Receives one line per decision.</param>
 internal sealed record ShardReplicaContext(
-    uint Node,
+    NodeId Node,
     ulong Incarnation,
     StoreContext Storage,
     TimeProvider Clock,

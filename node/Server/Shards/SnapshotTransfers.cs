@@ -35,7 +35,7 @@ internal sealed class SnapshotTransfers(
     /// <summary>Interval at which opening the switched-in state is retried while the disk is full.</summary>
     private static readonly TimeSpan RoomInterval = TimeSpan.FromSeconds(1);
 
-    private readonly Dictionary<ulong, SnapshotSource> _sources = [];
+    private readonly Dictionary<ReplicaId, SnapshotSource> _sources = [];
     private volatile bool _hasEnded;
 
     // These belong to the checkpoint executor.
@@ -44,7 +44,7 @@ internal sealed class SnapshotTransfers(
     private ITimer? _retry;
 
     /// <summary>Begins to send a pinned checkpoint to a follower, in place of an earlier one. Returns its log position.</summary>
-    public LogPosition Send(ulong replica, SnapshotSource source)
+    public LogPosition Send(ReplicaId replica, SnapshotSource source)
     {
         Close(replica);
         _sources[replica] = source;
@@ -58,7 +58,7 @@ internal sealed class SnapshotTransfers(
     /// </summary>
     public void SendChunk(Frame frame, int bytes, Action<Frame> send)
     {
-        if (!_sources.TryGetValue(frame.Receiver, out var source) || NameOf(source) != NameOf(frame.SnapshotChunk))
+        if (!_sources.TryGetValue(frame.ReceiverId, out var source) || NameOf(source) != NameOf(frame.SnapshotChunk))
             return;
         context.Checkpoints.Post(new WorkAction(() =>
         {
@@ -81,7 +81,7 @@ internal sealed class SnapshotTransfers(
     }
 
     /// <summary>The follower has the snapshot or is gone. Unpins the checkpoint.</summary>
-    public void Close(ulong replica)
+    public void Close(ReplicaId replica)
     {
         if (_sources.Remove(replica, out var source))
             source.Dispose();
@@ -111,7 +111,7 @@ internal sealed class SnapshotTransfers(
             {
                 _incoming?.Dispose();
                 _incoming = null;
-                _incoming = new SnapshotInstaller(context, directory, covers.Etag.Value, covers.Checksum, (long)chunk.BytesTotal);
+                _incoming = new SnapshotInstaller(context, directory, covers.Etag, covers.Checksum, (long)chunk.BytesTotal);
                 _incomingCovers = covers;
             }
             // A chunk still under way of a snapshot that failed.
@@ -146,7 +146,7 @@ internal sealed class SnapshotTransfers(
         visit(() => Stop(installer ?? throw new ReplicaHaltedException("A snapshot was to be installed that was not received."), control, installed));
     }));
 
-    private static LogPosition NameOf(SnapshotSource source) => new(Etag.FromValue(source.Covers.Etag), source.Covers.ChainChecksum);
+    private static LogPosition NameOf(SnapshotSource source) => new(source.Covers.Etag, source.Covers.ChainChecksum);
 
     private static LogPosition NameOf(SnapshotChunk chunk) => chunk.Covers.FromWire();
 

@@ -1,4 +1,3 @@
-using KvCluster.Replication.Protocol;
 using KvCluster.Storage;
 using KvCluster.Storage.Context;
 
@@ -14,24 +13,13 @@ internal sealed class StoreSwitch(ReplicaJournalView journal, IStoreEvents event
 {
     private readonly List<Task> _closing = [];
     private TaskCompletionSource? _switched;
-    private int _controlWrites;
-
-    /// <summary>Has the store in use write a hard state. <see cref="ControlWritten"/> must follow when it is synced.</summary>
-    public void WriteControl(HardState control)
-    {
-        _controlWrites++;
-        journal.Store.WriteControl(journal.Store.Control.With(control));
-    }
-
-    /// <summary>A hard state is synced.</summary>
-    public void ControlWritten() => _controlWrites--;
 
     /// <summary>
     /// Stops the store in use for a received state, and calls back when it no longer changes its directory. False while it still writes its control file.
     /// </summary>
     public bool TryStop(Action quiet)
     {
-        if (_controlWrites > 0)
+        if (journal.Store.Durable.ControlsInFlight > 0)
             return false;
         _switched = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
         journal.Store.Stop(quiet);
@@ -39,7 +27,7 @@ internal sealed class StoreSwitch(ReplicaJournalView journal, IStoreEvents event
     }
 
     /// <summary>The received state cannot be opened until the disk has space, for an unknown time.</summary>
-    public void LackRoom(Exception full) => journal.Store.EndRequests(full);
+    public void LackRoom(Exception full) => journal.Store.Checkpoints.EndRequests(full);
 
     /// <summary>Takes the received state's store into use, even if the replica has ended; null if there is none.</summary>
     public void Use(ReplicaStore? store)
@@ -49,14 +37,14 @@ internal sealed class StoreSwitch(ReplicaJournalView journal, IStoreEvents event
             var old = journal.Store;
             journal.Store = store;
             store.Start(events);
-            store.TakeOver(old);
+            store.Checkpoints.TakeOver(old.Checkpoints);
             // Readers of the old state may continue for a while.
             _closing.RemoveAll(static closed => closed.IsCompletedSuccessfully);
             _closing.Add(old.CloseAsync());
         }
         else
         {
-            journal.Store.EndRequests();
+            journal.Store.Checkpoints.EndRequests();
         }
         _switched!.SetResult();
     }

@@ -15,12 +15,12 @@ internal sealed class WaitingReads
 
     /// <summary>Waits for a round that is sent after this call.</summary>
     /// <returns>The etag that a snapshot must have to answer; null if refused, because the leadership was not confirmed.</returns>
-    public Task<UInt128?> Join()
+    public Task<Etag?> Join()
     {
         lock (_lock)
         {
             if (_closed)
-                return Task.FromResult<UInt128?>(null);
+                return Task.FromResult<Etag?>(null);
             _gathering ??= new Round();
             return _gathering.Answer.Task;
         }
@@ -56,7 +56,7 @@ internal sealed class WaitingReads
     /// <param name="id">The round's id.</param>
     /// <param name="etag">The etag that a snapshot must have to answer; null refuses the reads.</param>
     /// <returns>The last of the store's held answers that waited for one of them; 0 if none did.</returns>
-    public long AnswerUpTo(long id, UInt128? etag)
+    public long AnswerUpTo(long id, Etag? etag)
     {
         var heldReadAnswers = 0L;
         while (TryDequeue(id, out var round))
@@ -93,6 +93,6 @@ internal sealed class WaitingReads
         public long HeldReadAnswers { get; set; }
 
         // Continuations run asynchronously, so that a reader's code never runs on the writer.
-        public TaskCompletionSource<UInt128?> Answer { get; } = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        public TaskCompletionSource<Etag?> Answer { get; } = new(TaskCreationOptions.RunContinuationsAsynchronously);
     }
 }

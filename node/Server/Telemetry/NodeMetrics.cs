@@ -7,6 +7,7 @@ using KvCluster.Node.Runtime;
 using KvCluster.Replication.Protocol;
 using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Memory;
+using KvCluster.Storage.Context;
 using KvCluster.Telemetry;
 using KvCluster.V1;
 using Tag = System.Collections.Generic.KeyValuePair<string, object?>;
@@ -25,9 +26,13 @@ internal sealed class NodeMetrics : IAsyncDisposable
     private const string Call = "kvcluster.call";
     private const string Direction = "kvcluster.direction";
     private const string Reason = "kvcluster.reason";
+    private const string Use = "kvcluster.use";
 
     // Each role is reported with its count, including 0: a series that is pushed and then no longer reported keeps its last value for minutes.
     private static readonly (ReplicaRole? Role, string Name)[] Roles = [.. Enum.GetValues<ReplicaRole>().Select(role => ((ReplicaRole?)role, NameOf(role))), (null, "failed")];
+
+    private static readonly (MemoryUse Use, string Name)[] MemoryUses =
+        [(MemoryUse.ChangedPages, "changed_pages"), (MemoryUse.FreePages, "free_pages"), (MemoryUse.Journal, "journal"), (MemoryUse.Requests, "requests")];
 
     private readonly Meter _meter;
     private readonly Histogram<double> _requests;
@@ -45,6 +50,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
     private readonly int _shardSeriesMax;
     private volatile NodeReading _reading = NodeReading.None;
     private CallMemory? _calls;
+    private MemoryAccount? _stores;
     private long _activeRequests;
     private long _elections;
     private long _transfersDone;
@@ -64,7 +70,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
     {
         _shardSeriesMax = shardSeriesMax;
         // The tag distinguishes nodes that run in one process.
-        _meter = new Meter(Name, null, [new Tag("kvcluster.node", identity.Node)]);
+        _meter = new Meter(Name, null, [new Tag("kvcluster.node", BoxedNode.Of(identity.Node))]);
         _requests = Seconds("kvcluster.node.request.duration", "Duration of answered client calls, from arrival to answer.");
         _refused = Counter("kvcluster.node.request.refused", "{request}", "Client calls that were refused, by reason.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.connections.waiting", static () => ReadingGate.OfProcess.Waiting, "{connection}", "Client connections that are not being read at the moment, because the thread pool of the process is busy.");
@@ -114,6 +120,12 @@ internal sealed class NodeMetrics : IAsyncDisposable
     public CallMemory Calls
     {
         set => Volatile.Write(ref _calls, value);
+    }
+
+    /// <summary>The memory of all stores. Set before the first is opened.</summary>
+    public MemoryAccount Stores
+    {
+        set => Volatile.Write(ref _stores, value);
     }
 
     public void RequestBegan() => Interlocked.Increment(ref _activeRequests);
@@ -171,7 +183,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
 
     public void Committed(TimeSpan took) => _commit.Record(took.TotalSeconds);
 
-    public void FollowerAcknowledged(uint node, TimeSpan took) => _followerAck.Record(took.TotalSeconds, new Tag(RpcTags.Peer, BoxedNode.Of(node)));
+    public void FollowerAcknowledged(NodeId node, TimeSpan took) => _followerAck.Record(took.TotalSeconds, new Tag(RpcTags.Peer, BoxedNode.Of(node)));
 
     public void CheckpointWritten(long bytes, TimeSpan took)
     {
@@ -220,7 +232,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
     }
 
     private static Measurement<int> InfoOf(NodeIdentity identity) =>
-        new(1, new Tag("kvcluster.node", identity.Node), new Tag("kvcluster.cluster", identity.Cluster));
+        new(1, new Tag("kvcluster.node", BoxedNode.Of(identity.Node)), new Tag("kvcluster.cluster", identity.Cluster));
 
     private Histogram<double> Seconds(string name, string description) => _meter.CreateHistogram(name, "s", description, null, Buckets.Seconds);
 
@@ -279,10 +291,10 @@ internal sealed class NodeMetrics : IAsyncDisposable
 
     private IEnumerable<Measurement<T>> ByShard<T>(Func<ReplicaReading, T> value)
         where T : struct =>
-        _reading.Replicas.Take(_shardSeriesMax).Select(replica => new Measurement<T>(value(replica), new Tag(RpcTags.Shard, replica.Shard)));
+        _reading.Replicas.Take(_shardSeriesMax).Select(replica => new Measurement<T>(value(replica), new Tag(RpcTags.Shard, replica.Shard.Value)));
 
     private IEnumerable<Measurement<long>> ByFollower(Func<FollowerReading, long> value) => _reading.Replicas.Take(_shardSeriesMax).SelectMany(replica =>
-        replica.Followers.Select(follower => new Measurement<long>(value(follower), new Tag(RpcTags.Shard, replica.Shard), new Tag(RpcTags.Peer, follower.Node))));
+        replica.Followers.Select(follower => new Measurement<long>(value(follower), new Tag(RpcTags.Shard, replica.Shard.Value), new Tag(RpcTags.Peer, BoxedNode.Of(follower.Node)))));
 
     private void ObservePeers()
     {
@@ -294,10 +306,10 @@ internal sealed class NodeMetrics : IAsyncDisposable
     }
 
     private IEnumerable<Measurement<long>> ByPeer(Func<FollowerReading, long> value) => _reading.Replicas.SelectMany(replica => replica.Followers)
-        .GroupBy(follower => follower.Node).Select(peer => new Measurement<long>(peer.Max(value), new Tag(RpcTags.Peer, peer.Key)));
+        .GroupBy(follower => follower.Node).Select(peer => new Measurement<long>(peer.Max(value), new Tag(RpcTags.Peer, BoxedNode.Of(peer.Key))));
 
     private IEnumerable<Measurement<long>> Links(Func<LinkReading, long> value) =>
-        _reading.Links.Select(link => new Measurement<long>(value(link), new Tag(RpcTags.Peer, link.Node)));
+        _reading.Links.Select(link => new Measurement<long>(value(link), new Tag(RpcTags.Peer, BoxedNode.Of(link.Node))));
 
     private void ObserveStores()
     {
@@ -308,8 +320,13 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _meter.CreateObservableUpDownCounter("kvcluster.node.store.readers", () => Sum(replica => replica.Readers), "{reader}", "Open snapshots.");
         _meter.CreateObservableGauge("kvcluster.node.store.snapshot.age", () => _reading.Replicas.Select(replica => replica.SnapshotAge.TotalSeconds).DefaultIfEmpty().Max(), "s", "Age of the oldest open snapshot.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.store.pinned.size", () => Sum(replica => replica.PinnedBytes), "By", "Memory and file space that open snapshots, and checkpoints being sent, keep from being reused.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.memory.used.size", MemoryByUse, "By", "Memory that the stores of this node use, by use. Without the free pages, it is what the budget bounds.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.memory.budget.size", () => Volatile.Read(ref _stores)?.Budget ?? 0, "By", "The memory that the stores of this node may use together.");
+        _meter.CreateObservableCounter("kvcluster.node.memory.held.duration", () => Volatile.Read(ref _stores)?.HeldBack.TotalSeconds ?? 0, "s", "Time for which stores were held back because the node's memory was near its budget, summed over the stores.");
         _meter.CreateObservableGauge("kvcluster.node.disk.free.size", FreeBytes, "By", "Free space on the file system of the data directory.");
     }
+
+    private IEnumerable<Measurement<long>> MemoryByUse() => MemoryUses.Select(use => new Measurement<long>(Volatile.Read(ref _stores)?.UsedFor(use.Use) ?? 0, new Tag(Use, use.Name)));
 
     private IEnumerable<Measurement<long>> FreeBytes() => _reading.FreeBytes is { } free ? [new Measurement<long>(free)] : [];
 

@@ -15,7 +15,7 @@ internal sealed record NodeReading(IReadOnlyList<ReplicaReading> Replicas, IRead
 /// <summary>The state of a replica at one moment.</summary>
 internal sealed record ReplicaReading
 {
-    public required uint Shard { get; init; }
+    public required ShardId Shard { get; init; }
 
     /// <summary>What it does; null if it has failed.</summary>
     public required ReplicaRole? Role { get; init; }
@@ -63,11 +63,11 @@ internal sealed record ReplicaReading
 /// <param name="Node">The follower's node.</param>
 /// <param name="LagBytes">Bytes of journal that it has not acknowledged, as far as the leader's journal reaches back.</param>
 /// <param name="LagChanges">Changes that it has not acknowledged.</param>
-internal readonly record struct FollowerReading(uint Node, long LagBytes, long LagChanges);
+internal readonly record struct FollowerReading(NodeId Node, long LagBytes, long LagChanges);
 
 /// <summary>The state of a stream to another node at one moment.</summary>
 /// <param name="Node">The other node.</param>
 /// <param name="IsUp">Whether it is open and something was received on it within the last seconds.</param>
 /// <param name="WaitingBytes">Bytes of frames that were not sent yet.</param>
 /// <param name="Dropped">Frames dropped since the start.</param>
-internal readonly record struct LinkReading(uint Node, bool IsUp, long WaitingBytes, long Dropped);
+internal readonly record struct LinkReading(NodeId Node, bool IsUp, long WaitingBytes, long Dropped);

@@ -29,9 +29,9 @@ internal sealed class RecentActivity(TimeProvider clock)
     public void Refused() => Interlocked.Increment(ref _refused);
 
     /// <summary>A replica decided something. The oldest decision is removed if necessary.</summary>
-    public void Decided(uint shard, Decision decision)
+    public void Decided(ShardId shard, Decision decision)
     {
-        var told = new ShardDecision { Shard = shard, Decision = decision };
+        var told = new ShardDecision { ShardId = shard, Decision = decision };
         lock (_gate)
         {
             if (_decisions.Count == DecisionsMax)

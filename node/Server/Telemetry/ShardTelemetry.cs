@@ -10,7 +10,7 @@ using KvCluster.V1;
 namespace KvCluster.Node.Telemetry;
 
 /// <summary>Measures and traces a replica.</summary>
-internal sealed class ShardTelemetry(uint shard, NodeMetrics metrics) : StoreObserver
+internal sealed class ShardTelemetry(ShardId shard, NodeMetrics metrics) : StoreObserver
 {
     /// <summary>Number of the leader's records whose way to the others is timed: several times what is in flight.</summary>
     private const int TimedMax = 64;
@@ -21,10 +21,10 @@ internal sealed class ShardTelemetry(uint shard, NodeMetrics metrics) : StoreObs
     /// </summary>
     private const int TracedMax = 64;
 
-    private readonly (UInt128 Etag, long At)[] _timed = new (UInt128, long)[TimedMax];
-    private readonly Dictionary<uint, UInt128> _acknowledged = [];
+    private readonly (Etag Etag, long At)[] _timed = new (Etag, long)[TimedMax];
+    private readonly Dictionary<NodeId, Etag> _acknowledged = [];
     private readonly Lock _gate = new();
-    private readonly Dictionary<UInt128, TracedRecord> _traced = [];
+    private readonly Dictionary<Etag, TracedRecord> _traced = [];
     private long _timedCount;
     private long _committedCount;
     private volatile bool _hasTraced;
@@ -66,7 +66,7 @@ internal sealed class ShardTelemetry(uint shard, NodeMetrics metrics) : StoreObs
     public override void CheckpointWritten(long bytes, TimeSpan took) => metrics.CheckpointWritten(bytes, took);
 
     /// <summary>On a leader: everything up to an etag is on a majority. Writer executor.</summary>
-    public void Committed(UInt128 etag)
+    public void Committed(Etag etag)
     {
         for (; _committedCount < _timedCount && _timed[_committedCount % TimedMax] is var timed && timed.Etag <= etag; _committedCount++)
             metrics.Committed(Stopwatch.GetElapsedTime(timed.At));
@@ -75,7 +75,7 @@ internal sealed class ShardTelemetry(uint shard, NodeMetrics metrics) : StoreObs
     }
 
     /// <summary>On a leader: a follower has everything up to an etag. Writer executor.</summary>
-    public void Acknowledged(uint node, UInt128 etag)
+    public void Acknowledged(NodeId node, Etag etag)
     {
         var before = _acknowledged.GetValueOrDefault(node);
         _acknowledged[node] = etag;
@@ -89,7 +89,7 @@ internal sealed class ShardTelemetry(uint shard, NodeMetrics metrics) : StoreObs
     }
 
     /// <summary>On a leader: records after one etag up to another one are being sent to a follower. Writer executor.</summary>
-    public void Sending(Append append, uint node, UInt128 after, UInt128 last)
+    public void Sending(Append append, NodeId node, Etag after, Etag last)
     {
         if (!_hasTraced)
             return;
@@ -98,7 +98,7 @@ internal sealed class ShardTelemetry(uint shard, NodeMetrics metrics) : StoreObs
             foreach (var (etag, traced) in _traced)
             {
                 if (etag > after && etag <= last && traced.BeginReplication(node) is { Id: { } id })
-                    append.Traces.Add(new RecordTrace { Etag = Etag.FromValue(etag).ToWire(), Traceparent = id });
+                    append.Traces.Add(new RecordTrace { Etag = etag.ToWire(), Traceparent = id });
             }
         }
     }
@@ -109,15 +109,15 @@ internal sealed class ShardTelemetry(uint shard, NodeMetrics metrics) : StoreObs
         foreach (var trace in append.Traces)
         {
             // Sent again; the first span continues.
-            if (IsTraced(trace.Etag.FromWire().Value))
+            if (IsTraced(trace.Etag.FromWire()))
                 continue;
             if (NodeTraces.StartRemote("append", ActivityKind.Consumer, trace.Traceparent) is { } span)
-                Keep(trace.Etag.FromWire().Value, span);
+                Keep(trace.Etag.FromWire(), span);
         }
     }
 
     /// <summary>On a follower: everything up to an etag is in this replica's journal. Writer executor.</summary>
-    public void Durable(UInt128 etag)
+    public void Durable(Etag etag)
     {
         if (_hasTraced)
         {
@@ -148,9 +148,9 @@ internal sealed class ShardTelemetry(uint shard, NodeMetrics metrics) : StoreObs
             Keep(record.Etag, span.SetTag("kvcluster.operations", operationCount));
     }
 
-    private void Keep(UInt128 etag, Activity span)
+    private void Keep(Etag etag, Activity span)
     {
-        span.SetTag(RpcTags.Shard, shard).SetTag(RpcTags.Etag, Etag.FromValue(etag).ToString());
+        span.SetTag(RpcTags.Shard, shard.Value).SetTag(RpcTags.Etag, etag.ToString());
         lock (_gate)
         {
             if (_traced.Count >= TracedMax)
@@ -162,7 +162,7 @@ internal sealed class ShardTelemetry(uint shard, NodeMetrics metrics) : StoreObs
         }
     }
 
-    private void EndTraced(UInt128 etag, Action<TracedRecord> end)
+    private void EndTraced(Etag etag, Action<TracedRecord> end)
     {
         lock (_gate)
         {
@@ -178,14 +178,14 @@ internal sealed class ShardTelemetry(uint shard, NodeMetrics metrics) : StoreObs
     }
 
     // Also called while all are enumerated.
-    private void RemoveEndedLocked(UInt128 etag, TracedRecord traced)
+    private void RemoveEndedLocked(Etag etag, TracedRecord traced)
     {
         Invariant.CheckHeld(_gate);
         if (traced.HasEnded)
             _traced.Remove(etag);
     }
 
-    private bool IsTraced(UInt128 etag)
+    private bool IsTraced(Etag etag)
     {
         if (!_hasTraced)
             return false;

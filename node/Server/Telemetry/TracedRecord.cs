@@ -6,7 +6,7 @@ namespace KvCluster.Node.Telemetry;
 /// <summary>A traced journal record: its own span and, at its leader, one for its way to each follower. Used under its owner's lock.</summary>
 internal sealed class TracedRecord(Activity span)
 {
-    private readonly Dictionary<uint, Activity?> _replications = [];
+    private readonly Dictionary<NodeId, Activity?> _replications = [];
 
     /// <summary>The record's span.</summary>
     public Activity Span => span;
@@ -24,16 +24,16 @@ internal sealed class TracedRecord(Activity span)
     }
 
     /// <summary>The span of its way to a follower, the same when it is sent again; null if it has arrived or nobody listens to spans.</summary>
-    public Activity? BeginReplication(uint node)
+    public Activity? BeginReplication(NodeId node)
     {
         if (_replications.TryGetValue(node, out var known))
             return known is { IsStopped: false } ? known : null;
-        var replication = NodeTraces.Start("replicate", ActivityKind.Producer, span.Context)?.SetTag(RpcTags.Peer, node);
+        var replication = NodeTraces.Start("replicate", ActivityKind.Producer, span.Context)?.SetTag(RpcTags.Peer, BoxedNode.Of(node));
         _replications.Add(node, replication);
         return replication;
     }
 
-    public void EndReplication(uint node)
+    public void EndReplication(NodeId node)
     {
         if (_replications.GetValueOrDefault(node) is { IsStopped: false } replication)
             Spans.Stop(replication);

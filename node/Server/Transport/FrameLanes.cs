@@ -25,7 +25,7 @@ internal sealed class FrameLanes
     private const long ShareBytes = 256 << 10;
 
     private readonly Lock _lock = new();
-    private readonly Dictionary<uint, Lane> _lanes = [];
+    private readonly Dictionary<ShardId, Lane> _lanes = [];
     private readonly Queue<Lane> _turns = new();
     private long _bytes;
     private int _count;
@@ -42,8 +42,8 @@ internal sealed class FrameLanes
         var bytes = FrameBytes.Of(frame);
         lock (_lock)
         {
-            if (!_lanes.TryGetValue(frame.Shard, out var lane))
-                _lanes.Add(frame.Shard, lane = new Lane());
+            if (!_lanes.TryGetValue(frame.ShardId, out var lane))
+                _lanes.Add(frame.ShardId, lane = new Lane());
             if (!HasRoomLocked(lane, bytes))
                 return false;
             if (lane.Frames.Count == 0)

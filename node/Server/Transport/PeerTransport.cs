@@ -36,10 +36,10 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
     private static readonly TimeSpan PauseMin = TimeSpan.FromMilliseconds(50);
     private static readonly TimeSpan PauseMax = TimeSpan.FromSeconds(1);
 
-    private readonly ConcurrentDictionary<uint, PeerLink> _links = new();
+    private readonly ConcurrentDictionary<NodeId, PeerLink> _links = new();
     private readonly CancellationTokenSource _stopping = new();
-    private Action<uint, Frame> _receive = static (_, _) => { };
-    private Action<uint> _silent = static _ => { };
+    private Action<NodeId, Frame> _receive = static (_, _) => { };
+    private Action<NodeId> _silent = static _ => { };
     private ShardDirectory? _map;
     private Task _following = Task.CompletedTask;
     private Task _watching = Task.CompletedTask;
@@ -48,7 +48,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
     /// <param name="map">The nodes and their addresses.</param>
     /// <param name="receive">Called with every frame and the node that sent it. Must not wait.</param>
     /// <param name="silent">Called with a node whose stream ended, and repeatedly with one that sends nothing. Must not wait.</param>
-    public void Start(ShardDirectory map, Action<uint, Frame> receive, Action<uint> silent)
+    public void Start(ShardDirectory map, Action<NodeId, Frame> receive, Action<NodeId> silent)
     {
         _map = map;
         Volatile.Write(ref _silent, silent);
@@ -58,14 +58,14 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
     }
 
     /// <inheritdoc/>
-    public void Send(uint node, Frame frame)
+    public void Send(NodeId node, Frame frame)
     {
         if (_links.TryGetValue(node, out var link))
             link.Send(frame);
     }
 
     /// <summary>Number of the running stream to a node, unique among all streams that this process has had with it; 0 if there is none.</summary>
-    public long SessionOf(uint node) => _links.TryGetValue(node, out var link) && link.IsUp ? link.Sessions : 0;
+    public long SessionOf(NodeId node) => _links.TryGetValue(node, out var link) && link.IsUp ? link.Sessions : 0;
 
     /// <summary>The state of the streams, without nodes that left the cluster. Any thread.</summary>
     public IEnumerable<LinkReading> ReadLinks() =>
@@ -83,9 +83,9 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
             throw new RpcException(new Status(StatusCode.Unauthenticated, "Streams between nodes need a certificate with the name of a node."));
         using var ending = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken, _stopping.Token);
         var node = await ReadHelloAsync(incoming, ending.Token).ConfigureAwait(false);
-        if (credentials is not null && NodeNames.OfNode(node, identity.Cluster) is var name && !NodeNames.Cover(names, name))
+        if (credentials is not null && NodeNames.OfNode(node.Value, identity.Cluster) is var name && !NodeNames.Cover(names, name))
             throw new RpcException(new Status(StatusCode.PermissionDenied, $"The caller's certificate does not name {name}; it names {string.Join(", ", names)}."));
-        if (node <= identity.Node)
+        if (node.Value <= identity.Node.Value)
             throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {node} does not open streams to node {identity.Node}; the node with the greater id does."));
         await outgoing.WriteAsync(Hello()).ConfigureAwait(false);
         TransportLog.Connected(log, node, "it opened the stream");
@@ -100,7 +100,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
         _stopping.Dispose();
     }
 
-    private async Task RunSessionAsync(uint node, IAsyncStreamReader<PeerMessage> incoming, IAsyncStreamWriter<PeerMessage> outgoing, CancellationToken cancellationToken)
+    private async Task RunSessionAsync(NodeId node, IAsyncStreamReader<PeerMessage> incoming, IAsyncStreamWriter<PeerMessage> outgoing, CancellationToken cancellationToken)
     {
         try
         {
@@ -135,33 +135,33 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
         }
     }
 
-    private PeerLink LinkOf(uint node) => _links.GetOrAdd(node, static _ => new PeerLink());
+    private PeerLink LinkOf(NodeId node) => _links.GetOrAdd(node, static _ => new PeerLink());
 
     private PeerMessage Hello() => new()
     {
-        Hello = new PeerHello { ClusterId = identity.ClusterId, Node = identity.Node, FormatLevel = ClusterInit.FormatLevel, Incarnation = identity.Incarnation },
+        Hello = new PeerHello { ClusterId = identity.ClusterId, NodeId = identity.Node, FormatLevel = ClusterInit.FormatLevel, Incarnation = identity.Incarnation },
     };
 
     // Returns the other node's id.
-    private async Task<uint> ReadHelloAsync(IAsyncStreamReader<PeerMessage> incoming, CancellationToken cancellationToken)
+    private async Task<NodeId> ReadHelloAsync(IAsyncStreamReader<PeerMessage> incoming, CancellationToken cancellationToken)
     {
         if (!await incoming.MoveNext(cancellationToken).ConfigureAwait(false) || incoming.Current.Hello is not { } hello)
             throw new RpcException(new Status(StatusCode.InvalidArgument, "A stream between nodes begins with a hello."));
         if (hello.ClusterId != identity.ClusterId)
-            throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {hello.Node} belongs to another cluster."));
+            throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {hello.NodeId} belongs to another cluster."));
         if (hello.FormatLevel != ClusterInit.FormatLevel)
-            throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {hello.Node} uses format level {hello.FormatLevel}, but node {identity.Node} uses {ClusterInit.FormatLevel}."));
-        return hello.Node;
+            throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {hello.NodeId} uses format level {hello.FormatLevel}, but node {identity.Node} uses {ClusterInit.FormatLevel}."));
+        return hello.NodeId;
     }
 
     // Dials every node with a lower id in the map, and redials it.
     private async Task FollowAsync()
     {
-        var dialing = new Dictionary<uint, Task>();
+        var dialing = new Dictionary<NodeId, Task>();
         while (!_stopping.IsCancellationRequested)
         {
             var snapshot = _map!.Snapshot;
-            foreach (var node in snapshot.Nodes.Keys.Where(node => node < identity.Node && (!dialing.TryGetValue(node, out var running) || running.IsCompleted)))
+            foreach (var node in snapshot.Nodes.Keys.Where(node => node.Value < identity.Node.Value && (!dialing.TryGetValue(node, out var running) || running.IsCompleted)))
             {
                 // It ended because this node stops, or because of a bug.
                 if (dialing.TryGetValue(node, out var ended) && ended.Exception is { } failure)
@@ -176,7 +176,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
         await Task.WhenAll(dialing.Values).ConfigureAwait(false);
     }
 
-    private async Task DialAsync(uint node)
+    private async Task DialAsync(NodeId node)
     {
         var pause = PauseMin;
         while (!_stopping.IsCancellationRequested)
@@ -208,7 +208,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
         }
     }
 
-    private async Task ConnectAsync(uint node, GrpcChannel channel, Action connected)
+    private async Task ConnectAsync(NodeId node, GrpcChannel channel, Action connected)
     {
         using var call = new V1.Replication.ReplicationClient(channel).Connect(cancellationToken: _stopping.Token);
         await call.RequestStream.WriteAsync(Hello()).ConfigureAwait(false);
@@ -225,12 +225,12 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
     /// A connection to a node, for calls; disposed by the caller. The other side must prove that it is that node, wherever the address leads.
     /// </summary>
     /// <exception cref="ArgumentException">The address is not valid, or is a plain-text address while this node uses TLS.</exception>
-    public GrpcChannel ChannelTo(uint node, string address) => ChannelTo(node, address, identity.Cluster, credentials);
+    public GrpcChannel ChannelTo(NodeId node, string address) => ChannelTo(node, address, identity.Cluster, credentials);
 
     /// <summary>The same for a node that has no streams yet.</summary>
     /// <exception cref="ArgumentException">The address is not valid, or is a plain-text address while this node uses TLS.</exception>
-    public static GrpcChannel ChannelTo(uint node, string address, string cluster, CredentialFiles? credentials) => credentials is null || address.StartsWith("https:", StringComparison.Ordinal)
-        ? ChannelTo(address, new TlsConnector(credentials, NodeNames.OfNode(node, cluster)))
+    public static GrpcChannel ChannelTo(NodeId node, string address, string cluster, CredentialFiles? credentials) => credentials is null || address.StartsWith("https:", StringComparison.Ordinal)
+        ? ChannelTo(address, new TlsConnector(credentials, NodeNames.OfNode(node.Value, cluster)))
         : throw new ArgumentException("it has no TLS, and this node does not connect in plain text");
 
     private static GrpcChannel ChannelTo(string address, TlsConnector connector) => GrpcChannel.ForAddress(address, new GrpcChannelOptions

@@ -9,7 +9,7 @@ internal interface IStoreEvents
     /// <summary>The longest prefix of records whose writes have completed ends here. It increases, except on a truncation.</summary>
     void Durable(RecordRef record);
 
-    /// <summary>A control state is durable. One call for each <c>ReplicaStore.WriteControl</c>, in order.</summary>
+    /// <summary>A control state is durable. One call for each <c>RecordLog.WriteControl</c>, in order.</summary>
     void ControlWritten(ControlState state);
 
     /// <summary>A truncation is durable: the new segment's header is synced. Appends may follow.</summary>
@@ -18,7 +18,7 @@ internal interface IStoreEvents
     /// <summary>Requests were queued, or a journal slot became free while the queue is not empty.</summary>
     void WorkQueued();
 
-    /// <summary>Whether read answers (such as a failed condition) may leave. False holds them until <c>ReplicaStore.ReleaseReadAnswers</c>.</summary>
+    /// <summary>Whether read answers (such as a failed condition) may leave. False holds them until <c>GroupCommit.ReleaseReadAnswers</c>.</summary>
     bool MayAnswerReads();
 
     /// <summary>

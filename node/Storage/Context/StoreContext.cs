@@ -28,6 +28,11 @@ internal sealed record StoreContext(
     public DigestPace DigestPace { get; init; } = new(Options.DigestBytesPerSecond);
 
     /// <summary>
+    /// The memory of all stores of a node and its budget. One instance for all shards; by default there is no budget, and each store has only its own bounds.
+    /// </summary>
+    public MemoryAccount Memory { get; init; } = new(long.MaxValue, Time);
+
+    /// <summary>
     /// Returns why a record cannot be applied here, or null to let its content decide. With this, tests simulate a node whose version is too old for a
     /// record. Called on the writer executor and during an open, once for each record that is applied from the journal.
     /// </summary>

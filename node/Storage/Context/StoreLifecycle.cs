@@ -44,6 +44,9 @@ internal sealed class StoreLifecycle
     /// <summary>Whether every waiter has its answer, so that nobody answers later ones.</summary>
     public bool IsStopped => _phase >= StorePhase.Stopped;
 
+    /// <summary>Called once, by <see cref="Fail"/>, with the failure that ended the store.</summary>
+    public Action<Exception>? HasFailed { private get; set; }
+
     /// <summary>Ends the store with its first failure. False, with nothing changed, when it has ended before.</summary>
     public bool TryFail(Exception failure)
     {
@@ -55,6 +58,28 @@ internal sealed class StoreLifecycle
             _failure = failure;
             _phase = StorePhase.Failed;
             return true;
+        }
+    }
+
+    /// <summary>The same, and has every waiter answered. Writer executor.</summary>
+    public void Fail(Exception failure)
+    {
+        if (TryFail(failure))
+            HasFailed?.Invoke(failure);
+    }
+
+    /// <summary>Does something while the store works. An exception ends the store and is not thrown. Writer executor.</summary>
+    public void Guard(Action action)
+    {
+        if (HasEnded)
+            return;
+        try
+        {
+            action();
+        }
+        catch (Exception failure)
+        {
+            Fail(failure);
         }
     }
 

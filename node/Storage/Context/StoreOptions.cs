@@ -39,6 +39,12 @@ internal sealed record StoreOptions
     public int SegmentBytesMax { get; init; } = 64 << 20;
 
     /// <summary>
+    /// Whether the space of a new segment is written once, as zeros, before it is used. It costs each byte of the journal a second write until segments are
+    /// recycled. It pays where a write into space that was never written takes longer; a node measures that (<c>DeviceProbe.FillingPays</c>).
+    /// </summary>
+    public bool FillSegments { get; init; } = true;
+
+    /// <summary>
     /// Journal bytes since the last checkpoint that start one. This bounds replay to about a second, or three on a machine that is busy otherwise. Random
     /// writes to a large tree reach the bound on scratch memory long before.
     /// </summary>

@@ -84,25 +84,43 @@ internal sealed class ControlFile : IDisposable
         ControlState? newest = null, older = null;
         ulong newestSequence = 0;
         var valid = 0;
-        using (var reader = files.Open(path, new StorageFileOptions(StorageFileMode.OpenExisting)))
+        foreach (var slot in ReadSlots(files, path))
         {
-            var slot = new byte[SlotBytes];
-            for (var index = 0; index < 2; index++)
-            {
-                if (!TryRead(reader, slot, index) || !TryDecode(slot, path, out var state, out var sequence))
-                    continue;
-                valid++;
-                if (newest is null || sequence > newestSequence)
-                    (older, newest, newestSequence) = (newest, state, sequence);
-                else
-                    older = state;
-            }
+            if (slot.State is not { } state)
+                continue;
+            valid++;
+            if (newest is null || slot.Sequence > newestSequence)
+                (older, newest, newestSequence) = (newest, state, slot.Sequence);
+            else
+                older = state;
         }
         if (newest is null)
             return null;
         var file = files.Open(path, new StorageFileOptions(StorageFileMode.OpenExisting, Direct: true, DataSync: true));
         // Through the page cache, what was read may be a write whose sync failed in an earlier process, so it is unknown which slots the disk has.
         return new ControlFile(file, newest, newestSequence, valid, isInBoth: file.IsDirect && older is not null && !Binds(older, newest), newestIsSynced: file.IsDirect);
+    }
+
+    /// <summary>Reads both slots. One that the disk cannot read counts as damaged. Any thread; changes nothing.</summary>
+    /// <exception cref="FormatVersionException">An intact slot has another version.</exception>
+    public static ControlSlot[] ReadSlots(IFileSystem files, string path)
+    {
+        using var reader = files.Open(path, new StorageFileOptions(StorageFileMode.OpenExisting));
+        var slots = new ControlSlot[2];
+        var bytes = new byte[SlotBytes];
+        for (var index = 0; index < slots.Length; index++)
+        {
+            try
+            {
+                if (reader.Read(bytes, index * SlotBytes) == SlotBytes && TryDecode(bytes, path, out var state, out var sequence))
+                    slots[index] = new ControlSlot(state, sequence);
+            }
+            catch (StorageIoException)
+            {
+                // The slot stays without a state.
+            }
+        }
+        return slots;
     }
 
     /// <summary>
@@ -147,7 +165,7 @@ internal sealed class ControlFile : IDisposable
     /// lost.
     /// </summary>
     private static bool Binds(ControlState earlier, ControlState later) =>
-        later.Acknowledged < earlier.Acknowledged || (ulong)later.Acknowledged == ulong.MaxValue
+        later.Acknowledged < earlier.Acknowledged || later.Acknowledged.Change == ulong.MaxValue
         || earlier with
         {
             Committed = later.Committed,
@@ -155,19 +173,6 @@ internal sealed class ControlFile : IDisposable
             Generation = later.Generation,
             CoordinatorRevision = later.CoordinatorRevision,
         } != later;
-
-    /// <summary>False if the slot cannot be read, which is treated like damage.</summary>
-    private static bool TryRead(IStorageFile file, byte[] slot, int index)
-    {
-        try
-        {
-            return file.Read(slot, index * SlotBytes) == SlotBytes;
-        }
-        catch (StorageIoException)
-        {
-            return false;
-        }
-    }
 
     /// <summary>
     /// Rewrites the newest slot in place before the other one is overwritten. Its last write may have failed in the previous process. In that case it is
@@ -200,11 +205,11 @@ internal sealed class ControlFile : IDisposable
         BinaryPrimitives.WriteUInt32LittleEndian(slot, Magic);
         BinaryPrimitives.WriteUInt32LittleEndian(slot[4..], Version);
         BinaryPrimitives.WriteUInt64LittleEndian(slot[8..], sequence);
-        BinaryPrimitives.WriteUInt64LittleEndian(slot[16..], state.ReplicaId);
-        BinaryPrimitives.WriteUInt32LittleEndian(slot[24..], state.Shard);
+        BinaryPrimitives.WriteUInt64LittleEndian(slot[16..], state.ReplicaId.Value);
+        BinaryPrimitives.WriteUInt32LittleEndian(slot[24..], state.Shard.Value);
         slot[28] = state.Removed ? (byte)1 : (byte)0;
         BinaryPrimitives.WriteUInt64LittleEndian(slot[32..], state.PromisedEpoch);
-        BinaryPrimitives.WriteUInt64LittleEndian(slot[40..], state.PromisedLeader);
+        BinaryPrimitives.WriteUInt64LittleEndian(slot[40..], state.PromisedLeader.Value);
         BinaryPrimitives.WriteUInt64LittleEndian(slot[48..], state.PromisedIncarnation);
         WriteEtag(slot[56..], state.Committed);
         WriteEtag(slot[72..], state.Acknowledged);
@@ -229,11 +234,11 @@ internal sealed class ControlFile : IDisposable
         sequence = BinaryPrimitives.ReadUInt64LittleEndian(slot[8..]);
         state = new ControlState
         {
-            ReplicaId = BinaryPrimitives.ReadUInt64LittleEndian(slot[16..]),
-            Shard = BinaryPrimitives.ReadUInt32LittleEndian(slot[24..]),
+            ReplicaId = new(BinaryPrimitives.ReadUInt64LittleEndian(slot[16..])),
+            Shard = new(BinaryPrimitives.ReadUInt32LittleEndian(slot[24..])),
             Removed = slot[28] != 0,
             PromisedEpoch = BinaryPrimitives.ReadUInt64LittleEndian(slot[32..]),
-            PromisedLeader = BinaryPrimitives.ReadUInt64LittleEndian(slot[40..]),
+            PromisedLeader = new(BinaryPrimitives.ReadUInt64LittleEndian(slot[40..])),
             PromisedIncarnation = BinaryPrimitives.ReadUInt64LittleEndian(slot[48..]),
             Committed = ReadEtag(slot[56..]),
             Acknowledged = ReadEtag(slot[72..]),
@@ -245,12 +250,17 @@ internal sealed class ControlFile : IDisposable
         return true;
     }
 
-    private static void WriteEtag(Span<byte> destination, UInt128 etag)
+    private static void WriteEtag(Span<byte> destination, Etag etag)
     {
-        BinaryPrimitives.WriteUInt64LittleEndian(destination, (ulong)(etag >> 64));
-        BinaryPrimitives.WriteUInt64LittleEndian(destination[8..], (ulong)etag);
+        BinaryPrimitives.WriteUInt64LittleEndian(destination, etag.Epoch);
+        BinaryPrimitives.WriteUInt64LittleEndian(destination[8..], etag.Change);
     }
 
-    private static UInt128 ReadEtag(ReadOnlySpan<byte> source) =>
+    private static Etag ReadEtag(ReadOnlySpan<byte> source) =>
         new(BinaryPrimitives.ReadUInt64LittleEndian(source), BinaryPrimitives.ReadUInt64LittleEndian(source[8..]));
 }
+
+/// <summary>What a slot of the control file holds.</summary>
+/// <param name="State">The state; null if the slot is damaged.</param>
+/// <param name="Sequence">One more than that of the state before it.</param>
+internal readonly record struct ControlSlot(ControlState? State, ulong Sequence);

@@ -7,25 +7,25 @@ namespace KvCluster.Storage.Control;
 internal sealed record ControlState
 {
     /// <summary>The replica's random, non-zero id. It belongs to the directory.</summary>
-    public required ulong ReplicaId { get; init; }
+    public required ReplicaId ReplicaId { get; init; }
 
     /// <summary>The shard that the directory belongs to.</summary>
-    public required uint Shard { get; init; }
+    public required ShardId Shard { get; init; }
 
     /// <summary>Frames of a lower epoch are rejected.</summary>
     public ulong PromisedEpoch { get; init; }
 
     /// <summary>Id of the replica that leads the promised epoch; 0 = unknown.</summary>
-    public ulong PromisedLeader { get; init; }
+    public ReplicaId PromisedLeader { get; init; }
 
     /// <summary>The process incarnation of that leader; 0 = unknown.</summary>
     public ulong PromisedIncarnation { get; init; }
 
     /// <summary>The lesser of the committed and the durable etag. Recovery applies records up to it.</summary>
-    public UInt128 Committed { get; init; }
+    public Etag Committed { get; init; }
 
     /// <summary>The last etag that this replica has acknowledged. Lowered before a truncation.</summary>
-    public UInt128 Acknowledged { get; init; }
+    public Etag Acknowledged { get; init; }
 
     /// <summary>Last seen generation of the shard's record.</summary>
     public ulong Generation { get; init; }

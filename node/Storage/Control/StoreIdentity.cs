@@ -4,7 +4,7 @@ namespace KvCluster.Storage.Control;
 /// <param name="ReplicaId">The replica's id.</param>
 /// <param name="Shard">The shard it belongs to.</param>
 /// <param name="ClusterHash">Hash of the cluster's name and creation.</param>
-internal readonly record struct StoreIdentity(ulong ReplicaId, uint Shard, ulong ClusterHash);
+internal readonly record struct StoreIdentity(ReplicaId ReplicaId, ShardId Shard, ulong ClusterHash);
 
 /// <summary>A directory does not belong to the replica that was to be opened. Nothing in it was changed; an operator has to find out what it is.</summary>
 /// <param name="directory">The directory.</param>

@@ -24,13 +24,13 @@ internal sealed unsafe class Checkpoint
     internal Checkpoint(PageStore store, StoreRoot root, List<PageRun> left)
     {
         _store = store;
-        _grow = store.GrowFile;
+        _grow = store.FileSpace.Grow;
         Root = root;
         Left = left;
     }
 
     /// <summary>The last change in it.</summary>
-    public UInt128 Etag => Root.Etag;
+    public Etag Etag => Root.Etag;
 
     /// <summary>The frozen state.</summary>
     internal StoreRoot Root { get; }
@@ -64,6 +64,9 @@ internal sealed unsafe class Checkpoint
 
     /// <summary>Bytes of tree pages written so far. Checkpoint executor; after the finish, the writer.</summary>
     public long PageBytes { get; private set; }
+
+    /// <summary>How it was written. Known when it is.</summary>
+    public WriteCounts Counts { get; private set; }
 
     internal void Begin(CheckpointPosition coverage) => (CheckpointPosition, IsBegun) = (coverage, true);
 
@@ -131,16 +134,18 @@ internal sealed unsafe class Checkpoint
     private void Complete(RunWriter writer)
     {
         var map = _store.Free;
-        map.WriteNext(writer, _grow, Root.Etag, out var directory, out var directoryChecksum);
+        map.CutEnd();
+        var directory = map.WriteNext(writer, _grow, Root.Etag);
         writer.Flush();
+        Counts = writer.Counts;
         _store.File.Sync();
         var meta = new MetaPage
         {
             Revision = _store.Meta.Newest.Revision + 1,
             Identity = _store.Meta.Newest.Identity,
             FilePages = map.FilePages,
-            FreeDirectory = directory,
-            FreeDirectoryChecksum = directoryChecksum,
+            FreeDirectory = directory.Reference,
+            FreeDirectoryChecksum = directory.Checksum,
             CheckpointPosition = CheckpointPosition,
             Trees = [.. Root.Trees.Select(Placed)],
         };
@@ -152,6 +157,7 @@ internal sealed unsafe class Checkpoint
     private void WriteMeta(MetaPage meta)
     {
         _store.Meta.WriteDurable(meta);
+        _store.FileSpace.GiveBack(_store.Free, Math.Max(meta.FilePages, _store.Meta.Newest.FilePages));
         Meta = meta;
     }
 
@@ -222,7 +228,7 @@ internal sealed unsafe class Checkpoint
     {
         Page.Number(image) = (ulong)number;
         Page.SetEtag(image, Root.Etag);
-        (Page.ScratchIndex(image), Page.Batch(image), Page.Placed(image)) = (0, 0, default);
+        (Page.Appended(image), Page.ScratchIndex(image), Page.Batch(image), Page.Placed(image)) = (0, 0, 0, default);
     }
 
     private long WriteRun(RunWriter writer, byte* run)

@@ -100,7 +100,7 @@ internal sealed class MetaPages
     }
 
     /// <summary>Null if the page is torn, is not a meta page, or cannot be read, which is treated like torn.</summary>
-    private static MetaPage? TryRead(IStorageFile file, long number)
+    public static MetaPage? TryRead(IStorageFile file, long number)
     {
         using var buffer = new AlignedBuffer(Page.Bytes);
         try

@@ -8,6 +8,12 @@ namespace KvCluster.Storage.DataFile;
 /// </summary>
 internal sealed unsafe class PageReclamation
 {
+    /// <summary>
+    /// Scratch pages of a finished checkpoint that one call returns, in bytes. All of them at once would hold the writer for a tenth of a second per
+    /// gigabyte.
+    /// </summary>
+    private const long PlacedBytesPerStep = 8 << 20;
+
     private readonly ReaderSlots _readers;
     private readonly FreeMap _free;
     private readonly long _heldBytesMax;
@@ -15,6 +21,11 @@ internal sealed unsafe class PageReclamation
     private readonly RetiredPages<RetiredRun> _runs;
     private readonly PinnedRuns _pinned;
     private readonly List<ReaderSlots.Reader> _present = [];
+    private readonly Queue<(Checkpoint Checkpoint, ulong Epoch)> _placed = new();
+
+    /// <summary>Pages of the first placed checkpoint that are retired already.</summary>
+    private int _placedRetired;
+    private long _placedBytes;
     private long _fileBytes;
 
     /// <param name="readers">The readers of the store.</param>
@@ -38,11 +49,23 @@ internal sealed unsafe class PageReclamation
     /// <summary>Those, plus bytes of the file that are retired and not reusable yet. Any thread; may be out of date.</summary>
     public long PinnedBytes => _scratch.HeldBytes + Volatile.Read(ref _fileBytes);
 
+    /// <summary>Bytes of scratch memory that a finished checkpoint has placed in the file and that wait to be returned. Any thread.</summary>
+    public long PlacedBytes => Volatile.Read(ref _placedBytes);
+
     /// <summary>The runs of the file that are retired and not reusable yet.</summary>
     public IEnumerable<PageRun> Runs => _runs.All.Concat(_pinned.All).Select(retired => retired.Run);
 
     /// <summary>Retires a scratch page or run. The parameters are as in <see cref="RetiredScratch"/>.</summary>
     public void RetireScratch(nint page, ulong epoch, ulong left) => _scratch.Add(new RetiredScratch(epoch, page, left));
+
+    /// <summary>Retires the scratch pages of a finished checkpoint, in steps: some with each release.</summary>
+    /// <param name="checkpoint">The checkpoint. The trees refer to its pages in the file now.</param>
+    /// <param name="epoch">Readers that start after this epoch do not reach them.</param>
+    public void RetirePlaced(Checkpoint checkpoint, ulong epoch)
+    {
+        _placed.Enqueue((checkpoint, epoch));
+        Volatile.Write(ref _placedBytes, _placedBytes + checkpoint.PageBytes);
+    }
 
     /// <summary>
     /// Retires pages of the file that neither of the two newest checkpoints reaches. Parts of one run may have been placed by different checkpoints. The
@@ -70,6 +93,7 @@ internal sealed unsafe class PageReclamation
     /// </param>
     public void Release(bool ownsFreeMap)
     {
+        RetireSomePlaced();
         if (_scratch.IsEmpty && _runs.IsEmpty && _pinned.IsEmpty)
             return;
         _readers.Collect(_present);
@@ -84,6 +108,24 @@ internal sealed unsafe class PageReclamation
         // Does not count what pins or a checkpoint in progress keep: ending a reader would not free that.
         if (held > _heldBytesMax)
             EndOldestReader();
+    }
+
+    private void RetireSomePlaced()
+    {
+        for (var bytes = 0L; bytes < PlacedBytesPerStep && _placed.TryPeek(out var placed);)
+        {
+            if (_placedRetired == placed.Checkpoint.Scratch.Count)
+            {
+                _placed.Dequeue();
+                _placedRetired = 0;
+                continue;
+            }
+            var page = placed.Checkpoint.Scratch[_placedRetired++];
+            var retired = new RetiredScratch(placed.Epoch, page, placed.Checkpoint.LeftSince.GetValueOrDefault(page, ulong.MaxValue));
+            _scratch.Add(retired);
+            bytes += retired.Bytes;
+            Volatile.Write(ref _placedBytes, _placedBytes - retired.Bytes);
+        }
     }
 
     private void AllowReuse(RetiredRun retired)

@@ -41,7 +41,6 @@ internal sealed unsafe class PageStore : IDisposable
     private Checkpoint? _checkpoint;
     private StoreRoot _published;
     private ulong _batchNumber;
-    private long _fileBytes;
 
     private PageStore(IStorageFile file, PageStoreOptions options, MetaPages meta)
     {
@@ -55,7 +54,7 @@ internal sealed unsafe class PageStore : IDisposable
         _reclamation = new PageReclamation(_readers, _pins, _pool, Free, options.PinnedBytesMax);
         _batch = new WriteBatch(Space, _pool);
         _published = new StoreRoot(meta.Newest.CheckpointPosition.Etag, 0, meta.Newest.Trees);
-        _fileBytes = file.Length;
+        FileSpace = new FileSpace(file, Space);
     }
 
     /// <summary>What the newest checkpoint covers. Any thread.</summary>
@@ -68,13 +67,19 @@ internal sealed unsafe class PageStore : IDisposable
     public UInt128 Identity => Meta.Newest.Identity;
 
     /// <summary>Etag of the newest sealed batch.</summary>
-    public UInt128 NewestEtag => NewestRoot.Etag;
+    public Etag NewestEtag => NewestRoot.Etag;
 
     /// <summary>Etag that readers see. Any thread.</summary>
-    public UInt128 PublishedEtag => Volatile.Read(ref _published).Etag;
+    public Etag PublishedEtag => Volatile.Read(ref _published).Etag;
+
+    /// <summary>How the newest checkpoint was written; all zero for one before the open. Writer.</summary>
+    public WriteCounts CheckpointCounts { get; private set; }
 
     /// <summary>Memory of pages that are in no checkpoint yet or that readers still need. Any thread.</summary>
-    public long ScratchBytes => _pool.Bytes;
+    public long ScratchBytes => _pool.Bytes - _reclamation.PlacedBytes;
+
+    /// <summary>Bytes of scratch memory whose pages a checkpoint has placed, and which is returned in steps. Any thread.</summary>
+    public long PlacedBytes => _reclamation.PlacedBytes;
 
     /// <summary>The part of <see cref="ScratchBytes"/> that only readers still need. Any thread; may be out of date.</summary>
     public long HeldScratchBytes => _reclamation.HeldScratchBytes;
@@ -82,19 +87,24 @@ internal sealed unsafe class PageStore : IDisposable
     /// <summary>Memory allocated from the system for scratch pages, in use or not. Any thread.</summary>
     public long ScratchReservedBytes => _pool.ReservedBytes;
 
+    /// <inheritdoc cref="ScratchPool.KeepEmpty"/>
+    public void KeepFreePages(bool few) => _pool.KeepEmpty(few);
+
     /// <summary>
     /// Bytes of memory that only readers still need, plus bytes of the file that readers and pins keep from being reused. Any thread; may be out of date.
     /// </summary>
     public long PinnedBytes => _reclamation.PinnedBytes;
 
     /// <summary>Length of the file. Any thread.</summary>
-    public long FileBytes => Volatile.Read(ref _fileBytes);
+    public long FileBytes => FileSpace.Bytes;
 
     internal IStorageFile File { get; }
 
     internal PageStoreOptions Options { get; }
 
     internal PageSpace Space { get; }
+
+    internal FileSpace FileSpace { get; }
 
     internal FreeMap Free { get; }
 
@@ -157,7 +167,7 @@ internal sealed unsafe class PageStore : IDisposable
     }
 
     /// <summary>Closes the batch that <see cref="Begin"/> returned. It becomes the newest state, unpublished. Etags must increase.</summary>
-    public void Seal(WriteBatch batch, UInt128 etag)
+    public void Seal(WriteBatch batch, Etag etag)
     {
         Invariant.Check(batch == _batch, $"A batch of another store was sealed.");
         Invariant.Check(etag > NewestRoot.Etag, $"A batch was sealed as {etag}, which is not after {NewestRoot.Etag}.");
@@ -172,7 +182,7 @@ internal sealed unsafe class PageStore : IDisposable
     }
 
     /// <summary>Publishes the newest sealed root with this etag or a lower one; readers see it from now on.</summary>
-    public void Publish(UInt128 etag)
+    public void Publish(Etag etag)
     {
         var count = 0;
         while (count < _unpublished.Count && _unpublished[count].Root.Etag <= etag)
@@ -215,7 +225,7 @@ internal sealed unsafe class PageStore : IDisposable
     /// <param name="repeats">
     /// Write a checkpoint even if nothing is new, provided that the older meta page would then cover more, so that journal segments can be recycled.
     /// </param>
-    public Checkpoint? BeginCheckpoint(Func<UInt128, CheckpointPosition> coverageOf, UInt128 etagMax, bool repeats = false)
+    public Checkpoint? BeginCheckpoint(Func<Etag, CheckpointPosition> coverageOf, Etag etagMax, bool repeats = false)
     {
         Invariant.Check(_checkpoint is not { IsBegun: true }, $"A checkpoint was begun before the last one was finished.");
         if (_checkpoint is null && _published.Etag == Covered.Etag && !(repeats && CoveredByOlderMeta.Etag < Covered.Etag))
@@ -244,8 +254,7 @@ internal sealed unsafe class PageStore : IDisposable
             batch.Root = placed.Replace(batch.Root);
         Volatile.Write(ref _published, placed.Replace(_published));
         var epoch = _readers.NextEpoch();
-        foreach (var page in checkpoint.Scratch)
-            _reclamation.RetireScratch(page, epoch, checkpoint.LeftSince.GetValueOrDefault(page, ulong.MaxValue));
+        _reclamation.RetirePlaced(checkpoint, epoch);
         // The map belongs to the writer again. What was pending is free, and the last meta page that reached it is overwritten.
         Free.Keep();
         foreach (var run in _pending)
@@ -254,8 +263,18 @@ internal sealed unsafe class PageStore : IDisposable
         _batchCheckpointed = checkpoint.Root.Batch;
         Meta.Advance(checkpoint.Meta);
         _pins.Advance(checkpoint.Meta, checkpoint.UsedRuns);
+        CheckpointCounts = checkpoint.Counts;
         _checkpoint = null;
         ReleaseRetired();
+    }
+
+    /// <summary>
+    /// Returns some of the memory of finished checkpoints, as every batch does when it begins; true while there is more. Not during a batch.
+    /// </summary>
+    public bool ReleaseSome()
+    {
+        ReleaseRetired();
+        return _reclamation.PlacedBytes > 0;
     }
 
     /// <summary>Abandons a checkpoint whose write found the disk full. Nothing of it counts, and the next one starts over.</summary>
@@ -322,30 +341,6 @@ internal sealed unsafe class PageStore : IDisposable
     {
         File.Dispose();
         _pool.Dispose();
-    }
-
-    /// <summary>
-    /// Grows the file to the wanted length, or to the needed length if the disk has no more space. Returns its length in pages. Checkpoint executor.
-    /// </summary>
-    internal long GrowFile(long pagesNeeded, long pagesWanted)
-    {
-        var pagesMax = Math.Min(Space.PagesMax, FreeMap.FilePagesMax);
-        if (pagesNeeded > pagesMax)
-            throw new StorageIoException("grow", File.Path, $"{pagesNeeded} pages are needed, but at most {pagesMax} can be mapped", isDiskFull: true);
-        pagesWanted = Math.Min(pagesWanted, pagesMax);
-        try
-        {
-            if (File.Length < pagesWanted * Page.Bytes)
-                File.Resize(pagesWanted * Page.Bytes);
-        }
-        catch (StorageIoException exception) when (exception.IsDiskFull && pagesNeeded < pagesWanted)
-        {
-            pagesWanted = pagesNeeded;
-            if (File.Length < pagesNeeded * Page.Bytes)
-                File.Resize(pagesNeeded * Page.Bytes);
-        }
-        Volatile.Write(ref _fileBytes, File.Length);
-        return pagesWanted;
     }
 
     /// <summary>Frees the scratch pages of an unpublished batch. The pages that it retired are in use as before.</summary>

@@ -25,7 +25,7 @@ internal readonly unsafe struct ReadSnapshot : IDisposable
     }
 
     /// <summary>The last change in it.</summary>
-    public UInt128 Etag => _root.Etag;
+    public Etag Etag => _root.Etag;
 
     /// <summary>
     /// Whether it keeps more memory from being reused than it may. Long-running holders should end it soon and continue with a new one. Any thread.

@@ -13,10 +13,10 @@ internal static class KvValue
     public const int HeaderBytesMax = 1 + (3 * Varint.BytesMax);
 
     /// <summary>The value, and the etag of the change that wrote it. Zero-copy.</summary>
-    public static ReadOnlySpan<byte> Read(ReadOnlySpan<byte> stored, out UInt128 etag) => Read(stored, out etag, out _);
+    public static ReadOnlySpan<byte> Read(ReadOnlySpan<byte> stored, out Etag etag) => Read(stored, out etag, out _);
 
     /// <summary>The value, its etag, and its expiry in milliseconds of shard time (0 = never). Zero-copy.</summary>
-    public static ReadOnlySpan<byte> Read(ReadOnlySpan<byte> stored, out UInt128 etag, out ulong expiryMilliseconds)
+    public static ReadOnlySpan<byte> Read(ReadOnlySpan<byte> stored, out Etag etag, out ulong expiryMilliseconds)
     {
         expiryMilliseconds = 0;
         if (stored.IsEmpty)
@@ -27,17 +27,17 @@ internal static class KvValue
             throw Malformed();
         if ((flags & ExpiryFlag) != 0 && !Varint.TryRead(ref rest, out expiryMilliseconds))
             throw Malformed();
-        etag = new UInt128(epoch, change);
+        etag = new Etag(epoch, change);
         return rest;
     }
 
     /// <summary>Writes the header before the value and returns its length, at most <see cref="HeaderBytesMax"/>.</summary>
-    public static int WriteHeader(Span<byte> destination, UInt128 etag, ulong expiryMilliseconds)
+    public static int WriteHeader(Span<byte> destination, Etag etag, ulong expiryMilliseconds)
     {
         destination[0] = expiryMilliseconds == 0 ? (byte)0 : ExpiryFlag;
         var count = 1;
-        count += Varint.Write(destination[count..], (ulong)(etag >> 64));
-        count += Varint.Write(destination[count..], (ulong)etag);
+        count += Varint.Write(destination[count..], etag.Epoch);
+        count += Varint.Write(destination[count..], etag.Change);
         if (expiryMilliseconds != 0)
             count += Varint.Write(destination[count..], expiryMilliseconds);
         return count;

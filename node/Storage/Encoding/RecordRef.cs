@@ -8,13 +8,13 @@ namespace KvCluster.Storage.Encoding;
 /// <param name="BodyBytes">Length of the whole body.</param>
 /// <param name="Flags">Its kind.</param>
 internal readonly record struct RecordRef(
-    UInt128 Etag, UInt128 Previous, uint Checksum, uint PreviousChecksum, int BodyBytes, RecordFlags Flags)
+    Etag Etag, Etag Previous, uint Checksum, uint PreviousChecksum, int BodyBytes, RecordFlags Flags)
 {
     /// <summary>The epoch in which the record was created.</summary>
-    public ulong Epoch => (ulong)(Etag >> 64);
+    public ulong Epoch => Etag.Epoch;
 
     /// <summary>The record's last change.</summary>
-    public ulong Change => (ulong)Etag;
+    public ulong Change => Etag.Change;
 
     /// <summary>Whether this record directly follows <paramref name="predecessor"/>: by etag and checksum, and in order.</summary>
     public bool Follows(in RecordRef predecessor) =>

@@ -29,6 +29,12 @@ internal interface IStorageFile : IDisposable
     /// <summary>Makes what was written durable, including the length needed to read it (<c>fdatasync</c>).</summary>
     void Sync();
 
+    /// <summary>
+    /// Gives the space of a range back to the file system. The range reads as zeros then, and writing into it may find the disk full. A crash before
+    /// <see cref="Sync"/> may undo it. False if the file system cannot do that; nothing is changed then.
+    /// </summary>
+    bool TryMakeHole(long offset, long length);
+
     /// <summary>Makes the system begin to write out a range, so that <see cref="Sync"/> has little left to do. This makes nothing durable.</summary>
     void BeginWriteOut(long offset, long length);
 
@@ -44,6 +50,12 @@ internal interface IStorageFile : IDisposable
     /// write.
     /// </summary>
     void ReadIntoMap(long offset, long bytes);
+
+    /// <summary>
+    /// Makes the system begin to read a part of the file into the memory of the mapping, and does not wait. False if that was not necessary because its
+    /// first page is in memory, as far as the system tells. Requires <see cref="Map"/>, within <see cref="Length"/>; any thread.
+    /// </summary>
+    bool TryBeginReadIntoMap(long offset, long bytes);
 }
 
 /// <summary>Whether a file must exist or must not.</summary>
@@ -54,6 +66,9 @@ internal enum StorageFileMode
 
     /// <summary>The file must not exist; it is created empty.</summary>
     CreateNew,
+
+    /// <summary>The file must exist, and is only read. Works on a read-only file system.</summary>
+    ReadOnly,
 }
 
 /// <summary>How to open a file.</summary>

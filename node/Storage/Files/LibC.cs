@@ -14,11 +14,17 @@ internal static unsafe partial class LibC
     public const int ProtectRead = 1;
     public const int MapShared = 1;
     public const int AdviseRandom = 1;
+    public const int AdviseWillNeed = 3;
     public const int AdviseDontNeed = 4;
 
     /// <summary>MADV_POPULATE_READ, since Linux 5.14. Older kernels return <see cref="ErrorInvalid"/>.</summary>
     public const int AdvisePopulateRead = 22;
+
+    /// <summary>MADV_POPULATE_WRITE, likewise.</summary>
+    public const int AdvisePopulateWrite = 23;
     public const int SeekEnd = 2;
+    public const int AllocateKeepSize = 1;
+    public const int AllocatePunchHole = 2;
     public const uint SyncRangeWrite = 2;
     public const int ErrorInterrupted = 4;
     public const int ErrorAgain = 11;
@@ -64,6 +70,10 @@ internal static unsafe partial class LibC
     [LibraryImport("libc", EntryPoint = "fallocate64", SetLastError = true)]
     public static partial int Allocate(int file, int mode, long offset, long length);
 
+    /// <summary>With FICLONE the argument is the descriptor of the file to share blocks with.</summary>
+    [LibraryImport("libc", EntryPoint = "ioctl", SetLastError = true)]
+    public static partial int Control(int file, nuint request, nint argument);
+
     [LibraryImport("libc", EntryPoint = "ftruncate64", SetLastError = true)]
     public static partial int Truncate(int file, long length);
 
@@ -72,6 +82,10 @@ internal static unsafe partial class LibC
 
     [LibraryImport("libc", EntryPoint = "munmap", SetLastError = true)]
     public static partial int Unmap(byte* address, nuint length);
+
+    /// <summary>Sets one byte for each page of the system: bit 0 says whether it is in memory.</summary>
+    [LibraryImport("libc", EntryPoint = "mincore", SetLastError = true)]
+    public static partial int InMemory(byte* address, nuint length, byte* pages);
 
     [LibraryImport("libc", EntryPoint = "madvise", SetLastError = true)]
     public static partial int Advise(byte* address, nuint length, int advice);

@@ -88,6 +88,18 @@ internal sealed unsafe class LinuxFile : IStorageFile
     }
 
     /// <inheritdoc/>
+    public bool TryMakeHole(long offset, long length)
+    {
+        var error = Finish(() => LibC.Allocate(_descriptor, LibC.AllocatePunchHole | LibC.AllocateKeepSize, offset, length));
+        if (error is LibC.ErrorNotSupported or LibC.ErrorNoCall)
+            return false;
+        // Metadata may need space, too. The hole is then tried again after the next open.
+        if (error is not (LibC.ErrorNoSpace or LibC.ErrorQuota))
+            ThrowIfFailed("make a hole in", error);
+        return true;
+    }
+
+    /// <inheritdoc/>
     /// <remarks>
     /// The kernel reports a failed write-out once per descriptor. An error reported here is not reported by the sync again, so it stops the engine as
     /// well.
@@ -116,6 +128,9 @@ internal sealed unsafe class LinuxFile : IStorageFile
         _ = LibC.Advise(address, (nuint)reserveBytes, LibC.AdviseRandom);
         return address;
     }
+
+    /// <inheritdoc/>
+    public bool TryBeginReadIntoMap(long offset, long bytes) => MapReading.TryBegin((byte*)_maps[0].Address, offset, bytes);
 
     /// <inheritdoc/>
     public void ReadIntoMap(long offset, long bytes) => MapReading.Read(_descriptor, Path, (byte*)_maps[0].Address, offset, bytes);

@@ -15,7 +15,7 @@ internal sealed class LinuxFileSystem : IFileSystem
     /// <inheritdoc/>
     public IStorageFile Open(string path, StorageFileOptions options)
     {
-        var flags = LibC.OpenReadWrite | LibC.OpenCloseOnExec;
+        var flags = (options.Mode == StorageFileMode.ReadOnly ? LibC.OpenReadOnly : LibC.OpenReadWrite) | LibC.OpenCloseOnExec;
         if (options.Mode == StorageFileMode.CreateNew)
             flags |= LibC.OpenCreate | LibC.OpenExclusive;
         if (options.DataSync)
@@ -56,10 +56,9 @@ internal sealed class LinuxFileSystem : IFileSystem
     public void SyncDirectory(string path)
     {
         var file = OpenOrThrow(path, LibC.OpenReadOnly | LibC.OpenCloseOnExec);
-        var failed = LibC.Sync(file) != 0;
-        var error = Marshal.GetLastPInvokeError();
+        var error = LinuxFile.Finish(() => LibC.Sync(file));
         _ = LibC.Close(file);
-        if (failed)
+        if (error != 0)
             throw Failure("sync directory", path, error);
     }
 

@@ -20,6 +20,9 @@ internal static unsafe class MapReading
     {
         var start = offset & ~(Environment.SystemPageSize - 1L);
         var length = offset + bytes - start;
+        // In a mapping that is read at random, populating alone reads each 4 KiB by itself, one after the other.
+        if (length > Environment.SystemPageSize)
+            _ = LibC.Advise(map + start, (nuint)length, LibC.AdviseWillNeed);
         for (var attempt = 0; attempt < AttemptsMax; attempt++)
         {
             if (LibC.Advise(map + start, (nuint)length, LibC.AdvisePopulateRead) == 0)
@@ -33,6 +36,18 @@ internal static unsafe class MapReading
                 return;
         }
         throw LinuxFileSystem.Failure("read", path, LibC.ErrorFault);
+    }
+
+    /// <summary>Makes the kernel begin to read pages of a mapping, unless the first one is in memory. False in that case.</summary>
+    public static bool TryBegin(byte* map, long offset, long bytes)
+    {
+        var start = offset & ~(Environment.SystemPageSize - 1L);
+        byte isInMemory = 0;
+        if (LibC.InMemory(map + start, (nuint)Environment.SystemPageSize, &isInMemory) == 0 && (isInMemory & 1) != 0)
+            return false;
+        // What cannot be read now is an error when it is read.
+        _ = LibC.Advise(map + start, (nuint)(offset + bytes - start), LibC.AdviseWillNeed);
+        return true;
     }
 
     private static void ReadInBlocks(int file, string path, long offset, long bytes)

@@ -78,6 +78,9 @@ internal sealed unsafe class PortableFile(string path, SafeFileHandle handle, bo
     public void Sync() => Attempt("sync", () => RandomAccess.FlushToDisk(handle));
 
     /// <inheritdoc/>
+    public bool TryMakeHole(long offset, long length) => false;
+
+    /// <inheritdoc/>
     /// <remarks>The runtime has no such call, so the sync does all of it.</remarks>
     public void BeginWriteOut(long offset, long length)
     {
@@ -95,6 +98,9 @@ internal sealed unsafe class PortableFile(string path, SafeFileHandle handle, bo
         _maps.Add(((nint)address, (nuint)reserveBytes));
         return address;
     }
+
+    /// <inheritdoc/>
+    public bool TryBeginReadIntoMap(long offset, long bytes) => MapReading.TryBegin((byte*)_maps[0].Address, offset, bytes);
 
     /// <inheritdoc/>
     public void ReadIntoMap(long offset, long bytes) => MapReading.Read((int)handle.DangerousGetHandle(), Path, (byte*)_maps[0].Address, offset, bytes);

@@ -20,7 +20,8 @@ internal sealed class PortableFileSystem : IFileSystem
     {
         var mode = options.Mode == StorageFileMode.CreateNew ? FileMode.CreateNew : FileMode.Open;
         var flags = options.DataSync ? FileOptions.WriteThrough : FileOptions.None;
-        return new PortableFile(path, File.OpenHandle(path, mode, FileAccess.ReadWrite, FileShare.ReadWrite | FileShare.Delete, flags), options.DataSync);
+        var access = options.Mode == StorageFileMode.ReadOnly ? FileAccess.Read : FileAccess.ReadWrite;
+        return new PortableFile(path, File.OpenHandle(path, mode, access, FileShare.ReadWrite | FileShare.Delete, flags), options.DataSync);
     });
 
     /// <inheritdoc/>

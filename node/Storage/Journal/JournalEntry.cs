@@ -6,13 +6,13 @@ namespace KvCluster.Storage.Journal;
 /// A record of the live journal. Created by the writer executor. The journal's lane fills in the location before it reports the record durable, and does
 /// not touch it afterwards.
 /// </summary>
-internal sealed class JournalEntry(RecordRef record, byte[]? body)
+internal sealed class JournalEntry(RecordRef record, ReadOnlyMemory<byte> body)
 {
     /// <summary>The record.</summary>
     public RecordRef Record { get; } = record;
 
-    /// <summary>Its body, while it is kept in memory. Never changed; frames to followers may reference it.</summary>
-    public byte[]? Body { get; set; } = body;
+    /// <summary>Its body while it is kept in memory, otherwise empty. Never changed; frames to followers may reference it.</summary>
+    public ReadOnlyMemory<byte> Body { get; set; } = body;
 
     /// <summary>
     /// The segment that holds it; 0 until a lane assigns the location, which it does before it writes. Read it only when the record is durable.

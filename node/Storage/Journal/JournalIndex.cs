@@ -4,19 +4,37 @@ namespace KvCluster.Storage.Journal;
 
 /// <summary>The records of the live journal in etag order, with the newest bodies in memory. Writer executor only.</summary>
 /// <param name="origin">The record before the first one: the last record of a checkpoint, or none.</param>
-/// <param name="bodyBytesMax">Bytes of bodies to keep in memory.</param>
+/// <param name="bodyBytesMax">See <see cref="BodyBytesMax"/>.</param>
 internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
 {
+    /// <summary>What the index takes for one record, besides its body, in bytes.</summary>
+    public const int EntryBytes = 136;
+
     private readonly List<JournalEntry> _entries = [];
     private int _start;
     private int _bodiesFrom;
     private long _bodyBytes;
+
+    private long _bodyBytesMax = bodyBytesMax;
 
     /// <summary>The value of <see cref="JournalEntry.BytesThrough"/> for <see cref="Base"/>.</summary>
     private long _bytesThroughBase;
 
     /// <summary>The record before the first entry. It has no body here.</summary>
     public RecordRef Base { get; private set; } = origin;
+
+    /// <summary>Bytes of the bodies in memory.</summary>
+    public long BodyBytes => _bodyBytes;
+
+    /// <summary>Bytes of durable bodies to keep in memory for followers and for applying. The oldest beyond it are dropped.</summary>
+    public long BodyBytesMax
+    {
+        set
+        {
+            _bodyBytesMax = value;
+            DropOldBodies();
+        }
+    }
 
     /// <summary>Number of entries.</summary>
     public int Count => _entries.Count - _start;
@@ -33,12 +51,12 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
         Invariant.Check(entry.Record.Follows(Last), $"Record {entry.Record} does not follow {Last}.");
         entry.BytesThrough = BytesThrough(Count) + entry.Bytes;
         _entries.Add(entry);
-        _bodyBytes += entry.Body?.Length ?? 0;
+        _bodyBytes += entry.Body.Length;
         DropOldBodies();
     }
 
     /// <summary>The position of the first entry with a greater etag; <see cref="Count"/> if there is none.</summary>
-    public int FirstAfter(UInt128 etag)
+    public int FirstAfter(Etag etag)
     {
         int low = 0, high = Count;
         while (low < high)
@@ -56,10 +74,10 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
     public long BytesOf(int first, int end) => BytesThrough(end) - BytesThrough(first);
 
     /// <summary>Journal bytes of the entries with a greater etag.</summary>
-    public long BytesAfter(UInt128 etag) => BytesOf(FirstAfter(etag), Count);
+    public long BytesAfter(Etag etag) => BytesOf(FirstAfter(etag), Count);
 
     /// <summary>The entry with this etag; null if there is none.</summary>
-    public JournalEntry? Find(UInt128 etag)
+    public JournalEntry? Find(Etag etag)
     {
         var next = FirstAfter(etag);
         return next > 0 && this[next - 1].Record.Etag == etag ? this[next - 1] : null;
@@ -72,7 +90,7 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
         _entries.RemoveRange(_start + index, Count - index);
         _bodiesFrom = Math.Min(_bodiesFrom, _entries.Count);
         foreach (var entry in removed)
-            _bodyBytes -= entry.Body?.Length ?? 0;
+            _bodyBytes -= entry.Body.Length;
         return removed;
     }
 
@@ -83,8 +101,8 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
             return;
         for (var index = 0; index < count; index++)
         {
-            _bodyBytes -= this[index].Body?.Length ?? 0;
-            this[index].Body = null;
+            _bodyBytes -= this[index].Body.Length;
+            this[index].Body = default;
         }
         (Base, _bytesThroughBase) = (this[count - 1].Record, this[count - 1].BytesThrough);
         _start += count;
@@ -99,11 +117,11 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
     /// <summary>Drops the oldest bodies beyond the bound. A body that is not durable yet exists only in memory and is kept.</summary>
     public void DropOldBodies()
     {
-        while (_bodyBytes > bodyBytesMax && _bodiesFrom < _entries.Count && _entries[_bodiesFrom].IsDurable)
+        while (_bodyBytes > _bodyBytesMax && _bodiesFrom < _entries.Count && _entries[_bodiesFrom].IsDurable)
         {
             var entry = _entries[_bodiesFrom++];
-            _bodyBytes -= entry.Body?.Length ?? 0;
-            entry.Body = null;
+            _bodyBytes -= entry.Body.Length;
+            entry.Body = default;
         }
     }
 

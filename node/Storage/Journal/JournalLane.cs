@@ -35,6 +35,9 @@ internal sealed class JournalLane(ISerialExecutor executor, Action<JournalLane> 
     /// <summary>Begins an exclusive step.</summary>
     public void BeginExclusive(LaneState step, JournalJob job) => MoveTo(step, null, job);
 
+    /// <summary>Ends whatever it does, after a failure between two steps.</summary>
+    public void Abandon() => (State, Write, Job) = (LaneState.Idle, null, null);
+
     /// <summary>Posts it to its executor.</summary>
     public void Post() => executor.Post(this);
 

@@ -109,6 +109,20 @@ internal sealed class JournalSchedule
         }
     }
 
+    /// <summary>
+    /// Fails the journal with an exception between two steps of a lane. The lane takes no step any more. If its last step was a write, that is reported only
+    /// if it was before the exception.
+    /// </summary>
+    public void Abandon(JournalLane lane, Exception failure)
+    {
+        lock (_lock)
+        {
+            _failure ??= failure;
+            _phase = _phase.After(JournalEvent.Failure);
+            lane.Abandon();
+        }
+    }
+
     /// <summary>Makes the next job, a record for which there is no segment, wait for space. Called in the step <see cref="LaneState.Rolling"/>.</summary>
     public void StallNext()
     {

@@ -10,8 +10,8 @@ namespace KvCluster.Storage.Journal;
 /// reused. Not locked: <see cref="JournalSchedule"/> lets one lane at a time change segments.
 /// </summary>
 /// <remarks>
-/// A segment's file is first prepared (<see cref="SegmentPreparation"/>): allocated, then zero-filled in small steps between the writes, because a write
-/// into blocks that were never written takes half as long again. With its durable header it becomes the current one, and with its successor's header a live
+/// A segment's file is first prepared (<see cref="SegmentPreparation"/>): allocated, then zero-filled in small steps between the writes, where a write
+/// into blocks that were never written takes longer (<see cref="StoreOptions.FillSegments"/>). With its durable header it becomes the current one, and with its successor's header a live
 /// one, to which nothing is appended any more. When nothing needs it, or a truncation has removed it from the line, it is dead. Then its front is erased and
 /// it is a spare, which can be prepared again under another number, or it is deleted. Before a segment is used, the file of the next one exists (S8;
 /// <see cref="SegmentPreparation.Begin"/> creates both), so a missing last segment is noticed.
@@ -64,7 +64,7 @@ internal sealed class JournalSegments : IDisposable
     }
 
     /// <summary>True when half of the current segment is used and the next one is not ready. Before that point an idle shard keeps only one segment.</summary>
-    public bool WantsFill => !_isDiskFull && _tail.IsHalfUsed && _next is not { IsFilled: true };
+    public bool WantsFill => !_isDiskFull && _tail.IsHalfUsed && (_next is null || (_context.Options.FillSegments && !_next.IsFilled));
 
     /// <summary>Adopts the segments of the line that recovery found, and the number of the next one. Called by the opening thread.</summary>
     public void Adopt(IEnumerable<(ulong Number, ulong Incarnation, long Bytes)> line, ulong nextNumber)
@@ -121,7 +121,9 @@ internal sealed class JournalSegments : IDisposable
     {
         try
         {
-            Prepare(_nextBytes, SegmentHeader.BlockBytes).FillStep(buffer);
+            var next = Prepare(_nextBytes, SegmentHeader.BlockBytes);
+            if (_context.Options.FillSegments)
+                next.FillStep(buffer);
         }
         catch (StorageIoException exception) when (exception.IsDiskFull)
         {
@@ -214,7 +216,7 @@ internal sealed class JournalSegments : IDisposable
     /// </summary>
     private ulong NewIncarnation(ulong number)
     {
-        var mixed = number + (_control.State.ReplicaId * 0x9E37_79B9_7F4A_7C15) + (ulong)_context.Time.GetUtcNow().UtcTicks;
+        var mixed = number + (_control.State.ReplicaId.Value * 0x9E37_79B9_7F4A_7C15) + (ulong)_context.Time.GetUtcNow().UtcTicks;
         mixed = (mixed ^ (mixed >> 30)) * 0xBF58_476D_1CE4_E5B9;
         mixed = (mixed ^ (mixed >> 27)) * 0x94D0_49BB_1331_11EB;
         return SegmentHeader.IncarnationOf(number, mixed ^ (mixed >> 31));

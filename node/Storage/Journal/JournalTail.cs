@@ -22,7 +22,7 @@ internal sealed class JournalTail : IDisposable
     public RecordRef Last { get; private set; }
 
     /// <summary>The newest record that is durable together with all records before it.</summary>
-    public UInt128 Durable { get; private set; }
+    public Etag Durable { get; private set; }
 
     /// <summary>Bytes of records that still fit into the current segment.</summary>
     public long BytesLeft => _file!.Length - Offset;

@@ -13,7 +13,7 @@ namespace KvCluster.Storage.Journal;
 /// <param name="durable">The newest record that, with all records before it, is durable when this write is submitted.</param>
 /// <param name="offset">Where the first record goes.</param>
 /// <param name="previous">The record before the first.</param>
-internal sealed class JournalWrite(SegmentFile file, ulong segment, ulong incarnation, UInt128 durable, long offset, RecordRef previous)
+internal sealed class JournalWrite(SegmentFile file, ulong segment, ulong incarnation, Etag durable, long offset, RecordRef previous)
 {
     /// <summary>A longer write contains only one record.</summary>
     public const int BytesMax = 1 << 20;
@@ -75,7 +75,7 @@ internal sealed class JournalWrite(SegmentFile file, ulong segment, ulong incarn
             var record = job.Entry!.Record;
             new RecordEnvelope(incarnation, durable, record.BodyBytes, record.Checksum).WriteTo(staging.Span[staged..]);
             staged += RecordEnvelope.Bytes;
-            for (ReadOnlySpan<byte> rest = job.Entry.Body; ;)
+            for (var rest = job.Entry.Body.Span; ;)
             {
                 var count = Math.Min(rest.Length, BytesMax - staged);
                 rest[..count].CopyTo(staging.Span[staged..]);

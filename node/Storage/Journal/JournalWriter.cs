@@ -1,4 +1,3 @@
-using System.Diagnostics.CodeAnalysis;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Control;
 using KvCluster.Storage.Encoding;
@@ -27,7 +26,6 @@ internal sealed class JournalWriter : IDisposable
     private readonly JournalTail _tail = new();
     private readonly JournalSegments _segments;
     private readonly TruncatedRecords _truncated;
-    private readonly CompletedJobs _completed;
     private readonly StalledJobs _stalled;
     private readonly JournalSchedule _schedule;
 
@@ -37,7 +35,7 @@ internal sealed class JournalWriter : IDisposable
     /// <param name="asideDirectory">The directory in which truncated records are kept.</param>
     /// <param name="control">The open control file, owned by the writer from here on.</param>
     /// <param name="reserve">Released when the disk is full.</param>
-    /// <param name="completions">Posted to the writer executor when <see cref="TryTakeCompleted"/> has jobs.</param>
+    /// <param name="completions">Posted to the writer executor when <see cref="Completed"/> has jobs.</param>
     public JournalWriter(
         StoreContext context, string directory, string asideDirectory, ControlFile control, SpaceReserve reserve, IWorkItem completions)
     {
@@ -45,11 +43,14 @@ internal sealed class JournalWriter : IDisposable
         _control = control;
         _segments = new JournalSegments(context, directory, control, reserve, _tail);
         _truncated = new TruncatedRecords(context, directory, asideDirectory);
-        _completed = new CompletedJobs(_segments, context.Writer, completions);
-        _stalled = new StalledJobs(context, control, _tail, _segments, _truncated, _completed);
+        Completed = new CompletedJobs(_segments, context.Writer, completions);
+        _stalled = new StalledJobs(context, control, _tail, _segments, _truncated, Completed);
         var lanes = context.JournalLanes.Select(executor => new JournalLane(executor, Run));
-        _schedule = new JournalSchedule(context.Rules, _tail, _segments, _stalled, _completed, lanes);
+        _schedule = new JournalSchedule(context.Rules, _tail, _segments, _stalled, Completed, lanes);
     }
+
+    /// <summary>The jobs that are done.</summary>
+    public CompletedJobs Completed { get; }
 
     /// <summary>What stopped the journal; null while it works. Any thread.</summary>
     public Exception? Failure => _schedule.Failure;
@@ -68,12 +69,6 @@ internal sealed class JournalWriter : IDisposable
 
     /// <summary>Queues a job. Writer executor.</summary>
     public void Enqueue(JournalJob job) => _schedule.Enqueue(job);
-
-    /// <summary>Takes the next completed job. Writer executor; call until it returns false.</summary>
-    public bool TryTakeCompleted([MaybeNullWhen(false)] out JournalJob job) => _completed.TryTake(out job);
-
-    /// <summary>Call before the completed jobs are taken, so that jobs completed later are reported again.</summary>
-    public void AcknowledgeReport() => _completed.Acknowledge();
 
     /// <inheritdoc cref="JournalSegments.Adopt"/>
     public void Adopt(IEnumerable<(ulong Number, ulong Incarnation, long Bytes)> line, ulong nextNumber) => _segments.Adopt(line, nextNumber);
@@ -99,19 +94,29 @@ internal sealed class JournalWriter : IDisposable
         _control.Dispose();
     }
 
-    /// <summary>Takes steps on a lane's executor until there are none. What failed is reported to the owner, which stops the engine.</summary>
+    /// <summary>
+    /// Takes steps on a lane's executor until there are none. What failed is reported to the owner, which stops the engine. An invariant that is broken
+    /// between two steps is such a failure too: it must not end the thread, on which the journals of other shards depend.
+    /// </summary>
     private void Run(JournalLane lane)
     {
-        while (_schedule.Begin(lane) != LaneState.Idle)
+        try
         {
-            _schedule.End(lane, Execute(lane));
-            Report();
+            while (_schedule.Begin(lane) != LaneState.Idle)
+            {
+                _schedule.End(lane, Execute(lane));
+                Report();
+            }
+        }
+        catch (Exception exception)
+        {
+            _schedule.Abandon(lane, exception);
         }
         Report();
         _schedule.TakeQuiet()?.Invoke();
     }
 
-    private void Report() => _completed.Report(_schedule.Failure is not null);
+    private void Report() => Completed.Report(_schedule.Failure is not null);
 
     /// <summary>Executes the lane's step without the lock. Returns what it failed with, or null.</summary>
     private Exception? Execute(JournalLane lane)
@@ -170,13 +175,13 @@ internal sealed class JournalWriter : IDisposable
             case JournalJobKind.Recycle:
                 _segments.Recycle(job.Number);
                 _stalled.Continue(staging);
-                _completed.Add(job);
+                Completed.Add(job);
                 break;
             default:
                 _stalled.Continue(staging);
                 if (_stalled.IsEmpty)
                     _segments.LookForSpace();
-                _completed.Add(job);
+                Completed.Add(job);
                 break;
         }
     }

@@ -22,7 +22,7 @@ internal static class RecordBody
 
     /// <summary>
     /// Reads the header of a whole body. False when the bytes are not a body of this length in this format. It does not check the payload; see
-    /// <see cref="Verify"/>.
+    /// <see cref="TryVerify"/>.
     /// </summary>
     public static bool TryReadHeader(ReadOnlySpan<byte> body, out RecordRef header)
     {
@@ -43,8 +43,8 @@ internal static class RecordBody
         if ((flags & ~KnownFlags) != 0 || LastChange(front) < FirstChange(front))
             return false;
         header = new RecordRef(
-            new UInt128(Epoch(front), LastChange(front)),
-            new UInt128(BinaryPrimitives.ReadUInt64LittleEndian(front[40..]), BinaryPrimitives.ReadUInt64LittleEndian(front[48..])),
+            new Etag(Epoch(front), LastChange(front)),
+            new Etag(BinaryPrimitives.ReadUInt64LittleEndian(front[40..]), BinaryPrimitives.ReadUInt64LittleEndian(front[48..])),
             checksum,
             BinaryPrimitives.ReadUInt32LittleEndian(front[56..]),
             bodyBytes,
@@ -52,9 +52,9 @@ internal static class RecordBody
         return true;
     }
 
-    /// <summary>Whether the bytes are a whole, intact body: magic, length and checksum.</summary>
-    public static bool Verify(ReadOnlySpan<byte> body) =>
-        TryReadHeader(body, out var header) && Crc32C.Of(body[..^TrailerBytes]) == header.Checksum;
+    /// <summary>Reads the header of a whole, intact body. False if its magic, length or checksum is wrong.</summary>
+    public static bool TryVerify(ReadOnlySpan<byte> body, out RecordRef header) =>
+        TryReadHeader(body, out header) && Crc32C.Of(body[..^TrailerBytes]) == header.Checksum;
 
     /// <summary>The epoch of the record.</summary>
     public static ulong Epoch(ReadOnlySpan<byte> body) => BinaryPrimitives.ReadUInt64LittleEndian(body[16..]);
@@ -81,11 +81,13 @@ internal static class RecordBody
     /// <param name="operationCount">Operations in the payload. A record without any takes one change too.</param>
     /// <param name="wallTimeMicroseconds">Shard time.</param>
     /// <param name="payload">The encoded operations.</param>
+    /// <param name="record">What <see cref="TryVerify"/> would read of it.</param>
     public static byte[] Encode(
-        in RecordRef previous, RecordFlags flags, ulong epoch, int operationCount, long wallTimeMicroseconds, ReadOnlySpan<byte> payload)
+        in RecordRef previous, RecordFlags flags, ulong epoch, int operationCount, long wallTimeMicroseconds, ReadOnlySpan<byte> payload, out RecordRef record)
     {
         var body = GC.AllocateUninitializedArray<byte>(HeaderBytes + payload.Length + TrailerBytes);
         var first = previous.Change + 1;
+        var last = first + (ulong)Math.Max(operationCount, 1) - 1;
         BinaryPrimitives.WriteUInt32LittleEndian(body, Magic);
         BinaryPrimitives.WriteUInt32LittleEndian(body.AsSpan(4), (uint)body.Length);
         BinaryPrimitives.WriteUInt16LittleEndian(body.AsSpan(8), (ushort)flags);
@@ -93,14 +95,16 @@ internal static class RecordBody
         BinaryPrimitives.WriteInt32LittleEndian(body.AsSpan(12), operationCount);
         BinaryPrimitives.WriteUInt64LittleEndian(body.AsSpan(16), epoch);
         BinaryPrimitives.WriteUInt64LittleEndian(body.AsSpan(24), first);
-        BinaryPrimitives.WriteUInt64LittleEndian(body.AsSpan(32), first + (ulong)Math.Max(operationCount, 1) - 1);
+        BinaryPrimitives.WriteUInt64LittleEndian(body.AsSpan(32), last);
         BinaryPrimitives.WriteUInt64LittleEndian(body.AsSpan(40), previous.Epoch);
         BinaryPrimitives.WriteUInt64LittleEndian(body.AsSpan(48), previous.Change);
         BinaryPrimitives.WriteUInt32LittleEndian(body.AsSpan(56), previous.Checksum);
         BinaryPrimitives.WriteUInt32LittleEndian(body.AsSpan(60), 0);
         BinaryPrimitives.WriteInt64LittleEndian(body.AsSpan(64), wallTimeMicroseconds);
         payload.CopyTo(body.AsSpan(HeaderBytes));
-        BinaryPrimitives.WriteUInt32LittleEndian(body.AsSpan(body.Length - TrailerBytes), Crc32C.Of(body.AsSpan(0, body.Length - TrailerBytes)));
+        var checksum = Crc32C.Of(body.AsSpan(0, body.Length - TrailerBytes));
+        BinaryPrimitives.WriteUInt32LittleEndian(body.AsSpan(body.Length - TrailerBytes), checksum);
+        record = new RecordRef(new Etag(epoch, last), previous.Etag, checksum, previous.Checksum, body.Length, flags);
         return body;
     }
 }

@@ -8,7 +8,7 @@ namespace KvCluster.Storage.Journal;
 /// Precedes a body in a segment and exists only there (FORMAT.md, "Envelope"). It ties the record to this incarnation of the segment, so that a record of
 /// an earlier incarnation never validates (S6), and states what was durable when the record was submitted to the disk. Pure; any thread.
 /// </summary>
-internal readonly record struct RecordEnvelope(ulong Incarnation, UInt128 DurableAtSubmission, int BodyBytes, uint BodyChecksum)
+internal readonly record struct RecordEnvelope(ulong Incarnation, Etag DurableAtSubmission, int BodyBytes, uint BodyChecksum)
 {
     /// <summary>"KVE1" as little-endian bytes.</summary>
     public const uint Magic = 0x3145_564B;
@@ -31,8 +31,8 @@ internal readonly record struct RecordEnvelope(ulong Incarnation, UInt128 Durabl
         BinaryPrimitives.WriteUInt32LittleEndian(destination, Magic);
         BinaryPrimitives.WriteInt32LittleEndian(destination[4..], BodyBytes);
         BinaryPrimitives.WriteUInt64LittleEndian(destination[8..], Incarnation);
-        BinaryPrimitives.WriteUInt64LittleEndian(destination[16..], (ulong)(DurableAtSubmission >> 64));
-        BinaryPrimitives.WriteUInt64LittleEndian(destination[24..], (ulong)DurableAtSubmission);
+        BinaryPrimitives.WriteUInt64LittleEndian(destination[16..], DurableAtSubmission.Epoch);
+        BinaryPrimitives.WriteUInt64LittleEndian(destination[24..], DurableAtSubmission.Change);
         BinaryPrimitives.WriteUInt32LittleEndian(destination[32..], BodyChecksum);
         BinaryPrimitives.WriteUInt32LittleEndian(destination[36..], Crc32C.Of(destination[..36]));
     }
@@ -46,7 +46,7 @@ internal readonly record struct RecordEnvelope(ulong Incarnation, UInt128 Durabl
             return false;
         envelope = new RecordEnvelope(
             BinaryPrimitives.ReadUInt64LittleEndian(source[8..]),
-            new UInt128(BinaryPrimitives.ReadUInt64LittleEndian(source[16..]), BinaryPrimitives.ReadUInt64LittleEndian(source[24..])),
+            new Etag(BinaryPrimitives.ReadUInt64LittleEndian(source[16..]), BinaryPrimitives.ReadUInt64LittleEndian(source[24..])),
             BinaryPrimitives.ReadInt32LittleEndian(source[4..]),
             BinaryPrimitives.ReadUInt32LittleEndian(source[32..]));
         return envelope.BodyBytes is >= RecordBody.HeaderBytes + RecordBody.TrailerBytes and <= RecordBody.BytesMax;

@@ -5,61 +5,78 @@ using KvCluster.Storage.Encoding;
 namespace KvCluster.Storage.Journal;
 
 /// <summary>
-/// The journal as the writer executor sees it: the records of the live segments, which of them are durable, and how much waits for the disk. It gives the
-/// journal's lanes their work and takes the results. Owned by a store; writer executor.
+/// The journal as the writer executor changes it. It numbers nothing and writes nothing itself: it puts each record, truncation and control state in order
+/// and gives it to the journal's lanes. Owned by a store; writer executor.
 /// </summary>
-/// <param name="context">The shard's disk and bounds.</param>
+/// <param name="life">Nothing is appended when the store has ended.</param>
 /// <param name="index">The records found at the open.</param>
-/// <param name="reader">Reads bodies that are no longer in memory.</param>
+/// <param name="segments">Closed before a segment is truncated.</param>
 /// <param name="journal">Writes records and control states.</param>
-/// <param name="control">The control state found at the open.</param>
-internal sealed class RecordLog(StoreContext context, JournalIndex index, SegmentReader reader, JournalWriter journal, ControlState control)
+/// <param name="durable">Counts what waits for the disk.</param>
+internal sealed class RecordLog(StoreLifecycle life, JournalIndex index, SegmentReader segments, JournalWriter journal, DurableRecords durable)
 {
-    /// <summary>Etags of own records of the current epoch that are neither durable here nor committed, oldest first.</summary>
-    private readonly Queue<UInt128> _unsettled = new();
-
-    /// <summary>The newest control state that is durable. The open sets it again when recovery has changed it.</summary>
-    public ControlState Control { get; set; } = control;
-
     /// <summary>Called with the journal bytes of each record that is appended.</summary>
     public Action<long>? Grew { get; set; }
 
     /// <summary>The newest record, durable or not.</summary>
     public RecordRef Last => index.Last;
 
-    /// <summary>The end of the longest prefix of records whose writes have completed.</summary>
-    public RecordRef Durable { get; private set; } = index.Last;
+    /// <summary>The epoch that this replica leads, whose records it makes itself; null while it follows.</summary>
+    public ulong? OwnEpoch { get; private set; }
 
-    /// <summary>Own records that are neither durable here nor committed.</summary>
-    public int UnsettledCount => _unsettled.Count;
+    /// <summary>Begins to lead an epoch.</summary>
+    public void Own(ulong epoch) => OwnEpoch = epoch;
 
-    /// <summary>Journal bytes of the records that wait for the disk.</summary>
-    public long BytesInFlight { get; private set; }
-
-    /// <summary>Whether another record may wait for the disk. A slow disk delays nothing until this bound is reached.</summary>
-    public bool HasRoom => BytesInFlight < context.Options.WaitingBodyBytesMax;
+    /// <summary>This replica no longer leads.</summary>
+    public void Disown()
+    {
+        OwnEpoch = null;
+        durable.Disown();
+    }
 
     /// <summary>Appends a record, which must follow the last one.</summary>
-    /// <param name="record">The record.</param>
-    /// <param name="body">Its body, which belongs to the journal from here on.</param>
-    /// <param name="isOwn">This replica leads and made the record. Such a record may use the space reserved for a full disk.</param>
-    public void Append(in RecordRef record, byte[] body, bool isOwn)
+    /// <param name="body">The record.</param>
+    public void Append(in VerifiedBody body)
     {
-        var entry = new JournalEntry(record, body);
+        var isOwn = OwnEpoch is not null;
+        var entry = new JournalEntry(body.Record, body.Bytes);
         index.Append(entry);
-        if (isOwn)
-            _unsettled.Enqueue(record.Etag);
-        var bytes = RecordEnvelope.RecordBytes(body.Length);
-        BytesInFlight += bytes;
+        var bytes = entry.Bytes;
+        durable.Await(body.Record.Etag, bytes, isOwn);
         Grew?.Invoke(bytes);
+        // A leader's record may use the space reserved for a full disk.
         journal.Enqueue(new JournalJob(JournalJobKind.Record) { Entry = entry, UsesReserve = isOwn });
     }
 
-    /// <summary>Writes a control state. Several writes may be in flight.</summary>
-    public void WriteControl(ControlState state) => journal.Enqueue(new JournalJob(JournalJobKind.Control) { Control = state });
+    /// <summary>Appends a record as a follower. False, with nothing changed, when the record does not follow the last one or the engine has stopped.</summary>
+    public bool TryAppend(in VerifiedBody body)
+    {
+        if (life.HasEnded || !body.Record.Follows(Last))
+            return false;
+        try
+        {
+            Invariant.Check(OwnEpoch is null, $"The leader was given the record {body.Record} to append, but it appends only its own records.");
+            Append(body);
+        }
+        catch (Exception exception)
+        {
+            life.Fail(exception);
+            return false;
+        }
+        return true;
+    }
+
+    /// <summary>Writes a control state; <see cref="IStoreEvents.ControlWritten"/> reports when it is durable. Several writes may be in flight.</summary>
+    public void WriteControl(ControlState state)
+    {
+        if (life.HasEnded)
+            return;
+        durable.AwaitControl();
+        journal.Enqueue(new JournalJob(JournalJobKind.Control) { Control = state });
+    }
 
     /// <summary>Truncates the journal after a record, which must be in it. What follows it is kept in the aside directory.</summary>
-    public void Cut(UInt128 lastKept)
+    public void Cut(Etag lastKept)
     {
         var kept = index.Find(lastKept);
         var last = kept?.Record ?? index.Base;
@@ -67,110 +84,8 @@ internal sealed class RecordLog(StoreContext context, JournalIndex index, Segmen
         var tail = index.RemoveFrom(index.FirstAfter(lastKept));
         foreach (var entry in tail)
             entry.IsCut = true;
-        if (Durable.Etag > lastKept)
-            Durable = last;
-        reader.Close();
+        durable.Cut(last);
+        segments.Close();
         journal.Enqueue(new JournalJob(JournalJobKind.Cut) { Entry = kept, Last = last, Tail = tail });
-    }
-
-    /// <summary>The next batch may follow when either this disk or a majority without it has the record.</summary>
-    public void Settle(UInt128 etag)
-    {
-        while (_unsettled.TryPeek(out var first) && first <= etag)
-            _unsettled.Dequeue();
-    }
-
-    /// <summary>Own records are prepared records like any others from here on, because this replica no longer leads.</summary>
-    public void Disown() => _unsettled.Clear();
-
-    /// <summary>Takes what the lanes have completed, and tells the owner.</summary>
-    public void Report(IStoreEvents owner)
-    {
-        JournalEntry? durable = null;
-        while (journal.TryTakeCompleted(out var job))
-        {
-            if (job.Kind == JournalJobKind.Record)
-            {
-                BytesInFlight -= RecordEnvelope.RecordBytes(job.Entry!.Record.BodyBytes);
-                job.Entry.IsDurable = true;
-                durable = job.Entry.IsCut ? durable : job.Entry;
-                continue;
-            }
-            ReportDurable(durable, owner);
-            durable = null;
-            if (job.Kind == JournalJobKind.Control)
-            {
-                Control = job.Control!;
-                owner.ControlWritten(Control);
-            }
-            else if (job.Kind == JournalJobKind.Cut)
-            {
-                owner.CutDone(job.Last);
-            }
-        }
-        ReportDurable(durable, owner);
-    }
-
-    /// <summary>Finds the record with this etag, if it is in a live segment or directly before the oldest one.</summary>
-    public bool TryFind(UInt128 etag, out RecordRef record)
-    {
-        record = index.Find(etag)?.Record ?? index.Base;
-        return record.Etag == etag;
-    }
-
-    /// <summary>Finds the newest record that is not after this etag, if the live segments reach back so far.</summary>
-    public bool TryFindAtOrBefore(UInt128 etag, out RecordRef record)
-    {
-        var next = index.FirstAfter(etag);
-        record = next > 0 ? index[next - 1].Record : index.Base;
-        return record.Etag <= etag;
-    }
-
-    /// <summary>The body of a record, from memory or from its segment.</summary>
-    /// <exception cref="CorruptStoreException">The segment no longer holds that record.</exception>
-    public byte[] BodyOf(JournalEntry entry) => entry.Body ?? reader.ReadBody(entry);
-
-    /// <summary>
-    /// Adds the bodies that follow a record, in order, up to <paramref name="bytesMax"/> bytes and at least one if there is any. The newest come from
-    /// memory, older ones from their segments. Returns their count, or -1 when the live segments do not reach back so far.
-    /// </summary>
-    /// <param name="after">The etag of the record before the first one.</param>
-    /// <param name="covered">The etag up to which a checkpoint covers the journal.</param>
-    /// <param name="bytesMax">The most bytes, unless the first body alone has more.</param>
-    /// <param name="bodies">Receives the bodies, which stay valid and unchanged.</param>
-    /// <exception cref="CorruptStoreException">A record that no checkpoint covers is damaged.</exception>
-    public int ReadBodies(UInt128 after, UInt128 covered, int bytesMax, List<ReadOnlyMemory<byte>> bodies)
-    {
-        if (after < index.Base.Etag)
-            return -1;
-        var (count, bytes) = (0, 0L);
-        for (var next = index.FirstAfter(after); next < index.Count && (count == 0 || bytes + index[next].Record.BodyBytes <= bytesMax); next++, count++)
-        {
-            var entry = index[next];
-            try
-            {
-                bodies.Add(BodyOf(entry));
-            }
-            catch (CorruptStoreException damage) when (entry.Record.Etag <= covered)
-            {
-                // Only lagging followers need a covered record. They get a snapshot instead.
-                index.RemoveOldest(next + 1);
-                StoreLog.CoveredJournalDamaged(context.Log, damage.Message);
-                return count == 0 ? -1 : count;
-            }
-            bytes += entry.Record.BodyBytes;
-        }
-        return count;
-    }
-
-    private void ReportDurable(JournalEntry? entry, IStoreEvents owner)
-    {
-        // An event handler may have truncated it in between.
-        if (entry is null || entry.IsCut)
-            return;
-        Durable = entry.Record;
-        Settle(Durable.Etag);
-        index.DropOldBodies();
-        owner.Durable(Durable);
     }
 }

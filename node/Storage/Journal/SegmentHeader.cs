@@ -19,12 +19,12 @@ namespace KvCluster.Storage.Journal;
 internal readonly record struct SegmentHeader(
     ulong Number,
     ulong Incarnation,
-    ulong ReplicaId,
-    uint Shard,
+    ReplicaId ReplicaId,
+    ShardId Shard,
     ulong PredecessorNumber,
     ulong PredecessorIncarnation,
     long PredecessorEnd,
-    UInt128 LastEtag,
+    Etag LastEtag,
     uint LastChecksum)
 {
     /// <summary>"KVS1" as little-endian bytes.</summary>
@@ -58,13 +58,13 @@ internal readonly record struct SegmentHeader(
         BinaryPrimitives.WriteUInt32LittleEndian(block[4..], Version);
         BinaryPrimitives.WriteUInt64LittleEndian(block[8..], Number);
         BinaryPrimitives.WriteUInt64LittleEndian(block[16..], Incarnation);
-        BinaryPrimitives.WriteUInt64LittleEndian(block[24..], ReplicaId);
-        BinaryPrimitives.WriteUInt32LittleEndian(block[32..], Shard);
+        BinaryPrimitives.WriteUInt64LittleEndian(block[24..], ReplicaId.Value);
+        BinaryPrimitives.WriteUInt32LittleEndian(block[32..], Shard.Value);
         BinaryPrimitives.WriteUInt64LittleEndian(block[40..], PredecessorNumber);
         BinaryPrimitives.WriteUInt64LittleEndian(block[48..], PredecessorIncarnation);
         BinaryPrimitives.WriteInt64LittleEndian(block[56..], PredecessorEnd);
-        BinaryPrimitives.WriteUInt64LittleEndian(block[64..], (ulong)(LastEtag >> 64));
-        BinaryPrimitives.WriteUInt64LittleEndian(block[72..], (ulong)LastEtag);
+        BinaryPrimitives.WriteUInt64LittleEndian(block[64..], LastEtag.Epoch);
+        BinaryPrimitives.WriteUInt64LittleEndian(block[72..], LastEtag.Change);
         BinaryPrimitives.WriteUInt32LittleEndian(block[80..], LastChecksum);
         BinaryPrimitives.WriteUInt32LittleEndian(block[ChecksumOffset..], Crc32C.Of(block[..ChecksumOffset]));
     }
@@ -83,12 +83,12 @@ internal readonly record struct SegmentHeader(
         header = new SegmentHeader(
             BinaryPrimitives.ReadUInt64LittleEndian(block[8..]),
             BinaryPrimitives.ReadUInt64LittleEndian(block[16..]),
-            BinaryPrimitives.ReadUInt64LittleEndian(block[24..]),
-            BinaryPrimitives.ReadUInt32LittleEndian(block[32..]),
+            new ReplicaId(BinaryPrimitives.ReadUInt64LittleEndian(block[24..])),
+            new(BinaryPrimitives.ReadUInt32LittleEndian(block[32..])),
             BinaryPrimitives.ReadUInt64LittleEndian(block[40..]),
             BinaryPrimitives.ReadUInt64LittleEndian(block[48..]),
             BinaryPrimitives.ReadInt64LittleEndian(block[56..]),
-            new UInt128(BinaryPrimitives.ReadUInt64LittleEndian(block[64..]), BinaryPrimitives.ReadUInt64LittleEndian(block[72..])),
+            new Etag(BinaryPrimitives.ReadUInt64LittleEndian(block[64..]), BinaryPrimitives.ReadUInt64LittleEndian(block[72..])),
             BinaryPrimitives.ReadUInt32LittleEndian(block[80..]));
         return true;
     }

@@ -29,7 +29,7 @@ internal sealed class SegmentReader(IFileSystem files, string directory) : IDisp
         {
             throw new CorruptStoreException($"'{_file.Path}': the record at offset {entry.Offset} cannot be read: {failure.Message}", failure);
         }
-        if (count != body.Length || !RecordBody.Verify(body) || !RecordBody.TryReadHeader(body, out var found) || found != entry.Record)
+        if (count != body.Length || !RecordBody.TryVerify(body, out var found) || found != entry.Record)
             throw new CorruptStoreException($"'{_file.Path}': the record at offset {entry.Offset} does not match what was written there.");
         return body;
     }

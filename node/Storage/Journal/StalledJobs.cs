@@ -124,7 +124,7 @@ internal sealed class StalledJobs
     }
 
     /// <summary>Earlier truncations stay queued, because their completion is reported.</summary>
-    private void DropRecordsBehind(UInt128 lastKept)
+    private void DropRecordsBehind(Etag lastKept)
     {
         for (var node = _line.First; node is not null;)
         {

@@ -31,7 +31,7 @@ internal sealed class TruncatedRecords(StoreContext context, string journalDirec
         var names = files.List(asideDirectory);
         for (var index = 0; index <= names.Count - context.Options.AsideFilesMax; index++)
             files.Delete(Path.Combine(asideDirectory, names[index]));
-        var name = string.Create(CultureInfo.InvariantCulture, $"{nextSegment:x16}-{records[0].Record.Etag:x32}.bodies");
+        var name = string.Create(CultureInfo.InvariantCulture, $"{nextSegment:x16}-{records[0].Record.Epoch:x16}{records[0].Record.Etag.Change:x16}.bodies");
         var path = Path.Combine(asideDirectory, name);
         // Left by an attempt that found no space.
         files.Delete(path);
@@ -41,9 +41,10 @@ internal sealed class TruncatedRecords(StoreContext context, string journalDirec
         {
             foreach (var record in records)
             {
-                if (TryReadBody(record) is not { } body)
+                var body = TryReadBody(record);
+                if (body.IsEmpty)
                     continue;
-                file.Write(body, offset);
+                file.Write(body.Span, offset);
                 offset += body.Length;
             }
             file.Sync();
@@ -60,17 +61,17 @@ internal sealed class TruncatedRecords(StoreContext context, string journalDirec
     /// <inheritdoc/>
     public void Dispose() => _reader.Dispose();
 
-    /// <summary>Null if the body is damaged. That is no failure, because the record is being truncated.</summary>
-    private byte[]? TryReadBody(JournalEntry record)
+    /// <summary>Empty if the body is damaged. That is no failure, because the record is being truncated.</summary>
+    private ReadOnlyMemory<byte> TryReadBody(JournalEntry record)
     {
         try
         {
-            return record.Body ?? _reader.ReadBody(record);
+            return record.Body.IsEmpty ? _reader.ReadBody(record) : record.Body;
         }
         catch (CorruptStoreException damage)
         {
             StoreLog.CutRecordDamaged(context.Log, damage.Message);
-            return null;
+            return default;
         }
     }
 }

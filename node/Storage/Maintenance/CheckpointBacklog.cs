@@ -29,23 +29,21 @@ internal sealed class CheckpointBacklog(StoreOptions options, PageStore pages, J
     /// soon as the running one ends, and 1 from four times that amount. Memory that only readers hold does not count, nor do journal bytes that the
     /// running checkpoint could not cover.
     /// </summary>
-    public double Behind
-    {
-        get
-        {
-            var scratch = (double)(pages.ScratchBytes - pages.HeldScratchBytes) / options.CheckpointScratchBytes;
-            return Math.Clamp((Math.Max(scratch, JournalSinceBegin) - 2) / 2, 0, 1);
-        }
-    }
+    public double Behind => Math.Max(JournalBehind, BehindOf((double)(pages.ScratchBytes - pages.HeldScratchBytes) / options.CheckpointScratchBytes));
+
+    /// <summary>The same by the journal alone. What the changed pages cost is paced by <see cref="StoreMemory"/>.</summary>
+    public double JournalBehind => BehindOf(JournalSinceBegin);
 
     /// <summary>Journal written since the running checkpoint began, as a part of what triggers the next one.</summary>
     public double JournalSinceBegin => (double)(JournalBytes - Volatile.Read(ref _uncoveredBytes)) / options.CheckpointJournalBytes;
+
+    private static double BehindOf(double triggers) => Math.Clamp((triggers - 2) / 2, 0, 1);
 
     /// <summary>Adds journal bytes.</summary>
     public void Add(long bytes) => Volatile.Write(ref _journalBytes, _journalBytes + bytes);
 
     /// <summary>Begins anew behind a checkpoint up to this etag, which is begun.</summary>
-    public void Begin(UInt128 etag)
+    public void Begin(Etag etag)
     {
         // Not zero: the applied state may be far behind the journal's end.
         Volatile.Write(ref _uncoveredBytes, index.BytesAfter(etag));

@@ -17,7 +17,7 @@ internal sealed class CheckpointRequests
     private readonly Action _arrived;
     private readonly WorkAction _take;
     private readonly ConcurrentQueue<TaskCompletionSource<CheckpointPosition>> _added = new();
-    private readonly List<(UInt128 Etag, TaskCompletionSource<CheckpointPosition> Request)> _waiting = [];
+    private readonly List<(Etag Etag, TaskCompletionSource<CheckpointPosition> Request)> _waiting = [];
 
     /// <summary>The store has stopped, and requests wait for another one.</summary>
     private bool _areKept;

@@ -19,8 +19,8 @@ internal sealed class CheckpointSchedule
     private readonly PageStore _pages;
     private readonly JournalIndex _index;
     private readonly SpaceReserve _reserve;
-    private readonly Func<UInt128> _bound;
-    private readonly Action<Exception> _fail;
+    private readonly Func<Etag> _bound;
+    private readonly StoreLifecycle _life;
     private readonly Action _foundNoRoom;
     private readonly CheckpointBacklog _backlog;
     private readonly CheckpointRequests _requests;
@@ -28,6 +28,7 @@ internal sealed class CheckpointSchedule
     private readonly QuietTimer _quiet;
     private readonly WorkAction _write;
     private readonly WorkAction _finish;
+    private readonly WorkAction _release;
     private Checkpoint? _running;
 
     /// <summary>The running checkpoint found no space for its last page.</summary>
@@ -43,24 +44,24 @@ internal sealed class CheckpointSchedule
 
     /// <summary>Creates the schedule; starts nothing yet.</summary>
     /// <param name="context">The shard's executors, clock and bounds.</param>
+    /// <param name="life">Ended by a failure.</param>
     /// <param name="pages">The trees.</param>
     /// <param name="index">The journal's records.</param>
     /// <param name="reader">Closed before segments are recycled.</param>
     /// <param name="journal">Recycles segments.</param>
     /// <param name="reserve">Released when the disk is full.</param>
     /// <param name="bound">Returns the last etag that a checkpoint may cover: the lesser of the committed and the locally durable one.</param>
-    /// <param name="fail">Called with a failure.</param>
     /// <param name="foundNoRoom">Called when the disk is full.</param>
     public CheckpointSchedule(
-        StoreContext context, PageStore pages, JournalIndex index, SegmentReader reader, JournalWriter journal, SpaceReserve reserve,
-        Func<UInt128> bound, Action<Exception> fail, Action foundNoRoom)
+        StoreContext context, StoreLifecycle life, PageStore pages, JournalIndex index, SegmentReader reader, JournalWriter journal, SpaceReserve reserve,
+        Func<Etag> bound, Action foundNoRoom)
     {
         _context = context;
         _pages = pages;
         _index = index;
         _reserve = reserve;
         _bound = bound;
-        _fail = fail;
+        _life = life;
         _foundNoRoom = foundNoRoom;
         _backlog = new CheckpointBacklog(context.Options, pages, index);
         _requests = new CheckpointRequests(context, pages, OnRequested);
@@ -68,6 +69,7 @@ internal sealed class CheckpointSchedule
         _quiet = new QuietTimer(context, _backlog, OnQuiet);
         _write = new WorkAction(Write);
         _finish = new WorkAction(Finish);
+        _release = new WorkAction(Release);
         _startedAt = context.Time.GetTimestamp();
     }
 
@@ -84,8 +86,14 @@ internal sealed class CheckpointSchedule
     /// <summary>Whether a restart would have to replay more than a quiescent shard may leave. Any thread; may be out of date.</summary>
     public bool HasMuchToCover => IsRunning || _backlog.IsMuchToReplay;
 
-    /// <inheritdoc cref="CheckpointBacklog.Behind"/>
-    public double Behind => _backlog.Behind;
+    /// <inheritdoc cref="CheckpointBacklog.JournalBehind"/>
+    public double JournalBehind => _backlog.JournalBehind;
+
+    /// <summary>Called on the writer executor when a checkpoint is durable. Its memory is returned from then on.</summary>
+    public Action Ended { get; set; } = static () => { };
+
+    /// <summary>Called on the writer executor when some of a checkpoint's memory is returned.</summary>
+    public Action Released { get; set; } = static () => { };
 
     /// <summary>Adds journal bytes to the count that triggers a checkpoint.</summary>
     public void JournalGrewBy(long bytes)
@@ -127,6 +135,18 @@ internal sealed class CheckpointSchedule
         _waitsForRoom = false;
     }
 
+    /// <summary>Called when memory is short: writes a checkpoint without pauses, or the running one. If there is none to write, drops journal that is only kept.</summary>
+    public void StartForMemory()
+    {
+        if (_hasEnded || IsDiskFull)
+            return;
+        if (_running is null)
+            Start();
+        if (_running is null && !_hasEnded)
+            _recycling.Recycle(isForSpace: false);
+        _isUrgent = true;
+    }
+
     /// <summary>
     /// Writes a checkpoint of at least the state that is published when the writer takes the request, and returns what it covers. It waits for published
     /// records that are not durable here yet, as on a follower with a slow disk. It fails with the store, or when the disk is full. If the store stops
@@ -134,8 +154,12 @@ internal sealed class CheckpointSchedule
     /// </summary>
     public Task<CheckpointPosition> RequestAsync() => _requests.AddAsync();
 
-    /// <inheritdoc cref="JournalRecycling.OpenSource"/>
-    public SnapshotSource OpenSource() => _recycling.OpenSource();
+    /// <summary>
+    /// Pins the newest checkpoint for a replica that is too far behind and receives it with <see cref="SnapshotInstaller"/>. The caller disposes it,
+    /// before the store, when that replica continues from the journal or is gone.
+    /// </summary>
+    /// <exception cref="StoreStoppedException">The engine has stopped.</exception>
+    public SnapshotSource OpenSource() => _life.HasEnded ? throw new StoreStoppedException(_life.Failure) : _recycling.OpenSource();
 
     /// <summary>Called when the engine has failed; waiters get the reason.</summary>
     public void Fail(Exception first)
@@ -155,11 +179,15 @@ internal sealed class CheckpointSchedule
     }
 
     /// <summary>
-    /// Fails all pending and later checkpoint requests of a stopped store that no other store replaces, or none until there is disk space. Writer
-    /// executor.
+    /// Fails all pending and later checkpoint requests of a stopped store that no other store replaces, or none until there is disk space. Final, so
+    /// only after <see cref="Stop"/> or <see cref="Fail"/>. Writer executor.
     /// </summary>
     /// <param name="reason">The exception they get; null says that the store has stopped.</param>
-    public void EndRequests(Exception? reason = null) => _requests.Refuse(reason ?? new StoreStoppedException(_failure));
+    public void EndRequests(Exception? reason = null)
+    {
+        Invariant.Check(_hasEnded, $"The checkpoint requests of a store that works were ended: {reason?.Message ?? "it was to stop"}");
+        _requests.Refuse(reason ?? new StoreStoppedException(_failure));
+    }
 
     /// <inheritdoc cref="CheckpointRequests.TakeOver"/>
     public void TakeOver(CheckpointSchedule before) => _requests.TakeOver(before._requests);
@@ -194,7 +222,7 @@ internal sealed class CheckpointSchedule
         }
         catch (Exception exception)
         {
-            _fail(exception);
+            _life.Fail(exception);
             return;
         }
         if (_running is not null)
@@ -210,7 +238,7 @@ internal sealed class CheckpointSchedule
         _requests.AnswerCovered();
     }
 
-    private CheckpointPosition CoverageOf(UInt128 etag)
+    private CheckpointPosition CoverageOf(Etag etag)
     {
         if (etag == _pages.Covered.Etag)
             return _pages.Covered;
@@ -242,7 +270,7 @@ internal sealed class CheckpointSchedule
     private void GoOnAfterARest()
     {
         // Paced to end when half of the journal bytes that trigger the next checkpoint have been written.
-        if (_isUrgent || Behind > 0 || 2 * _backlog.JournalSinceBegin >= _running!.Progress)
+        if (_isUrgent || _backlog.Behind > 0 || 2 * _backlog.JournalSinceBegin >= _running!.Progress)
         {
             _context.Checkpoints.Post(_write);
             return;
@@ -266,19 +294,20 @@ internal sealed class CheckpointSchedule
             else if (failure is StorageIoException { IsDiskFull: true })
                 PutOff(checkpoint, failure);
             else if (failure is not null)
-                _fail(failure);
+                _life.Fail(failure);
             else
                 Complete(checkpoint);
         }
         catch (Exception exception)
         {
-            _fail(exception);
+            _life.Fail(exception);
         }
     }
 
     private void Complete(Checkpoint checkpoint)
     {
         _pages.FinishCheckpoint(checkpoint);
+        _context.Writer.Post(_release);
         if (_context.Observer.IsWatching)
             _context.Observer.CheckpointWritten(checkpoint.PageBytes, _context.Time.GetElapsedTime(_startedAt));
         IsDiskFull = false;
@@ -288,6 +317,24 @@ internal sealed class CheckpointSchedule
         _requests.AnswerCovered();
         if (_requests.Any)
             Start();
+        Ended();
+    }
+
+    /// <summary>Returns the checkpoint's memory in steps, with the writer's other work between them.</summary>
+    private void Release()
+    {
+        if (_hasEnded)
+            return;
+        try
+        {
+            if (_pages.ReleaseSome())
+                _context.Writer.Post(_release);
+            Released();
+        }
+        catch (Exception exception)
+        {
+            _life.Fail(exception);
+        }
     }
 
     /// <summary>

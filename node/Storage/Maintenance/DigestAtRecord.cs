@@ -11,8 +11,8 @@ namespace KvCluster.Storage.Maintenance;
 /// <param name="context">The shard's executors, clock and bounds.</param>
 /// <param name="pages">The store to read.</param>
 /// <param name="applied">Applies records, and stops at the one that was asked for.</param>
-/// <param name="fail">Called on the writer executor with a failure.</param>
-internal sealed class DigestAtRecord(StoreContext context, PageStore pages, CommittedRecords applied, Action<Exception> fail)
+/// <param name="life">Ended by a failure.</param>
+internal sealed class DigestAtRecord(StoreContext context, PageStore pages, CommittedRecords applied, StoreLifecycle life)
 {
     private BackgroundDigest? _running;
 
@@ -22,11 +22,15 @@ internal sealed class DigestAtRecord(StoreContext context, PageStore pages, Comm
     /// </summary>
     /// <param name="etag">A committed etag; it may still wait to be applied.</param>
     /// <param name="done">Receives the digest, or null if there is none because too much was written meanwhile or too many snapshots are open.</param>
-    public void Take(UInt128 etag, Action<byte[]?> done)
+    public void Take(Etag etag, Action<byte[]?> done) => life.Guard(() =>
     {
+        var published = pages.PublishedEtag;
+        Invariant.Check(
+            published == etag || (applied.IsApplying && published < etag && etag <= applied.Last),
+            $"A digest of {etag} was requested, but {published} is published and {applied.Last} is committed.");
         Drop();
         applied.StopAt(etag, () => Begin(done));
-    }
+    });
 
     /// <summary>Drops the digest that is awaited or under way, if any.</summary>
     public void Drop()
@@ -52,7 +56,7 @@ internal sealed class DigestAtRecord(StoreContext context, PageStore pages, Comm
             {
                 Drop();
                 done(digest);
-            }, fail);
+            }, life.Fail);
         }
         catch (SnapshotLimitException)
         {

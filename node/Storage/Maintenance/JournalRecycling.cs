@@ -26,7 +26,7 @@ internal sealed class JournalRecycling(StoreContext context, PageStore pages, Jo
 
     /// <summary>
     /// Recycles segments that neither the older meta page (S5) nor a snapshot in progress needs, as far as the segments kept for followers exceed their
-    /// bound. On a full disk none are kept for followers.
+    /// bound, in bytes or, while memory is short, in what their index takes. On a full disk none are kept for followers.
     /// </summary>
     /// <param name="isForSpace">The checkpoint was written to free space.</param>
     public void Recycle(bool isForSpace)
@@ -41,8 +41,9 @@ internal sealed class JournalRecycling(StoreContext context, PageStore pages, Jo
         while (covered < index.Count && index[covered].IsDurable && index[covered].Segment < needed)
             coveredBytes += RecordEnvelope.RecordBytes(index[covered++].Record.BodyBytes);
         var retainedBytes = journal.IsDiskFull || isForSpace ? 0 : context.Options.RetainedJournalBytes;
+        var retainedCount = context.Memory.KeptIndexBytesMax / JournalIndex.EntryBytes;
         var dropped = 0;
-        while (dropped < covered && coveredBytes > retainedBytes)
+        while (dropped < covered && (coveredBytes > retainedBytes || covered - dropped > retainedCount))
         {
             var segment = index[dropped].Segment;
             while (dropped < covered && index[dropped].Segment == segment)

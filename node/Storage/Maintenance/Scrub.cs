@@ -15,7 +15,7 @@ internal sealed class Scrub : IDisposable
 
     private readonly StoreContext _context;
     private readonly ScrubWalk _walk;
-    private readonly Action<Exception> _fail;
+    private readonly StoreLifecycle _life;
     private readonly WorkAction _step;
     private readonly ITimer _rest;
     private volatile bool _hasEnded;
@@ -28,12 +28,12 @@ internal sealed class Scrub : IDisposable
     /// <summary>Creates the scrub, which waits for <see cref="Start"/>.</summary>
     /// <param name="context">The shard's executors, clock and bounds.</param>
     /// <param name="pages">The store to read.</param>
-    /// <param name="fail">Called on the writer executor with a failure.</param>
-    public Scrub(StoreContext context, PageStore pages, Action<Exception> fail)
+    /// <param name="life">Ended by a damaged page.</param>
+    public Scrub(StoreContext context, PageStore pages, StoreLifecycle life)
     {
         _context = context;
         _walk = new ScrubWalk(pages);
-        _fail = fail;
+        _life = life;
         _step = new WorkAction(Step);
         _rest = context.Time.CreateTimer(_ => context.Checkpoints.Post(_step), null, Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
     }
@@ -54,7 +54,7 @@ internal sealed class Scrub : IDisposable
     public void Hurry()
     {
         // The rest of the current pass does not cover the pages before it.
-        if (Interlocked.CompareExchange(ref _urgentPasses, 2, 0) == 0)
+        if (!_life.HasEnded && Interlocked.CompareExchange(ref _urgentPasses, 2, 0) == 0)
             RestFor(TimeSpan.Zero);
     }
 
@@ -90,7 +90,7 @@ internal sealed class Scrub : IDisposable
         }
         catch (Exception failure)
         {
-            _context.Writer.Post(new WorkAction(() => _fail(failure)));
+            _context.Writer.Post(new WorkAction(() => _life.Fail(failure)));
         }
     }
 

@@ -55,7 +55,8 @@ internal sealed record MetaPage
         BinaryPrimitives.WriteUInt64LittleEndian(page[56..], FreeDirectory.Value);
         BinaryPrimitives.WriteUInt32LittleEndian(page[64..], FreeDirectoryChecksum);
         BinaryPrimitives.WriteUInt32LittleEndian(page[68..], CheckpointPosition.ChainChecksum);
-        BinaryPrimitives.WriteUInt128LittleEndian(page[72..], CheckpointPosition.Etag);
+        BinaryPrimitives.WriteUInt64LittleEndian(page[72..], CheckpointPosition.Etag.Change);
+        BinaryPrimitives.WriteUInt64LittleEndian(page[80..], CheckpointPosition.Etag.Epoch);
         BinaryPrimitives.WriteUInt64LittleEndian(page[88..], CheckpointPosition.Position.Segment);
         BinaryPrimitives.WriteInt64LittleEndian(page[96..], CheckpointPosition.Position.Offset);
         for (var i = 0; i < StoreRoot.TreesMax; i++)
@@ -93,7 +94,7 @@ internal sealed record MetaPage
             FreeDirectory = new PageRef(BinaryPrimitives.ReadUInt64LittleEndian(page[56..])),
             FreeDirectoryChecksum = BinaryPrimitives.ReadUInt32LittleEndian(page[64..]),
             CheckpointPosition = new CheckpointPosition(
-                BinaryPrimitives.ReadUInt128LittleEndian(page[72..]),
+                new Etag(BinaryPrimitives.ReadUInt64LittleEndian(page[80..]), BinaryPrimitives.ReadUInt64LittleEndian(page[72..])),
                 new JournalPosition(BinaryPrimitives.ReadUInt64LittleEndian(page[88..]), BinaryPrimitives.ReadInt64LittleEndian(page[96..])),
                 BinaryPrimitives.ReadUInt32LittleEndian(page[68..])),
             Trees = trees,
@@ -105,7 +106,7 @@ internal sealed record MetaPage
 /// <param name="Etag">The last change in it.</param>
 /// <param name="Position">Where replay continues.</param>
 /// <param name="ChainChecksum">Body checksum of the record that ends with <paramref name="Etag"/>.</param>
-internal readonly record struct CheckpointPosition(UInt128 Etag, JournalPosition Position, uint ChainChecksum);
+internal readonly record struct CheckpointPosition(Etag Etag, JournalPosition Position, uint ChainChecksum);
 
 /// <summary>Where the next record to replay starts.</summary>
 /// <param name="Segment">Number of the segment file.</param>

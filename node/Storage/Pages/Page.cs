@@ -1,5 +1,6 @@
 using System.Buffers.Binary;
 using System.Runtime.CompilerServices;
+using System.Runtime.Intrinsics.X86;
 using KvCluster.Storage.Encoding;
 
 namespace KvCluster.Storage.Pages;
@@ -9,8 +10,8 @@ namespace KvCluster.Storage.Pages;
 /// the slots, the gap, the cells, and at the page's end the prefix (FORMAT.md, "Page header"). Pure; called by whoever owns the page.
 /// </summary>
 /// <remarks>
-/// The last 24 bytes of the header are used only in scratch memory and zero in the file: the index in the batch's list of its pages, the number of the
-/// batch that created the page, and the location in the file that a checkpoint gave it.
+/// Some fields of the header are used only in scratch memory and zero in the file: a leaf's count of insertions at its end, and in the last 24 bytes the index
+/// in the batch's list of its pages, the number of the batch that created the page, and the location in the file that a checkpoint gave it.
 /// </remarks>
 internal static unsafe class Page
 {
@@ -35,6 +36,11 @@ internal static unsafe class Page
     /// <summary>Longest value with its header, in bytes.</summary>
     public const int ValueBytesMax = KvLimits.ValueBytesMax + 64;
 
+    private const int CacheLineBytes = 64;
+
+    /// <summary>The heads and slots of 50 entries.</summary>
+    private const int PrefetchedBytes = 9 * CacheLineBytes;
+
     public static ref uint Checksum(byte* page) => ref *(uint*)page;
 
     public static ref PageType Type(byte* page) => ref *(PageType*)(page + 4);
@@ -48,9 +54,9 @@ internal static unsafe class Page
     public static ref ulong Number(byte* page) => ref *(ulong*)(page + 8);
 
     /// <summary>The etag of the checkpoint that wrote it.</summary>
-    public static UInt128 Etag(byte* page) => new(*(ulong*)(page + 24), *(ulong*)(page + 16));
+    public static Etag Etag(byte* page) => new(*(ulong*)(page + 24), *(ulong*)(page + 16));
 
-    public static void SetEtag(byte* page, UInt128 etag) => (*(ulong*)(page + 16), *(ulong*)(page + 24)) = ((ulong)etag, (ulong)(etag >> 64));
+    public static void SetEtag(byte* page, Etag etag) => (*(ulong*)(page + 16), *(ulong*)(page + 24)) = (etag.Change, etag.Epoch);
 
     public static ref ushort PrefixLength(byte* page) => ref *(ushort*)(page + 32);
 
@@ -59,6 +65,9 @@ internal static unsafe class Page
 
     /// <summary>Bytes among the cells that no slot refers to.</summary>
     public static ref ushort Garbage(byte* page) => ref *(ushort*)(page + 36);
+
+    /// <summary>Scratch only: how many of a leaf's last insertions, one after the other, were at its end.</summary>
+    public static ref ushort Appended(byte* page) => ref *(ushort*)(page + 38);
 
     /// <summary>Bytes of the value in an overflow run; the value follows the header.</summary>
     public static ref uint ValueLength(byte* page) => ref *(uint*)(page + 40);
@@ -108,7 +117,8 @@ internal static unsafe class Page
     /// <param name="keepOwner">Keeps the fields that tie a scratch page to its batch.</param>
     public static void Format(byte* page, PageType type, ReadOnlySpan<byte> prefix, bool keepOwner = false)
     {
-        var (index, batch, placed) = (ScratchIndex(page), Batch(page), Placed(page));
+        // Memory that was never written is not read: the kernel would map zeros for the read, and replace them at the write behind it.
+        var (index, batch, placed) = keepOwner ? (ScratchIndex(page), Batch(page), Placed(page)) : default;
         new Span<byte>(page, Bytes).Clear();
         if (keepOwner)
             (ScratchIndex(page), Batch(page), Placed(page)) = (index, batch, placed);
@@ -116,6 +126,34 @@ internal static unsafe class Page
         PrefixLength(page) = (ushort)prefix.Length;
         prefix.CopyTo(new Span<byte>(page + Bytes - prefix.Length, prefix.Length));
         CellsStart(page) = (ushort)(Bytes - PrefixBytes(prefix.Length));
+    }
+
+    /// <summary>
+    /// Asks the processor for what a search of a page reads: the header, the heads of a typical leaf, and the address translation of the second half. A
+    /// search would otherwise wait for one cache line after the other.
+    /// </summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    public static void Prefetch(byte* page)
+    {
+        if (!Sse.IsSupported)
+            return;
+        for (var offset = 0; offset <= PrefetchedBytes; offset += CacheLineBytes)
+            Sse.Prefetch0(page + offset);
+        Sse.Prefetch0(page + (Bytes / 2));
+    }
+
+    /// <summary>
+    /// Asks for two cache lines of a page that a scan will enter next, others for each entry that it passes until then: from the page's end, where the first
+    /// cells of a page filled in order are.
+    /// </summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    public static void PrefetchBody(byte* page, int step)
+    {
+        if (!Sse.IsSupported)
+            return;
+        var line = page + ((Bytes - ((step + 1) * 2 * CacheLineBytes)) & (Bytes - 1));
+        Sse.Prefetch0(line);
+        Sse.Prefetch0(line + CacheLineBytes);
     }
 
     /// <summary>Computes the checksum of a page or run, including the header in its present state.</summary>

@@ -20,9 +20,10 @@ internal sealed class PageBirths(int chunkPages)
     private uint[]?[] _placedBy = [];
     private uint _checkpoint;
 
-    /// <summary>Makes space for this many chunks.</summary>
-    public void Reserve(int chunks)
+    /// <summary>Makes space for this many pages.</summary>
+    public void Reserve(long pages)
     {
+        var chunks = (int)((pages + chunkPages - 1) / chunkPages);
         if (_placedBy.Length < chunks)
             Array.Resize(ref _placedBy, chunks);
     }
@@ -38,8 +39,12 @@ internal sealed class PageBirths(int chunkPages)
     /// <param name="born">From when on the pages that it places may be reached.</param>
     public void Begin(PageBirth born) => _bornBy[++_checkpoint % CheckpointsKept] = born;
 
-    /// <summary>Notes that the checkpoint placed a page.</summary>
-    public void Place(long page) => (_placedBy[page / chunkPages] ??= new uint[chunkPages])[page % chunkPages] = _checkpoint;
+    /// <summary>Notes that the checkpoint placed pages.</summary>
+    public void Place(PageRun run)
+    {
+        for (var page = run.First; page < run.First + run.Count; page++)
+            (_placedBy[page / chunkPages] ??= new uint[chunkPages])[page % chunkPages] = _checkpoint;
+    }
 }
 
 /// <summary>From when on the content of a page of the file may be reached. All zero: as old as the file.</summary>

@@ -52,6 +52,7 @@ internal sealed unsafe class PageSpace
     public byte* ResolveNode(PageLink* link)
     {
         var reference = PageLink.Load(link);
+        Page.Prefetch(Locate(reference));
         return AsNode(reference, Resolve(reference, link));
     }
 
@@ -91,6 +92,10 @@ internal sealed unsafe class PageSpace
         Interlocked.Or(ref _checked[number / 64], 1ul << (int)(number % 64));
         return runPages;
     }
+
+    /// <summary>Begins to read pages that will be accessed soon, and does not wait. False if that was not necessary.</summary>
+    public bool TryBeginRead(long number, long count) =>
+        number + count <= _file.Length / Page.Bytes && _file.TryBeginReadIntoMap(number * Page.Bytes, count * Page.Bytes);
 
     /// <summary>Reads pages into the mapping before they are accessed there.</summary>
     /// <exception cref="CorruptStoreException">The pages cannot be read; this is treated like damaged bytes.</exception>

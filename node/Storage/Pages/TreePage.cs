@@ -1,3 +1,4 @@
+using System.Buffers.Binary;
 using System.Runtime.CompilerServices;
 
 namespace KvCluster.Storage.Pages;
@@ -43,6 +44,17 @@ internal static unsafe class TreePage
         return found ? index : index - 1;
     }
 
+    /// <summary>Compares an entry's key with a key.</summary>
+    public static int Compare(byte* page, int index, ReadOnlySpan<byte> key)
+    {
+        var prefix = Page.Prefix(page);
+        if (!key.StartsWith(prefix))
+            return prefix.SequenceCompareTo(key);
+        var suffix = key[prefix.Length..];
+        var (own, other) = (Page.Heads(page)[index], Page.Head(suffix));
+        return own != other ? own.CompareTo(other) : CompareBehindHead(page, index, suffix);
+    }
+
     /// <summary>A branch's child.</summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public static PageLink* Child(byte* page, int index) => (PageLink*)Page.Cell(page, index);
@@ -60,9 +72,11 @@ internal static unsafe class TreePage
     public static uint OverflowLength(PageLink* run) => *((uint*)run - 1);
 
     /// <summary>A leaf's value, in place.</summary>
-    public static ReadOnlySpan<byte> Value(PageSpace space, byte* page, int index)
+    public static ReadOnlySpan<byte> Value(PageSpace space, byte* page, int index) => CellValue(space, Page.Cell(page, index));
+
+    /// <summary>The value of a leaf's cell, in place.</summary>
+    public static ReadOnlySpan<byte> CellValue(PageSpace space, byte* cell)
     {
-        var cell = Page.Cell(page, index);
         var length = *(ushort*)(cell + 2);
         if (length != OverflowMark)
             return new ReadOnlySpan<byte>(cell + LeafCellHeader + RestLength(*(ushort*)cell), length);
@@ -160,29 +174,79 @@ internal static unsafe class TreePage
 
     /// <summary>Appends entries [from, to) of a page to another page of the same type, whose prefix they have.</summary>
     /// <param name="firstKey">For a branch: the key for the source's first entry, unless it is the first in the target too.</param>
+    [SkipLocalsInit]
     public static void Append(byte* target, byte* source, int from, int to, ReadOnlySpan<byte> firstKey = default)
+    {
+        var isBranch = Page.Type(source) == PageType.Branch;
+        // A branch's first entry has another key, in the source or in the target.
+        if (isBranch && from < to && (from == 0 || Page.Count(target) == 0))
+        {
+            Span<byte> first = stackalloc byte[Page.KeyBytesMax];
+            InsertChild(target, Page.Count(target), from == 0 ? firstKey : first[..CopyKey(source, from, first)], *Child(source, from));
+            from++;
+        }
+        if (Page.PrefixLength(target) == Page.PrefixLength(source))
+            AppendCells(target, source, from, to);
+        else
+            AppendKeys(target, source, from, to);
+    }
+
+    /// <summary>The same for entries whose suffixes change, because the pages have prefixes of different lengths.</summary>
+    [SkipLocalsInit]
+    private static void AppendKeys(byte* target, byte* source, int from, int to)
     {
         Span<byte> key = stackalloc byte[Page.KeyBytesMax];
         for (var i = from; i < to; i++)
         {
             var index = Page.Count(target);
             var cell = Page.Cell(source, i);
-            if (Page.Type(source) == PageType.Branch)
-            {
-                var branchKey = i == 0 ? firstKey : key[..CopyKey(source, i, key)];
-                InsertChild(target, index, branchKey, *(PageLink*)cell);
-                continue;
-            }
-            var leafKey = key[..CopyKey(source, i, key)];
+            var own = key[..CopyKey(source, i, key)];
             var length = *(ushort*)(cell + 2);
-            if (length == OverflowMark)
-                InsertOverflow(target, index, leafKey, *(uint*)(cell + 4), *(PageLink*)(cell + LinkInOverflowCell));
+            if (Page.Type(source) == PageType.Branch)
+                InsertChild(target, index, own, *(PageLink*)cell);
+            else if (length == OverflowMark)
+                InsertOverflow(target, index, own, *(uint*)(cell + 4), *(PageLink*)(cell + LinkInOverflowCell));
             else
-                new ReadOnlySpan<byte>(cell + LeafCellHeader + RestLength(*(ushort*)cell), length).CopyTo(InsertInline(target, index, leafKey, length));
+                new ReadOnlySpan<byte>(cell + LeafCellHeader + RestLength(*(ushort*)cell), length).CopyTo(InsertInline(target, index, own, length));
         }
     }
 
+    /// <summary>The same for entries that stay as they are: heads are copied at once, and cells without a look at their keys.</summary>
+    private static void AppendCells(byte* target, byte* source, int from, int to)
+    {
+        if (from >= to)
+            return;
+        int before = Page.Count(target), count = before + to - from, start = Page.CellsStart(target);
+        var heads = Page.Heads(target);
+        var slots = (ushort*)(heads + count);
+        var bytes = 0;
+        for (var i = from; i < to; i++)
+            bytes += CellBytes(source, i);
+        Invariant.Check(start - bytes >= Page.HeaderBytes + (count * Page.EntryBytes), $"{to - from} entries of {bytes} bytes do not fit into a page with a gap of {Page.Gap(target)} bytes.");
+        Move(Page.Slots(target), slots, before * sizeof(ushort));
+        Move(Page.Heads(source) + from, heads + before, (to - from) * sizeof(ulong));
+        var isLeaf = Page.Type(source) == PageType.Leaf;
+        for (var i = from; i < to; i++)
+        {
+            var cell = Page.Cell(source, i);
+            var length = CellBytes(source, i);
+            start -= length;
+            var place = start;
+            if (isLeaf && *(ushort*)(cell + 2) == OverflowMark)
+            {
+                // The padding is where the alignment needs it, before or behind the cell.
+                (place, length) = (Aligned(start), length - 7);
+                Page.HasOverflow(target) = true;
+            }
+            Move(cell, target + place, length);
+            slots[before + i - from] = (ushort)place;
+        }
+        Page.Count(target) = (ushort)count;
+        Page.CellsStart(target) = (ushort)start;
+    }
+
     /// <summary>Length of the common prefix of entries [from, to), not counting a branch's first entry.</summary>
+    [SkipLocalsInit]
     public static int CommonPrefix(byte* page, int from, int to)
     {
         if (Page.Type(page) == PageType.Branch)
@@ -196,6 +260,7 @@ internal static unsafe class TreePage
     }
 
     /// <summary>Writes entries [from, to) of a page into another, which is reformatted with a prefix of at most the given length.</summary>
+    [SkipLocalsInit]
     public static void Rebuild(byte* target, byte* source, int from, int to, int prefixMax)
     {
         var prefixLength = Math.Min(prefixMax, CommonPrefix(source, from, to));
@@ -300,21 +365,31 @@ internal static unsafe class TreePage
     private static byte* Rest(byte* page, int index)
     {
         var cell = Page.Cell(page, index);
-        if (Page.Type(page) == PageType.Branch)
-            return cell + BranchCellHeader;
-        return cell + (*(ushort*)(cell + 2) == OverflowMark ? OverflowCellHeader : LeafCellHeader);
+        return Page.Type(page) == PageType.Branch ? cell + BranchCellHeader : LeafRest(cell);
     }
 
-    private static int CopySuffix(byte* page, int index, Span<byte> destination)
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    private static byte* LeafRest(byte* cell) => cell + (*(ushort*)(cell + 2) == OverflowMark ? OverflowCellHeader : LeafCellHeader);
+
+    /// <summary>Writes the key of a leaf's cell without the prefix, and returns its length. Scans call it for every key.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    public static int CopyLeafSuffix(byte* cell, ulong head, Span<byte> destination) => WriteSuffix(head, LeafRest(cell), *(ushort*)cell, destination);
+
+    private static int CopySuffix(byte* page, int index, Span<byte> destination) =>
+        WriteSuffix(Page.Heads(page)[index], Rest(page, index), SuffixLength(page, index), destination);
+
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    private static int WriteSuffix(ulong head, byte* rest, int length, Span<byte> destination)
     {
-        var length = SuffixLength(page, index);
-        var head = Page.Heads(page)[index];
-        if (length >= sizeof(ulong))
-        {
-            System.Buffers.Binary.BinaryPrimitives.WriteUInt64BigEndian(destination, head);
-            new ReadOnlySpan<byte>(Rest(page, index), length - sizeof(ulong)).CopyTo(destination[sizeof(ulong)..]);
-            return length;
-        }
+        if (length < sizeof(ulong))
+            return WriteShortSuffix(head, length, destination);
+        BinaryPrimitives.WriteUInt64BigEndian(destination, head);
+        new ReadOnlySpan<byte>(rest, length - sizeof(ulong)).CopyTo(destination[sizeof(ulong)..]);
+        return length;
+    }
+
+    private static int WriteShortSuffix(ulong head, int length, Span<byte> destination)
+    {
         for (var i = 0; i < length; i++)
             destination[i] = (byte)(head >> (56 - (i * 8)));
         return length;

@@ -14,10 +14,10 @@ internal sealed class JournalLine
     private readonly IFileSystem _files;
     private readonly string _directory;
 
-    private readonly ulong _replicaId;
+    private readonly ReplicaId _replicaId;
     private readonly List<ulong> _headersUnreadable = [];
 
-    private JournalLine(IFileSystem files, string directory, ulong replicaId)
+    private JournalLine(IFileSystem files, string directory, ReplicaId replicaId)
     {
         _files = files;
         _directory = directory;
@@ -46,7 +46,7 @@ internal sealed class JournalLine
     /// The newest record that is certainly on disk: the checkpoint covers it, or something written after it states that it was durable by then. Records
     /// after it could be read, but perhaps only from the page cache.
     /// </summary>
-    public UInt128 Proven { get; private set; }
+    public Etag Proven { get; private set; }
 
     /// <summary>The newest segment with an intact header, whether or not it is part of the line; 0 when there is none.</summary>
     public ulong Newest { get; private set; }
@@ -60,16 +60,16 @@ internal sealed class JournalLine
     /// <summary>
     /// The place where a segment before the last ends before its successor says it does, after what the checkpoint covers; null if there is none.
     /// </summary>
-    public string? Break { get; private set; }
+    public JournalPlace? Break { get; private set; }
 
     /// <summary>The place of such a break, or of a damaged record, within what the checkpoint covers. The line begins after it.</summary>
-    public string? CoveredBreak { get; private set; }
+    public JournalPlace? CoveredBreak { get; private set; }
 
     /// <summary>
     /// The place where the line begins after the checkpoint or ends before it. The line is then empty and begins at the checkpoint. Null if there is no
     /// such gap.
     /// </summary>
-    public string? Gap { get; private set; }
+    public JournalPlace? Gap { get; private set; }
 
     /// <summary>Whether the file after the last segment exists, as it must before a segment is used.</summary>
     public bool HasNextFile { get; private set; }
@@ -81,10 +81,10 @@ internal sealed class JournalLine
     public ulong? LostItsHeader { get; private set; }
 
     /// <summary>The place of something unreadable that may belong to the line; null if there is none.</summary>
-    public string? Unreadable { get; private set; }
+    public JournalPlace? Unreadable { get; private set; }
 
     /// <summary>Reads the directory. Records up to <paramref name="covered"/> are in the checkpoint. Segments of another replica are ignored.</summary>
-    public static JournalLine Read(IFileSystem files, string directory, in CheckpointPosition covered, ulong replicaId)
+    public static JournalLine Read(IFileSystem files, string directory, in CheckpointPosition covered, ReplicaId replicaId)
     {
         var line = new JournalLine(files, directory, replicaId) { Base = RecordAt(covered), Proven = covered.Etag };
         if (!files.DirectoryExists(directory))
@@ -104,8 +104,8 @@ internal sealed class JournalLine
         return line;
     }
 
-    /// <summary>Describes a place in the journal for an error message.</summary>
-    public string Place(ulong number, long offset) => $"'{SegmentName.PathOf(_directory, number)}' at offset {offset}";
+    /// <summary>A place in the journal.</summary>
+    public JournalPlace Place(ulong number, long offset) => new(SegmentName.PathOf(_directory, number), offset);
 
     private void FindSegments()
     {
@@ -165,7 +165,7 @@ internal sealed class JournalLine
                 Segments.RemoveRange(index + 1, Segments.Count - index - 1);
             TailEnd = scanner.Offset;
             // A segment begins only when all earlier writes have completed.
-            Proven = UInt128.Max(Proven, UInt128.Max(header.LastEtag, scanner.Proven));
+            Proven = Etag.Max(Proven, Etag.Max(header.LastEtag, scanner.Proven));
         }
     }
 
@@ -211,7 +211,7 @@ internal sealed class JournalLine
         ReadSound(scanner, header, end, covered.Etag);
     }
 
-    private void ReadSound(SegmentScanner scanner, in SegmentHeader header, long end, UInt128 covered)
+    private void ReadSound(SegmentScanner scanner, in SegmentHeader header, long end, Etag covered)
     {
         while (scanner.Offset < end && scanner.TryReadNext(Last, covered, out var record))
             Add(header, scanner.Offset, record);
@@ -240,7 +240,7 @@ internal sealed class JournalLine
     }
 
     private void Add(in SegmentHeader header, long end, RecordRef record) =>
-        Entries.Add(new JournalEntry(record, body: null)
+        Entries.Add(new JournalEntry(record, body: default)
         {
             Segment = header.Number,
             Offset = end - RecordEnvelope.RecordBytes(record.BodyBytes),
@@ -266,6 +266,15 @@ internal sealed class JournalLine
 
     private static RecordRef RecordBefore(in SegmentHeader header) =>
         new(header.LastEtag, default, header.LastChecksum, 0, 0, RecordFlags.None);
+}
+
+/// <summary>A place in the journal, as error messages name it.</summary>
+/// <param name="Path">The segment's file.</param>
+/// <param name="Offset">Bytes from its start.</param>
+internal sealed record JournalPlace(string Path, long Offset)
+{
+    /// <inheritdoc/>
+    public override string ToString() => $"'{Path}' at offset {Offset}";
 }
 
 /// <summary>A segment of the line.</summary>

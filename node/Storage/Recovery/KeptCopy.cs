@@ -8,20 +8,20 @@ namespace KvCluster.Storage.Recovery;
 internal static class KeptCopy
 {
     /// <summary>The newest record that the directory certainly has. Zero if it does not say so, cannot be read, or is quarantined.</summary>
-    public static UInt128 NewestEtagOf(IFileSystem files, string directory)
+    public static Etag NewestEtagOf(IFileSystem files, string directory)
     {
         var layout = new StoreLayout(directory);
         try
         {
             if (!files.FileExists(layout.Control) || files.FileExists(layout.Quarantined))
-                return UInt128.Zero;
+                return Etag.None;
             using var control = ControlFile.TryOpen(files, layout.Control);
-            return control?.State.Committed ?? UInt128.Zero;
+            return control?.State.Committed ?? Etag.None;
         }
         catch (Exception unreadable) when (unreadable is StorageIoException or FormatVersionException)
         {
             // Such a directory may be of use to others, but not to this program.
-            return UInt128.Zero;
+            return Etag.None;
         }
     }
 }

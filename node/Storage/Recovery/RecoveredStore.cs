@@ -119,7 +119,7 @@ internal sealed class RecoveredStore : IDisposable
         if (Row.Decision == RecoveryDecision.RecoverFromPeers && _context.Rules.RemembersLoss)
             RememberLoss();
         Control.Settle();
-        UnprovenTail.Settle(_context.Files, JournalDirectory, Index, UInt128.Max(_line.Proven, Control.State.Committed));
+        UnprovenTail.Settle(_context.Files, JournalDirectory, Index, Etag.Max(_line.Proven, Control.State.Committed));
         var segments = _line.Segments;
         var (predecessor, predecessorEnd) = segments.Count == 0 ? default : (segments[^1].Header.Number, _line.TailEnd);
         // An empty segment at the end is removed from the line, so that repeated opens do not make it longer.
@@ -145,7 +145,7 @@ internal sealed class RecoveredStore : IDisposable
     /// <param name="readTime">The time that <see cref="Open"/> took.</param>
     /// <param name="published">The etag up to which records were applied since.</param>
     /// <param name="replayTime">The time that this took.</param>
-    public void LogReplay(TimeSpan readTime, UInt128 published, TimeSpan replayTime)
+    public void LogReplay(TimeSpan readTime, Etag published, TimeSpan replayTime)
     {
         var covered = Index.FirstAfter(Pages.Covered.Etag);
         var replayed = Index.FirstAfter(published);
@@ -180,7 +180,7 @@ internal sealed class RecoveredStore : IDisposable
     private void RememberLoss()
     {
         var state = Control.State;
-        var mark = new UInt128(Math.Max(state.PromisedEpoch, Index.Last.Epoch), ulong.MaxValue);
+        var mark = new Etag(Math.Max(state.PromisedEpoch, Index.Last.Epoch), ulong.MaxValue);
         if (state.Acknowledged < mark)
             Control.Write(state with { Acknowledged = mark });
     }

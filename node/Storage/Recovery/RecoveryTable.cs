@@ -66,10 +66,10 @@ internal static class RecoveryTable
     private static string TailPlace(RecoveryFacts facts) =>
         facts.Line!.Segments.Count == 0 ? "after the checkpoint," : facts.Line.Place(facts.Line.Segments[^1].Header.Number, facts.Line.TailEnd) + ":";
 
-    private static string NextPlace(RecoveryFacts facts) => facts.Line!.Place(facts.Line.Newest + 1, 0);
+    private static JournalPlace NextPlace(RecoveryFacts facts) => facts.Line!.Place(facts.Line.Newest + 1, 0);
 
-    private static string Text(UInt128 etag) =>
-        string.Create(CultureInfo.InvariantCulture, $"(epoch {(ulong)(etag >> 64)}, change {(ulong)etag})");
+    private static string Text(Etag etag) =>
+        string.Create(CultureInfo.InvariantCulture, $"(epoch {etag.Epoch}, change {etag.Change})");
 }
 
 /// <summary>One row of <c>RecoveryTable</c>.</summary>
@@ -117,16 +117,16 @@ internal sealed record RecoveryFacts
     public JournalLine? Line { get; init; }
 
     /// <summary>The etag that the newest intact meta page covers.</summary>
-    public UInt128 Meta { get; init; }
+    public Etag Meta { get; init; }
 
     /// <summary>The checksum of that record according to the meta page.</summary>
     public uint MetaChecksum { get; init; }
 
     /// <summary>The committed etag in the control file.</summary>
-    public UInt128 Committed { get; init; }
+    public Etag Committed { get; init; }
 
     /// <summary>The acknowledged etag in the control file.</summary>
-    public UInt128 Acknowledged { get; init; }
+    public Etag Acknowledged { get; init; }
 
     /// <summary>Whether the last record of the checkpoint is on the line, or directly before it, with the checksum in the meta page.</summary>
     public bool MetaIsOnLine =>

@@ -22,7 +22,7 @@ internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDi
     public long Offset { get; private set; } = SegmentHeader.BlockBytes;
 
     /// <summary>The newest record that was durable when some record read so far was submitted to the disk, according to that record.</summary>
-    public UInt128 Proven { get; private set; }
+    public Etag Proven { get; private set; }
 
     /// <summary>Continues at an offset where a record starts or would start.</summary>
     public void MoveTo(long offset) => Offset = offset;
@@ -31,12 +31,12 @@ internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDi
     /// Reads the next record and moves past it. False if no intact record follows <paramref name="previous"/>. For a record up to
     /// <paramref name="covered"/> only the envelope and the header are verified.
     /// </summary>
-    public bool TryReadNext(in RecordRef previous, UInt128 covered, out RecordRef record)
+    public bool TryReadNext(in RecordRef previous, Etag covered, out RecordRef record)
     {
         var isRead = (previous.Etag < covered && TryReadFront(Offset, out record, out var envelope) && record.Etag <= covered) || TryReadAt(Offset, out record, out envelope);
         if (!isRead || !record.Follows(previous))
             return false;
-        Proven = UInt128.Max(Proven, envelope.DurableAtSubmission);
+        Proven = Etag.Max(Proven, envelope.DurableAtSubmission);
         Offset += RecordEnvelope.RecordBytes(record.BodyBytes);
         return true;
     }
@@ -45,7 +45,7 @@ internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDi
     /// Searches after the end for an intact record that was submitted to the disk when something after <paramref name="last"/> was already durable. Such a
     /// record proves that the bytes at the end were once intact. A later record without this proof may follow a torn one.
     /// </summary>
-    public bool HasProofOfLoss(UInt128 last, out long offset)
+    public bool HasProofOfLoss(Etag last, out long offset)
     {
         for (offset = Offset + RecordEnvelope.BlockBytes; offset < file.Length; offset += RecordEnvelope.BlockBytes)
         {
@@ -112,7 +112,7 @@ internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDi
             || !TryWindow(offset, RecordEnvelope.Bytes + envelope.BodyBytes, out var bytes))
             return false;
         var body = bytes[RecordEnvelope.Bytes..];
-        return RecordBody.Verify(body) && RecordBody.TryReadHeader(body, out record) && record.Checksum == envelope.BodyChecksum;
+        return RecordBody.TryVerify(body, out record) && record.Checksum == envelope.BodyChecksum;
     }
 
     private bool TryWindow(long offset, int count, out ReadOnlySpan<byte> bytes, int windowBytes = WindowBytes)

@@ -22,7 +22,7 @@ internal static class StoreDirectory
     /// </summary>
     public static void Create(StoreContext context, string directory, ControlState initial)
     {
-        ArgumentOutOfRangeException.ThrowIfZero(initial.ReplicaId);
+        ArgumentOutOfRangeException.ThrowIfZero(initial.ReplicaId.Value);
         var files = context.Files;
         var creating = new StoreLayout(new StoreLayout(directory).Creating);
         files.DeleteDirectory(creating.Directory);
@@ -32,7 +32,7 @@ internal static class StoreDirectory
         var state = creating.State(FirstState);
         files.CreateDirectory(state);
         PageStore.Create(files, StoreLayout.Data(state), context.Options.Pages, IdentityOf(initial)).Dispose();
-        CreateJournal(context, state, initial, default);
+        CreateJournal(files, context.Options.SegmentBytesMin, state, initial, default);
         files.SyncDirectory(state);
         files.SyncDirectory(creating.Directory);
         files.Rename(creating.Directory, directory);
@@ -47,24 +47,24 @@ internal static class StoreDirectory
     public static void SyncName(IFileSystem files, string directory) => files.SyncDirectory(ParentOf(directory));
 
     /// <summary>Creates a state's journal with one empty segment that begins after a record. Everything except the state's own name is durable.</summary>
-    public static void CreateJournal(StoreContext context, string state, ControlState control, RecordRef last)
+    public static void CreateJournal(IFileSystem files, int segmentBytes, string state, ControlState control, RecordRef last)
     {
         var directory = StoreLayout.Journal(state);
-        context.Files.CreateDirectory(directory);
-        using var preparation = SegmentPreparation.Begin(context.Files, directory, FirstSegment, context.Options.SegmentBytesMin, new Stack<ulong>());
+        files.CreateDirectory(directory);
+        using var preparation = SegmentPreparation.Begin(files, directory, FirstSegment, segmentBytes, new Stack<ulong>());
         using var block = new AlignedBuffer(SegmentHeader.BlockBytes);
         // Nothing is ever appended to this segment, because the first open starts a new one. Its incarnation therefore has no meaning.
-        new SegmentHeader(FirstSegment, control.ReplicaId, control.ReplicaId, control.Shard, 0, 0, 0, last.Etag, last.Checksum).WriteTo(block.Span);
+        new SegmentHeader(FirstSegment, control.ReplicaId.Value, control.ReplicaId, control.Shard, 0, 0, 0, last.Etag, last.Checksum).WriteTo(block.Span);
         preparation.File.WriteDurable(block.Span, 0);
-        context.Files.SyncDirectory(directory);
+        files.SyncDirectory(directory);
     }
 
     /// <summary>The data file's identity, made of replica and shard, so that another replica's file is not mistaken for it.</summary>
     public static byte[] IdentityOf(ControlState control)
     {
         var identity = new byte[16];
-        BinaryPrimitives.WriteUInt64LittleEndian(identity, control.ReplicaId);
-        BinaryPrimitives.WriteUInt32LittleEndian(identity.AsSpan(8), control.Shard);
+        BinaryPrimitives.WriteUInt64LittleEndian(identity, control.ReplicaId.Value);
+        BinaryPrimitives.WriteUInt32LittleEndian(identity.AsSpan(8), control.Shard.Value);
         return identity;
     }
 

@@ -18,7 +18,7 @@ internal static class UnprovenTail
 {
     /// <summary>Rewrites the records after <paramref name="proven"/> if the disk may not have them. They are durable when this returns.</summary>
     /// <exception cref="StorageIoException">A record could not be written, or is not what was read before; in that case the disk never had it.</exception>
-    public static void Settle(IFileSystem files, string directory, JournalIndex index, UInt128 proven)
+    public static void Settle(IFileSystem files, string directory, JournalIndex index, Etag proven)
     {
         for (var first = index.FirstAfter(proven); first < index.Count;)
         {
@@ -56,6 +56,6 @@ internal static class UnprovenTail
         if (!RecordEnvelope.TryRead(bytes, out var envelope) || envelope.BodyBytes != expected.BodyBytes)
             return false;
         var body = bytes.Slice(RecordEnvelope.Bytes, envelope.BodyBytes);
-        return RecordBody.Verify(body) && RecordBody.TryReadHeader(body, out var found) && found == expected;
+        return RecordBody.TryVerify(body, out var found) && found == expected;
     }
 }

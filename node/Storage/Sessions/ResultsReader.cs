@@ -15,11 +15,11 @@ internal ref struct ResultsReader
     /// <summary>Reads the fields before the results.</summary>
     /// <param name="content">The operation's content after its length.</param>
     /// <param name="etagFirst">The etag of the record's first change.</param>
-    public ResultsReader(ReadOnlySpan<byte> content, UInt128 etagFirst)
+    public ResultsReader(ReadOnlySpan<byte> content, Etag etagFirst)
     {
         _rest = content;
-        Epoch = (ulong)(etagFirst >> 64);
-        _change = (ulong)etagFirst - 1;
+        Epoch = etagFirst.Epoch;
+        _change = etagFirst.Change - 1;
         Session = BinaryPrimitives.ReadUInt128BigEndian(Take(Operations.SessionBytes));
         LowestOpen = Read();
         Sequence = LowestOpen - 1;
@@ -54,9 +54,9 @@ internal ref struct ResultsReader
         Result = kind switch
         {
             ResultKind.Applied or ResultKind.AppliedToExisting =>
-                new WriteResult(WriteOutcome.Applied, new UInt128(Epoch, _change), -1, kind == ResultKind.AppliedToExisting),
+                new WriteResult(WriteOutcome.Applied, new Etag(Epoch, _change), -1, kind == ResultKind.AppliedToExisting),
             ResultKind.ConditionFailed =>
-                new WriteResult(WriteOutcome.ConditionFailed, new UInt128(Epoch, _change), ReadCondition(), false),
+                new WriteResult(WriteOutcome.ConditionFailed, new Etag(Epoch, _change), ReadCondition(), false),
             _ => throw new CorruptStoreException("A result in a record is neither applied nor failed."),
         };
         Digest = BinaryPrimitives.ReadUInt32LittleEndian(Take(sizeof(uint)));

@@ -54,21 +54,21 @@ internal sealed class SessionResults
     }
 
     /// <summary>Appends the results, encoded for <see cref="ResultsReader"/>.</summary>
-    public void WriteTo(ByteBuffer content, UInt128 etagFirst)
+    public void WriteTo(ByteBuffer content, Etag etagFirst)
     {
         Operations.AppendSession(content, _session);
         Append(content, _lowestOpen);
         var sequence = _lowestOpen - 1;
-        var change = (ulong)etagFirst - 1;
+        var change = etagFirst.Change - 1;
         foreach (var (added, result, digest) in _added)
         {
             Append(content, Varint.Fold(added - sequence - 1));
-            Append(content, (((ulong)result.Etag - change) << 2) | (ulong)KindOf(result));
+            Append(content, ((result.Etag.Change - change) << 2) | (ulong)KindOf(result));
             if (result.Outcome == WriteOutcome.ConditionFailed)
                 Append(content, (ulong)result.FailedCondition);
             BinaryPrimitives.WriteUInt32LittleEndian(content.Reserve(sizeof(uint)), digest);
             content.Advance(sizeof(uint));
-            (sequence, change) = (added, (ulong)result.Etag);
+            (sequence, change) = (added, result.Etag.Change);
         }
     }
 

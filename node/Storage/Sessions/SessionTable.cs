@@ -145,7 +145,7 @@ internal static class SessionTable
     }
 
     /// <summary>Applies the results of a session in a record.</summary>
-    public static void Apply(WriteBatch batch, ReadOnlySpan<byte> results, UInt128 etagFirst, long shardTime)
+    public static void Apply(WriteBatch batch, ReadOnlySpan<byte> results, Etag etagFirst, long shardTime)
     {
         var reader = new ResultsReader(results, etagFirst);
         if (!TryRead(batch, reader.Session, out var state))
@@ -276,8 +276,8 @@ internal static class SessionTable
     {
         var condition = result.Outcome == WriteOutcome.ConditionFailed ? (uint)result.FailedCondition : 0;
         BinaryPrimitives.WriteUInt32LittleEndian(place, (condition << 2) | (uint)SessionResults.KindOf(result));
-        BinaryPrimitives.WriteUInt64LittleEndian(place[4..], (ulong)(result.Etag >> 64));
-        BinaryPrimitives.WriteUInt64LittleEndian(place[12..], (ulong)result.Etag);
+        BinaryPrimitives.WriteUInt64LittleEndian(place[4..], result.Etag.Epoch);
+        BinaryPrimitives.WriteUInt64LittleEndian(place[12..], result.Etag.Change);
         BinaryPrimitives.WriteUInt32LittleEndian(place[20..], digest);
     }
 
@@ -285,7 +285,7 @@ internal static class SessionTable
     {
         var told = BinaryPrimitives.ReadUInt32LittleEndian(place);
         var kind = (ResultKind)(told & 3);
-        var etag = new UInt128(BinaryPrimitives.ReadUInt64LittleEndian(place[4..]), BinaryPrimitives.ReadUInt64LittleEndian(place[12..]));
+        var etag = new Etag(BinaryPrimitives.ReadUInt64LittleEndian(place[4..]), BinaryPrimitives.ReadUInt64LittleEndian(place[12..]));
         result = kind == ResultKind.ConditionFailed
             ? new WriteResult(WriteOutcome.ConditionFailed, etag, (int)(told >> 2), false)
             : new WriteResult(WriteOutcome.Applied, etag, -1, kind == ResultKind.AppliedToExisting);

@@ -66,7 +66,7 @@ internal sealed class TransactionResults
     }
 
     /// <summary>Appends one operation per session to a payload.</summary>
-    public void WriteTo(ByteBuffer payload, UInt128 etagFirst)
+    public void WriteTo(ByteBuffer payload, Etag etagFirst)
     {
         foreach (var session in _sessions.Values)
         {

@@ -48,7 +48,7 @@ internal enum WriteOutcome : byte
 /// <param name="Etag">Applied: the etag of its last operation. ConditionFailed: the newest etag it was evaluated on.</param>
 /// <param name="FailedCondition">Index of the first condition that did not hold; -1 if none.</param>
 /// <param name="Existed">Applied: whether a key that it deletes existed.</param>
-internal readonly record struct WriteResult(WriteOutcome Outcome, UInt128 Etag, int FailedCondition, bool Existed)
+internal readonly record struct WriteResult(WriteOutcome Outcome, Etag Etag, int FailedCondition, bool Existed)
 {
     /// <summary>An answer that consists only of its outcome.</summary>
     public static WriteResult Of(WriteOutcome outcome) => new(outcome, default, -1, false);

@@ -23,7 +23,7 @@ internal sealed class SnapshotInstaller : IDisposable
 
     private readonly StoreContext _context;
     private readonly StoreLayout _layout;
-    private readonly UInt128 _etag;
+    private readonly Etag _etag;
     private readonly uint _chainChecksum;
     private readonly long _bytesTotal;
     private byte[] _prefix = new byte[SnapshotStream.HeaderBytes];
@@ -42,7 +42,7 @@ internal sealed class SnapshotInstaller : IDisposable
     /// <param name="etag">The record that the snapshot should cover.</param>
     /// <param name="chainChecksum">The checksum of that record.</param>
     /// <param name="bytesTotal">The length that the stream should have, in bytes.</param>
-    public SnapshotInstaller(StoreContext context, string directory, UInt128 etag, uint chainChecksum, long bytesTotal)
+    public SnapshotInstaller(StoreContext context, string directory, Etag etag, uint chainChecksum, long bytesTotal)
     {
         (_context, _etag, _chainChecksum, _bytesTotal) = (context, etag, chainChecksum, bytesTotal);
         _layout = new StoreLayout(directory);
@@ -108,7 +108,7 @@ internal sealed class SnapshotInstaller : IDisposable
         _pages!.Dispose();
         _pages = null;
         var last = new RecordRef(Covers.Etag, default, Covers.ChainChecksum, 0, 0, RecordFlags.None);
-        StoreDirectory.CreateJournal(_context, _layout.Incoming, _control!, last);
+        StoreDirectory.CreateJournal(_context.Files, _context.Options.SegmentBytesMin, _layout.Incoming, _control!, last);
         _context.Files.SyncDirectory(_layout.Incoming);
         _isComplete = true;
         return true;

@@ -27,7 +27,7 @@ internal sealed class SnapshotStream
     private readonly long[] _starts;
 
     /// <summary>Describes a checkpoint.</summary>
-    public SnapshotStream(UInt128 etag, uint chainChecksum, long filePages, IReadOnlyList<PageRun> runs)
+    public SnapshotStream(Etag etag, uint chainChecksum, long filePages, IReadOnlyList<PageRun> runs)
     {
         Etag = etag;
         ChainChecksum = chainChecksum;
@@ -39,7 +39,7 @@ internal sealed class SnapshotStream
     }
 
     /// <summary>The last record that it covers.</summary>
-    public UInt128 Etag { get; }
+    public Etag Etag { get; }
 
     /// <summary>The checksum of that record.</summary>
     public uint ChainChecksum { get; }
@@ -73,8 +73,8 @@ internal sealed class SnapshotStream
         BinaryPrimitives.WriteInt32LittleEndian(bytes.AsSpan(8), Runs.Count);
         BinaryPrimitives.WriteUInt32LittleEndian(bytes.AsSpan(12), Crc32C.Of(bytes.AsSpan(HeaderBytes)));
         BinaryPrimitives.WriteInt64LittleEndian(bytes.AsSpan(16), FilePages);
-        BinaryPrimitives.WriteUInt64LittleEndian(bytes.AsSpan(24), (ulong)(Etag >> 64));
-        BinaryPrimitives.WriteUInt64LittleEndian(bytes.AsSpan(32), (ulong)Etag);
+        BinaryPrimitives.WriteUInt64LittleEndian(bytes.AsSpan(24), Etag.Epoch);
+        BinaryPrimitives.WriteUInt64LittleEndian(bytes.AsSpan(32), Etag.Change);
         BinaryPrimitives.WriteUInt32LittleEndian(bytes.AsSpan(40), ChainChecksum);
         BinaryPrimitives.WriteUInt32LittleEndian(bytes.AsSpan(ChecksumOffset), Crc32C.Of(bytes.AsSpan(0, ChecksumOffset)));
         return bytes;
@@ -114,7 +114,7 @@ internal sealed class SnapshotStream
             if (index == 0 ? runs[0].First != 0 || runs[0].Count < 2 : runs[index].First <= runs[index - 1].First + runs[index - 1].Count - 1)
                 throw new CorruptStoreException($"The snapshot for '{receiver}' lists page runs out of order.");
         }
-        var etag = new UInt128(BinaryPrimitives.ReadUInt64LittleEndian(prefix[24..]), BinaryPrimitives.ReadUInt64LittleEndian(prefix[32..]));
+        var etag = new Etag(BinaryPrimitives.ReadUInt64LittleEndian(prefix[24..]), BinaryPrimitives.ReadUInt64LittleEndian(prefix[32..]));
         return new SnapshotStream(etag, BinaryPrimitives.ReadUInt32LittleEndian(prefix[40..]), filePages, runs);
     }
 

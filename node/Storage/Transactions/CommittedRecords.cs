@@ -9,7 +9,15 @@ namespace KvCluster.Storage.Transactions;
 /// that what it receives meanwhile is written first. Several records become one state, because one state per record would copy each page again and again.
 /// Owned by a store; writer executor. An exception stops the engine; what was not published is applied again at the next open.
 /// </summary>
-internal sealed class CommittedRecords(StoreContext context, PageStore pages, JournalIndex index, RecordLog log, ShardClock shardClock)
+/// <param name="context">The shard's clock and bounds.</param>
+/// <param name="life">Nothing is applied when the store has ended.</param>
+/// <param name="pages">The trees.</param>
+/// <param name="index">The journal's records.</param>
+/// <param name="log">Appends and truncates.</param>
+/// <param name="reader">Reads the records.</param>
+/// <param name="shardClock">Told the time of each record applied.</param>
+internal sealed class CommittedRecords(
+    StoreContext context, StoreLifecycle life, PageStore pages, JournalIndex index, RecordLog log, JournalReader reader, ShardClock shardClock)
 {
     /// <summary>Bytes of bodies that are applied at once, without steps, and the most in one state.</summary>
     public const int StateBytesMax = 1 << 20;
@@ -22,24 +30,40 @@ internal sealed class CommittedRecords(StoreContext context, PageStore pages, Jo
     /// </summary>
     private const int StepsMax = 16;
 
+    /// <summary>With small records in random order, some hundreds of pages.</summary>
+    private const int SmallStepBytes = 32 << 10;
+
     private int _stateBytes = StateBytesMax;
 
     /// <summary>A state that must end exactly at a record, and what to do when it is published.</summary>
-    private (UInt128 Etag, Action Reached)? _stop;
+    private (Etag Etag, Action Reached)? _stop;
 
     /// <summary>The newest record known to be committed, if the journal has it. Not told while this replica leads.</summary>
-    public UInt128 Last { get; private set; }
+    public Etag Last { get; private set; }
 
     /// <summary>Bytes of the bodies that wait to be applied.</summary>
     public long BytesWaiting { get; private set; }
 
-    /// <summary>Whether any record waits to be applied.</summary>
-    public bool AnyWaits => Last > pages.PublishedEtag;
+    /// <summary>Whether this replica follows and has committed records left to apply.</summary>
+    public bool IsApplying => Last > pages.PublishedEtag && log.OwnEpoch is null && !life.HasEnded;
+
+    /// <summary>
+    /// Truncates the journal after a record, which must be in it and not before the committed or the published one. The truncated records are kept in the aside
+    /// directory. <see cref="IStoreEvents.CutDone"/> reports when the new segment's header is durable. Appends may follow at once; they are written after
+    /// that header.
+    /// </summary>
+    public void Cut(Etag lastKept) => life.Guard(() =>
+    {
+        Invariant.Check(
+            log.OwnEpoch is null && lastKept >= pages.PublishedEtag && lastKept >= Last,
+            $"Truncation to {lastKept} while leading, or below the committed {Last} or the published {pages.PublishedEtag}.");
+        log.Cut(lastKept);
+    });
 
     /// <summary>Marks the records up to an etag, as far as they are in the journal, as ready to be applied.</summary>
-    public void Add(UInt128 etag)
+    public void Add(Etag etag)
     {
-        for (var next = index.FirstAfter(UInt128.Max(pages.PublishedEtag, Last)); next < index.Count && index[next].Record.Etag <= etag; next++)
+        for (var next = index.FirstAfter(Etag.Max(pages.PublishedEtag, Last)); next < index.Count && index[next].Record.Etag <= etag; next++)
         {
             Last = index[next].Record.Etag;
             BytesWaiting += index[next].Record.BodyBytes;
@@ -57,7 +81,8 @@ internal sealed class CommittedRecords(StoreContext context, PageStore pages, Jo
     }
 
     /// <summary>Applies and publishes one step of what waits.</summary>
-    public void ApplyStep() => Apply(Math.Max(StateBytesMax, BytesWaiting / StepsMax), context.Options.StepTimeMax);
+    /// <param name="isSmall">Memory is short, so the step changes few pages.</param>
+    public void ApplyStep(bool isSmall) => Apply(isSmall ? SmallStepBytes : Math.Max(StateBytesMax, BytesWaiting / StepsMax), context.Options.StepTimeMax);
 
     /// <summary>
     /// Applies the prepared records behind the published state as one unpublished state. One is enough, since none of them is committed before the first
@@ -70,7 +95,7 @@ internal sealed class CommittedRecords(StoreContext context, PageStore pages, Jo
     }
 
     /// <summary>Calls back when a state is published that has exactly the records up to an etag, perhaps at once. Replaces an earlier call.</summary>
-    public void StopAt(UInt128 etag, Action reached)
+    public void StopAt(Etag etag, Action reached)
     {
         _stop = (etag, reached);
         ReachStop();
@@ -133,7 +158,7 @@ internal sealed class CommittedRecords(StoreContext context, PageStore pages, Jo
             {
                 if (context.Unreadable(index[next].Record) is { } why)
                     throw new UnreadableRecordException(why);
-                var body = log.BodyOf(index[next]);
+                var body = reader.BodyOf(index[next]).Span;
                 RecordApplier.Apply(batch, body);
                 shardClock.Saw(RecordBody.WallTimeMicroseconds(body));
             }

@@ -1,4 +1,3 @@
-using System.Buffers.Binary;
 using KvCluster.Storage.Encoding;
 
 namespace KvCluster.Storage.Transactions;
@@ -15,7 +14,7 @@ internal ref struct ConditionReader(ReadOnlySpan<byte> conditions)
     public ReadOnlySpan<byte> Key { get; private set; }
 
     /// <summary>For <see cref="ConditionKind.EtagEquals"/>.</summary>
-    public UInt128 Etag { get; private set; }
+    public Etag Etag { get; private set; }
 
     /// <summary>For <see cref="ConditionKind.ValueEquals"/>.</summary>
     public ReadOnlySpan<byte> Value { get; private set; }
@@ -30,8 +29,8 @@ internal ref struct ConditionReader(ReadOnlySpan<byte> conditions)
         Key = ReadBytes();
         if (Kind == ConditionKind.EtagEquals)
         {
-            Etag = BinaryPrimitives.ReadUInt128LittleEndian(_rest);
-            _rest = _rest[16..];
+            Etag = Etag.ReadFrom(_rest);
+            _rest = _rest[Etag.ByteLength..];
         }
         else if (Kind == ConditionKind.ValueEquals)
         {

@@ -4,12 +4,15 @@ using KvCluster.Storage.Threads;
 namespace KvCluster.Storage.Transactions;
 
 /// <summary>
-/// The pause after a batch while checkpoints are behind. It grows with the lag, so that writers slow down gradually and are not stopped. Writer executor.
+/// The pause after a step that changes the trees, while checkpoints are behind or memory is short. It grows with the lag, so that writers slow down gradually
+/// and are not stopped. Writer executor.
 /// </summary>
 internal sealed class HoldBack : IDisposable
 {
     /// <summary>The longest pause. Ten batches of up to 1 MiB a second are less than any disk can write.</summary>
     private static readonly TimeSpan PauseMax = TimeSpan.FromMilliseconds(100);
+
+    private static readonly TimeSpan PauseLeast = TimeSpan.FromMilliseconds(1);
 
     private readonly StoreContext _context;
     private readonly Action _ended;
@@ -26,13 +29,17 @@ internal sealed class HoldBack : IDisposable
 
     /// <summary>Begins a pause, unless nothing is behind.</summary>
     /// <param name="behind">How far checkpoints are behind, from 0 to 1.</param>
-    public void Begin(double behind)
+    /// <param name="forMemory">The pause that the memory of the step costs.</param>
+    public void Begin(double behind, TimeSpan forMemory)
     {
-        if (behind <= 0)
+        var pause = behind * PauseMax;
+        pause = forMemory > pause ? forMemory : pause;
+        // Timers are no finer than this.
+        if (pause < PauseLeast)
             return;
         IsActive = true;
         _timer ??= _context.Time.CreateTimer(_ => _context.Writer.Post(_end), null, Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
-        _timer.Change(behind * PauseMax, Timeout.InfiniteTimeSpan);
+        _timer.Change(pause, Timeout.InfiniteTimeSpan);
     }
 
     /// <summary>No pause ends any more.</summary>

@@ -25,9 +25,9 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     private readonly ByteBuffer _payload = new(64 << 10);
     private readonly TransactionResults _results = new();
     private readonly SessionAgeing _ageing = new(options);
-    private UInt128 _etagLast;
-    private UInt128 _etagFirst;
-    private UInt128 _next;
+    private Etag _etagLast;
+    private Etag _etagFirst;
+    private Etag _next;
     private long _shardTime;
     private int _operationCount;
     private readonly List<object> _traces = [];
@@ -45,17 +45,18 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     public TimeSpan Waited { get; private set; }
 
     /// <summary>
-    /// Applies queued requests to a batch until the queue is empty, the payload has <paramref name="bytesMax"/> bytes, or the step takes too long.
+    /// Applies queued requests to a batch until the queue is empty, the payload has <paramref name="bytesMax"/> bytes, enough pages are made, or the step takes too long.
     /// </summary>
     /// <param name="batch">A batch on the newest root.</param>
     /// <param name="etagLast">The newest etag before the transaction.</param>
     /// <param name="etagFirst">The etag of the first operation.</param>
     /// <param name="shardTime">The shard time that the record will have.</param>
     /// <param name="bytesMax">Size of the payload at which the transaction is closed.</param>
+    /// <param name="pagesMax">Pages made at which the transaction is closed, because memory is short.</param>
     /// <param name="recordBytesLeft">
     /// Not null on a full disk: puts are refused then, and so is any request with which the record would exceed this size.
     /// </param>
-    public void Collect(WriteBatch batch, UInt128 etagLast, UInt128 etagFirst, long shardTime, int bytesMax, long? recordBytesLeft)
+    public void Collect(WriteBatch batch, Etag etagLast, Etag etagFirst, long shardTime, int bytesMax, int pagesMax, long? recordBytesLeft)
     {
         _payload.Clear(PayloadBytesKept);
         _results.Clear();
@@ -65,7 +66,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         (_etagLast, _etagFirst, _next, _shardTime) = (etagLast, etagFirst, etagFirst, shardTime);
         EndIdleSessions(batch);
         var now = time.GetTimestamp();
-        for (var taken = 0; _payload.Count + _results.BytesMax < bytesMax && !TookTooLong(++taken, now) && queue.TryTake(out var request);)
+        for (var taken = 0; _payload.Count + _results.BytesMax < bytesMax && batch.PagesMade < pagesMax && !TookTooLong(++taken, now) && queue.TryTake(out var request);)
         {
             if (request.ArrivedTimestamp != 0)
                 Note(request, now);
@@ -85,7 +86,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     private bool TookTooLong(int taken, long since) => taken % LookEvery == 0 && time.GetElapsedTime(since) >= options.StepTimeMax;
 
     /// <summary>The etag of the newest state, which is unpublished or in this transaction.</summary>
-    private UInt128 Newest => _operationCount == 0 ? _etagLast : _next - 1;
+    private Etag Newest => _operationCount == 0 ? _etagLast : _next.Predecessor;
 
     private void Note(WriteRequest request, long now)
     {
@@ -168,7 +169,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
             _results.Add(session, request.Sequence, request.Result, request.Digest);
         }
         // If this transaction has gathered results or operations, the answer depends on the state that this transaction's record produces.
-        request.ReleaseEtag = _results.Count > 0 || _operationCount > 0 ? UInt128.Max(Newest, _etagFirst) : _etagLast;
+        request.ReleaseEtag = _results.Count > 0 || _operationCount > 0 ? Etag.Max(Newest, _etagFirst) : _etagLast;
     }
 
     private WriteResult Execute(WriteBatch batch, WriteRequest request)
@@ -180,7 +181,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         var existed = RecordApplier.ApplyOperations(
             batch, request.EncodedOperations, _etagFirst, _shardTime, ref _next, ref _operationCount);
         _payload.Append(request.EncodedOperations);
-        return new WriteResult(WriteOutcome.Applied, _next - 1, -1, existed);
+        return new WriteResult(WriteOutcome.Applied, _next.Predecessor, -1, existed);
     }
 
     private static int FindFailedCondition(WriteBatch batch, ReadOnlySpan<byte> conditions)
@@ -197,7 +198,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     private static bool Holds(WriteBatch batch, in ConditionReader condition)
     {
         if (!batch.TryGet(TreeId.Kv, condition.Key, out var stored))
-            return condition.Kind == ConditionKind.Absent || (condition.Kind == ConditionKind.EtagEquals && condition.Etag == 0);
+            return condition.Kind == ConditionKind.Absent || (condition.Kind == ConditionKind.EtagEquals && condition.Etag == Etag.None);
         var value = KvValue.Read(stored, out var etag);
         return condition.Kind switch
         {

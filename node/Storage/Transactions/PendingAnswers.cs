@@ -21,7 +21,7 @@ internal sealed class PendingAnswers(AnswerChain chain)
     /// <summary>
     /// Releases answers up to a published etag. Reads are released only if <paramref name="owner"/> may answer them; otherwise they are held.
     /// </summary>
-    public void Publish(UInt128 published, IStoreEvents owner)
+    public void Publish(Etag published, IStoreEvents owner)
     {
         bool? mayAnswerReads = null;
         while (_waiting.TryPeek(out var request) && request.ReleaseEtag <= published)

@@ -18,15 +18,15 @@ internal static class RecordApplier
     /// <summary>Key of the shard time in the tree <c>meta</c>. The value is 8 bytes, little-endian, microseconds since 1970.</summary>
     private static ReadOnlySpan<byte> ShardTimeKey => "shard-time"u8;
 
-    /// <summary>Applies a whole record.</summary>
-    public static void Apply(WriteBatch batch, ReadOnlySpan<byte> body)
+    /// <summary>Applies a whole record. A tool may leave out what it does to sessions, after the tree of the sessions was lost.</summary>
+    public static void Apply(WriteBatch batch, ReadOnlySpan<byte> body, bool hasSessions = true)
     {
-        var first = new UInt128(RecordBody.Epoch(body), RecordBody.FirstChange(body));
+        var first = new Etag(RecordBody.Epoch(body), RecordBody.FirstChange(body));
         var shardTime = RecordBody.WallTimeMicroseconds(body);
         var (change, count) = (first, 0);
         if (RecordBody.TryReadHeader(body, out var header) && (header.Flags & RecordFlags.Lz4) != 0)
             throw new UnreadableRecordException($"Record {header} is compressed, which this version does not support.");
-        ApplyOperations(batch, RecordBody.Payload(body), first, shardTime, ref change, ref count);
+        ApplyOperations(batch, RecordBody.Payload(body), first, shardTime, ref change, ref count, hasSessions);
         if (count != RecordBody.OperationCount(body) || RecordBody.LastChange(body) - RecordBody.FirstChange(body) != (ulong)Math.Max(count, 1) - 1)
             throw new UnreadableRecordException($"Record {header} has {count} operations, which does not match its header.");
         SetShardTime(batch, shardTime);
@@ -39,8 +39,9 @@ internal static class RecordApplier
     /// <param name="shardTime">The record's shard time.</param>
     /// <param name="nextChange">The etag of the next operation; advanced.</param>
     /// <param name="count">Operations that took a change; advanced.</param>
+    /// <param name="hasSessions">Whether the batch has the tree of the sessions. Without it, operations on sessions only take their changes.</param>
     public static bool ApplyOperations(
-        WriteBatch batch, ReadOnlySpan<byte> operations, UInt128 etagFirst, long shardTime, ref UInt128 nextChange, ref int count)
+        WriteBatch batch, ReadOnlySpan<byte> operations, Etag etagFirst, long shardTime, ref Etag nextChange, ref int count, bool hasSessions = true)
     {
         var existed = false;
         Span<byte> header = stackalloc byte[KvValue.HeaderBytesMax];
@@ -55,6 +56,10 @@ internal static class RecordApplier
                 case OperationCode.Delete:
                     existed |= batch.Delete(TreeId.Kv, reader.Key);
                     break;
+                case OperationCode.SessionOpen or OperationCode.SessionEnd when !hasSessions:
+                    break;
+                case OperationCode.Results when !hasSessions:
+                    continue;
                 case OperationCode.SessionOpen:
                     SessionTable.Open(batch, reader.Session, reader.Owner, shardTime);
                     break;

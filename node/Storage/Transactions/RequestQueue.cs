@@ -19,6 +19,9 @@ internal sealed class RequestQueue(int countMax, long bytesMax, ISerialExecutor 
     /// <summary>Whether the queue is empty. On the writer executor this is exact only for requests added before.</summary>
     public bool IsEmpty => _requests.IsEmpty;
 
+    /// <summary>Bytes of the requests that wait.</summary>
+    public long Bytes => Interlocked.Read(ref _bytes);
+
     /// <summary>Adds a request. Returns false at once when the queue is full.</summary>
     public bool TryAdd(WriteRequest request)
     {

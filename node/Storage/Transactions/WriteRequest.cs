@@ -1,4 +1,3 @@
-using System.Buffers.Binary;
 using System.Collections.Concurrent;
 using System.Numerics;
 using System.Threading.Tasks.Sources;
@@ -11,7 +10,7 @@ namespace KvCluster.Storage.Transactions;
 
 /// <summary>
 /// One caller's conditions and operations, applied as a whole or not at all. Rented, filled and awaited by the caller's thread. From
-/// <c>ReplicaStore.TrySubmit</c> until it is answered it belongs to the store. The continuation runs on the completions executor or the thread pool, never
+/// <c>RequestAdmission.TrySubmit</c> until it is answered it belongs to the store. The continuation runs on the completions executor or the thread pool, never
 /// on the writer. Awaiting <see cref="Completion"/> returns the request to the pool.
 /// </summary>
 internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolWorkItem, IWorkItem
@@ -97,7 +96,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     internal WriteResult Result { get; set; }
 
     /// <summary>The answer may leave when a state with this etag, or a newer one, is published.</summary>
-    internal UInt128 ReleaseEtag { get; set; }
+    internal Etag ReleaseEtag { get; set; }
 
     /// <summary>Whether the answer depends on a state but is in no record. Only a leader whose leadership is confirmed may give it.</summary>
     internal bool IsReadAnswer { get; set; }
@@ -112,15 +111,15 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     }
 
     /// <summary>Adds a condition. Conditions are evaluated in order; the first that does not hold is named in the answer.</summary>
-    public void AddCondition(ReadOnlySpan<byte> key, ConditionKind kind, UInt128 etag = default, ReadOnlySpan<byte> value = default)
+    public void AddCondition(ReadOnlySpan<byte> key, ConditionKind kind, Etag etag = default, ReadOnlySpan<byte> value = default)
     {
         ValidateKey(key);
         _conditions.Append([(byte)kind]);
         _conditions.AppendWithLength(key);
         if (kind == ConditionKind.EtagEquals)
         {
-            BinaryPrimitives.WriteUInt128LittleEndian(_conditions.Reserve(16), etag);
-            _conditions.Advance(16);
+            etag.WriteTo(_conditions.Reserve(Etag.ByteLength));
+            _conditions.Advance(Etag.ByteLength);
         }
         else if (kind == ConditionKind.ValueEquals)
         {
@@ -248,7 +247,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         HasPut = false;
         (OpensSession, Owner, Digest) = (false, default, 0);
         (Session, Sequence, LowestOpen) = (0, 0, 0);
-        (ReleaseEtag, IsReadAnswer) = (0, false);
+        (ReleaseEtag, IsReadAnswer) = (Etag.None, false);
         (DeadlineTimestamp, ArrivedTimestamp, Trace) = (0, 0, null);
         NextAnswer = null;
         Result = default;

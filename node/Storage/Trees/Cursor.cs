@@ -1,4 +1,5 @@
 using System.Buffers;
+using System.Runtime.CompilerServices;
 using KvCluster.Storage.Pages;
 
 namespace KvCluster.Storage.Trees;
@@ -17,6 +18,10 @@ internal sealed unsafe class Cursor : IDisposable
     private readonly byte[] _upper;
     private byte[] _key = ArrayPool<byte>.Shared.Rent(Page.KeyBytesMax);
     private byte* _leaf;
+    private ushort* _slots;
+    private byte* _ahead;
+    private LeafReadAhead _readAhead;
+    private int _prefixLength;
     private int _depth;
     private int _at;
     private int _first;
@@ -34,7 +39,7 @@ internal sealed unsafe class Cursor : IDisposable
         get
         {
             CheckPosition();
-            return _key.AsSpan(0, TreePage.CopyKey(_leaf, _at, _key));
+            return _key.AsSpan(0, _prefixLength + TreePage.CopyLeafSuffix(_leaf + _slots[_at], Page.Heads(_leaf)[_at], _key.AsSpan(_prefixLength)));
         }
     }
 
@@ -44,7 +49,7 @@ internal sealed unsafe class Cursor : IDisposable
         get
         {
             CheckPosition();
-            return TreePage.Value(_space, _leaf, _at);
+            return TreePage.CellValue(_space, _leaf + _slots[_at]);
         }
     }
 
@@ -55,18 +60,19 @@ internal sealed unsafe class Cursor : IDisposable
             key = _lower;
         if (!Descend(key, toLast: false))
             return false;
-        _at = Math.Max(_first, TreePage.LowerBound(_leaf, key, out _));
+        _at = Math.Clamp(TreePage.LowerBound(_leaf, key, out _), _first, _end);
         return _at < _end || NextLeaf();
     }
 
     /// <summary>Moves to the next key; false at the end. From there <see cref="MovePrevious"/> moves back to the last key.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public bool MoveNext()
     {
-        if (_leaf == null)
-            return Seek(_lower);
-        if (_at < _end)
-            _at++;
-        return _at < _end || NextLeaf();
+        if (_at + 1 >= _end)
+            return LeaveLeafForward();
+        _at++;
+        Page.PrefetchBody(_ahead, _at);
+        return true;
     }
 
     /// <summary>Moves to the previous key; false before the first.</summary>
@@ -89,13 +95,24 @@ internal sealed unsafe class Cursor : IDisposable
         var key = _key;
         _key = [];
         _leaf = null;
+        (_first, _end) = (0, 0);
         if (key.Length > 0)
             ArrayPool<byte>.Shared.Return(key);
     }
 
+    private bool LeaveLeafForward()
+    {
+        if (_leaf == null)
+            return Seek(_lower);
+        if (_at < _end)
+            _at++;
+        return _at < _end || NextLeaf();
+    }
+
+    // Before the first move and after the end no position is valid, because there is no entry between the bounds.
     private void CheckPosition()
     {
-        if (_leaf == null || _at < _first || _at >= _end)
+        if (_at < _first || _at >= _end)
             throw new InvalidOperationException("The cursor is not positioned at a key.");
     }
 
@@ -111,6 +128,7 @@ internal sealed unsafe class Cursor : IDisposable
             _index[_depth] = toLast ? Page.Count(page) - 1 : TreePage.FindChild(page, key);
             page = _space.ResolveNode(TreePage.Child(page, _index[_depth]));
         }
+        _ahead = page;
         Enter(page);
         return true;
     }
@@ -119,6 +137,10 @@ internal sealed unsafe class Cursor : IDisposable
     private void Enter(byte* leaf)
     {
         _leaf = leaf;
+        _slots = Page.Slots(leaf);
+        var prefix = Page.Prefix(leaf);
+        prefix.CopyTo(_key);
+        _prefixLength = prefix.Length;
         _first = _lower.Length == 0 ? 0 : TreePage.LowerBound(leaf, _lower, out _);
         _end = _upper.Length == 0 ? Page.Count(leaf) : TreePage.LowerBound(leaf, _upper, out _);
     }
@@ -156,6 +178,12 @@ internal sealed unsafe class Cursor : IDisposable
             page = _space.ResolveNode(TreePage.Child(page, _index[level]));
         }
         Enter(page);
+        // The processor fetches the next leaf while the caller reads this one.
+        var parent = (byte*)_path[level];
+        var next = _index[level] + 1;
+        if (forward)
+            _readAhead.Step(_space, parent, next);
+        _ahead = forward && next < Page.Count(parent) ? _space.Locate(PageLink.Load(TreePage.Child(parent, next))) : page;
         return true;
     }
 }

@@ -1,3 +1,4 @@
+using System.Runtime.CompilerServices;
 using KvCluster.Storage.Pages;
 
 namespace KvCluster.Storage.Trees;
@@ -56,6 +57,7 @@ internal static unsafe class PageSplit
     /// <param name="right">The right half, written here.</param>
     /// <param name="separator">Receives the key that separates them.</param>
     /// <returns>The length of that key.</returns>
+    [SkipLocalsInit]
     public static int Leaf(byte* source, int index, ReadOnlySpan<byte> key, int bytes, byte* left, byte* right, Span<byte> separator)
     {
         int count = Page.Count(source);
@@ -82,6 +84,7 @@ internal static unsafe class PageSplit
     /// <param name="right">The new right leaf, written here.</param>
     /// <param name="separator">Receives the key that separates them.</param>
     /// <param name="separatorLength">The length of that key.</param>
+    [SkipLocalsInit]
     public static bool TryRedistribute(
         byte* first, byte* second, int index, ReadOnlySpan<byte> key, int bytes, byte* left, byte* right, Span<byte> separator, out int separatorLength)
     {
@@ -105,6 +108,7 @@ internal static unsafe class PageSplit
     /// <param name="right">The right page, of the same type.</param>
     /// <param name="separator">The key that separates them; in a branch it becomes the key of the right page's first child.</param>
     /// <param name="target">The merged page, written here; neither of the two.</param>
+    [SkipLocalsInit]
     public static bool TryMerge(byte* left, byte* right, ReadOnlySpan<byte> separator, byte* target)
     {
         int leftCount = Page.Count(left), rightCount = Page.Count(right), leafOnly = Page.Type(left) == PageType.Leaf ? 0 : 1;
@@ -177,6 +181,7 @@ internal static unsafe class PageSplit
     }
 
     /// <summary>The length of the prefix that entries [from, to) of a leaf share with a key.</summary>
+    [SkipLocalsInit]
     private static int PrefixWith(byte* page, int from, int to, ReadOnlySpan<byte> key)
     {
         if (from == to)
@@ -194,6 +199,7 @@ internal static unsafe class PageSplit
     /// Fills a page with entries [from, to) of two leaves, under the prefix that they share with the key. False when they do not fit together with that
     /// key's entry.
     /// </summary>
+    [SkipLocalsInit]
     private static bool TryFill(byte* target, byte* first, byte* second, int from, int to, ReadOnlySpan<byte> key, int keyEntryBytes)
     {
         int firstCount = Page.Count(first);

@@ -1,3 +1,4 @@
+using System.Runtime.CompilerServices;
 using KvCluster.Storage.Pages;
 
 namespace KvCluster.Storage.Trees;
@@ -43,15 +44,25 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
             || (index > 0 && TryRedistribute(parent, index - 1, index - 1, at, key, bytes));
     }
 
+    /// <summary>
+    /// Whether the path's leaf is one that grows at its end, where the position is: the last leaf of the tree, or a leaf that was filled that way, at least by
+    /// half. It stays full then, and is neither split nor redistributed, which would leave many pages half empty behind sorted runs in the middle of the tree.
+    /// </summary>
+    public bool IsGrowingEdge(byte* leaf, int index) =>
+        index == Page.Count(leaf) && (path.IsRightEdge(path.LeafLevel) || 2 * Page.Appended(leaf) >= Page.Count(leaf));
+
     /// <summary>Splits the path's leaf, or begins a new one beside it, to make room for a key. The path is invalid afterwards.</summary>
+    [SkipLocalsInit]
     public void SplitLeaf(ref TreeRoot root, byte* leaf, int index, ReadOnlySpan<byte> key, int bytes, bool breaksPrefix)
     {
         int count = Page.Count(leaf);
         Span<byte> neighbour = stackalloc byte[Page.KeyBytesMax];
         var right = pages.MakeEmpty(PageType.Leaf);
-        if (index == count && (breaksPrefix || path.IsRightEdge(path.LeafLevel)))
+        if ((index == count && breaksPrefix) || IsGrowingEdge(leaf, index))
         {
-            // Keys arrive in order: the page stays full, and the key starts the next one.
+            // Keys arrive in order: the page stays full, and the key starts the next one, which is the growing edge from now on. Otherwise keys that arrive in
+            // falling order behind this page would get a page each.
+            Page.Appended(leaf) = 0;
             neighbour = neighbour[..TreePage.CopyKey(leaf, count - 1, neighbour)];
             InsertSibling(ref root, path.LeafLevel, PageSplit.Separator(neighbour, key), right);
             return;
@@ -70,23 +81,23 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
 
     /// <summary>
     /// After a removal from the page at a level: removes the page if it is empty, merges it with a sibling if it is less than a quarter full, and replaces a
-    /// root with one child by it. The path is invalid afterwards.
+    /// root with one child by it. True if it did any of that; the path is invalid then.
     /// </summary>
-    public void Shrink(ref TreeRoot root, int level)
+    public bool Shrink(ref TreeRoot root, int level)
     {
         var page = path.PageAt(level);
         if (Page.Count(page) == 0)
         {
             RemovePage(ref root, level);
-            return;
+            return true;
         }
         if (level == 0)
-            Collapse(ref root);
-        else if (Page.Used(page) < Page.BodyBytes / 4)
-            Merge(ref root, level);
+            return Collapse(ref root);
+        return Page.Used(page) < Page.BodyBytes / 4 && Merge(ref root, level);
     }
 
     /// <summary>The length of the prefix that a page's keys share with another key.</summary>
+    [SkipLocalsInit]
     private static int PrefixWith(byte* page, ReadOnlySpan<byte> key)
     {
         var first = Page.Type(page) == PageType.Branch ? 1 : 0;
@@ -105,12 +116,18 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
             return copy;
     }
 
-    private void Rebuild(byte* page, int prefixMax) => TreePage.Rebuild(page, CopyOf(page), 0, Page.Count(page), prefixMax);
+    private void Rebuild(byte* page, int prefixMax)
+    {
+        var appended = Page.Appended(page);
+        TreePage.Rebuild(page, CopyOf(page), 0, Page.Count(page), prefixMax);
+        Page.Appended(page) = appended;
+    }
 
     /// <summary>
     /// Redistributes the entries of two adjacent leaves, counting the incoming one, if the sibling that is checked has space. The path is invalid
     /// afterwards.
     /// </summary>
+    [SkipLocalsInit]
     private bool TryRedistribute(byte* parent, int left, int asked, int index, ReadOnlySpan<byte> key, int bytes)
     {
         var sibling = space.ResolveNode(TreePage.Child(parent, asked));
@@ -156,6 +173,7 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
             SplitBranch(ref root, level - 1, index, separator, reference, breaksPrefix);
     }
 
+    [SkipLocalsInit]
     private void SplitBranch(ref TreeRoot root, int level, int index, ReadOnlySpan<byte> separator, PageRef reference, bool breaksPrefix)
     {
         var branch = path.PageAt(level);
@@ -197,15 +215,15 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
         Shrink(ref root, level - 1);
     }
 
-    private void Collapse(ref TreeRoot root)
+    private bool Collapse(ref TreeRoot root)
     {
         fixed (TreeRoot* place = &root)
         {
-            while (true)
+            for (var collapsed = false; ; collapsed = true)
             {
                 var page = space.ResolveNode(&place->Link);
                 if (Page.Type(page) != PageType.Branch || Page.Count(page) > 1)
-                    return;
+                    return collapsed;
                 var left = place->Link.Reference;
                 place->Link = *TreePage.Child(page, 0);
                 pages.Retire(left, page);
@@ -213,16 +231,18 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
         }
     }
 
-    private void Merge(ref TreeRoot root, int level)
+    private bool Merge(ref TreeRoot root, int level)
     {
         var parent = path.PageAt(level - 1);
         var index = path.ChildAt(level - 1);
         if (!(index + 1 < Page.Count(parent) && TryMerge(parent, index)) && !(index > 0 && TryMerge(parent, index - 1)))
-            return;
+            return false;
         Shrink(ref root, level - 1);
+        return true;
     }
 
     /// <summary>Merges a child's right sibling into it if together they fill at most three quarters of a page.</summary>
+    [SkipLocalsInit]
     private bool TryMerge(byte* parent, int index)
     {
         var rightChild = TreePage.Child(parent, index + 1);

@@ -51,7 +51,7 @@ internal sealed unsafe class StoreWalk
         if (!meta.FreeDirectory.IsNone)
         {
             Touch(new PageLink(meta.FreeDirectory, meta.FreeDirectoryChecksum), _inUse);
-            foreach (var sections in _free.SectionPlaces())
+            foreach (var sections in _free.MapPages())
                 Touch(sections, _inUse);
         }
         Begin(trees, _inUse);

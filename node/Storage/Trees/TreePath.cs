@@ -3,22 +3,38 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage.Trees;
 
 /// <summary>
-/// The pages from a tree's root to one leaf, level by level from 0, and which child leads from each to the next. All of them belong to the open batch.
-/// Reused for every change; a change of the tree's shape makes it invalid.
+/// The pages from a tree's root to one leaf, level by level from 0, and which child leads from each to the next. Kept between the operations of a batch, so
+/// that another key of the same leaf needs no descent. The first <see cref="OwnedLevels"/> pages belong to the open batch. A change of the tree's shape
+/// makes the path invalid, and its owner clears it.
 /// </summary>
 internal sealed unsafe class TreePath
 {
     private readonly nint[] _pages = new nint[PageStructure.DepthMax];
     private readonly int[] _children = new int[PageStructure.DepthMax];
 
+    /// <summary>The tree; undefined when the path is empty.</summary>
+    public TreeId Tree { get; private set; }
+
+    /// <summary>Whether the path has no page.</summary>
+    public bool IsEmpty => LeafLevel < 0;
+
     /// <summary>The level of the last page, which is a leaf when the path is complete.</summary>
-    public int LeafLevel { get; private set; }
+    public int LeafLevel { get; private set; } = -1;
+
+    /// <summary>How many levels, from the root on, belong to the open batch.</summary>
+    public int OwnedLevels { get; private set; }
+
+    /// <summary>The last page of a complete path.</summary>
+    public byte* Leaf => (byte*)_pages[LeafLevel];
+
+    /// <summary>Removes all pages.</summary>
+    public void Clear() => (LeafLevel, OwnedLevels) = (-1, 0);
 
     /// <summary>Starts a path at a root.</summary>
-    public void Begin(byte* root)
+    public void Begin(TreeId tree, byte* root)
     {
+        (Tree, LeafLevel, OwnedLevels) = (tree, 0, 0);
         _pages[0] = (nint)root;
-        LeafLevel = 0;
     }
 
     /// <summary>Continues at a child of the last page.</summary>
@@ -27,6 +43,35 @@ internal sealed unsafe class TreePath
         _children[LeafLevel] = index;
         _pages[++LeafLevel] = (nint)child;
     }
+
+    /// <summary>Whether a key belongs to the path's leaf: it is between the separators on both sides, of which the lowest page that has one decides.</summary>
+    public bool Covers(TreeId tree, ReadOnlySpan<byte> key)
+    {
+        if (IsEmpty || tree != Tree)
+            return false;
+        var (isAbove, isBelow) = (false, false);
+        for (var level = LeafLevel - 1; level >= 0 && !(isAbove && isBelow); level--)
+        {
+            var page = PageAt(level);
+            var child = ChildAt(level);
+            if (!isAbove && child > 0)
+            {
+                if (TreePage.Compare(page, child, key) > 0)
+                    return false;
+                isAbove = true;
+            }
+            if (!isBelow && child + 1 < Page.Count(page))
+            {
+                if (TreePage.Compare(page, child + 1, key) <= 0)
+                    return false;
+                isBelow = true;
+            }
+        }
+        return true;
+    }
+
+    /// <summary>Replaces the first page that does not belong to the batch by its copy, which does.</summary>
+    public void Own(byte* copy) => _pages[OwnedLevels++] = (nint)copy;
 
     /// <summary>The page at a level.</summary>
     public byte* PageAt(int level) => (byte*)_pages[level];

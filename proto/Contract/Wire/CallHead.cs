@@ -12,7 +12,7 @@ internal readonly ref struct CallHead
     /// <summary>The encoded request message.</summary>
     public ReadOnlySpan<byte> Request { get; private init; }
 
-    public uint Shard { get; private init; }
+    public ShardId Shard { get; private init; }
 
     public ulong Generation { get; private init; }
 
@@ -47,7 +47,7 @@ internal readonly ref struct CallHead
         }
         return new CallHead
         {
-            Id = id, Method = method, Request = request, Shard = shard, Generation = generation, TimeoutMs = timeoutMs, Traceparent = traceparent, ReplyBytesMax = replyBytesMax,
+            Id = id, Method = method, Request = request, Shard = new(shard), Generation = generation, TimeoutMs = timeoutMs, Traceparent = traceparent, ReplyBytesMax = replyBytesMax,
         };
     }
 }

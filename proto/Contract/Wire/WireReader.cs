@@ -73,8 +73,8 @@ internal ref struct WireReader(ReadOnlySpan<byte> bytes)
         return count <= (ulong)_rest.Length ? Take((int)count) : throw Malformed();
     }
 
-    /// <summary>The value of a <see cref="V1.Etag"/> field, in the form of <see cref="Etag.Value"/>.</summary>
-    public UInt128 ReadEtag()
+    /// <summary>The value of a <see cref="V1.Etag"/> field.</summary>
+    public Etag ReadEtag()
     {
         ulong epoch = 0, change = 0;
         var etag = new WireReader(ReadBytes());
@@ -87,7 +87,7 @@ internal ref struct WireReader(ReadOnlySpan<byte> bytes)
             else
                 etag.Skip();
         }
-        return new UInt128(epoch, change);
+        return new Etag(epoch, change);
     }
 
     /// <summary>Skips the value of the field just read.</summary>

@@ -24,12 +24,12 @@ internal ref struct WireWriter(Span<byte> destination)
     public static int BytesFieldSize(int count) => 1 + VarintSize((uint)count) + count;
 
     /// <summary>Size of a <see cref="V1.Position"/> without its tag.</summary>
-    public static int PositionSize(uint shard, ulong? ageUs = null) =>
-        VarintFieldSize(shard) + BytesFieldSize(EtagBytes) + (ageUs is { } age ? 1 + VarintSize(age) : 0);
+    public static int PositionSize(ShardId shard, ulong? ageUs = null) =>
+        VarintFieldSize(shard.Value) + BytesFieldSize(EtagBytes) + (ageUs is { } age ? 1 + VarintSize(age) : 0);
 
     /// <summary>Size of a <see cref="V1.RequestId"/> without its tag.</summary>
-    public static int RequestIdSize(uint shard, ulong sequence, ulong lowestOpen) =>
-        BytesFieldSize(SessionBytes) + VarintFieldSize(sequence) + VarintFieldSize(lowestOpen) + VarintFieldSize(shard);
+    public static int RequestIdSize(ShardId shard, ulong sequence, ulong lowestOpen) =>
+        BytesFieldSize(SessionBytes) + VarintFieldSize(sequence) + VarintFieldSize(lowestOpen) + VarintFieldSize(shard.Value);
 
     public void VarintField(int field, ulong value)
     {
@@ -53,17 +53,17 @@ internal ref struct WireWriter(Span<byte> destination)
         Varint((uint)count);
     }
 
-    public void EtagField(int field, UInt128 etag)
+    public void EtagField(int field, Etag etag)
     {
         BytesHeader(field, EtagBytes);
-        Fixed64Field(1, (ulong)(etag >> 64));
-        Fixed64Field(2, (ulong)etag);
+        Fixed64Field(1, etag.Epoch);
+        Fixed64Field(2, etag.Change);
     }
 
-    public void PositionField(int field, uint shard, UInt128 etag, ulong? ageUs = null)
+    public void PositionField(int field, ShardId shard, Etag etag, ulong? ageUs = null)
     {
         BytesHeader(field, PositionSize(shard, ageUs));
-        VarintField(1, shard);
+        VarintField(1, shard.Value);
         EtagField(2, etag);
         if (ageUs is not { } age)
             return;
@@ -72,12 +72,12 @@ internal ref struct WireWriter(Span<byte> destination)
         Varint(age);
     }
 
-    public void RequestIdField(int field, UInt128 session, uint shard, ulong sequence, ulong lowestOpen)
+    public void RequestIdField(int field, UInt128 session, ShardId shard, ulong sequence, ulong lowestOpen)
     {
         BytesHeader(field, RequestIdSize(shard, sequence, lowestOpen));
         VarintField(2, sequence);
         VarintField(3, lowestOpen);
-        VarintField(4, shard);
+        VarintField(4, shard.Value);
         SessionField(5, session);
     }
 

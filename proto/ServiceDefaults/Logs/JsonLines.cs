@@ -69,6 +69,12 @@ internal sealed class JsonLines(TimeProvider time) : ConsoleFormatter(FormatName
             case int or long or uint:
                 json.WriteNumber(name, Convert.ToInt64(value, System.Globalization.CultureInfo.InvariantCulture));
                 break;
+            case NodeId node:
+                json.WriteNumber(name, node.Value);
+                break;
+            case ShardId shard:
+                json.WriteNumber(name, shard.Value);
+                break;
             // Unsigned 64-bit numbers are written as text too, because JSON parsers round them.
             default:
                 json.WriteString(name, Convert.ToString(value, System.Globalization.CultureInfo.InvariantCulture));

@@ -34,7 +34,7 @@ internal sealed class ExchangePlaces(ByteBudget requests, int callsMax = Exchang
     /// <param name="isChange">Changes and reads of a shard do not take places from one another.</param>
     /// <param name="bytes">The size of the call's request.</param>
     /// <param name="share">To be passed to <see cref="Return"/>.</param>
-    public bool TryTake(FairPlaces.Share stream, uint shard, bool isChange, int bytes, out FairPlaces.Share share)
+    public bool TryTake(FairPlaces.Share stream, ShardId shard, bool isChange, int bytes, out FairPlaces.Share share)
     {
         lock (_gate)
         {

@@ -21,12 +21,12 @@ internal static class DevelopmentCertificates
     /// <param name="now">Start of their validity.</param>
     /// <returns>The files written.</returns>
     /// <exception cref="IOException">One of the files exists; nothing was written.</exception>
-    public static IReadOnlyList<string> Create(string folder, string cluster, IEnumerable<uint> nodes, IReadOnlyCollection<string> hosts, DateTimeOffset now)
+    public static IReadOnlyList<string> Create(string folder, string cluster, IEnumerable<NodeId> nodes, IReadOnlyCollection<string> hosts, DateTimeOffset now)
     {
         using var authority = new DevelopmentAuthority($"KvCluster {cluster} development authority", now, now.AddYears(AuthorityYears));
         var files = new List<(string Name, string Text, bool IsSecret)> { ("ca.pem", authority.CertificatePem, false), ("ca-key.pem", authority.KeyPem, true) };
         foreach (var node in nodes)
-            Issue($"node-{node}", [NodeNames.OfNode(node, cluster), .. Loopback, .. hosts]);
+            Issue($"node-{node}", [NodeNames.OfNode(node.Value, cluster), .. Loopback, .. hosts]);
         Issue("router", [NodeNames.OfRouter(cluster), .. Loopback, .. hosts]);
         Issue("client", []);
         Directory.CreateDirectory(folder);

@@ -122,7 +122,7 @@ internal sealed class HistoryWorker(int client, string prefix, IObservedStore st
         var call = Now();
         var written = await store.PutBothIfAsync((first, firstValue), expected, (second, secondValue));
         var returned = Now();
-        var ofFirst = written.Found ? written with { Etag = Etag.FromValue(written.Etag.Value - 1) } : written;
+        var ofFirst = written.Found ? written with { Etag = written.Etag.Predecessor } : written;
         var ofSecond = written.Status == "ok" && !written.Found ? Observation.NotDone : written;
         return
         [
@@ -155,7 +155,7 @@ internal sealed class HistoryWorker(int client, string prefix, IObservedStore st
             var (first, second) = (found.GetValueOrDefault(KeyOf(group, index)), found.GetValueOrDefault(KeyOf(group, index + 1)));
             if (!first.Found || !second.Found)
                 continue;
-            if ((first.Value[^1] == WithNext && second.Etag.Value <= first.Etag.Value) || (second.Value[^1] == WithPrevious && first.Etag.Value < second.Etag.Value - 1))
+            if ((first.Value[^1] == WithNext && second.Etag <= first.Etag) || (second.Value[^1] == WithPrevious && first.Etag < second.Etag.Predecessor))
                 Contradiction ??= $"half of a write in a scan of {group}: {first.Value} {first.Etag} beside {second.Value} {second.Etag}";
         }
     }

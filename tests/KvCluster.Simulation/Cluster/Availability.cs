@@ -42,7 +42,7 @@ internal sealed class Availability(ClusterRun run, ClusterHistory history)
 
     private bool Reaches(ClusterNode leader, ReplicaRecord replica)
     {
-        var node = run.Nodes[(int)replica.Node - 1];
-        return node.ReplicaId == replica.Replica && node.Works && !run.Network.IsCut(leader.Id, node.Id) && !run.Network.IsCut(node.Id, leader.Id);
+        var node = run.NodeOf(replica.NodeId);
+        return node.ReplicaId == replica.ReplicaId && node.Works && !run.Network.IsCut(leader.Id, node.Id) && !run.Network.IsCut(node.Id, leader.Id);
     }
 }

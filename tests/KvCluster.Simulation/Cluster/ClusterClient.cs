@@ -12,7 +12,7 @@ namespace KvCluster.Simulation.Cluster;
 /// <param name="history">Records every answer.</param>
 /// <param name="first">The node that it calls first.</param>
 /// <param name="hardlyWrites">It mostly reads, or makes writes whose condition cannot hold, and so stays with a leader that was cut off.</param>
-internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint first, bool hardlyWrites)
+internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, NodeId first, bool hardlyWrites)
 {
     private const long TimeoutUs = 120_000;
     private const int WideKeysMax = 120;
@@ -32,7 +32,7 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
     private static readonly byte[] _impossible = ClusterData.Value(-1);
 
     private readonly CommittedLog.Version[] _found = new CommittedLog.Version[run.Conditions.Keys];
-    private uint _node = first;
+    private NodeId _node = first;
     private long _operation;
     private Etag _seen;
     private UInt128 _session;
@@ -108,11 +108,11 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
     }
 
     // Draws whether a follower may serve it as well as the leader, what it must show at least, and which node is asked.
-    private (bool Anywhere, Etag Least, uint Node) DrawTarget(ReadKind kind)
+    private (bool Anywhere, Etag Least, NodeId Node) DrawTarget(ReadKind kind)
     {
         var anywhere = kind is ReadKind.Replica or ReadKind.Session or ReadKind.Stale;
         var least = kind switch { ReadKind.Stale => Etag.None, ReadKind.Session => _seen, _ => history.Floor };
-        return (anywhere, least, anywhere && !run.Conditions.PinnedCallers ? (uint)run.Random.Next(run.Nodes.Count) + 1 : _node);
+        return (anywhere, least, anywhere && !run.Conditions.PinnedCallers ? new((uint)run.Random.Next(run.Nodes.Count) + 1) : _node);
     }
 
     private void Read(ReadKind kind, int[] keys)
@@ -175,11 +175,11 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
         var operation = Begin(Elsewhere);
         var floor = history.Floor;
         var session = run.DrawSession();
-        run.Network.Call(_node, node => node.Requests.OpenSession(session, new SessionOwner(run.Conditions.LeavesSessions ? 1 : _node, 1), result => run.Network.Reply(() =>
+        run.Network.Call(_node, node => node.Requests.OpenSession(session, new SessionOwner(run.Conditions.LeavesSessions ? 1 : _node.Value, 1), result => run.Network.Reply(() =>
         {
-            run.Transcript.Answer(run.NowUs, $"session {result.Outcome}", Etag.FromValue(result.Etag));
+            run.Transcript.Answer(run.NowUs, $"session {result.Outcome}", result.Etag);
             if (result.Outcome == WriteOutcome.Applied)
-                history.OnSession(Etag.FromValue(result.Etag), floor, run.NowUs);
+                history.OnSession(result.Etag, floor, run.NowUs);
             if (operation != _operation)
                 return;
             CheckRoom(result.Outcome);
@@ -190,7 +190,7 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
             }
 
             (_session, _sequence) = (session, 0);
-            See(Etag.FromValue(result.Etag));
+            See(result.Etag);
             Rest();
         })));
     }
@@ -213,7 +213,7 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
         var operation = Begin(() => GoOn(write));
         run.Network.Call(_node, node => node.Requests.Put(write, result => run.Network.Reply(() =>
         {
-            run.Transcript.Answer(run.NowUs, $"write {write.Id} {result.Outcome}", Etag.FromValue(result.Etag));
+            run.Transcript.Answer(run.NowUs, $"write {write.Id} {result.Outcome}", result.Etag);
             history.OnWrite(write, result, run.NowUs);
             if (operation == _operation)
                 OnWritten(write, result);
@@ -227,9 +227,9 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
         switch (result.Outcome)
         {
             case WriteOutcome.Applied or WriteOutcome.ConditionFailed:
-                See(Etag.FromValue(result.Etag));
+                See(result.Etag);
                 if (result.Outcome == WriteOutcome.Applied)
-                    Remember(write, write.FirstOf(Etag.FromValue(result.Etag)));
+                    Remember(write, write.FirstOf(result.Etag));
                 _open = null;
                 Rest();
                 break;
@@ -285,7 +285,7 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, uint
         _operation++;
         if (run.Conditions.PinnedCallers && !run.Healed)
             return;
-        _node = run.Random.Next(3) == 0 ? (uint)run.Random.Next(run.Nodes.Count) + 1 : run.LeaderHint;
+        _node = run.Random.Next(3) == 0 ? new((uint)run.Random.Next(run.Nodes.Count) + 1) : run.LeaderHint;
     }
 
     private void Rest()

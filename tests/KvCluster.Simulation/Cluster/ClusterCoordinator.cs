@@ -17,7 +17,7 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
     // Operators add this to the revision of a backup, so that no watcher has seen a later one.
     private const long RaisedBy = 1_000;
 
-    private readonly HashSet<uint> _cutOff = [];
+    private readonly HashSet<NodeId> _cutOff = [];
     private (ShardRecord Record, long Revision) _backup = (record, 1);
     private (ShardRecord Record, long Revision)? _newest;
 
@@ -31,7 +31,7 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
     /// <summary>It shows a backup that is older than what it showed before.</summary>
     public bool IsRestored => _newest is not null;
 
-    public void CutOff(uint node) => _cutOff.Add(node);
+    public void CutOff(NodeId node) => _cutOff.Add(node);
 
     public void Reconnect() => _cutOff.Clear();
 
@@ -66,13 +66,13 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
         // If the backup was as new as the lost state, replicas may have continued from there.
         var repaired = (Record.Generation > newest.Record.Generation ? Record : newest.Record).Clone();
         if (Record.Epoch > repaired.Epoch)
-            (repaired.Epoch, repaired.Leader, repaired.LeaderIncarnation) = (Record.Epoch, Record.Leader, Record.LeaderIncarnation);
+            (repaired.Epoch, repaired.LeaderId, repaired.LeaderIncarnation) = (Record.Epoch, Record.LeaderId, Record.LeaderIncarnation);
         Record = repaired;
         _newest = null;
         Tell();
     }
 
-    public void Read(uint node, Action<ShardRecordRead> done)
+    public void Read(NodeId node, Action<ShardRecordRead> done)
     {
         if (_cutOff.Contains(node))
             run.Time.After(UnansweredUs, () => done(new ShardRecordRead(null, 0)));
@@ -80,7 +80,7 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
             run.Time.After(Delay(), () => Answer(new ShardRecordRead(Record, Revision), done));
     }
 
-    public void CompareAndSet(uint node, ShardRecord put, long expectedRevision, Action<CompareAndSetResult> done)
+    public void CompareAndSet(NodeId node, ShardRecord put, long expectedRevision, Action<CompareAndSetResult> done)
     {
         if (_cutOff.Contains(node))
         {
@@ -105,7 +105,7 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
     }
 
     /// <summary>A node has created the directory of a replica in the record, and marks that in the current record.</summary>
-    public void MarkCreated(ulong replica)
+    public void MarkCreated(ReplicaId replica)
     {
         if (CreatedMark.On(Record, replica) is { } marked)
             TryPut(marked, Revision);

@@ -30,6 +30,6 @@ internal static class ClusterData
     public static CommittedLog.Version Found(ReadOnlySpan<byte> stored)
     {
         var value = KvValue.Read(stored, out var etag).ToArray();
-        return new CommittedLog.Version(Etag.FromValue(etag), value);
+        return new CommittedLog.Version(etag, value);
     }
 }

@@ -9,7 +9,7 @@ internal sealed class ClusterFaults(ClusterRun run, (ClusterFault Fault, int Wei
 
     private static readonly TimeSpan _year = TimeSpan.FromDays(365);
 
-    private ClusterNode Leader => run.Nodes[(int)run.LeaderHint - 1];
+    private ClusterNode Leader => run.NodeOf(run.LeaderHint);
 
     public void Start() => run.Time.After(run.Random.NextInt64(800_000), NextFault);
 
@@ -49,7 +49,7 @@ internal sealed class ClusterFaults(ClusterRun run, (ClusterFault Fault, int Wei
                 node.Checkpoint();
                 break;
             case ClusterFault.HandOver:
-                Leader.Admin.HandOver(run.Random.Next(2) == 0 ? 0 : node.ReplicaId);
+                Leader.Admin.HandOver(run.Random.Next(2) == 0 ? ReplicaId.None : node.ReplicaId);
                 break;
             // One disk at a time, because nobody can restore what a majority has lost.
             case ClusterFault.Damage when AllAreWhole:
@@ -58,13 +58,13 @@ internal sealed class ClusterFaults(ClusterRun run, (ClusterFault Fault, int Wei
                 else
                     node.Disk.Damage();
                 break;
-            case ClusterFault.LoseDisk when AllAreWhole && node.ReplicaId != 0:
+            case ClusterFault.LoseDisk when AllAreWhole && !node.ReplicaId.IsNone:
                 node.LoseDisk();
                 break;
-            case ClusterFault.RestoreDisk when AllAreWhole && node.ReplicaId != 0:
+            case ClusterFault.RestoreDisk when AllAreWhole && !node.ReplicaId.IsNone:
                 RestoreDisk(node);
                 break;
-            case ClusterFault.Outdate when AllAreWhole && node.ReplicaId != 0:
+            case ClusterFault.Outdate when AllAreWhole && !node.ReplicaId.IsNone:
                 node.Version.Begin();
                 break;
             case ClusterFault.Replace:
@@ -76,14 +76,14 @@ internal sealed class ClusterFaults(ClusterRun run, (ClusterFault Fault, int Wei
             case ClusterFault.CrashInCall:
                 node.Disk.CrashInCall();
                 break;
-            case ClusterFault.DamageSpare when AllAreWhole && node.ReplicaId != 0:
+            case ClusterFault.DamageSpare when AllAreWhole && !node.ReplicaId.IsNone:
                 node.Restart(node.Disk.DamageSpare);
                 break;
             case ClusterFault.FailDisk:
                 node.Disk.Fail();
                 break;
             case ClusterFault.DiskError or ClusterFault.DiskShortWrite or ClusterFault.DiskSyncLosesData:
-            case ClusterFault.DiskReadError or ClusterFault.DiskLostWrite or ClusterFault.DiskMisdirectedWrite when AllAreWhole && node.ReplicaId != 0:
+            case ClusterFault.DiskReadError or ClusterFault.DiskLostWrite or ClusterFault.DiskMisdirectedWrite when AllAreWhole && !node.ReplicaId.IsNone:
                 node.Disk.Err(fault);
                 break;
             case ClusterFault.FillDisk:
@@ -147,7 +147,7 @@ internal sealed class ClusterFaults(ClusterRun run, (ClusterFault Fault, int Wei
     // Neither call knows of the other.
     private void QuarantineTwo()
     {
-        foreach (var node in run.Nodes.Where(static node => node.ReplicaId != 0).OrderBy(_ => run.Random.Next()).Take(2).ToArray())
+        foreach (var node in run.Nodes.Where(static node => !node.ReplicaId.IsNone).OrderBy(_ => run.Random.Next()).Take(2).ToArray())
             run.Time.After(1 + run.Random.NextInt64(QuarantineWithinUs), node.Admin.AskForQuarantine);
     }
 
@@ -168,7 +168,7 @@ internal sealed class ClusterFaults(ClusterRun run, (ClusterFault Fault, int Wei
     private void CutOff(ClusterNode node)
     {
         run.Trace($"node {node.Id} is cut off");
-        var cut = new HashSet<(uint, uint)>();
+        var cut = new HashSet<(NodeId, NodeId)>();
         foreach (var other in run.Nodes.Where(other => other != node))
         {
             cut.Add((node.Id, other.Id));
@@ -185,7 +185,7 @@ internal sealed class ClusterFaults(ClusterRun run, (ClusterFault Fault, int Wei
     private void CutOffAndCrash(ClusterNode first)
     {
         run.Trace($"nothing from node {first.Id} arrives");
-        HashSet<(uint, uint)> cut = [.. run.Nodes.Where(other => other != first).Select(other => (first.Id, other.Id))];
+        HashSet<(NodeId, NodeId)> cut = [.. run.Nodes.Where(other => other != first).Select(other => (first.Id, other.Id))];
         run.Network.Cut(cut);
         run.Time.After(run.Random.NextInt64(20_000, 300_000), () =>
         {

@@ -51,7 +51,7 @@ internal sealed class ClusterHistory
 
     public void OnWrite(ClusterWrite write, WriteResult result, long nowUs)
     {
-        var etag = Etag.FromValue(result.Etag);
+        var etag = result.Etag;
         switch (result.Outcome)
         {
             case WriteOutcome.Applied:
@@ -138,7 +138,7 @@ internal sealed class ClusterHistory
             Check(log, range, scan);
         foreach (var (writeId, result) in _refused)
         {
-            var (condition, etag) = (_writes[(int)writeId - 1].Condition!, Etag.FromValue(result.Etag));
+            var (condition, etag) = (_writes[(int)writeId - 1].Condition!, result.Etag);
             Violation.Unless(!condition.Holds(log.At(ClusterData.NameOf(condition.Key), etag)), Rule.Linearizable, $"the condition of write {writeId}, {condition}, failed at {etag}, where it holds");
         }
     }
@@ -150,7 +150,7 @@ internal sealed class ClusterHistory
         var etag = at.Count == 0 ? Etag.None : at[0];
         var isAcknowledged = _acknowledged.TryGetValue(write.Id, out var result);
         if (isAcknowledged)
-            Violation.Unless(etag == Etag.FromValue(result.Etag), Rule.CommittedStays, $"write {write.Id} was acknowledged at {Etag.FromValue(result.Etag)}; now it is at {etag}");
+            Violation.Unless(etag == result.Etag, Rule.CommittedStays, $"write {write.Id} was acknowledged at {result.Etag}; now it is at {etag}");
         if (at.Count == 0)
             return;
         Violation.Unless(!_notApplied.Contains(write.Id), Rule.AppliedOnce, $"write {write.Id} was answered \"not applied\", and is at {etag}");

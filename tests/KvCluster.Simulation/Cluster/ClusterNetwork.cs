@@ -9,26 +9,26 @@ namespace KvCluster.Simulation.Cluster;
 internal sealed class ClusterNetwork(ClusterRun run, CommittedLog log)
 {
     // Each cut ends by itself, independently of the others.
-    private readonly List<HashSet<(uint From, uint To)>> _cuts = [];
-    private readonly HashSet<(uint Node, ulong Epoch, ulong Change)> _snapshots = [];
+    private readonly List<HashSet<(NodeId From, NodeId To)>> _cuts = [];
+    private readonly HashSet<(NodeId Node, ulong Epoch, ulong Change)> _snapshots = [];
 
     /// <summary>The number of snapshots that nodes have reported as installed.</summary>
     public int SnapshotsInstalled => _snapshots.Count;
 
     /// <summary>Whether messages from one node to another are dropped.</summary>
-    public bool IsCut(uint from, uint to) => _cuts.Exists(cut => cut.Contains((from, to)));
+    public bool IsCut(NodeId from, NodeId to) => _cuts.Exists(cut => cut.Contains((from, to)));
 
     /// <summary>Drops everything in these directions from now on.</summary>
-    public void Cut(HashSet<(uint From, uint To)> ways) => _cuts.Add(ways);
+    public void Cut(HashSet<(NodeId From, NodeId To)> ways) => _cuts.Add(ways);
 
     /// <summary>Ends one cut.</summary>
-    public void EndCut(HashSet<(uint From, uint To)> ways) => _cuts.Remove(ways);
+    public void EndCut(HashSet<(NodeId From, NodeId To)> ways) => _cuts.Remove(ways);
 
     /// <summary>Ends all cuts.</summary>
     public void Heal() => _cuts.Clear();
 
     /// <summary>A frame is in flight to a node. It may be lost, duplicated or late.</summary>
-    public void Send(uint from, uint to, Frame frame)
+    public void Send(NodeId from, NodeId to, Frame frame)
     {
         foreach (var body in frame.Append?.Bodies ?? frame.Tail?.Bodies ?? [])
             log.Add(body.Span);
@@ -45,19 +45,19 @@ internal sealed class ClusterNetwork(ClusterRun run, CommittedLog log)
             {
                 if (IsCut(from, to))
                     return;
-                run.Transcript.Frame(run.NowUs, from, to, copy);
-                run.Nodes[(int)to - 1].Receive(copy);
+                run.Transcript.Frame(run.NowUs, from.Value, to.Value, copy);
+                run.NodeOf(to).Receive(copy);
             });
         }
     }
 
     /// <summary>A call is in flight to a node. It may be lost, or arrive when its caller has long given it up.</summary>
-    public void Call(uint node, Action<ClusterNode> call)
+    public void Call(NodeId node, Action<ClusterNode> call)
     {
         if (!run.Healed && run.Chance(run.Conditions.CallLossPermille))
             return;
         var late = !run.Healed && run.Chance(run.Conditions.CallLossPermille);
-        run.Time.After(20 + run.Random.NextInt64(late ? 2_000_000 : 300), () => call(run.Nodes[(int)node - 1]));
+        run.Time.After(20 + run.Random.NextInt64(late ? 2_000_000 : 300), () => call(run.NodeOf(node)));
     }
 
     /// <summary>A node's answer is in flight to the caller. It may be lost.</summary>

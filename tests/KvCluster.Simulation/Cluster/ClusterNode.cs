@@ -26,7 +26,7 @@ namespace KvCluster.Simulation.Cluster;
 internal sealed class ClusterNode : IDisposable
 {
     // Without listeners, so it costs no time and does not affect the run.
-    private static readonly NodeMetrics Unmeasured = new(new NodeIdentity("simulated", "", 1, 1, ""), shardSeriesMax: 0);
+    private static readonly NodeMetrics Unmeasured = new(new NodeIdentity("simulated", "", new(1), 1, ""), shardSeriesMax: 0);
 
     private readonly ClusterRun _run;
     private readonly NodeCalls _calls;
@@ -37,7 +37,7 @@ internal sealed class ClusterNode : IDisposable
     private bool _isStopped;
     private (ShardRecord Record, long Revision) _told;
 
-    public ClusterNode(ClusterRun run, uint id, ulong replica)
+    public ClusterNode(ClusterRun run, NodeId id, ReplicaId replica)
     {
         _run = run;
         _calls = new NodeCalls(this);
@@ -53,7 +53,7 @@ internal sealed class ClusterNode : IDisposable
         Neighbour = run.Conditions.HasNeighbours ? new Neighbour(run, this) : null;
     }
 
-    public uint Id { get; }
+    public NodeId Id { get; }
 
     public NodeDisk Disk { get; }
 
@@ -77,7 +77,7 @@ internal sealed class ClusterNode : IDisposable
     public Neighbour? Neighbour { get; }
 
     /// <summary>The id of the replica whose directory it has, or 0.</summary>
-    public ulong ReplicaId { get; private set; }
+    public ReplicaId ReplicaId { get; private set; }
 
     /// <summary>Its replica does not return.</summary>
     public bool Lost { get; private set; }
@@ -92,7 +92,7 @@ internal sealed class ClusterNode : IDisposable
     public bool IsUp { get; private set; }
 
     /// <summary>Its process runs, or would run if it had a replica.</summary>
-    public bool IsThere => IsUp || Lost || ReplicaId == 0;
+    public bool IsThere => IsUp || Lost || ReplicaId.IsNone;
 
     /// <summary>Nothing is wrong with its disk, its version or its replica, and no fault is about to happen.</summary>
     public bool IsWhole => !Disk.IsDamaged && !Disk.MayErr && !Lost && !Version.IsActive && !IsOldCopy;
@@ -113,7 +113,7 @@ internal sealed class ClusterNode : IDisposable
 
     public void Start()
     {
-        if (Lost || ReplicaId == 0 || IsUp)
+        if (Lost || ReplicaId.IsNone || IsUp)
             return;
         if (IsOldCopy && _run.Bug != InjectedBug.OldCopyTrusted)
         {
@@ -133,7 +133,7 @@ internal sealed class ClusterNode : IDisposable
     }
 
     /// <summary>The record assigns it a new replica: creates its directory in place of any former one.</summary>
-    public void Create(ulong replica)
+    public void Create(ReplicaId replica)
     {
         Empty();
         (ReplicaId, Lost) = (replica, false);
@@ -209,13 +209,13 @@ internal sealed class ClusterNode : IDisposable
         Disk.Dispose();
     }
 
-    public void Receive(Frame frame) => Events.Deliver(() => Replica?.Receive(frame));
+    public void Receive(Frame frame) => Events.Deliver(() => Replica?.Mailbox.Receive(frame));
 
-    public void NodeSilent(uint node) => Events.Deliver(() => Replica?.NodeSilent(node));
+    public void NodeSilent(NodeId node) => Events.Deliver(() => Replica?.Mailbox.NodeSilent(node));
 
     public void RecordChanged(ShardRecord record, long revision) => Events.Deliver(() =>
     {
-        Replica?.RecordChanged(record, revision);
+        Replica?.Mailbox.RecordChanged(record, revision);
         if (revision > _told.Revision)
             _told = (record, revision);
         RenewMap();
@@ -238,7 +238,7 @@ internal sealed class ClusterNode : IDisposable
     });
 
     /// <summary>Acts as soon as the replica has applied this, or never if the process ends before.</summary>
-    public void WhenApplied(ShardReplica replica, UInt128 etag, Action then)
+    public void WhenApplied(ShardReplica replica, Etag etag, Action then)
     {
         if (!replica.Reads.HasApplied(etag))
             _ = replica.Reads.AskLeaderAsync(CancellationToken.None);
@@ -273,16 +273,16 @@ internal sealed class ClusterNode : IDisposable
             .Select(static neighbour => (neighbour.Record, neighbour.Revision)).Append(_told);
         IEnumerable<ShardRoute?> own = [Replica?.Route, Neighbour?.Replica?.Route];
         Map = new ShardDirectorySnapshot(
-            records.ToImmutableDictionary(static entry => entry.Item1.Shard),
-            own.OfType<ShardRoute>().ToImmutableDictionary(static route => route.Shard),
-            _run.Nodes.ToImmutableDictionary(static node => node.Id, static node => new NodeRecord { Node = node.Id, Address = RoutedNetwork.AddressOf(node.Id) }));
+            records.ToImmutableDictionary(static entry => entry.Item1.ShardId),
+            own.OfType<ShardRoute>().ToImmutableDictionary(static route => route.ShardId),
+            _run.Nodes.ToImmutableDictionary(static node => node.Id, static node => new NodeRecord { NodeId = node.Id, Address = RoutedNetwork.AddressOf(node.Id) }));
         _run.MapChanged(this);
     }
 
     private void StartReplica()
     {
         // As a node does when the record does not name the replica of a directory.
-        if (_run.Coordinator.Record.Replicas.All(replica => replica.Replica != ReplicaId))
+        if (_run.Coordinator.Record.Replicas.All(replica => replica.ReplicaId != ReplicaId))
         {
             Retire();
             return;
@@ -326,7 +326,7 @@ internal sealed class ClusterNode : IDisposable
         {
             Metrics = Unmeasured,
             Rules = new FaultyShardRules(_run.Bug),
-            Telemetry = new ShardTelemetry(_run.Coordinator.Record.Shard, Unmeasured),
+            Telemetry = new ShardTelemetry(_run.Coordinator.Record.ShardId, Unmeasured),
         };
         IsUp = true;
         Admin.Begin();
@@ -372,7 +372,7 @@ internal sealed class ClusterNode : IDisposable
 
     private void OnRoute(ShardRoute route)
     {
-        _run.LeaderHint = route.Leader == 0 ? _run.LeaderHint : route.Leader;
+        _run.LeaderHint = route.LeaderId.IsNone ? _run.LeaderHint : route.LeaderId;
         RenewMap();
     }
 
@@ -414,7 +414,7 @@ internal sealed class ClusterNode : IDisposable
         _run.Trace($"node {Id} removes replica {ReplicaId:x}");
         Disk.Empty();
         Disk.LastProcess = Process;
-        (ReplicaId, Lost) = (0, false);
+        (ReplicaId, Lost) = (ReplicaId.None, false);
         Version.Forget();
         Admin.Forget();
     }

@@ -66,8 +66,8 @@ internal sealed class ClusterRun : ISimulation
             record.Replicas.Add(new ReplicaRecord { Replica = node * 11, Node = node, Created = true });
         Coordinator = new ClusterCoordinator(this, record);
         Network = new ClusterNetwork(this, _log);
-        _nodes = [.. Enumerable.Range(1, scenario.Nodes).Select(id => new ClusterNode(this, (uint)id, id <= ReplicaCount ? (ulong)id * 11 : 0))];
-        _clients = [.. Enumerable.Range(0, ClientCount).Select(client => new ClusterClient(this, _history, first: Conditions.PinnedCallers ? (uint)client + 1 : 1, hardlyWrites: client == 0))];
+        _nodes = [.. Enumerable.Range(1, scenario.Nodes).Select(id => new ClusterNode(this, new((uint)id), id <= ReplicaCount ? new((ulong)id * 11) : ReplicaId.None))];
+        _clients = [.. Enumerable.Range(0, ClientCount).Select(client => new ClusterClient(this, _history, first: new(Conditions.PinnedCallers ? (uint)client + 1 : 1), hardlyWrites: client == 0))];
         _replacements = new Replacements(this);
         if (Conditions.RoutedCallers)
             _routed = [.. Enumerable.Range(1, RoutedCount).Select(number => new RoutedClient(this, _history, number))];
@@ -94,10 +94,12 @@ internal sealed class ClusterRun : ISimulation
 
     public IReadOnlyList<ClusterNode> Nodes => _nodes;
 
-    public uint LeaderHint { get; set; } = 1;
+    public ClusterNode NodeOf(NodeId id) => _nodes[(int)id.Value - 1];
+
+    public NodeId LeaderHint { get; set; } = new(1);
 
     /// <summary>An id that was never used.</summary>
-    public ulong NewReplicaId() => ++_replicaIdLast;
+    public ReplicaId NewReplicaId() => new(++_replicaIdLast);
 
     /// <summary>Faults are over. Messages in flight may still be late.</summary>
     public bool Healed { get; private set; }
@@ -242,7 +244,7 @@ internal sealed class ClusterRun : ISimulation
 
     // A replica that was removed may still run.
     private IEnumerable<ClusterNode> Members =>
-        _nodes.Where(node => node.Replica is not null && Coordinator.Record.Replicas.Any(replica => replica.Replica == node.ReplicaId));
+        _nodes.Where(node => node.Replica is not null && Coordinator.Record.Replicas.Any(replica => replica.ReplicaId == node.ReplicaId));
 
     private void Check()
     {

@@ -25,7 +25,7 @@ internal sealed class CommittedLog
     public void Add(ReadOnlySpan<byte> body)
     {
         Violation.Unless(RecordBody.TryReadHeader(body, out var header), Rule.Contract, "a body without a header is sent");
-        var etag = Etag.FromValue(header.Etag);
+        var etag = header.Etag;
         if (!_sent.TryGetValue(etag, out var known))
             _sent.Add(etag, body.ToArray());
         else
@@ -41,7 +41,7 @@ internal sealed class CommittedLog
             Violation.Unless(_sent.TryGetValue(etag, out var body), Rule.CommittedStays, $"record {etag} is committed, and no replica has sent it to another one");
             bodies.Push(body);
             _ = RecordBody.TryReadHeader(body, out var header);
-            etag = Etag.FromValue(header.Previous);
+            etag = header.Previous;
         }
 
         foreach (var body in bodies)
@@ -68,7 +68,7 @@ internal sealed class CommittedLog
     }
 
     /// <summary>The version of a key just before the change with this etag.</summary>
-    public Version Before(string key, Etag etag) => At(key, Etag.FromValue(etag.Value - 1));
+    public Version Before(string key, Etag etag) => At(key, etag.Predecessor);
 
     private void Apply(byte[] body)
     {

@@ -98,9 +98,13 @@ internal sealed class FaultyFiles : IFileSystem
             _hasWrittenMeta = false;
         }
 
+        public bool TryMakeHole(long offset, long length) => file.TryMakeHole(offset, length);
+
         public void BeginWriteOut(long offset, long length) => file.BeginWriteOut(offset, length);
 
         public byte* Map(long reserveBytes) => file.Map(reserveBytes);
+
+        public bool TryBeginReadIntoMap(long offset, long bytes) => file.TryBeginReadIntoMap(offset, bytes);
 
         public void ReadIntoMap(long offset, long bytes) => file.ReadIntoMap(offset, bytes);
 

@@ -28,11 +28,11 @@ internal sealed class Neighbour(ClusterRun run, ClusterNode node) : IPeerTranspo
 
     private ShardRecord _record = new()
     {
-        Shard = node.Id,
+        Shard = node.Id.Value,
         Start = ByteString.CopyFromUtf8($"n{node.Id}/"),
         End = ByteString.CopyFromUtf8($"n{node.Id}0"),
         Generation = 1,
-        Replicas = { new ReplicaRecord { Replica = 1_000_000 + node.Id, Node = node.Id, Created = true } },
+        Replicas = { new ReplicaRecord { Replica = 1_000_000 + node.Id.Value, NodeId = node.Id, Created = true } },
     };
 
     private long _revision = 1;
@@ -62,14 +62,14 @@ internal sealed class Neighbour(ClusterRun run, ClusterNode node) : IPeerTranspo
     {
         _store = node.Disk.Files.DirectoryExists(Directory)
             ? ReplicaStore.Open(context.Storage, Directory)
-            : ReplicaStore.Create(context.Storage, Directory, new ControlState { ReplicaId = _record.Replicas[0].Replica, Shard = node.Id });
+            : ReplicaStore.Create(context.Storage, Directory, new ControlState { ReplicaId = _record.Replicas[0].ReplicaId, Shard = new(node.Id.Value) });
         var opened = _replica = new ShardReplica(
             context with
             {
                 Peers = this,
                 Coordination = this,
                 RouteChanged = _ => node.RenewMap(),
-                Telemetry = new ShardTelemetry(node.Id, context.Metrics),
+                Telemetry = new ShardTelemetry(new(node.Id.Value), context.Metrics),
                 Failed = failure => _ = node.Disk.Files.IsOff ? failure : throw new Violation(Rule.GoesOn, $"the other shard on node {node.Id} stops: {failure.Message}"),
             },
             _store, _record, _revision);
@@ -97,11 +97,11 @@ internal sealed class Neighbour(ClusterRun run, ClusterNode node) : IPeerTranspo
         Acknowledged++;
     }
 
-    void IPeerTransport.Send(uint to, Frame frame) => throw new Violation(Rule.Contract, $"a shard's only replica sends a frame to node {to}");
+    void IPeerTransport.Send(NodeId to, Frame frame) => throw new Violation(Rule.Contract, $"a shard's only replica sends a frame to node {to}");
 
-    void IShardCoordination.Read(uint shard, Action<ShardRecordRead> done) => Later(1_000, () => done(new ShardRecordRead(_record, _revision)));
+    void IShardCoordination.Read(ShardId shard, Action<ShardRecordRead> done) => Later(1_000, () => done(new ShardRecordRead(_record, _revision)));
 
-    void IShardCoordination.CompareAndSet(uint shard, ShardRecord record, long expectedRevision, Action<CompareAndSetResult> done) => Later(1_000, () =>
+    void IShardCoordination.CompareAndSet(ShardId shard, ShardRecord record, long expectedRevision, Action<CompareAndSetResult> done) => Later(1_000, () =>
     {
         var won = expectedRevision == _revision;
         if (won)
@@ -121,7 +121,7 @@ internal sealed class Neighbour(ClusterRun run, ClusterNode node) : IPeerTranspo
             var value = new byte[sizeof(long)];
             BinaryPrimitives.WriteInt64LittleEndian(value, ++_writeLast);
             request.Put(Key, value);
-            _write = _replica!.WriteAsync(request).AsTask();
+            _write = _replica!.Writes.SubmitAsync(request).AsTask();
         }
 
         Later(IntervalUs, Write);

@@ -19,7 +19,7 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
     private static readonly TimeSpan StatusWithin = TimeSpan.FromSeconds(20);
 
     private StayingMajority? _majority;
-    private (ulong Learner, ReplacementPlan.CatchUp Watch)? _catchUp;
+    private (ReplicaId Learner, ReplacementPlan.CatchUp Watch)? _catchUp;
 
     /// <summary>The replica was told to stop for good, and may have stopped.</summary>
     public bool MayBeQuarantined { get; private set; }
@@ -28,20 +28,20 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
     public void Begin()
     {
         _catchUp = null;
-        _majority = new StayingMajority(node.Id, other => run.Nodes[(int)other - 1].IsUp && !run.Network.IsCut(node.Id, other) && !run.Network.IsCut(other, node.Id), static _ => false, node.Clock);
+        _majority = new StayingMajority(node.Id, other => run.NodeOf(other).IsUp && !run.Network.IsCut(node.Id, other) && !run.Network.IsCut(other, node.Id), static _ => false, node.Clock);
     }
 
     /// <summary>The replica is gone.</summary>
     public void Forget() => MayBeQuarantined = false;
 
     /// <summary>An operator asks it to transfer its leadership.</summary>
-    public void HandOver(ulong replica) => node.Events.Deliver(() =>
+    public void HandOver(ReplicaId replica) => node.Events.Deliver(() =>
     {
         if (node.Replica is null)
             return;
         run.Trace($"node {node.Id} is asked to transfer its leadership");
         // It completes on the thread pool, at a poll that may differ between runs. It is counted but does not affect the replayed course.
-        node.Events.Poll(node.Replica.TransferAsync(replica), result => run.HandOvers += result.Done ? 1 : 0);
+        node.Events.Poll(node.Replica.Orders.TransferAsync(replica), result => run.HandOvers += result.Done ? 1 : 0);
     });
 
     /// <summary>It is asked repeatedly, as the leader, for a replacement. Each time it does the next step. The record shows the result.</summary>
@@ -49,15 +49,15 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
     {
         if (node.Replica is not { } replica)
             return;
-        if (request.FromNode == node.Id)
+        if (request.FromNodeId == node.Id)
         {
-            HandOver(0);
+            HandOver(ReplicaId.None);
             return;
         }
 
         WithView(replica, view =>
         {
-            if (ReplacementPlan.Foresee(view.Record, request, Replacements.Voters, last: null) is null && Due(view, new ReplacementPlan(view.Record, request, Replacements.Voters), request.ToNode) is { } change)
+            if (ReplacementPlan.Foresee(view.Record, request, Replacements.Voters, last: null) is null && Due(view, new ReplacementPlan(view.Record, request, Replacements.Voters), request.ToNodeId) is { } change)
                 Change(replica, view, change);
         });
     });
@@ -65,7 +65,7 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
     /// <summary>It is asked, as the leader, whether a node's replica may stop.</summary>
     /// <param name="of">The node of the replica.</param>
     /// <param name="done">Gets the epoch of the leadership that judges, and the reason for a refusal or null.</param>
-    public void Judge(uint of, Action<ulong, string?> done) => node.Events.Deliver(() =>
+    public void Judge(NodeId of, Action<ulong, string?> done) => node.Events.Deliver(() =>
     {
         if (node.Replica is not { IsServing: true } replica)
             done(0, "this node does not lead");
@@ -93,7 +93,7 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
             }
 
             MayBeQuarantined = true;
-            node.Events.Poll(node.Replica.QuarantineAsync(WhyQuarantined, new QuarantineLeave(epoch, usableUntil)), static _ => { });
+            node.Events.Poll(node.Replica.Quarantine.EnterAsync(WhyQuarantined, new QuarantineLeave(epoch, usableUntil)), static _ => { });
         }))));
     });
 
@@ -102,19 +102,19 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
     {
         run.Tally.Count(ClusterFault.Quarantine);
         var voters = run.Coordinator.Record.Replicas.Where(static replica => !replica.Learner).ToArray();
-        var staying = voters.Count(voter => voter.Node != node.Id && run.Nodes[(int)voter.Node - 1] is { Lost: false } other && other.ReplicaId == voter.Replica);
+        var staying = voters.Count(voter => voter.NodeId != node.Id && run.NodeOf(voter.NodeId) is { Lost: false } other && other.ReplicaId == voter.ReplicaId);
         Violation.Unless(staying * 2 > voters.Length, Rule.Available, $"the replica on node {node.Id} was quarantined, and of {voters.Length} voters {staying} are left");
         node.Lose(WhyQuarantined);
     }
 
-    private ReplicaChange? Due(LeaderView view, ReplacementPlan plan, uint to)
+    private ReplicaChange? Due(LeaderView view, ReplacementPlan plan, NodeId to)
     {
         if (plan.Removal is { } removal)
             return removal;
-        if (plan.Learner == 0)
+        if (plan.Learner.IsNone)
         {
             return IsAway(to) ? null
-                : plan.Orphans(IsAway).FirstOrDefault() is { } orphan ? new ReplicaChange.Remove(orphan.Replica)
+                : plan.Orphans(IsAway).FirstOrDefault() is { } orphan ? new ReplicaChange.Remove(orphan.ReplicaId)
                 : plan.WhyNoLearner([]) is null ? plan.Add(run.NewReplicaId())
                 : null;
         }
@@ -141,11 +141,11 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
 
         run.Trace($"node {node.Id} is to {change}");
         // The time at which the order ends must not affect the course. This is longer than any transaction at the coordinator takes.
-        node.Events.InThisProcess(ChangeWithinUs, () => majority.End(view.Record.Shard, change));
-        node.Events.Poll(replica.ChangeReplicasAsync(change), static _ => { });
+        node.Events.InThisProcess(ChangeWithinUs, () => majority.End(view.Record.ShardId, change));
+        node.Events.Poll(replica.Orders.ChangeReplicasAsync(change), static _ => { });
     }
 
-    private bool IsAway(uint other) => other != node.Id && (!run.Nodes[(int)other - 1].IsThere || run.Network.IsCut(node.Id, other) || run.Network.IsCut(other, node.Id));
+    private bool IsAway(NodeId other) => other != node.Id && (!run.NodeOf(other).IsThere || run.Network.IsCut(node.Id, other) || run.Network.IsCut(other, node.Id));
 
     // The pool completes the view after the writer has described it. The caller waits for that, so that it gets the view in the same step in
     // every run of a seed.

@@ -30,7 +30,7 @@ internal sealed class NodeDisk(ClusterRun run, ClusterNode node) : IDisposable
     // Syncs belong to checkpoints and new files, reads to starts and first touches.
     private const int ErrWithinRareCalls = 4;
 
-    private (SimulatedDisk Files, ulong Replica, ulong Starts)? _copy;
+    private (SimulatedDisk Files, ReplicaId Replica, ulong Starts)? _copy;
     private bool _isSlow;
     private bool _verifiesSlowly;
 
@@ -66,7 +66,7 @@ internal sealed class NodeDisk(ClusterRun run, ClusterNode node) : IDisposable
         Files.SyncDirectory("/");
         return Files.DirectoryExists(Directory)
             ? ReplicaStore.Open(context, Directory, mayRecover: true)
-            : ReplicaStore.Create(context, Directory, new ControlState { ReplicaId = node.ReplicaId, Shard = 0 });
+            : ReplicaStore.Create(context, Directory, new ControlState { ReplicaId = node.ReplicaId, Shard = new(0) });
     }
 
     /// <summary>The hard state of the replica, or null if there is none.</summary>
@@ -236,7 +236,7 @@ internal sealed class NodeDisk(ClusterRun run, ClusterNode node) : IDisposable
 
     /// <summary>While the process is down, replaces the content with the copy.</summary>
     /// <returns>The replica in the copy, or null if there is no copy.</returns>
-    public ulong? Restore()
+    public ReplicaId? Restore()
     {
         if (_copy is not { } copy)
             return null;

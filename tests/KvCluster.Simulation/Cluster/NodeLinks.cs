@@ -10,9 +10,9 @@ internal sealed class NodeTransport(ClusterRun run, ClusterNode node) : IPeerTra
     // Longer than any caller may wait, and over long before replicas must agree.
     private const long HeldBackUs = 8_000_000;
 
-    private readonly Dictionary<uint, long> _heldBackUntilUs = [];
+    private readonly Dictionary<NodeId, long> _heldBackUntilUs = [];
 
-    public void Send(uint to, Frame frame)
+    public void Send(NodeId to, Frame frame)
     {
         if (run.Bug == InjectedBug.BodiesHeldBack && run.Network.IsCut(node.Id, to))
             _heldBackUntilUs[to] = run.NowUs + HeldBackUs;
@@ -26,9 +26,9 @@ internal sealed class NodeCoordination(ClusterRun run, ClusterNode node) : IShar
 {
     private readonly ulong _process = node.Process;
 
-    public void Read(uint shard, Action<ShardRecordRead> done) => run.Coordinator.Read(node.Id, InProcess(done));
+    public void Read(ShardId shard, Action<ShardRecordRead> done) => run.Coordinator.Read(node.Id, InProcess(done));
 
-    public void CompareAndSet(uint shard, ShardRecord record, long expectedRevision, Action<CompareAndSetResult> done) =>
+    public void CompareAndSet(ShardId shard, ShardRecord record, long expectedRevision, Action<CompareAndSetResult> done) =>
         run.Coordinator.CompareAndSet(node.Id, record, expectedRevision, InProcess(done));
 
     // Acts in the process that asked, or not at all.

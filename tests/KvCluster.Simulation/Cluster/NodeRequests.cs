@@ -33,7 +33,7 @@ internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
             return;
         var request = WriteRequest.Rent();
         if (write.Condition is { } condition && !IsFaulty(InjectedBug.ConditionSkipped))
-            request.AddCondition(ClusterData.Key(condition.Key), condition.Kind, condition.Etag.Value, condition.Value);
+            request.AddCondition(ClusterData.Key(condition.Key), condition.Kind, condition.Etag, condition.Value);
         foreach (var key in write.Keys)
         {
             if (write.Deletes)
@@ -45,7 +45,7 @@ internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
         request.Put(ClusterData.Marker(write.Id), ClusterData.Value(write.Id));
         if (write.IsIdentified && !IsFaulty(InjectedBug.OpenResultDropped))
             request.Identify(write.Session, write.Sequence, write.Sequence);
-        node.Events.Poll(node.Replica.WriteAsync(request).AsTask(), done);
+        node.Events.Poll(node.Replica.Writes.SubmitAsync(request).AsTask(), done);
     });
 
     /// <summary>Opens a session.</summary>
@@ -55,7 +55,7 @@ internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
             return;
         var request = WriteRequest.Rent();
         request.OpenSession(session, owner);
-        node.Events.Poll(node.Replica.WriteAsync(request).AsTask(), done);
+        node.Events.Poll(node.Replica.Writes.SubmitAsync(request).AsTask(), done);
     });
 
     /// <summary>Reads keys at one snapshot.</summary>
@@ -95,9 +95,9 @@ internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
                 OpenNow(replica, ageUs, read, refused);
                 break;
             case ReadKind.Session:
-                if (!replica.Reads.HasApplied(least.Value))
+                if (!replica.Reads.HasApplied(least))
                     _ = replica.Reads.AskLeaderAsync(CancellationToken.None);
-                OpenWhenApplied(replica, least.Value, read, refused);
+                OpenWhenApplied(replica, least, read, refused);
                 break;
             case ReadKind.Replica when !replica.IsServing:
                 node.Events.Poll(replica.Reads.AskLeaderAsync(CancellationToken.None), committed =>
@@ -142,10 +142,10 @@ internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
         if (run.Bug != InjectedBug.LeaseFromBefore)
             return replica.Reads.IsCovered(snapshot);
         var earlierUs = (node.Clock.GetTimestamp() / (node.Clock.TimestampFrequency / 1_000_000)) - FaultyReads.EarlierUs;
-        return replica.IsServing && replica.Reads.Lease.Covers(Etag.FromValue(snapshot.Etag), earlierUs);
+        return replica.IsServing && replica.Reads.Lease.Covers(snapshot.Etag, earlierUs);
     }
 
-    private void OpenWhenApplied(ShardReplica replica, UInt128 etag, Action<ReadSnapshot, ulong?> read, Action refused) => node.Events.Until(() =>
+    private void OpenWhenApplied(ShardReplica replica, Etag etag, Action<ReadSnapshot, ulong?> read, Action refused) => node.Events.Until(() =>
     {
         if (!replica.Reads.HasApplied(etag))
             return false;
@@ -175,7 +175,7 @@ internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
                 return;
             }
 
-            done(new ClusterRead(Etag.FromValue(snapshot.Etag), found, run.NowUs, ageUs));
+            done(new ClusterRead(snapshot.Etag, found, run.NowUs, ageUs));
         }
     }
 
@@ -211,7 +211,7 @@ internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
             }
 
             cursor.Dispose();
-            done(new ClusterScan(Etag.FromValue(snapshot.Etag), entries));
+            done(new ClusterScan(snapshot.Etag, entries));
             snapshot.Dispose();
         }
     }

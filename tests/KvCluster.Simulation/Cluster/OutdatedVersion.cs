@@ -45,7 +45,7 @@ internal sealed class OutdatedVersion(ClusterRun run, ClusterNode node)
             _unreadable = record;
             run.Time.After(run.Random.NextInt64(LeastUs, MostUs), ReplaceOrUpdate);
             node.Events.InThisProcess(NodeEvents.ToldWithinUs, () => Violation.Unless(
-                node.Replica?.Failure is not null, Rule.GoesOn, $"the replica on node {node.Id} could not apply {Etag.FromValue(record.Etag)}, and does not say so"));
+                node.Replica?.Failure is not null, Rule.GoesOn, $"the replica on node {node.Id} could not apply {record.Etag}, and does not say so"));
         }
 
         return record == _unreadable ? WhyUnreadable : null;
@@ -69,7 +69,7 @@ internal sealed class OutdatedVersion(ClusterRun run, ClusterNode node)
             return;
         var request = WriteRequest.Rent();
         request.Put(ClusterData.Key(0), ClusterData.Value(0));
-        var refused = stopped.WriteAsync(request);
+        var refused = stopped.Writes.SubmitAsync(request);
         Violation.Unless(
             refused.IsCompletedSuccessfully && refused.Result.Outcome == WriteOutcome.Stopped, Rule.GoesOn, $"the replica on node {node.Id} has stopped and does not refuse a write");
         // It also completes on the thread pool, and does not affect the course.

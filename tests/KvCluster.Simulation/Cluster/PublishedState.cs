@@ -13,7 +13,7 @@ internal readonly struct PublishedState(ClusterNode node)
         get
         {
             using var snapshot = node.Replica!.Reads.OpenSnapshot();
-            return Etag.FromValue(snapshot.Etag);
+            return snapshot.Etag;
         }
     }
 
@@ -37,7 +37,7 @@ internal readonly struct PublishedState(ClusterNode node)
     {
         using var snapshot = node.Replica!.Reads.OpenSnapshot();
         using var cursor = snapshot.Cursor(TreeId.Kv);
-        var etag = Etag.FromValue(snapshot.Etag);
+        var etag = snapshot.Etag;
         foreach (var key in log.Keys)
         {
             var committed = log.At(key, etag);

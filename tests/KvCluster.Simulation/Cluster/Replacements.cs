@@ -15,12 +15,12 @@ internal sealed class Replacements(ClusterRun run)
     // Several restarts, and less than the time in which replicas must agree.
     private const long GoneAfterUs = 3_000_000;
 
-    private readonly Dictionary<uint, long> _awaySinceUs = [];
-    private readonly HashSet<uint> _leaving = [];
+    private readonly Dictionary<NodeId, long> _awaySinceUs = [];
+    private readonly HashSet<NodeId> _leaving = [];
 
     /// <summary>The record's replicas work, and no change is wanted.</summary>
     public bool AreDone => run.Coordinator.Record.Replicas is var replicas && replicas.Count == Voters
-        && replicas.All(replica => !replica.Learner && NodeOf(replica) is { Lost: false, Replica: not null } node && node.ReplicaId == replica.Replica);
+        && replicas.All(replica => !replica.Learner && NodeOf(replica) is { Lost: false, Replica: not null } node && node.ReplicaId == replica.ReplicaId);
 
     /// <summary>No voter lags because it was added late, so one disk may fail.</summary>
     public bool AreWhole => run.Coordinator.Record.Replicas.Count(replica => !replica.Learner) == Voters;
@@ -30,7 +30,7 @@ internal sealed class Replacements(ClusterRun run)
     /// <summary>An operator wants a node to leave, so that another node gets its replica.</summary>
     public void Replace(ClusterNode node)
     {
-        if (_leaving.Count > 0 || node.ReplicaId == 0)
+        if (_leaving.Count > 0 || node.ReplicaId.IsNone)
             return;
         run.Trace($"node {node.Id} is to have no replica");
         run.Tally.Count(ClusterFault.Replace);
@@ -42,12 +42,12 @@ internal sealed class Replacements(ClusterRun run)
         var record = run.Coordinator.Record;
         foreach (var replica in record.Replicas.Where(replica => !replica.Created))
         {
-            if (NodeOf(replica).ReplicaId != replica.Replica)
-                NodeOf(replica).Create(replica.Replica);
-            run.Time.After(run.Random.NextInt64(20_000), () => run.Coordinator.MarkCreated(replica.Replica));
+            if (NodeOf(replica).ReplicaId != replica.ReplicaId)
+                NodeOf(replica).Create(replica.ReplicaId);
+            run.Time.After(run.Random.NextInt64(20_000), () => run.Coordinator.MarkCreated(replica.ReplicaId));
         }
 
-        _leaving.RemoveWhere(node => record.Replicas.All(replica => replica.Node != node));
+        _leaving.RemoveWhere(node => record.Replicas.All(replica => replica.NodeId != node));
         if (run.Nodes.FirstOrDefault(static node => node.Serves) is { } leader && Wanted(record) is { Length: > 0 } wanted)
             leader.Admin.Replace(wanted[run.Random.Next(wanted.Length)]);
         Start();
@@ -66,15 +66,15 @@ internal sealed class Replacements(ClusterRun run)
         }
 
         var gone = _awaySinceUs.Where(away => run.NowUs - away.Value >= GoneAfterUs).Select(static away => away.Key).ToHashSet();
-        var own = record.Replicas.Where(replica => present.Contains(replica.Node) && replica.Created)
-            .Select(replica => ReplacementPlan.Own(record, replica.Node, replica.Replica, IsLost(replica), Voters)).OfType<ReplaceRequest>();
+        var own = record.Replicas.Where(replica => present.Contains(replica.NodeId) && replica.Created)
+            .Select(replica => ReplacementPlan.Own(record, replica.NodeId, replica.ReplicaId, IsLost(replica), Voters)).OfType<ReplaceRequest>();
         var placed = ReplicaMoves.InOrder([record], present, gone, _leaving, Voters).Take(1)
-            .Select(static move => new ReplaceRequest { Shard = move.Shard, FromNode = move.FromNode, ToNode = move.ToNode });
+            .Select(static move => new ReplaceRequest { ShardId = move.Shard, FromNodeId = move.FromNode, ToNodeId = move.ToNode });
         return [.. own, .. placed];
     }
 
     // A missing directory counts as lost as well.
-    private bool IsLost(ReplicaRecord replica) => NodeOf(replica) is var node && (node.Lost || node.ReplicaId != replica.Replica);
+    private bool IsLost(ReplicaRecord replica) => NodeOf(replica) is var node && (node.Lost || node.ReplicaId != replica.ReplicaId);
 
-    private ClusterNode NodeOf(ReplicaRecord replica) => run.Nodes[(int)replica.Node - 1];
+    private ClusterNode NodeOf(ReplicaRecord replica) => run.NodeOf(replica.NodeId);
 }

@@ -24,7 +24,7 @@ internal static class SnapshotScenarios
     {
         node.Crash();
         for (var checkpoint = 1; checkpoint <= 8; checkpoint++)
-            run.Time.After(checkpoint * 250_000, () => run.Nodes[(int)run.LeaderHint - 1].Checkpoint());
+            run.Time.After(checkpoint * 250_000, () => run.NodeOf(run.LeaderHint).Checkpoint());
         var backUs = run.Random.NextInt64(1_500_000, 2_200_000);
         run.Time.After(backUs, node.Start);
         run.Time.After(backUs + run.Random.NextInt64(200_000), () =>
@@ -49,7 +49,7 @@ internal static class SnapshotScenarios
                 node.Restart(static () => { });
                 break;
             case 3:
-                run.Nodes[(int)run.LeaderHint - 1].Restart(static () => { });
+                run.NodeOf(run.LeaderHint).Restart(static () => { });
                 break;
         }
     }

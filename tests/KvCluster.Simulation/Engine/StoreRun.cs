@@ -129,7 +129,7 @@ internal sealed class StoreRun : ISimulation
             if (_store != store)
                 return;
             if (_random.Next(CheckpointInOneOf) == 0)
-                _ = store.Store.CheckpointAsync();
+                _ = store.Store.Checkpoints.RequestAsync();
             var index = _writes.Count;
             var (key, value) = ($"key{_random.Next(Keys):D3}", _random.Next(8) == 0 ? null : $"{index} {new string('x', _random.Next(ValueBytesMax))}");
             _writes.Add((key, value));

@@ -53,14 +53,14 @@ internal sealed class FaultyDriver(SimulationRun run, SimulatedReplica replica, 
         if (Bug != InjectedBug.PromiseNotSynced || _prepare is not { } prepare || prepare.Epoch != core.Epoch || synced.PromisedEpoch >= core.Epoch || core.Role != ReplicaRole.Follower)
             yield break;
         _prepare = null;
-        yield return new Effect.Send((uint)run.Replicas.First(other => other.Id == prepare.Sender).Node, new Frame
+        yield return new Effect.Send(new((uint)run.Replicas.First(other => other.Id == prepare.SenderId).Node), new Frame
         {
             Shard = prepare.Shard,
             Generation = prepare.Generation,
             Epoch = prepare.Epoch,
-            Sender = replica.Id,
+            SenderId = replica.Id,
             SenderIncarnation = prepare.ReceiverIncarnation,
-            Receiver = prepare.Sender,
+            ReceiverId = prepare.SenderId,
             ReceiverIncarnation = prepare.SenderIncarnation,
             Prepared = new Prepared { Last = journal.Durable.Name.ToWire() },
         });
@@ -117,9 +117,9 @@ internal sealed class FaultyDriver(SimulationRun run, SimulatedReplica replica, 
     private Frame Released(HardState synced) => new()
     {
         Epoch = synced.PromisedEpoch,
-        Sender = synced.PromisedLeader,
+        SenderId = synced.PromisedLeader,
         SenderIncarnation = synced.PromisedIncarnation,
-        Receiver = replica.Id,
+        ReceiverId = replica.Id,
         Release = new Release(),
     };
 }

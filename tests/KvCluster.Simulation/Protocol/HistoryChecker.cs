@@ -11,7 +11,7 @@ internal sealed class HistoryChecker
     private readonly Dictionary<int, List<(Etag Etag, long WriteId)>> _valuesOf = [];
     private readonly Dictionary<long, Etag> _appliedAt = [];
     private readonly HashSet<long> _notApplied = [];
-    private readonly Dictionary<ulong, (ulong Replica, ulong Incarnation)> _servedBy = [];
+    private readonly Dictionary<ulong, (ReplicaId Replica, ulong Incarnation)> _servedBy = [];
 
     /// <summary>Everything answered so far is at or before this.</summary>
     public Etag Floor { get; private set; }
@@ -28,14 +28,14 @@ internal sealed class HistoryChecker
 
     public int Epochs => _servedBy.Count;
 
-    public void OnServing(ulong epoch, ulong replica, ulong incarnation)
+    public void OnServing(ulong epoch, ReplicaId replica, ulong incarnation)
     {
         Violation.Unless(!_servedBy.TryGetValue(epoch, out var other) || other == (replica, incarnation), Rule.OneLeaderAnEpoch, $"two leaders serve epoch {epoch}: {other} and {(replica, incarnation)}");
         _servedBy[epoch] = (replica, incarnation);
     }
 
     /// <summary>A replica applies this record as committed.</summary>
-    public void OnCommitted(ulong replica, SimulatedRecord record)
+    public void OnCommitted(ReplicaId replica, SimulatedRecord record)
     {
         var header = record.Header;
         if (header.Etag <= Last)

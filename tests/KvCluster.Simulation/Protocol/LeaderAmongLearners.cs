@@ -15,7 +15,7 @@ internal sealed class LeaderAmongLearners : Adversary
             if (run.Healed || !replica.Leads)
                 return;
             run.Trace($"node {replica.Node} leads and hears only learners");
-            foreach (var voter in run.Coordinator.Record.Replicas.Where(member => !member.Learner && member.Replica != replica.Id))
+            foreach (var voter in run.Coordinator.Record.Replicas.Where(member => !member.Learner && member.ReplicaId != replica.Id))
                 run.Network.CutLink(replica.Node, (int)voter.Node);
             run.After(run.Random.NextInt64(1_500_000, 2_500_000), run.Network.Heal);
         });

@@ -1,3 +1,5 @@
+using System.Diagnostics.CodeAnalysis;
+using Google.Protobuf;
 using KvCluster.Replication.Log;
 
 namespace KvCluster.Simulation.Protocol;
@@ -40,11 +42,10 @@ internal sealed class MemoryJournal(Random random) : IJournalView
         return count > 0 || etag >= _base.Etag;
     }
 
-    public bool TryVerify(ReadOnlySpan<byte> body, out JournalRecord record)
+    public bool TryVerify(ByteString body, [NotNullWhen(true)] out IVerifiedBody? verified)
     {
-        var valid = SimulatedRecord.TryParse(body, out var parsed);
-        record = valid ? parsed.Header : default;
-        return valid;
+        verified = SimulatedRecord.TryParse(body.Span, out var parsed) ? parsed : null;
+        return verified is not null;
     }
 
     /// <summary>The records after <paramref name="after"/>, in order.</summary>

@@ -3,7 +3,7 @@ using KvCluster.Replication.Protocol;
 namespace KvCluster.Simulation.Protocol;
 
 /// <summary>State that survives a crash of a replica's process: its journal, its control file and its checkpoint.</summary>
-internal sealed class ReplicaDisk(Random random, ulong id)
+internal sealed class ReplicaDisk(Random random, ReplicaId id)
 {
     // Null if no write of the control file is in progress.
     private HardState? _writing;

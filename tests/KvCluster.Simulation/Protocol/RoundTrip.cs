@@ -15,7 +15,7 @@ internal sealed class RoundTrip : Adversary
         if (_home is null)
         {
             _home = replica;
-            run.After(run.Random.NextInt64(600_000, 1_500_000), () => replica.Transfer(0));
+            run.After(run.Random.NextInt64(600_000, 1_500_000), () => replica.Transfer(ReplicaId.None));
         }
         else if (replica != _home)
         {

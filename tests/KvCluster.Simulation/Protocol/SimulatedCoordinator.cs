@@ -60,7 +60,7 @@ internal sealed class SimulatedCoordinator(SimulationRun run, ShardRecord record
     }
 
     /// <summary>A node has created the directory of a replica in the record, and marks that in the current record.</summary>
-    public void MarkCreated(ulong replica)
+    public void MarkCreated(ReplicaId replica)
     {
         if (CreatedMark.On(Record, replica) is { } marked)
             TryPut(marked, Revision);

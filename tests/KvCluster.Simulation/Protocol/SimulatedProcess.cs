@@ -39,7 +39,7 @@ internal sealed class SimulatedProcess
         foreach (var record in Journal.Behind(Published).TakeWhile(record => record.Header.Etag <= replica.Disk.Control.Committed))
             Apply(record);
         var (shardRecord, revision) = (run.Coordinator.Record, run.Coordinator.Revision);
-        var startup = new ReplicaStartup(0, _incarnation, _driver.Recovered(replica.Disk.Control), Published, shardRecord, revision, (ulong)run.Random.NextInt64(), Now);
+        var startup = new ReplicaStartup(new(0), _incarnation, _driver.Recovered(replica.Disk.Control), Published, shardRecord, revision, (ulong)run.Random.NextInt64(), Now);
         Core = new ReplicaCore(startup, Journal, run.Options);
     }
 
@@ -182,7 +182,7 @@ internal sealed class SimulatedProcess
         {
             case Effect.Send send:
                 _driver.Leaving(send.Frame);
-                _run.Network.Send(_replica.Node, (int)send.Node, send.Frame);
+                _run.Network.Send(_replica.Node, (int)send.Node.Value, send.Frame);
                 if (MomentOf(send.Frame) is { } moment)
                     _run.Reached(_replica, moment);
                 break;
@@ -193,12 +193,8 @@ internal sealed class SimulatedProcess
                 WriteControl(write.Control, _driver.Written(write.Control, _replica.Disk.Control, Core));
                 break;
             case Effect.AppendBodies append:
-                foreach (var body in append.Bodies.Skip(append.First))
-                {
-                    Violation.Unless(SimulatedRecord.TryParse(body.Span, out var record), Rule.Contract, "a damaged body is appended");
-                    Append(record);
-                }
-
+                foreach (var body in append.Bodies)
+                    Append((SimulatedRecord)body);
                 break;
             case Effect.Cut cut:
                 Violation.Unless(cut.LastKept.Etag >= Published, Rule.Contract, $"node {_replica.Node} cuts to {cut.LastKept}, below what it has applied, {Published}");
@@ -286,8 +282,8 @@ internal sealed class SimulatedProcess
                 _snapshots.Install(install);
                 break;
             case Effect.LeaderKnown known:
-                if (known.Replica != 0)
-                    _run.LeaderHint = (int)known.Node;
+                if (!known.Replica.IsNone)
+                    _run.LeaderHint = (int)known.Node.Value;
                 break;
             case Effect.OrderEnded ended:
                 _run.Trace($"node {_replica.Node}: {(ended.OrderId == 0 ? "hand-over" : "change of replicas")} done: {ended.Done} ({ended.Reason})");
@@ -353,9 +349,9 @@ internal sealed class SimulatedProcess
         }
 
         if (send.Frame.PayloadCase == Frame.PayloadOneofCase.Append)
-            TellFirst(new Event.BodiesSent(send.Frame.Receiver, send.Frame.Epoch, last, bytes));
+            TellFirst(new Event.BodiesSent(send.Frame.ReceiverId, send.Frame.Epoch, last, bytes));
         if (bytes > 0 || send.Frame.PayloadCase == Frame.PayloadOneofCase.Tail)
-            _run.Network.Send(_replica.Node, (int)send.Node, send.Frame);
+            _run.Network.Send(_replica.Node, (int)send.Node.Value, send.Frame);
     }
 
     private void Apply(SimulatedRecord record)

@@ -8,8 +8,10 @@ namespace KvCluster.Simulation.Protocol;
 internal readonly record struct SimulatedWrite(int Key, long WriteId);
 
 /// <summary>A record of the simulated journal with its body: header, writes, CRC-32C.</summary>
-internal sealed record SimulatedRecord(JournalRecord Header, byte[] Body, SimulatedWrite[] Writes)
+internal sealed record SimulatedRecord(JournalRecord Header, byte[] Body, SimulatedWrite[] Writes) : IVerifiedBody
 {
+    JournalRecord IVerifiedBody.Record => Header;
+
     private const int HeaderBytes = 36;
     private const int WriteBytes = 12;
 

@@ -15,7 +15,7 @@ internal sealed class SimulatedReplica
     private int _paused;
     private List<Action> _whilePaused = [];
 
-    public SimulatedReplica(SimulationRun run, int node, ulong id)
+    public SimulatedReplica(SimulationRun run, int node, ReplicaId id)
     {
         _run = run;
         Node = node;
@@ -29,7 +29,7 @@ internal sealed class SimulatedReplica
 
     public int Node { get; }
 
-    public ulong Id { get; }
+    public ReplicaId Id { get; }
 
     /// <summary>The state that survives a crash.</summary>
     public ReplicaDisk Disk { get; }
@@ -68,7 +68,7 @@ internal sealed class SimulatedReplica
     public void Start()
     {
         // A node does not start a replica that the record no longer names.
-        if (_run.Coordinator.Record.Replicas.All(replica => replica.Replica != Id))
+        if (_run.Coordinator.Record.Replicas.All(replica => replica.ReplicaId != Id))
             return;
         _run.Trace($"node {Node} starts, journal ends at {Disk.Journal.Last.Name}, control {Disk.Control.PromisedEpoch}");
         Disk.RememberLoss();
@@ -113,14 +113,14 @@ internal sealed class SimulatedReplica
 
     public void Receive(Frame frame) => InProcess(process => process.Receive(frame));
 
-    public void NodeSilent(uint node) => InProcess(process => process.Step(new Event.NodeSilent(node)));
+    public void NodeSilent(NodeId node) => InProcess(process => process.Step(new Event.NodeSilent(node)));
 
     public void Watched(ShardRecord record, long revision) => InProcess(process => process.Step(new Event.ShardRecordRead(0, record, revision)));
 
     public void Call(SimulatedCall call) => InProcess(process => process.Call(call));
 
     /// <summary>An operator asks it to transfer its leadership.</summary>
-    public void Transfer(ulong to) => InProcess(process => process.Step(new Event.TransferAsked(0, to)));
+    public void Transfer(ReplicaId to) => InProcess(process => process.Step(new Event.TransferAsked(0, to)));
 
     /// <summary>An operator asks it, as the leader, to change the shard's replicas.</summary>
     public void Change(ReplicaChange change) => InProcess(process => process.Step(new Event.ReplicasAsked(1, change)));

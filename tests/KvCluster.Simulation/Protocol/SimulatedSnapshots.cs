@@ -8,13 +8,13 @@ namespace KvCluster.Simulation.Protocol;
 /// <summary>The snapshots that a process sends to others, and the one that it receives: stored, verified, and installed in place of its state.</summary>
 internal sealed class SimulatedSnapshots(SimulationRun run, SimulatedReplica replica, SimulatedProcess process)
 {
-    private readonly Dictionary<ulong, (LogPosition Covers, byte[] Bytes)> _sources = [];
+    private readonly Dictionary<ReplicaId, (LogPosition Covers, byte[] Bytes)> _sources = [];
     private byte[] _incoming = [];
 
     /// <summary>The number of snapshots open for others.</summary>
     public int Sources => _sources.Count;
 
-    public void Open(ulong receiver)
+    public void Open(ReplicaId receiver)
     {
         var covers = process.Journal.TryFind(process.Published, out var published) ? published.Name : process.Journal.Base;
         var bytes = process.Tree.ToBytes();
@@ -26,13 +26,13 @@ internal sealed class SimulatedSnapshots(SimulationRun run, SimulatedReplica rep
     public void SendChunk(Effect.SendSnapshotChunk send)
     {
         var chunk = send.Frame.SnapshotChunk;
-        if (!_sources.TryGetValue(send.Frame.Receiver, out var source) || source.Covers != chunk.Covers.FromWire())
+        if (!_sources.TryGetValue(send.Frame.ReceiverId, out var source) || source.Covers != chunk.Covers.FromWire())
             return;
         chunk.Data = ByteString.CopyFrom(source.Bytes.AsSpan((int)chunk.Offset, send.Bytes));
-        process.After(run.Random.NextInt64(100), () => run.Network.Send(replica.Node, (int)send.Node, send.Frame));
+        process.After(run.Random.NextInt64(100), () => run.Network.Send(replica.Node, (int)send.Node.Value, send.Frame));
     }
 
-    public void Close(ulong receiver) => _sources.Remove(receiver);
+    public void Close(ReplicaId receiver) => _sources.Remove(receiver);
 
     public void StoreChunk(SnapshotChunk chunk)
     {

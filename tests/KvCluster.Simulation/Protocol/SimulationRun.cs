@@ -61,7 +61,7 @@ internal sealed class SimulationRun : ISimulation
         for (var node = 1; node <= Conditions.Voters + Conditions.Learners; node++)
             record.Replicas.Add(new ReplicaRecord { Replica = (ulong)node * 11, Node = (uint)node, Created = true, Learner = node > Conditions.Voters });
         Coordinator = new SimulatedCoordinator(this, record);
-        _replicas = record.Replicas.Select(replica => new SimulatedReplica(this, (int)replica.Node, replica.Replica)).ToList();
+        _replicas = record.Replicas.Select(replica => new SimulatedReplica(this, (int)replica.Node, replica.ReplicaId)).ToList();
     }
 
     public InjectedBug Bug { get; }
@@ -212,24 +212,24 @@ internal sealed class SimulationRun : ISimulation
             foreach (var other in Replicas.Where(other => other != replica && (!other.Up || Network.IsCut(other.Node, replica.Node))))
             {
                 if (!Chance(100))
-                    replica.NodeSilent((uint)other.Node);
+                    replica.NodeSilent(new((uint)other.Node));
             }
         }
         After(Random.NextInt64(200_000, 800_000), WatchNodes);
     }
 
     private IEnumerable<SimulatedReplica> Members =>
-        _replicas.Where(replica => Coordinator.Record.Replicas.Any(member => member.Replica == replica.Id));
+        _replicas.Where(replica => Coordinator.Record.Replicas.Any(member => member.ReplicaId == replica.Id));
 
     /// <summary>Nodes create the directories of the replicas that the record assigns to them.</summary>
     public void CreateReplicas()
     {
         foreach (var added in Coordinator.Record.Replicas.Where(replica => !replica.Created && replica.Node > _replicas.Count).ToList())
         {
-            var replica = new SimulatedReplica(this, (int)added.Node, added.Replica);
+            var replica = new SimulatedReplica(this, (int)added.Node, added.ReplicaId);
             _replicas.Add(replica);
             replica.Start();
-            After(Random.NextInt64(100_000), () => Coordinator.MarkCreated(added.Replica));
+            After(Random.NextInt64(100_000), () => Coordinator.MarkCreated(added.ReplicaId));
         }
     }
 
@@ -349,7 +349,7 @@ internal sealed class SimulationRun : ISimulation
             case Fault.HandOver:
                 var leader = Leader() ?? replica;
                 Trace($"node {leader.Node} is asked to transfer its leadership");
-                leader.Transfer(Random.Next(2) == 0 ? 0 : Any().Id);
+                leader.Transfer(Random.Next(2) == 0 ? ReplicaId.None : Any().Id);
                 break;
             case Fault.Checkpoint:
                 replica.Checkpoint();
@@ -377,17 +377,17 @@ internal sealed class SimulationRun : ISimulation
     {
         var members = Coordinator.Record.Replicas;
         var learner = members.FirstOrDefault(replica => replica.Learner);
-        var other = members[Random.Next(members.Count)].Replica;
+        var other = members[Random.Next(members.Count)].ReplicaId;
         ReplicaChange change = learner is not null
             ? Random.Next(8) switch
             {
-                0 => new ReplicaChange.Remove(learner.Replica),
-                < 3 when members.Count <= VotersMax => new ReplicaChange.Promote(learner.Replica, VotersMax),
-                _ => new ReplicaChange.Swap(other, learner.Replica),
+                0 => new ReplicaChange.Remove(learner.ReplicaId),
+                < 3 when members.Count <= VotersMax => new ReplicaChange.Promote(learner.ReplicaId, VotersMax),
+                _ => new ReplicaChange.Swap(other, learner.ReplicaId),
             }
             : members.Count > 3 && Random.Next(2) == 0
                 ? new ReplicaChange.Remove(other)
-                : new ReplicaChange.AddLearner((ulong)(_replicas.Count + 1) * 11, (uint)_replicas.Count + 1);
+                : new ReplicaChange.AddLearner(new((ulong)(_replicas.Count + 1) * 11), new((uint)_replicas.Count + 1));
         if (change is ReplicaChange.AddLearner && _replicas.Count == NodesMax)
             return;
         Trace($"node {leader.Node} is asked for {change}");

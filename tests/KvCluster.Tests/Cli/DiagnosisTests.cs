@@ -62,6 +62,17 @@ public sealed class DiagnosisTests
     public void Findings_OfANodeThatStalledHoursAgo_AreOk() =>
         Assert.All(Diagnose([Stalled(1_100) with { StallEnd = Now.AddHours(-2) }], Leader(2)), finding => Assert.Equal(Severity.Ok, finding.Severity));
 
+    [Theory]
+    [InlineData(400, false)]
+    [InlineData(600, true)]
+    public void Findings_OfMemory_WarnWhenWritersAreSlowed(uint mebibytes, bool warns)
+    {
+        var node = Sound(1) with { MemoryBudgetBytes = 1_000 << 20, ChangedPagesBytes = (ulong)(mebibytes - 50) << 20, JournalMemoryBytes = 30 << 20, RequestsBytes = 20 << 20, FreePagesBytes = 7 << 20, HeldBack = TimeSpan.FromSeconds(12) };
+        var finding = Diagnose([node], Leader(1)).Single(finding => finding.Subject == "memory of node 1");
+        Assert.Equal(warns ? Severity.Warning : Severity.Ok, finding.Severity);
+        Assert.Equal($"stores use {mebibytes} of 1,000 MiB: changed pages {mebibytes - 50}, journal 30, requests 20; besides 7 for free pages; held back for 12 s since it started", finding.Text);
+    }
+
     [Fact]
     public void Findings_OfAShardWithAProblem_ReportItAndWhatToDo()
     {

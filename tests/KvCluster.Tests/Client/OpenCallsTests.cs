@@ -82,12 +82,12 @@ public sealed class OpenCallsTests
     public async Task TryTakePlace_WithLargeRequests_LeavesBytesForOtherShards()
     {
         var large = UnsafeByteOperations.UnsafeWrap(new byte[8 << 20]);
-        var first = PendingCall.Rent(Method.Put, large, 1, 1, long.MaxValue);
+        var first = PendingCall.Rent(Method.Put, large, new(1), 1, long.MaxValue);
         Assert.True(_open.TryTakePlace(first));
-        Assert.True(_open.TryTakePlace(PendingCall.Rent(Method.Put, large, 1, 1, long.MaxValue)));
-        var third = PendingCall.Rent(Method.Put, large, 1, 1, long.MaxValue);
+        Assert.True(_open.TryTakePlace(PendingCall.Rent(Method.Put, large, new(1), 1, long.MaxValue)));
+        var third = PendingCall.Rent(Method.Put, large, new(1), 1, long.MaxValue);
         Assert.False(_open.TryTakePlace(third));
-        Assert.True(_open.TryTakePlace(PendingCall.Rent(Method.Put, large, 2, 1, long.MaxValue)));
+        Assert.True(_open.TryTakePlace(PendingCall.Rent(Method.Put, large, new(2), 1, long.MaxValue)));
         Assert.True(_open.TryTakePlace(Call(1, Method.Get)));
         var waiting = _open.TakePlaceAsync(third, CancellationToken.None);
         Assert.False(waiting.IsCompleted);
@@ -111,7 +111,7 @@ public sealed class OpenCallsTests
         Assert.Equal(Share, Fill(shard: 1, Method.Put));
     }
 
-    private static PendingCall Call(uint shard, Method method, long deadlineMs = long.MaxValue) => PendingCall.Rent(method, ByteString.Empty, shard, 1, deadlineMs);
+    private static PendingCall Call(uint shard, Method method, long deadlineMs = long.MaxValue) => PendingCall.Rent(method, ByteString.Empty, new(shard), 1, deadlineMs);
 
     private PendingCall Waits(out PendingCall call)
     {

@@ -198,7 +198,7 @@ public sealed class ReachTests
         var put = client.PutAsync("a", "1").AsTask();
         await Eventually.TrueAsync(() => connector.Connections.ContainsKey(gone.Address), "the client has gone to the node");
         // A call that could go to another node would have been sent there by now. This one waits.
-        var impatient = await connector.Connections[gone.Address].CallAsync(PendingCall.Rent(V1.Method.Get, Google.Protobuf.ByteString.Empty, 0, 0, long.MaxValue), CancellationToken.None);
+        var impatient = await connector.Connections[gone.Address].CallAsync(PendingCall.Rent(V1.Method.Get, Google.Protobuf.ByteString.Empty, new(0), 0, long.MaxValue), CancellationToken.None);
         Assert.Contains("no connection within", impatient.Failure, StringComparison.Ordinal);
         Assert.False(put.IsCompleted);
         gone.ForwardTo(new Uri(cluster.Endpoint).Port);
@@ -219,7 +219,7 @@ public sealed class ReachTests
         await connection.DisposeAsync();
         for (var number = 0; number < 10; number++)
         {
-            var call = PendingCall.Rent(V1.Method.Get, Google.Protobuf.ByteString.Empty, 0, 0, long.MaxValue);
+            var call = PendingCall.Rent(V1.Method.Get, Google.Protobuf.ByteString.Empty, new(0), 0, long.MaxValue);
             var answer = await connection.CallAsync(call, CancellationToken.None).AsTask().WaitAsync(Eventually.Limit);
             Assert.Equal("the client is closed", answer.Failure);
         }

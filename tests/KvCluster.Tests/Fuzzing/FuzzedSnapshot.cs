@@ -20,25 +20,25 @@ internal static class FuzzedSnapshot
     {
         var sound = _sound.Value;
         var bytes = Change(random, sound);
-        using var receiver = new ReplicaBench(2);
+        using var receiver = new ReplicaBench(new(2));
         if (!TryInstall(sound, bytes, receiver))
         {
             receiver.Reopen();
-            Assert.Equal(default, receiver.Store.Last.Etag);
+            Assert.Equal(default, receiver.Store.Log.Last.Etag);
             return;
         }
 
         receiver.Reopen();
         Use(receiver, sound, random);
         receiver.Reopen();
-        receiver.Store.Verify();
+        receiver.Store.Pages.Verify();
         _ = receiver.Digest();
     }
 
     // Branches, leaves, values on pages of their own, sessions, and free pages between them.
     private static Sound Make()
     {
-        using var leader = new ReplicaBench(1);
+        using var leader = new ReplicaBench(new(1));
         leader.Lead(1);
         for (var index = 0; index < 400; index++)
             leader.Put($"{new string('k', index % 40 * 10)}{index}", new string((char)('a' + (index % 26)), index % 60 == 0 ? 20_000 : 90));
@@ -47,7 +47,7 @@ internal static class FuzzedSnapshot
         for (var index = 0; index < 400; index += 7)
             leader.Append(request => request.Delete(StoreBench.Text($"{new string('k', index % 40 * 10)}{index}")));
         Checkpoint(leader);
-        using var source = leader.Store.OpenSnapshotSource();
+        using var source = leader.Store.Checkpoints.OpenSource();
         var bytes = new byte[source.BytesTotal];
         for (var read = 0; read < bytes.Length;)
             read += source.Read(bytes.AsSpan(read), read);
@@ -92,7 +92,7 @@ internal static class FuzzedSnapshot
         {
             for (var stored = 0; stored < bytes.Length; stored += ChunkBytes)
                 installer.Store(bytes.AsSpan(stored, Math.Min(ChunkBytes, bytes.Length - stored)));
-            installer.Complete(receiver.Store.Control);
+            installer.Complete(receiver.Store.Durable.Control);
         }
         catch (Exception told) when (told is CorruptStoreException or FormatVersionException)
         {
@@ -101,13 +101,13 @@ internal static class FuzzedSnapshot
         }
 
         receiver.Store.Dispose();
-        installer.SwitchIn(receiver.Store.Control with { Committed = sound.Etag, Acknowledged = sound.Etag });
+        installer.SwitchIn(receiver.Store.Durable.Control with { Committed = sound.Etag, Acknowledged = sound.Etag });
         return true;
     }
 
     private static void Use(ReplicaBench receiver, Sound sound, Random random)
     {
-        Assert.Equal(sound.Etag, receiver.Store.Last.Etag);
+        Assert.Equal(sound.Etag, receiver.Store.Log.Last.Etag);
         _ = receiver.Digest();
         _ = receiver.Sessions();
         receiver.Lead(2);
@@ -124,17 +124,17 @@ internal static class FuzzedSnapshot
         }
 
         Checkpoint(receiver);
-        receiver.Store.Verify();
+        receiver.Store.Pages.Verify();
     }
 
     private static void Checkpoint(ReplicaBench bench)
     {
-        bench.Store.Commit(bench.Store.Last.Etag);
-        var done = bench.Store.CheckpointAsync();
+        bench.Commit(bench.Store.Log.Last.Etag);
+        var done = bench.Store.Checkpoints.RequestAsync();
         bench.Run();
         Assert.True(done.IsCompletedSuccessfully, $"{done.Exception}");
     }
 
     /// <summary>An unchanged stream.</summary>
-    private sealed record Sound(byte[] Bytes, UInt128 Etag, uint ChainChecksum, (int Offset, int Bytes)[] Units);
+    private sealed record Sound(byte[] Bytes, Etag Etag, uint ChainChecksum, (int Offset, int Bytes)[] Units);
 }

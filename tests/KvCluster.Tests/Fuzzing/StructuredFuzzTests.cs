@@ -132,7 +132,7 @@ public sealed class StructuredFuzzTests
         {
             change = new SingleChange(bytes, PutRequest.ValueFieldNumber, PutRequest.ConditionsFieldNumber, PutRequest.RequestIdFieldNumber);
             _ = ReadQuery.TryRead(bytes, out var query);
-            _ = query.In(1, bytes);
+            _ = query.In(new(1), bytes);
         }
         catch (MalformedMessageException)
         {
@@ -156,7 +156,7 @@ public sealed class StructuredFuzzTests
 
         payload.Append([(byte)OperationCode.Results]);
         payload.AppendWithLength(Mutation.RandomBytes(random, random.Next(48)));
-        var bytes = Mutation.Of(random, RecordBody.Encode(default, RecordFlags.None, 3, 2, 5, payload.Written), keepsLength: false, hot: RecordBody.HeaderBytes + 12);
+        var bytes = Mutation.Of(random, RecordBody.Encode(default, RecordFlags.None, 3, 2, 5, payload.Written, out _), keepsLength: false, hot: RecordBody.HeaderBytes + 12);
         if (bytes.Length >= RecordBody.HeaderBytes + RecordBody.TrailerBytes)
         {
             if (random.Next(2) == 0)
@@ -164,9 +164,9 @@ public sealed class StructuredFuzzTests
             BinaryPrimitives.WriteUInt32LittleEndian(bytes.AsSpan(bytes.Length - sizeof(uint)), Crc32C.Of(bytes.AsSpan(0, bytes.Length - sizeof(uint))));
         }
 
-        if (!RecordBody.Verify(bytes))
+        if (!RecordBody.TryVerify(bytes, out var header))
             return;
-        Assert.True(RecordBody.TryReadHeader(bytes, out var header) && header.BodyBytes == bytes.Length);
+        Assert.Equal(bytes.Length, header.BodyBytes);
         try
         {
             var left = bytes.Length;
@@ -186,14 +186,14 @@ public sealed class StructuredFuzzTests
     private static void ReadResults(ReadOnlySpan<byte> results)
     {
         var left = results.Length;
-        for (var reader = new ResultsReader(results, new UInt128(3, 5)); reader.MoveNext();)
+        for (var reader = new ResultsReader(results, new Etag(3, 5)); reader.MoveNext();)
             Assert.True(left-- > 0, "more results are read than there are bytes");
     }
 
     private static void Segment(Random random)
     {
         var block = new byte[SegmentHeader.BlockBytes];
-        new SegmentHeader(7, SegmentHeader.IncarnationOf(7, (ulong)random.NextInt64()), 11, 2, 6, 5, 8_192, new UInt128(2, 9), 13).WriteTo(block);
+        new SegmentHeader(7, SegmentHeader.IncarnationOf(7, (ulong)random.NextInt64()), new(11), new(2), 6, 5, 8_192, new Etag(2, 9), 13).WriteTo(block);
         var changed = Mutation.Of(random, block, keepsLength: true, hot: 88);
         BinaryPrimitives.WriteUInt32LittleEndian(changed.AsSpan(88), Crc32C.Of(changed.AsSpan(0, 88)));
         if (Accepts(() => SegmentHeader.TryRead(changed, Path, out var header) ? header : (SegmentHeader?)null) is { } read)
@@ -204,7 +204,7 @@ public sealed class StructuredFuzzTests
         }
 
         var envelope = new byte[RecordEnvelope.Bytes];
-        new RecordEnvelope(9, new UInt128(1, 2), 100, 3).WriteTo(envelope);
+        new RecordEnvelope(9, new Etag(1, 2), 100, 3).WriteTo(envelope);
         envelope = Mutation.Of(random, envelope, keepsLength: true, hot: 8);
         BinaryPrimitives.WriteUInt32LittleEndian(envelope.AsSpan(36), Crc32C.Of(envelope.AsSpan(0, 36)));
         if (RecordEnvelope.TryRead(envelope, out var found))
@@ -215,7 +215,7 @@ public sealed class StructuredFuzzTests
     {
         const int ChecksumOffset = 128;
         var slot = new byte[ControlFile.SlotBytes];
-        ControlFile.Encode(slot, new ControlState { ReplicaId = 11, Shard = 2, PromisedEpoch = 5, PromisedLeader = 22, Committed = new UInt128(4, 8), LeaseLongestMs = 500 }, 9);
+        ControlFile.Encode(slot, new ControlState { ReplicaId = new(11), Shard = new(2), PromisedEpoch = 5, PromisedLeader = new(22), Committed = new Etag(4, 8), LeaseLongestMs = 500 }, 9);
         var changed = Mutation.Of(random, slot, keepsLength: true, hot: ChecksumOffset);
         BinaryPrimitives.WriteUInt32LittleEndian(changed.AsSpan(ChecksumOffset), Crc32C.Of(changed.AsSpan(0, ChecksumOffset)));
         if (Accepts(() => ControlFile.TryDecode(changed, Path, out var state, out var sequence) ? (state, sequence) : ((ControlState, ulong)?)null) is not var (state, sequence))
@@ -228,7 +228,7 @@ public sealed class StructuredFuzzTests
     private static void Meta(Random random)
     {
         var page = new byte[Page.Bytes];
-        new MetaPage { Revision = 8, Identity = 77, FilePages = 40, FreeDirectory = PageRef.ToFile(5), CheckpointPosition = new CheckpointPosition(new UInt128(3, 4), new JournalPosition(1, 8_192), 6), Trees = new TreeRoot[StoreRoot.TreesMax] }.Encode(page);
+        new MetaPage { Revision = 8, Identity = 77, FilePages = 40, FreeDirectory = PageRef.ToFile(5), CheckpointPosition = new CheckpointPosition(new Etag(3, 4), new JournalPosition(1, 8_192), 6), Trees = new TreeRoot[StoreRoot.TreesMax] }.Encode(page);
         var changed = Mutation.Of(random, page, keepsLength: true, hot: 256);
         BinaryPrimitives.WriteUInt32LittleEndian(changed, Crc32C.Of(changed.AsSpan(4)));
         if (Accepts(() => MetaPage.TryDecode(changed, Path)) is not { } read)
@@ -249,7 +249,7 @@ public sealed class StructuredFuzzTests
             next += runs[^1].Count;
         }
 
-        var sound = new SnapshotStream(new UInt128(3, 4), 5, runs[^1].First + runs[^1].Count, runs).EncodePrefix();
+        var sound = new SnapshotStream(new Etag(3, 4), 5, runs[^1].First + runs[^1].Count, runs).EncodePrefix();
         var prefix = Mutation.Of(random, sound, keepsLength: true, hot: SnapshotStream.HeaderBytes);
         BinaryPrimitives.WriteUInt32LittleEndian(prefix.AsSpan(12), Crc32C.Of(prefix.AsSpan(SnapshotStream.HeaderBytes)));
         BinaryPrimitives.WriteUInt32LittleEndian(prefix.AsSpan(SnapshotStream.HeaderBytes - sizeof(uint)), Crc32C.Of(prefix.AsSpan(0, SnapshotStream.HeaderBytes - sizeof(uint))));

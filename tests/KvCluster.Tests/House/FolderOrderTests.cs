@@ -13,7 +13,7 @@ public sealed partial class FolderOrderTests
     {
         ["node/Storage"] = ("KvCluster.Storage",
         [
-            "Files", "Threads", "Encoding", "Pages", "Trees", "DataFile", "Control", "Context", "Journal", "Sessions", "Transactions", "Recovery", "Snapshots", "Maintenance",
+            "Files", "Threads", "Encoding", "Pages", "Trees", "DataFile", "Control", "Context", "Journal", "Sessions", "Transactions", "Recovery", "Snapshots", "Maintenance", "Inspection",
         ]),
         ["node/Replication"] = ("KvCluster.Replication", ["Log", "Protocol", "State", "Progress", "Digests", "Reconfiguration", "Following", "Leading", "Elections"]),
         ["node/Server"] = ("KvCluster.Node",

@@ -54,7 +54,7 @@ public sealed class ClusterInitTests : IAsyncDisposable
     public async Task Create_AfterAnInterruptedOne_CompletesIt()
     {
         await CreateAsync(3, 3, ["m"u8.ToArray()]);
-        foreach (var key in (string[])[_keys.Cluster, _keys.Shard(1)])
+        foreach (var key in (string[])[_keys.Cluster, _keys.Shard(new(1))])
             await _coordinator.CompareAndSetAsync(key, (await _coordinator.GetAsync(key, Never)).ModRevision, null, 0, Never);
         var kept = (await ShardsAsync()).Single();
         await Assert.ThrowsAsync<ClusterConflictException>(() => CreateAsync(3, 3, ["n"u8.ToArray()]));
@@ -73,7 +73,7 @@ public sealed class ClusterInitTests : IAsyncDisposable
     }
 
     private Task<bool> CreateAsync(int nodeCount, int replicationFactor, IReadOnlyList<ReadOnlyMemory<byte>> splitKeys) =>
-        ClusterInit.CreateAsync(_coordinator, "test", new NewCluster([.. Enumerable.Range(1, nodeCount).Select(node => (uint)node)], replicationFactor, splitKeys), Never);
+        ClusterInit.CreateAsync(_coordinator, "test", new NewCluster([.. Enumerable.Range(1, nodeCount).Select(node => new NodeId((uint)node))], replicationFactor, splitKeys), Never);
 
     private async Task<List<ShardRecord>> ShardsAsync() =>
         [.. (await _coordinator.ListAsync(_keys.Shards, Never)).Entries.Select(entry => RecordText.Parse<ShardRecord>(entry.Value!)).OrderBy(shard => shard.Shard)];

@@ -139,8 +139,8 @@ public sealed class KvExchangeTests
     public async Task Call_ThrowsUnexpectedly_IsAnsweredInternalAndTheStreamContinues()
     {
         // Without shards every call that looks one up fails.
-        await using var metrics = new NodeMetrics(new NodeIdentity("local", "", 1, 1, ""), shardSeriesMax: 0);
-        var lookup = new ShardLookup(1, null!, metrics.Activity.Hot);
+        await using var metrics = new NodeMetrics(new NodeIdentity("local", "", new(1), 1, ""), shardSeriesMax: 0);
+        var lookup = new ShardLookup(new(1), null!, metrics.Activity.Hot);
         var calls = new KvCalls(lookup, new ReadOpener(lookup, TimeProvider.System), new ReadThreads(hereMax: 1, threads: 0), metrics, TimeProvider.System);
         var responses = new Responses();
         var memory = new CallMemory(CallMemory.MebibytesDefault);

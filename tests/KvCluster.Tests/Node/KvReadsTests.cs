@@ -22,7 +22,7 @@ public sealed class KvReadsTests : IAsyncLifetime
     public async Task InitializeAsync()
     {
         _cluster = await NodeCluster.StartAsync(new StoreOptions { Pages = new PageStoreOptions { SnapshotsMax = SnapshotsMax } });
-        _metrics = new NodeMetrics(new NodeIdentity("local", "", 1, 1, ""), shardSeriesMax: 0);
+        _metrics = new NodeMetrics(new NodeIdentity("local", "", new(1), 1, ""), shardSeriesMax: 0);
         await _cluster.PutAsync(Put("old"));
     }
 
@@ -62,7 +62,7 @@ public sealed class KvReadsTests : IAsyncLifetime
         threads.Run();
         using var disk = await HoldAsync(threads);
         using var caller = new CancellationTokenSource();
-        var many = ManyAsync(Create(threads), "many", Keys, new CallTarget(0, 0, 0, caller.Token));
+        var many = ManyAsync(Create(threads), "many", Keys, new CallTarget(new(0), 0, 0, caller.Token));
         var leaving = RunAsync(threads, caller.Cancel);
         disk.Release();
         await leaving.WaitAsync(Eventually.Limit);
@@ -81,7 +81,7 @@ public sealed class KvReadsTests : IAsyncLifetime
         var reads = Create(threads);
         using var disk = await HoldAsync(threads);
         // Far more than the clock advances when the test itself looks at it.
-        var target = new CallTarget(0, 0, _time.GetTimestamp() + TimeSpan.FromMinutes(10).Ticks, CancellationToken.None) { ReadsElsewhere = true };
+        var target = new CallTarget(new(0), 0, _time.GetTimestamp() + TimeSpan.FromMinutes(10).Ticks, CancellationToken.None) { ReadsElsewhere = true };
         // The deadline passes before the first turn of a short read, and before the second turn of a read of many keys.
         var late = keys == Keys ? null : RunAsync(threads, () => _time.Advance(TimeSpan.FromMinutes(20)));
         var read = keys == 0 ? GetAsync(reads, "read", target) : ManyAsync(reads, "read", keys, target);
@@ -128,7 +128,7 @@ public sealed class KvReadsTests : IAsyncLifetime
         using var caller = new CancellationTokenSource();
         for (var round = 0; round < 2; round++)
         {
-            var waiting = Enumerable.Range(0, Reads).Select(number => ManyAsync(reads, "many", Keys, new CallTarget(0, 0, 0, number % 2 == 0 ? caller.Token : CancellationToken.None))).ToList();
+            var waiting = Enumerable.Range(0, Reads).Select(number => ManyAsync(reads, "many", Keys, new CallTarget(new(0), 0, 0, number % 2 == 0 ? caller.Token : CancellationToken.None))).ToList();
             await caller.CancelAsync();
             var outcomes = await Task.WhenAll(waiting).WaitAsync(Eventually.Limit);
             Assert.All(outcomes.Where((_, number) => number % 2 == 0), static outcome => Assert.Contains(outcome.Reason, (string[])["", "CANCELLED"]));
@@ -144,7 +144,7 @@ public sealed class KvReadsTests : IAsyncLifetime
         threads.Run();
         var reads = Create(threads);
         using var disk = await HoldAsync(threads);
-        var elsewhere = new CallTarget(0, 0, 0, CancellationToken.None) { ReadsElsewhere = true };
+        var elsewhere = new CallTarget(new(0), 0, 0, CancellationToken.None) { ReadsElsewhere = true };
         Task<Outcome>[] waiting = [GetAsync(reads, "get", elsewhere), ManyAsync(reads, "few", 2, elsewhere), ManyAsync(reads, "many", KvReads.KeysOfOneTurnMax + 1)];
         Assert.Equal("", (await GetAsync(reads, "here")).Reason);
         Assert.Equal("", (await ManyAsync(reads, "here", KvReads.KeysOfOneTurnMax)).Reason);
@@ -155,7 +155,7 @@ public sealed class KvReadsTests : IAsyncLifetime
 
     private KvReads Create(ReadThreads threads)
     {
-        var lookup = new ShardLookup(1, _cluster.ShardsOf(1), _metrics.Activity.Hot);
+        var lookup = new ShardLookup(new(1), _cluster.ShardsOf(1), _metrics.Activity.Hot);
         return new KvReads(lookup, new ReadOpener(lookup, TimeProvider.System), threads, _time);
     }
 

@@ -49,7 +49,7 @@ internal sealed class NodeCluster : IAsyncDisposable
     public TimeSpan ReadWaitMax { get; set; } = Eventually.Limit;
 
     /// <summary>For nodes that start from now on.</summary>
-    public TimeSpan LearnerPatience { get; set; } = new NodeOptions { Node = 1, DataDirectory = "", Listen = "" }.LearnerPatience;
+    public TimeSpan LearnerPatience { get; set; } = new NodeOptions { Node = new(1), DataDirectory = "", Listen = "" }.LearnerPatience;
 
     /// <summary>For all nodes.</summary>
     public KvCluster.Storage.Context.StoreOptions Storage { get; init; } = new();
@@ -58,7 +58,7 @@ internal sealed class NodeCluster : IAsyncDisposable
     public static async Task<NodeCluster> StartAsync(KvCluster.Storage.Context.StoreOptions storage)
     {
         var cluster = new NodeCluster { Storage = storage };
-        await ClusterInit.CreateAsync(cluster.Coordinator, "local", new NewCluster([1], 1, []), CancellationToken.None);
+        await ClusterInit.CreateAsync(cluster.Coordinator, "local", new NewCluster([new(1)], 1, []), CancellationToken.None);
         await cluster.StartNodeAsync(1);
         await cluster.LeaderOfAsync(0);
         return cluster;
@@ -74,7 +74,7 @@ internal sealed class NodeCluster : IAsyncDisposable
     {
         var cluster = new NodeCluster { Replication = replication };
         var nodes = Enumerable.Range(1, nodeCount).Select(node => (uint)node).ToArray();
-        await ClusterInit.CreateAsync(cluster.Coordinator, "local", new NewCluster(nodes, Math.Min(3, nodeCount), [.. splitKeys.Select(key => (ReadOnlyMemory<byte>)key)]), CancellationToken.None);
+        await ClusterInit.CreateAsync(cluster.Coordinator, "local", new NewCluster([.. nodes.Select(node => new NodeId(node))], Math.Min(3, nodeCount), [.. splitKeys.Select(key => (ReadOnlyMemory<byte>)key)]), CancellationToken.None);
         await Task.WhenAll(nodes.Select(node => cluster.StartNodeAsync(node)));
         return cluster;
     }
@@ -87,7 +87,7 @@ internal sealed class NodeCluster : IAsyncDisposable
     {
         var cluster = new NodeCluster { Replication = replication };
         var nodes = Enumerable.Range(1, nodeCount).Select(node => (uint)node).ToArray();
-        await ClusterInit.CreateAsync(cluster.Coordinator, "local", new NewCluster(nodes, Math.Min(3, nodeCount), []), CancellationToken.None);
+        await ClusterInit.CreateAsync(cluster.Coordinator, "local", new NewCluster([.. nodes.Select(node => new NodeId(node))], Math.Min(3, nodeCount), []), CancellationToken.None);
         var port = FreePorts.Ten();
         cluster._linksOfFirst = new Relay(cluster._network, to: 1, port, from: Others);
         await Task.WhenAll(nodes.Select(node => node == 1
@@ -104,7 +104,7 @@ internal sealed class NodeCluster : IAsyncDisposable
     public Admin.AdminClient AdminOf(uint node) => new(_channels[node]);
 
     /// <summary>The shard's record at the coordinator.</summary>
-    public async Task<ShardRecord> RecordAsync(uint shard = 0) => RecordText.Parse<ShardRecord>((await Coordinator.GetAsync(Keys.Shard(shard), CancellationToken.None)).Value!);
+    public async Task<ShardRecord> RecordAsync(uint shard = 0) => RecordText.Parse<ShardRecord>((await Coordinator.GetAsync(Keys.Shard(new(shard)), CancellationToken.None)).Value!);
 
     public string DirectoryOf(uint node) => Path.Combine(_directory.Path, $"node-{node}");
 
@@ -197,7 +197,7 @@ internal sealed class NodeCluster : IAsyncDisposable
     }
 
     /// <summary>The options with which a node is started.</summary>
-    public NodeOptions OptionsOf(uint node) => new() { Node = node, DataDirectory = DirectoryOf(node), Listen = "http://127.0.0.1:0", DrainTimeMax = Eventually.Limit, StopTimeMax = Eventually.Limit, Replication = Replication, RejoinWaitMax = RejoinWaitMax, LearnerPatience = LearnerPatience, ReadWaitMax = ReadWaitMax, Storage = Storage };
+    public NodeOptions OptionsOf(uint node) => new() { Node = new(node), DataDirectory = DirectoryOf(node), Listen = "http://127.0.0.1:0", DrainTimeMax = Eventually.Limit, StopTimeMax = Eventually.Limit, Replication = Replication, RejoinWaitMax = RejoinWaitMax, LearnerPatience = LearnerPatience, ReadWaitMax = ReadWaitMax, Storage = Storage };
 
     private async Task StartNodeAsync(NodeOptions options)
     {
@@ -205,8 +205,8 @@ internal sealed class NodeCluster : IAsyncDisposable
         var address = host.Address;
         lock (_nodes)
         {
-            _nodes[options.Node] = host;
-            _channels[options.Node] = GrpcChannel.ForAddress(address, new GrpcChannelOptions { MaxReceiveMessageSize = 32 << 20 });
+            _nodes[options.Node.Value] = host;
+            _channels[options.Node.Value] = GrpcChannel.ForAddress(address, new GrpcChannelOptions { MaxReceiveMessageSize = 32 << 20 });
         }
     }
 }

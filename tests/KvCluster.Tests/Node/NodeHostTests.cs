@@ -53,9 +53,9 @@ public sealed class NodeHostTests
     {
         using var folder = new TemporaryDirectory();
         await using var embedded = EmbeddedCoordinator.Open(Path.Combine(folder.Path, "coordinator"), TimeProvider.System);
-        await ClusterInit.CreateAsync(embedded, "local", new NewCluster([1], 1, []), CancellationToken.None);
-        var coordinator = new RefusingCoordinator(embedded, new CoordinatorKeys("local").Shard(0), refusals: 1);
-        var options = new NodeOptions { Node = 1, DataDirectory = Path.Combine(folder.Path, "node-1"), Listen = "http://127.0.0.1:0" };
+        await ClusterInit.CreateAsync(embedded, "local", new NewCluster([new(1)], 1, []), CancellationToken.None);
+        var coordinator = new RefusingCoordinator(embedded, new CoordinatorKeys("local").Shard(new(0)), refusals: 1);
+        var options = new NodeOptions { Node = new(1), DataDirectory = Path.Combine(folder.Path, "node-1"), Listen = "http://127.0.0.1:0" };
         await using var host = await NodeHost.StartAsync(options, coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         using var channel = GrpcChannel.ForAddress(host.Address);
         await Eventually.TrueAsync(
@@ -140,7 +140,7 @@ public sealed class NodeHostTests
         Directory.CreateDirectory(copy);
         foreach (var file in (string[])["format", "owner", "starts"])
             File.Copy(Path.Combine(cluster.DirectoryOf(1), file), Path.Combine(copy, file));
-        var options = new NodeOptions { Node = 1, DataDirectory = copy, Listen = "http://127.0.0.1:0" };
+        var options = new NodeOptions { Node = new(1), DataDirectory = copy, Listen = "http://127.0.0.1:0" };
         var refused = await Assert.ThrowsAsync<NodeRunsAlreadyException>(
             () => NodeHost.StartAsync(options, cluster.Coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None));
         Assert.Contains(cluster.AddressOf(1), refused.Message, StringComparison.Ordinal);
@@ -209,7 +209,7 @@ public sealed class NodeHostTests
     public async Task Start_OnAPortInUse_IsRefusedAndReleasesTheDirectory()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
-        var options = new NodeOptions { Node = 2, DataDirectory = cluster.DirectoryOf(2), Listen = $"http://{cluster.ChannelOf(1).Target}" };
+        var options = new NodeOptions { Node = new(2), DataDirectory = cluster.DirectoryOf(2), Listen = $"http://{cluster.ChannelOf(1).Target}" };
         await Assert.ThrowsAnyAsync<IOException>(() => NodeHost.StartAsync(options, cluster.Coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None));
         await cluster.StartNodeAsync(2);
     }
@@ -239,7 +239,7 @@ public sealed class NodeHostTests
 
     private static string AddressIn(string record) => RecordText.Parse<NodeRecord>(record).Address;
 
-    private static string? ReadNode(NodeCluster cluster) => cluster.Coordinator.GetAsync(cluster.Keys.Node(1), CancellationToken.None).Result.Value;
+    private static string? ReadNode(NodeCluster cluster) => cluster.Coordinator.GetAsync(cluster.Keys.Node(new(1)), CancellationToken.None).Result.Value;
 
     private static Etag EtagOf(KvCluster.V1.Etag etag) => new(etag.Epoch, etag.Change);
 

@@ -127,11 +127,11 @@ public sealed class RejoinTests
         await using var cluster = await NodeCluster.StartAsync(1);
         await cluster.StopNodeAsync(1);
         Directory.Delete(cluster.DirectoryOf(1), recursive: true);
-        var read = await cluster.Coordinator.GetAsync(cluster.Keys.Shard(0), CancellationToken.None);
+        var read = await cluster.Coordinator.GetAsync(cluster.Keys.Shard(new(0)), CancellationToken.None);
         var record = RecordText.Parse<ShardRecord>(read.Value!);
         (record.Replicas[0].Created, record.Replicas[0].Creator) = (false, 0);
-        await cluster.Coordinator.CompareAndSetAsync(cluster.Keys.Shard(0), read.ModRevision, RecordText.Format(record), 0, CancellationToken.None);
-        var coordinator = new MarkedByAnother(cluster.Coordinator, cluster.Keys.Shard(0));
+        await cluster.Coordinator.CompareAndSetAsync(cluster.Keys.Shard(new(0)), read.ModRevision, RecordText.Format(record), 0, CancellationToken.None);
+        var coordinator = new MarkedByAnother(cluster.Coordinator, cluster.Keys.Shard(new(0)));
         await using var host = await NodeHost.StartAsync(cluster.OptionsOf(1), coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         using var channel = global::Grpc.Net.Client.GrpcChannel.ForAddress(host.Address);
         ReplicaStatus? replica = null;
@@ -139,6 +139,22 @@ public sealed class RejoinTests
             () => (replica = new Cluster.ClusterClient(channel).GetStatus(new GetStatusRequest()).Nodes.Single().Replicas.SingleOrDefault()) is { Role: not "opening" }, "the replica has a status");
         Assert.Equal(("failed", "lost: another process of this node created it."), (replica!.Role, replica.Failure));
         Assert.False(Directory.Exists(FolderOf(cluster, 1, 0)), "its directory must not be opened by the next process");
+    }
+
+    /// <summary>
+    /// Two copies of a directory are started at once and count the same start. This one's attempt had no answer, and what it then found was equal to what it
+    /// had put, because the record did not name its writer. Both processes ran as the node.
+    /// </summary>
+    [Fact]
+    public async Task TwoCopies_StartedAtOnce_OneIsRefusedThoughItsAnswerWasLost()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        await cluster.StopNodeAsync(1);
+        var coordinator = new CountedByAnother(cluster.Coordinator, cluster.Keys.Starts(new(1)));
+        var refused = await Assert.ThrowsAsync<StaleDirectoryException>(
+            () => NodeHost.StartAsync(cluster.OptionsOf(1), coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None));
+        Assert.Contains("node 1 was started elsewhere at the same time", refused.Message, StringComparison.Ordinal);
+        Assert.Equal("1", await File.ReadAllTextAsync(Path.Combine(cluster.DirectoryOf(1), "starts")));
     }
 
     // Copies the node's directory and starts the node once more.
@@ -214,24 +230,48 @@ public sealed class RejoinTests
 
     private static ByteString Bytes(string text) => ByteString.CopyFromUtf8(text);
 
+    /// <summary>Counts a start for another process first, and loses the answer to the attempt that came too late.</summary>
+    private sealed class CountedByAnother(ICoordinator inner, string key) : PassingCoordinator(inner)
+    {
+        private bool _isCounted;
+
+        public override async Task<CompareAndSetResult> CompareAndSetAsync(string changed, long expectedRevision, string? value, long lease, CancellationToken cancellationToken)
+        {
+            if (changed != key || _isCounted)
+                return await base.CompareAndSetAsync(changed, expectedRevision, value, lease, cancellationToken);
+            _isCounted = true;
+            var other = RecordText.Parse<NodeStarts>(value!);
+            other.Incarnation ^= 1;
+            await base.CompareAndSetAsync(changed, expectedRevision, RecordText.Format(other), lease, cancellationToken);
+            return new CompareAndSetResult(SetOutcome.Unknown, 0);
+        }
+    }
+
     /// <summary>Always marks the replica as another process first.</summary>
-    private sealed class MarkedByAnother(ICoordinator inner, string key) : ICoordinator
+    private sealed class MarkedByAnother(ICoordinator inner, string key) : PassingCoordinator(inner)
+    {
+        public override async Task<CompareAndSetResult> CompareAndSetAsync(string changed, long expectedRevision, string? value, long lease, CancellationToken cancellationToken)
+        {
+            var read = await GetAsync(key, cancellationToken);
+            if (changed == key && RecordText.Parse<ShardRecord>(read.Value!) is { Replicas: [{ Created: false } made] } record)
+            {
+                (made.Created, made.Creator) = (true, 1);
+                await base.CompareAndSetAsync(key, read.ModRevision, RecordText.Format(record), 0, cancellationToken);
+            }
+
+            return await base.CompareAndSetAsync(changed, expectedRevision, value, lease, cancellationToken);
+        }
+    }
+
+    /// <summary>Passes everything on to another coordinator.</summary>
+    private abstract class PassingCoordinator(ICoordinator inner) : ICoordinator
     {
         public Task<CoordinatorRead> GetAsync(string key, CancellationToken cancellationToken) => inner.GetAsync(key, cancellationToken);
 
         public Task<CoordinatorList> ListAsync(string prefix, CancellationToken cancellationToken) => inner.ListAsync(prefix, cancellationToken);
 
-        public async Task<CompareAndSetResult> CompareAndSetAsync(string changed, long expectedRevision, string? value, long lease, CancellationToken cancellationToken)
-        {
-            var read = await inner.GetAsync(key, cancellationToken);
-            if (changed == key && RecordText.Parse<ShardRecord>(read.Value!) is { Replicas: [{ Created: false } made] } record)
-            {
-                (made.Created, made.Creator) = (true, 1);
-                await inner.CompareAndSetAsync(key, read.ModRevision, RecordText.Format(record), 0, cancellationToken);
-            }
-
-            return await inner.CompareAndSetAsync(changed, expectedRevision, value, lease, cancellationToken);
-        }
+        public virtual Task<CompareAndSetResult> CompareAndSetAsync(string changed, long expectedRevision, string? value, long lease, CancellationToken cancellationToken) =>
+            inner.CompareAndSetAsync(changed, expectedRevision, value, lease, cancellationToken);
 
         public async IAsyncEnumerable<IReadOnlyList<CoordinatorChange>> WatchAsync(string prefix, long fromRevision, [EnumeratorCancellation] CancellationToken cancellationToken)
         {

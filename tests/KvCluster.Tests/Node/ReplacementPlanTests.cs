@@ -13,15 +13,15 @@ namespace KvCluster.Tests.Node;
 public sealed class ReplacementPlanTests
 {
     private const int Voters = 3;
-    private const ulong New = 99;
+    private static readonly ReplicaId New = new(99);
     private static readonly TimeSpan Patience = TimeSpan.FromSeconds(3);
 
     [Fact]
     public void Plan_OfALostVoter_ReplacesItByALearnerThatBecomesAVoter()
     {
         var plan = Plan(Record(Voter(1), Voter(2), Voter(3)), from: 3, to: 3, lost: 33);
-        Assert.Equal((null, 0UL, 33UL), (plan.Removal, plan.Learner, plan.Leaves));
-        Assert.Equal(new ReplicaChange.AddLearner(New, 3, InPlaceOf: 33), plan.Add(New));
+        Assert.Equal((null, ReplicaId.None, new ReplicaId(33)), (plan.Removal, plan.Learner, plan.Leaves));
+        Assert.Equal(new ReplicaChange.AddLearner(New, new(3), InPlaceOf: new(33)), plan.Add(New));
         Assert.Equal(new ReplicaChange.Promote(New, Voters), plan.Last(New));
     }
 
@@ -30,59 +30,59 @@ public sealed class ReplacementPlanTests
     public void Plan_OfALostLearnerWhereAVoterIsMissing_ReplacesIt()
     {
         var plan = Plan(Record(Voter(1), Voter(2), Learner(3)), from: 3, to: 3, lost: 33);
-        Assert.Equal((null, 0UL, 33UL), (plan.Removal, plan.Learner, plan.Leaves));
-        Assert.Equal(new ReplicaChange.AddLearner(New, 3, InPlaceOf: 33), plan.Add(New));
+        Assert.Equal((null, ReplicaId.None, new ReplicaId(33)), (plan.Removal, plan.Learner, plan.Leaves));
+        Assert.Equal(new ReplicaChange.AddLearner(New, new(3), InPlaceOf: new(33)), plan.Add(New));
     }
 
     [Fact]
     public void Plan_OfALostLearnerBesideAllVoters_RemovesIt()
     {
         var plan = Plan(Record(Voter(1), Voter(2), Voter(3), Learner(4)), from: 4, to: 4, lost: 44);
-        Assert.Equal((new ReplicaChange.Remove(44), false), (plan.Removal, plan.RemovesLearner));
+        Assert.Equal((new ReplicaChange.Remove(new(44)), false), (plan.Removal, plan.RemovesLearner));
     }
 
     [Fact]
     public void Plan_OfAnInterruptedMove_ContinuesWithItsLearner()
     {
         var plan = Plan(Record(Voter(1), Voter(2), Voter(3), Learner(4)), from: 2, to: 4);
-        Assert.Equal(44UL, plan.Learner);
-        Assert.Equal(new ReplicaChange.Swap(22, 44), plan.Last(plan.Learner));
+        Assert.Equal(new(44), plan.Learner);
+        Assert.Equal(new ReplicaChange.Swap(new(22), new(44)), plan.Last(plan.Learner));
     }
 
     [Fact]
     public void Plan_WithALearnerOfAnotherReplacement_WaitsUntilItIsGone()
     {
         var plan = Plan(Record(Voter(1), Voter(2), Learner(3)), from: 0, to: 4);
-        Assert.Equal([33UL], plan.Orphans(static node => node == 3).Select(static replica => replica.Replica));
+        Assert.Equal([33UL], plan.Orphans(static node => node == new NodeId(3)).Select(static replica => replica.Replica));
         Assert.Equal("the learner on node 3 is to become a voter there", plan.WhyNoLearner([]));
-        Assert.Null(plan.WhyNoLearner([33]));
+        Assert.Null(plan.WhyNoLearner([new(33)]));
     }
 
     [Fact]
     public void Own_OfALearner_AsksOnlyWhereAVoterIsMissing()
     {
-        Assert.Null(ReplacementPlan.Own(Record(Voter(1), Voter(2), Voter(3), Learner(4)), 4, 44, isLost: false, Voters));
+        Assert.Null(ReplacementPlan.Own(Record(Voter(1), Voter(2), Voter(3), Learner(4)), new(4), new(44), isLost: false, Voters));
         Assert.Equal(
-            new ReplaceRequest { FromNode = 3, ToNode = 3 }, ReplacementPlan.Own(Record(Voter(1), Voter(2), Learner(3)), 3, 33, isLost: false, Voters));
+            new ReplaceRequest { FromNode = 3, ToNode = 3 }, ReplacementPlan.Own(Record(Voter(1), Voter(2), Learner(3)), new(3), new(33), isLost: false, Voters));
         Assert.Equal(
-            new ReplaceRequest { FromNode = 3, ToNode = 3, Lost = 33 }, ReplacementPlan.Own(Record(Voter(1), Voter(2), Voter(3)), 3, 33, isLost: true, Voters));
-        Assert.Null(ReplacementPlan.Own(Record(Voter(1), Voter(2), Voter(3)), 3, 34, isLost: true, Voters));
+            new ReplaceRequest { FromNode = 3, ToNode = 3, Lost = 33 }, ReplacementPlan.Own(Record(Voter(1), Voter(2), Voter(3)), new(3), new(33), isLost: true, Voters));
+        Assert.Null(ReplacementPlan.Own(Record(Voter(1), Voter(2), Voter(3)), new(3), new(34), isLost: true, Voters));
     }
 
     [Fact]
     public void CatchUp_OfALearnerThatProgresses_ContinuesUntilItHasEverything()
     {
-        var watch = new ReplacementPlan.CatchUp(44, Patience, TimeSpan.Zero);
+        var watch = new ReplacementPlan.CatchUp(new(44), Patience, TimeSpan.Zero);
         Assert.Null(watch.Look(ViewOf(FollowerState.Snapshot, stored: 100), Patience * 0.9));
         Assert.Null(watch.Look(ViewOf(FollowerState.Snapshot, stored: 200), Patience * 1.8));
-        Assert.Null(watch.Look(ViewOf(FollowerState.Replicate, acknowledged: 1_000), Patience * 2));
-        Assert.True(watch.Look(ViewOf(FollowerState.Replicate, acknowledged: 9_000), Patience * 2.5));
+        Assert.Null(watch.Look(ViewOf(FollowerState.Replicate, acknowledged: 9_999), Patience * 2));
+        Assert.True(watch.Look(ViewOf(FollowerState.Replicate, acknowledged: 9_000, followsClosely: true), Patience * 2.5));
     }
 
     [Fact]
     public void CatchUp_OfALearnerThatMakesNoProgress_IsAbandonedAfterThePatience()
     {
-        var watch = new ReplacementPlan.CatchUp(44, Patience, TimeSpan.Zero);
+        var watch = new ReplacementPlan.CatchUp(new(44), Patience, TimeSpan.Zero);
         Assert.Null(watch.Look(ViewOf(FollowerState.Snapshot, stored: 100), TimeSpan.FromSeconds(1)));
         Assert.Null(watch.Look(ViewOf(FollowerState.Snapshot, stored: 100), Patience));
         Assert.False(watch.Look(ViewOf(FollowerState.Snapshot, stored: 100), TimeSpan.FromSeconds(1) + Patience));
@@ -102,6 +102,7 @@ public sealed class ReplacementPlanTests
     private static ReplicaRecord Learner(uint node) => new(Voter(node)) { Learner = true };
 
     // The view of a leader that has committed 10,000 changes.
-    private static LeaderView ViewOf(FollowerState state, ulong acknowledged = 0, long stored = 0) => new(
-        11, 1, new Etag(1, 10_000), Rests: false, new ShardRecord(), [new FollowerView(44, 4, state, new Etag(1, acknowledged)) { SnapshotStored = stored }]);
+    private static LeaderView ViewOf(FollowerState state, ulong acknowledged = 0, long stored = 0, bool followsClosely = false) => new(
+        new(11), 1, new Etag(1, 10_000), Rests: false, new ShardRecord(),
+        [new FollowerView(new(44), new(4), state, new Etag(1, acknowledged)) { SnapshotStored = stored, FollowsClosely = followsClosely }]);
 }

@@ -88,18 +88,18 @@ public sealed class ReplicaMovesTests
     [Fact]
     public void InOrder_SeveralEmptyNodes_ListsMovesToEach()
     {
-        var moves = ReplicaMoves.InOrder([Shard(0, 1, 2, 3), Shard(1, 1, 2, 3), Shard(2, 1, 2, 3)], new HashSet<uint> { 1, 2, 3, 4, 5 }, new HashSet<uint>(), new HashSet<uint>(), 3).ToList();
-        Assert.Equal(4u, moves[0].ToNode);
-        Assert.Contains(moves, move => move.ToNode == 5);
+        var moves = ReplicaMoves.InOrder([Shard(0, 1, 2, 3), Shard(1, 1, 2, 3), Shard(2, 1, 2, 3)], Ids([1, 2, 3, 4, 5]), Ids([]), Ids([]), 3).ToList();
+        Assert.Equal(new NodeId(4), moves[0].ToNode);
+        Assert.Contains(moves, move => move.ToNode == new NodeId(5));
     }
 
     [Fact]
     public void IsRepair_IsTrueOnlyForMissingVoters()
     {
-        Assert.True(ReplicaMoves.IsRepair(new ReplicaMove(0, 0, 3, ""), Shard(0, 1, 2), 3));
-        Assert.True(ReplicaMoves.IsRepair(new ReplicaMove(0, 3, 0, ""), Shard(0, 1, 2), 3));
-        Assert.False(ReplicaMoves.IsRepair(new ReplicaMove(0, 4, 0, ""), Shard(0, 1, 2, 3), 3));
-        Assert.False(ReplicaMoves.IsRepair(new ReplicaMove(0, 1, 4, ""), Shard(0, 1, 2, 3), 3));
+        Assert.True(ReplicaMoves.IsRepair(new ReplicaMove(new(0), NodeId.None, new(3), ""), Shard(0, 1, 2), 3));
+        Assert.True(ReplicaMoves.IsRepair(new ReplicaMove(new(0), new(3), NodeId.None, ""), Shard(0, 1, 2), 3));
+        Assert.False(ReplicaMoves.IsRepair(new ReplicaMove(new(0), new(4), NodeId.None, ""), Shard(0, 1, 2, 3), 3));
+        Assert.False(ReplicaMoves.IsRepair(new ReplicaMove(new(0), new(1), new(4), ""), Shard(0, 1, 2, 3), 3));
     }
 
     [Theory]
@@ -114,9 +114,9 @@ public sealed class ReplicaMovesTests
         var moves = 0;
         while (Next(shards, present, [.. leaving]) is { } move)
         {
-            var shard = shards.Single(shard => shard.Shard == move.Shard);
-            Assert.DoesNotContain(move.ToNode, shard.Replicas.Select(replica => replica.Node));
-            shard.Replicas.Single(replica => replica.Node == move.FromNode).Node = move.ToNode;
+            var shard = shards.Single(shard => shard.ShardId == move.Shard);
+            Assert.DoesNotContain(move.ToNode, shard.Replicas.Select(replica => replica.NodeId));
+            shard.Replicas.Single(replica => replica.NodeId == move.FromNode).NodeId = move.ToNode;
             Assert.True(++moves <= 120, "the moves do not end");
         }
 
@@ -126,9 +126,11 @@ public sealed class ReplicaMovesTests
     }
 
     private static ReplicaMove? Next(IEnumerable<ShardRecord> shards, HashSet<uint> present, HashSet<uint> leaving, params uint[] gone) =>
-        ReplicaMoves.InOrder(shards, present, gone.ToHashSet(), leaving, 3).FirstOrDefault();
+        ReplicaMoves.InOrder(shards, Ids(present), Ids(gone), Ids(leaving), 3).FirstOrDefault();
 
-    private static (uint Shard, uint From, uint To) Where(ReplicaMove? move) => (move!.Shard, move.FromNode, move.ToNode);
+    private static HashSet<NodeId> Ids(IEnumerable<uint> nodes) => [.. nodes.Select(node => new NodeId(node))];
+
+    private static (uint Shard, uint From, uint To) Where(ReplicaMove? move) => (move!.Shard.Value, move.FromNode.Value, move.ToNode.Value);
 
     // The replica on the first node leads.
     private static ShardRecord Shard(uint shard, params uint[] nodes)

@@ -192,8 +192,8 @@ public sealed class ReplicaReplacementTests
         await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("since"), Value = ByteString.CopyFromUtf8("1") });
         await Eventually.TrueAsync(() => !Directory.Exists(Path.Combine(cluster.DirectoryOf(from), "shards", "0")), "the old directory is retired");
         await SameContentAsync(cluster, to, await cluster.LeaderOfAsync(0));
-        var newest = await cluster.Coordinator.GetAsync(cluster.Keys.Shard(0), CancellationToken.None);
-        Assert.Equal(SetOutcome.Won, (await cluster.Coordinator.CompareAndSetAsync(cluster.Keys.Shard(0), newest.ModRevision, RecordText.Format(before), 0, CancellationToken.None)).Outcome);
+        var newest = await cluster.Coordinator.GetAsync(cluster.Keys.Shard(new(0)), CancellationToken.None);
+        Assert.Equal(SetOutcome.Won, (await cluster.Coordinator.CompareAndSetAsync(cluster.Keys.Shard(new(0)), newest.ModRevision, RecordText.Format(before), 0, CancellationToken.None)).Outcome);
         await Eventually.TrueAsync(
             () => cluster.StatusOfAsync(to, shard: 0).Result.Replicas is [{ Detail.Decisions: var decisions }] && decisions.Any(line => line.Alarm), $"node {to} raises an alarm");
         Assert.True(Directory.Exists(Path.Combine(cluster.DirectoryOf(to), "shards", "0")), "the directory of a voter was retired");
@@ -380,11 +380,11 @@ public sealed class ReplicaReplacementTests
         CompareAndSetResult set;
         do
         {
-            var read = await cluster.Coordinator.GetAsync(cluster.Keys.Shard(0), CancellationToken.None);
+            var read = await cluster.Coordinator.GetAsync(cluster.Keys.Shard(new(0)), CancellationToken.None);
             var changed = RecordText.Parse<ShardRecord>(read.Value!);
             changed.Generation++;
             change(changed);
-            set = await cluster.Coordinator.CompareAndSetAsync(cluster.Keys.Shard(0), read.ModRevision, RecordText.Format(changed), 0, CancellationToken.None);
+            set = await cluster.Coordinator.CompareAndSetAsync(cluster.Keys.Shard(new(0)), read.ModRevision, RecordText.Format(changed), 0, CancellationToken.None);
         }
         while (set.Outcome != SetOutcome.Won);
     }

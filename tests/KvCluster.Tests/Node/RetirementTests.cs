@@ -24,7 +24,7 @@ public sealed class RetirementTests
             record.Removed.Add(42);
         if (isNamed)
             record.Replicas.Add(new ReplicaRecord { Replica = 42, Node = 1 });
-        var reason = Seen.WhyNot(record, revision, 42);
+        var reason = Seen.WhyNot(record, revision, new(42));
         if (why is null)
             Assert.Null(reason);
         else

@@ -31,26 +31,26 @@ public sealed class SetAsideTests : IDisposable
     {
         await using var directory = NodeDirectory.Open(Path.Combine(_temporary.Path, "data"), LocalDisk.Instance);
         SetAside(directory, committed: 100);
-        Directory.CreateDirectory(directory.ShardPath(Shard));
-        directory.SetAside(Shard);
+        Directory.CreateDirectory(directory.ShardPath(new(Shard)));
+        directory.SetAside(new(Shard));
         SetAside(directory, committed: 1_000, quarantined: true);
         Assert.Equal(100, CommittedIn(directory, "7"));
     }
 
     private static void SetAside(NodeDirectory directory, ulong committed, bool quarantined = false)
     {
-        var path = directory.ShardPath(Shard);
+        var path = directory.ShardPath(new(Shard));
         Directory.CreateDirectory(path);
-        ControlFile.Create(LocalDisk.Instance, Path.Combine(path, "control"), new ControlState { ReplicaId = 1, Shard = Shard, Committed = committed }).Dispose();
+        ControlFile.Create(LocalDisk.Instance, Path.Combine(path, "control"), new ControlState { ReplicaId = new(1), Shard = new(Shard), Committed = new Etag(0, committed) }).Dispose();
         if (quarantined)
             File.WriteAllText(Path.Combine(path, "quarantined"), "its tree is wrong");
-        directory.SetAside(Shard);
+        directory.SetAside(new(Shard));
         Assert.False(Directory.Exists(path));
     }
 
     private static int CommittedIn(NodeDirectory directory, string name)
     {
         using var control = ControlFile.TryOpen(LocalDisk.Instance, Path.Combine(directory.AsidePath, name, "control"));
-        return (int)control!.State.Committed;
+        return (int)control!.State.Committed.Change;
     }
 }

@@ -16,8 +16,8 @@ namespace KvCluster.Tests.Node;
 /// <summary>How a replica's driver handles snapshots: off the writer thread, and whatever happens, the replica keeps working.</summary>
 public sealed class SnapshotTransfersTests : IDisposable
 {
-    private const ulong Receiver = 2;
-    private readonly ReplicaBench _leader = new(1);
+    private static readonly ReplicaId Receiver = new(2);
+    private readonly ReplicaBench _leader = new(new(1));
     private readonly ReplicaBench _follower = new(Receiver);
     private readonly StepExecutor _disk = new();
     private readonly StepExecutor _writer = new();
@@ -32,8 +32,8 @@ public sealed class SnapshotTransfersTests : IDisposable
     {
         _leader.Lead(1);
         _leader.Put("key", new string('v', 100));
-        _leader.Store.Commit(_leader.Store.Last.Etag);
-        var done = _leader.Store.CheckpointAsync();
+        _leader.Commit(_leader.Store.Log.Last.Etag);
+        var done = _leader.Store.Checkpoints.RequestAsync();
         _leader.Run();
         Assert.True(done.IsCompletedSuccessfully);
         _sender = Transfers(_leader, static _ => Assert.Fail("A sender must not install a store."));
@@ -70,14 +70,14 @@ public sealed class SnapshotTransfersTests : IDisposable
         OnWriter(() => frame = Begin().Frame);
         OnWriter(() => _sender.SendChunk(frame, int.MaxValue, _sent.Add));
         OnWriter(() => _receiver.Store(Assert.Single(_sent).SnapshotChunk, ReplicaBench.DirectoryPath));
-        OnWriter(() => _receiver.Verify(NameOf(frame), _follower.Store.Control));
+        OnWriter(() => _receiver.Verify(NameOf(frame), _follower.Store.Durable.Control));
         Assert.True(Assert.IsType<Event.SnapshotVerified>(_told[^1]).IsWhole);
-        OnWriter(() => _receiver.Install(_follower.Store.Control with { Committed = NameOf(frame).Etag.Value }, () => _isInstalled = true));
+        OnWriter(() => _receiver.Install(_follower.Store.Durable.Control with { Committed = NameOf(frame).Etag }, () => _isInstalled = true));
         RunAll();
         Assert.True(_isInstalled);
         Assert.True(calls > 20, $"Only {calls} calls to the disk.");
         Assert.Equal(calls, heartbeats);
-        Assert.Equal(NameOf(frame).Etag.Value, _used!.Published);
+        Assert.Equal(NameOf(frame).Etag, _used!.Pages.PublishedEtag);
 
         void OnWriter(Action action)
         {
@@ -102,10 +102,10 @@ public sealed class SnapshotTransfersTests : IDisposable
     public void Install_DiskFullWhenTheStateIsOpened_WaitsForRoomAndContinues()
     {
         var frame = Received();
-        _receiver.Verify(NameOf(frame), _follower.Store.Control);
+        _receiver.Verify(NameOf(frame), _follower.Store.Durable.Control);
         RunDisk();
         _follower.Disk.Refuse = (operation, path) => operation == "Resize" ? new StorageIoException(operation, path, "no space left", isDiskFull: true) : null;
-        _receiver.Install(_follower.Store.Control with { Committed = NameOf(frame).Etag.Value }, () => _isInstalled = true);
+        _receiver.Install(_follower.Store.Durable.Control with { Committed = NameOf(frame).Etag }, () => _isInstalled = true);
         for (var look = 0; look < 3; look++)
         {
             RunAll();
@@ -117,7 +117,7 @@ public sealed class SnapshotTransfersTests : IDisposable
         _follower.Time.Advance(TimeSpan.FromSeconds(1));
         RunAll();
         Assert.True(_isInstalled);
-        Assert.Equal(NameOf(frame).Etag.Value, _used!.Published);
+        Assert.Equal(NameOf(frame).Etag, _used!.Pages.PublishedEtag);
     }
 
     // Requests for a checkpoint never ended: the old store was stopped, and no new one took its place while the disk was full.
@@ -125,18 +125,18 @@ public sealed class SnapshotTransfersTests : IDisposable
     public void Install_DiskFullWhenTheStateIsOpened_EndsRequestsForCheckpoints()
     {
         var frame = Received();
-        _receiver.Verify(NameOf(frame), _follower.Store.Control);
+        _receiver.Verify(NameOf(frame), _follower.Store.Durable.Control);
         RunDisk();
         _follower.Disk.Refuse = (operation, path) => operation == "Resize" ? new StorageIoException(operation, path, "no space left", isDiskFull: true) : null;
-        _receiver.Install(_follower.Store.Control with { Committed = NameOf(frame).Etag.Value }, () => _isInstalled = true);
+        _receiver.Install(_follower.Store.Durable.Control with { Committed = NameOf(frame).Etag }, () => _isInstalled = true);
         RunDisk();
         _follower.Run();
         // The store is stopped, and nothing has looked for space yet.
-        var before = _follower.Store.CheckpointAsync();
+        var before = _follower.Store.Checkpoints.RequestAsync();
         _follower.Run();
         Assert.False(before.IsCompleted);
         RunAll();
-        var whileItWaits = _follower.Store.CheckpointAsync();
+        var whileItWaits = _follower.Store.Checkpoints.RequestAsync();
         RunAll();
         foreach (var checkpoint in (Task[])[before, whileItWaits])
             Assert.True(Assert.IsType<StorageIoException>(checkpoint.Exception?.InnerException).IsDiskFull);
@@ -158,7 +158,7 @@ public sealed class SnapshotTransfersTests : IDisposable
             _told.Clear();
             frame.SnapshotChunk.Data = Google.Protobuf.ByteString.CopyFrom(WithAnotherRoot(sound, new Random(seed)));
             _receiver.Store(frame.SnapshotChunk, ReplicaBench.DirectoryPath);
-            _receiver.Verify(NameOf(frame), _follower.Store.Control);
+            _receiver.Verify(NameOf(frame), _follower.Store.Durable.Control);
             RunDisk();
             if (_told[^1] is Event.SnapshotFailed { Fault: var fault })
             {
@@ -220,15 +220,15 @@ public sealed class SnapshotTransfersTests : IDisposable
             bench.Store.Stop(quiet);
             return true;
         },
-        full => bench.Store.EndRequests(full),
+        full => bench.Store.Checkpoints.EndRequests(full),
         use,
         static failure => Assert.Fail($"The replica fails: {failure}"));
 
     private (SnapshotSource Source, Frame Frame) Begin()
     {
-        var source = _leader.Store.OpenSnapshotSource();
+        var source = _leader.Store.Checkpoints.OpenSource();
         var covers = _sender.Send(Receiver, source);
-        return (source, new Frame { Receiver = Receiver, SnapshotChunk = new SnapshotChunk { Covers = covers.ToWire(), BytesTotal = (ulong)source.BytesTotal } });
+        return (source, new Frame { ReceiverId = Receiver, SnapshotChunk = new SnapshotChunk { Covers = covers.ToWire(), BytesTotal = (ulong)source.BytesTotal } });
     }
 
     private Frame Received()

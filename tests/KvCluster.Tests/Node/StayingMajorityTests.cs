@@ -10,14 +10,14 @@ namespace KvCluster.Tests.Node;
 public sealed class StayingMajorityTests
 {
     private static readonly TimeSpan _kept = TimeSpan.FromSeconds(30);
-    private readonly StayingMajority _majority = new(1, static _ => true, static _ => false, new ManualTime());
+    private readonly StayingMajority _majority = new(new(1), static _ => true, static _ => false, new ManualTime());
 
     [Fact]
     public void TryLetGo_TwoOfThree_LetsOneGo()
     {
         var record = RecordOf(learners: [], 1, 2, 3);
-        Assert.Null(_majority.TryLetGo(ViewOf(record), 2, _kept));
-        Assert.NotNull(_majority.TryLetGo(ViewOf(record), 3, _kept));
+        Assert.Null(_majority.TryLetGo(ViewOf(record), new(2), _kept));
+        Assert.NotNull(_majority.TryLetGo(ViewOf(record), new(3), _kept));
     }
 
     /// <summary>
@@ -29,9 +29,9 @@ public sealed class StayingMajorityTests
     public void TryLetGo_AVoterAndTheLearnerThatIsAboutToVote_RefusesOne()
     {
         var record = RecordOf(learners: [4], 1, 2, 3);
-        Assert.Null(_majority.TryBegin(ViewOf(record), new ReplicaChange.Swap(3, 4), force: false));
-        Assert.Null(_majority.TryLetGo(ViewOf(record), 2, _kept));
-        Assert.NotNull(_majority.TryLetGo(ViewOf(record), 4, _kept));
+        Assert.Null(_majority.TryBegin(ViewOf(record), new ReplicaChange.Swap(new(3), new(4)), force: false));
+        Assert.Null(_majority.TryLetGo(ViewOf(record), new(2), _kept));
+        Assert.NotNull(_majority.TryLetGo(ViewOf(record), new(4), _kept));
     }
 
     /// <summary>The reverse order, with the change last: a learner that was allowed to stop does not count for the majority when it becomes a voter.</summary>
@@ -39,12 +39,12 @@ public sealed class StayingMajorityTests
     public void TryLetGo_ALearnerFirst_DoesNotCountItLater()
     {
         var record = RecordOf(learners: [4], 1, 2, 3);
-        var swap = new ReplicaChange.Swap(3, 4);
+        var swap = new ReplicaChange.Swap(new(3), new(4));
         Assert.Null(_majority.TryBegin(ViewOf(record), swap, force: false));
-        Assert.Null(_majority.TryLetGo(ViewOf(record), 4, _kept));
-        Assert.NotNull(_majority.TryLetGo(ViewOf(record), 2, _kept));
-        _majority.End(record.Shard, swap);
-        Assert.Null(_majority.TryLetGo(ViewOf(record), 2, _kept));
+        Assert.Null(_majority.TryLetGo(ViewOf(record), new(4), _kept));
+        Assert.NotNull(_majority.TryLetGo(ViewOf(record), new(2), _kept));
+        _majority.End(record.ShardId, swap);
+        Assert.Null(_majority.TryLetGo(ViewOf(record), new(2), _kept));
         Assert.NotNull(_majority.TryBegin(ViewOf(record), swap, force: false));
     }
 
@@ -53,36 +53,36 @@ public sealed class StayingMajorityTests
     public void TryLetGo_WhileAnotherVoterLeaves_CountsOnlyTheRemainingOnes()
     {
         var record = RecordOf(learners: [], 1, 2, 3);
-        var remove = new ReplicaChange.Remove(3);
+        var remove = new ReplicaChange.Remove(new(3));
         Assert.Null(_majority.TryBegin(ViewOf(record), remove, force: false));
-        Assert.NotNull(_majority.TryLetGo(ViewOf(record), 2, _kept));
-        Assert.Null(_majority.TryLetGo(ViewOf(record), 3, TimeSpan.Zero));
-        _majority.End(record.Shard, remove);
-        Assert.Null(_majority.TryLetGo(ViewOf(record), 2, _kept));
+        Assert.NotNull(_majority.TryLetGo(ViewOf(record), new(2), _kept));
+        Assert.Null(_majority.TryLetGo(ViewOf(record), new(3), TimeSpan.Zero));
+        _majority.End(record.ShardId, remove);
+        Assert.Null(_majority.TryLetGo(ViewOf(record), new(2), _kept));
     }
 
     [Fact]
     public void TryLetGo_InALaterLeadership_ForgetsChangesOfTheEarlierOne()
     {
         var record = RecordOf(learners: [4], 1, 2, 3);
-        Assert.Null(_majority.TryBegin(ViewOf(record), new ReplicaChange.Swap(3, 4), force: false));
-        Assert.Null(_majority.TryLetGo(ViewOf(record), 2, _kept));
+        Assert.Null(_majority.TryBegin(ViewOf(record), new ReplicaChange.Swap(new(3), new(4)), force: false));
+        Assert.Null(_majority.TryLetGo(ViewOf(record), new(2), _kept));
         var later = ViewOf(record) with { Epoch = 8 };
-        Assert.Null(_majority.TryLetGo(later, 4, _kept));
-        Assert.Null(_majority.TryLetGo(later, 3, _kept));
+        Assert.Null(_majority.TryLetGo(later, new(4), _kept));
+        Assert.Null(_majority.TryLetGo(later, new(3), _kept));
     }
 
     [Fact]
     public void TryBegin_WithoutAMajority_IsRefusedUnlessForced()
     {
         var record = RecordOf(learners: [], 1, 2, 3);
-        Assert.Null(_majority.TryLetGo(ViewOf(record), 2, _kept));
-        Assert.NotNull(_majority.TryBegin(ViewOf(record), new ReplicaChange.Remove(3), force: false));
-        Assert.Null(_majority.TryBegin(ViewOf(record), new ReplicaChange.Remove(3), force: true));
+        Assert.Null(_majority.TryLetGo(ViewOf(record), new(2), _kept));
+        Assert.NotNull(_majority.TryBegin(ViewOf(record), new ReplicaChange.Remove(new(3)), force: false));
+        Assert.Null(_majority.TryBegin(ViewOf(record), new ReplicaChange.Remove(new(3)), force: true));
     }
 
     private static LeaderView ViewOf(ShardRecord record) => new(
-        1, 7, default, Rests: false, record, [.. new[] { 2u, 3u, 4u }.Select(static id => new FollowerView(id, id, FollowerState.Replicate, default))]);
+        new(1), 7, default, Rests: false, record, [.. new[] { 2u, 3u, 4u }.Select(static id => new FollowerView(new(id), new(id), FollowerState.Replicate, default))]);
 
     private static ShardRecord RecordOf(uint[] learners, params uint[] voters) => new()
     {

@@ -7,16 +7,16 @@ namespace KvCluster.Tests.Replication;
 /// <summary>The rules that the core asserts end the replica when they are broken, before it tells anybody.</summary>
 public sealed class AssertionTests
 {
-    private static readonly HardState Promised = new() { ReplicaId = 1, PromisedEpoch = 3, PromisedLeader = 2, PromisedIncarnation = 20, Committed = new Etag(3, 4) };
+    private static readonly HardState Promised = new() { ReplicaId = new(1), PromisedEpoch = 3, PromisedLeader = new(2), PromisedIncarnation = 20, Committed = new Etag(3, 4) };
 
     [Fact]
     public void HardState_LosesWhatWasPromised_Fails()
     {
         var keeper = new HardStateKeeper(Promised, 1_000_000);
         Assert.Throws<InvariantException>(() => keeper.Require(Promised with { PromisedEpoch = 2 }));
-        Assert.Throws<InvariantException>(() => keeper.Require(Promised with { PromisedLeader = 3 }));
+        Assert.Throws<InvariantException>(() => keeper.Require(Promised with { PromisedLeader = new(3) }));
         Assert.Throws<InvariantException>(() => keeper.Note(Promised with { Committed = new Etag(3, 3) }));
-        keeper.Require(Promised with { PromisedEpoch = 4, PromisedLeader = 3, PromisedIncarnation = 30 });
+        keeper.Require(Promised with { PromisedEpoch = 4, PromisedLeader = new(3), PromisedIncarnation = 30 });
         Assert.Equal(4ul, keeper.Wanted.PromisedEpoch);
     }
 

@@ -140,7 +140,7 @@ internal sealed class ClusterTranscript
 
                 break;
             case "silent":
-                _members[replica].Step(new Event.NodeSilent((uint)id));
+                _members[replica].Step(new Event.NodeSilent(new((uint)id)));
                 break;
             case "read":
                 _members[replica].Step(new Event.ReadArrived(++_idLast));
@@ -149,10 +149,10 @@ internal sealed class ClusterTranscript
                 _members[replica].Step(new Event.FollowerReadArrived(++_idLast));
                 break;
             case "transfer":
-                _members[replica].Step(new Event.TransferAsked(++_idLast, id));
+                _members[replica].Step(new Event.TransferAsked(++_idLast, new(id)));
                 break;
             case "learner":
-                Change(replica, new ReplicaChange.AddLearner(id, (uint)id));
+                Change(replica, new ReplicaChange.AddLearner(new(id), new((uint)id)));
                 _record.Replicas.Single(record => record.Replica == id).Created = true;
                 _revision++;
                 _members[id] = new TranscriptMember(this, id, _record.Clone(), _revision);
@@ -160,10 +160,10 @@ internal sealed class ClusterTranscript
                     member.Step(Read(0));
                 break;
             case "promote":
-                Change(replica, new ReplicaChange.Promote(id, VotersMax: int.MaxValue));
+                Change(replica, new ReplicaChange.Promote(new(id), VotersMax: int.MaxValue));
                 return;
             case "remove":
-                Change(replica, new ReplicaChange.Remove(id));
+                Change(replica, new ReplicaChange.Remove(new(id)));
                 return;
             case "age":
                 Show($"{replica}: {(NowUs - _members[replica].Core.CurrentUs) / 1_000} ms old");

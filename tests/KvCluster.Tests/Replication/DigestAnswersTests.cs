@@ -105,7 +105,7 @@ public sealed class DigestAnswersTests
     // Replica 1 follows replica 2 in epoch 2; both have 1.2.
     private static Transcript Following()
     {
-        var replica = new Transcript(journal => journal.Append(1, 2), new HardState { ReplicaId = 1, PromisedEpoch = 1, PromisedLeader = 3, PromisedIncarnation = 30 }, epoch: 1, leader: 3);
+        var replica = new Transcript(journal => journal.Append(1, 2), new HardState { ReplicaId = new(1), PromisedEpoch = 1, PromisedLeader = new(3), PromisedIncarnation = 30 }, epoch: 1, leader: 3);
         replica.From(2, 2, frame => frame.Probe = new Probe { Record = Transcript.Id(1, 2) }).Synced();
         _ = replica.Shown();
         return replica;

@@ -24,16 +24,18 @@ public sealed class DigestVerdictTests
     [InlineData("aabbc", 5, 3, null, "")]
     public void Of_DigestsOfVoters_FindsTheOddOnesOnlyByAMajority(string digests, int compared, int distinct, string? expected, string odd)
     {
-        var voters = Enumerable.Range(1, digests.Length).Select(id => (ulong)id).ToArray();
-        var known = voters.Where(id => digests[(int)id - 1] != '.').ToDictionary(id => id, id => ByteString.CopyFromUtf8(digests[(int)id - 1].ToString()));
+        var voters = Enumerable.Range(1, digests.Length).Select(id => new ReplicaId((ulong)id)).ToArray();
+        var known = voters.Where(id => DigestOf(id) != ".").ToDictionary(id => id, id => ByteString.CopyFromUtf8(DigestOf(id)));
         var verdict = DigestVerdict.Of(new Quorum(voters), known);
         Assert.Equal((compared, distinct, expected, odd), (verdict.Compared, verdict.Distinct, verdict.Expected?.ToStringUtf8(), string.Join(' ', verdict.Odd)));
+
+        string DigestOf(ReplicaId id) => digests[(int)id.Value - 1].ToString();
     }
 
     [Fact]
     public void Of_ALearnersDigest_IsComparedAndHasNoVote()
     {
-        var digests = new Dictionary<ulong, ByteString> { [1] = ByteString.CopyFromUtf8("a"), [9] = ByteString.CopyFromUtf8("a") };
-        Assert.Null(DigestVerdict.Of(new Quorum([1, 2, 3]), digests).Expected);
+        var digests = new Dictionary<ReplicaId, ByteString> { [new(1)] = ByteString.CopyFromUtf8("a"), [new(9)] = ByteString.CopyFromUtf8("a") };
+        Assert.Null(DigestVerdict.Of(new Quorum([new ReplicaId(1), new ReplicaId(2), new ReplicaId(3)]), digests).Expected);
     }
 }

@@ -12,7 +12,7 @@ public sealed class FollowerProgressTests
     [Fact]
     public void TryHear_DeadProcessAfterItsSuccessor_IsFalseAndChangesNothing()
     {
-        var follower = new FollowerProgress(2, default, 0);
+        var follower = new FollowerProgress(new(2), default, 0);
         Assert.True(follower.TryHear(20, out var restarted));
         Assert.False(restarted);
         Assert.False(follower.TryHear(19, out restarted));

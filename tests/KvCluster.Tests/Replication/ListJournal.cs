@@ -1,3 +1,5 @@
+using System.Diagnostics.CodeAnalysis;
+using Google.Protobuf;
 using KvCluster.Replication.Log;
 
 namespace KvCluster.Tests.Replication;
@@ -65,9 +67,11 @@ internal sealed class ListJournal : IJournalView
         _base = new JournalRecord(covers.Etag, covers.Checksum, Etag.None, 0, 4);
     }
 
-    public bool TryVerify(ReadOnlySpan<byte> body, out JournalRecord record)
+    public bool TryVerify(ByteString body, [NotNullWhen(true)] out IVerifiedBody? verified)
     {
-        record = body.Length == 4 ? new JournalRecord(new Etag(body[0], body[1]), body[0], new Etag(body[2], body[3]), body[2], 4) : default;
-        return body.Length == 4;
+        verified = body.Length == 4 ? new Verified(new JournalRecord(new Etag(body[0], body[1]), body[0], new Etag(body[2], body[3]), body[2], 4)) : null;
+        return verified is not null;
     }
+
+    private sealed record Verified(JournalRecord Record) : IVerifiedBody;
 }

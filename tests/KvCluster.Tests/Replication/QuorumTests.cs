@@ -14,24 +14,24 @@ public sealed class QuorumTests
     [InlineData(new long[] { 6, 6, 1, 1, 1 }, 1)]
     public void Agreed_OneSet_IsWhatAMajorityHasReached(long[] reached, long agreed)
     {
-        var voters = Enumerable.Range(1, reached.Length).Select(id => (ulong)id).ToArray();
-        Assert.Equal(agreed, new Quorum(voters).Agreed(id => reached[id - 1]));
+        var voters = Enumerable.Range(1, reached.Length).Select(id => new ReplicaId((ulong)id)).ToArray();
+        Assert.Equal(agreed, new Quorum(voters).Agreed(id => reached[id.Value - 1]));
     }
 
     [Fact]
     public void Agreed_TwoSets_NeedsAMajorityOfBoth()
     {
-        var quorum = new Quorum([1, 2, 3], [3, 4, 5]);
+        var quorum = new Quorum([new(1), new(2), new(3)], [new(3), new(4), new(5)]);
         var reached = new Dictionary<ulong, long> { [1] = 9, [2] = 8, [3] = 7, [4] = 3, [5] = 2 };
-        Assert.Equal(3, quorum.Agreed(id => reached[id]));
-        Assert.False(quorum.Reached(id => id is 1 or 2));
-        Assert.False(quorum.Reached(id => id is 3 or 4 or 5 && id != 3));
-        Assert.True(quorum.Reached(id => id is 1 or 3 or 4));
+        Assert.Equal(3, quorum.Agreed(id => reached[id.Value]));
+        Assert.False(quorum.Reached(id => id.Value is 1 or 2));
+        Assert.False(quorum.Reached(id => id.Value is 3 or 4 or 5 && id.Value != 3));
+        Assert.True(quorum.Reached(id => id.Value is 1 or 3 or 4));
     }
 
     [Fact]
     public void Reached_AnswersOfReplicasOutsideTheSet_DoNotCount() =>
-        Assert.False(new Quorum([1, 2, 3]).Reached(id => id is 1 or 8 or 9));
+        Assert.False(new Quorum([new ReplicaId(1), new ReplicaId(2), new ReplicaId(3)]).Reached(id => id.Value is 1 or 8 or 9));
 
     [Fact]
     public void Agreed_AnySizes_IsTheSortedListsMiddle()
@@ -41,9 +41,9 @@ public sealed class QuorumTests
         for (var round = 0; round < 2_000; round++)
         {
             var reached = Enumerable.Range(0, random.Next(1, 8)).Select(_ => random.NextInt64(5)).ToArray();
-            var voters = reached.Select((_, index) => (ulong)index).ToArray();
+            var voters = reached.Select((_, index) => new ReplicaId((ulong)index)).ToArray();
             var byRank = reached.OrderDescending().ElementAt(reached.Length / 2);
-            Assert.True(byRank == new Quorum(voters).Agreed(id => reached[id]), $"KV_SEED={seed}: {string.Join(",", reached)}");
+            Assert.True(byRank == new Quorum(voters).Agreed(id => reached[id.Value]), $"KV_SEED={seed}: {string.Join(",", reached)}");
         }
     }
 }

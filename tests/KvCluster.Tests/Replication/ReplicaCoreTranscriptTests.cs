@@ -98,7 +98,7 @@ public sealed class ReplicaCoreTranscriptTests
     [Fact]
     public void Divergence_LowersTheAcknowledgedEtagBeforeItCutsToTheCommonRecord()
     {
-        var control = new HardState { ReplicaId = 1, PromisedEpoch = 1, PromisedLeader = 3, PromisedIncarnation = 30, Acknowledged = new Etag(1, 4) };
+        var control = new HardState { ReplicaId = new(1), PromisedEpoch = 1, PromisedLeader = new(3), PromisedIncarnation = 30, Acknowledged = new Etag(1, 4) };
         var replica = new Transcript(journal => { journal.Append(1, 2); journal.Append(1, 4); }, control, epoch: 2, leader: 2);
         replica.From(2, 2, frame => frame.Probe = new Probe { Record = Transcript.Id(1, 2) }).Shows("control: promised 2 to 2, acknowledged 1.4, lease 0");
         replica.Synced().Shows("to 2: epoch 2 has 1.2\nto 2: epoch 2 ack 1.2");
@@ -110,7 +110,7 @@ public sealed class ReplicaCoreTranscriptTests
     [Fact]
     public void Cut_CompletedUnderALaterLeader_IsNoMatchWithIt()
     {
-        var control = new HardState { ReplicaId = 1, PromisedEpoch = 1, PromisedLeader = 3, PromisedIncarnation = 30, Acknowledged = new Etag(1, 2) };
+        var control = new HardState { ReplicaId = new(1), PromisedEpoch = 1, PromisedLeader = new(3), PromisedIncarnation = 30, Acknowledged = new Etag(1, 2) };
         var replica = new Transcript(journal => { journal.Append(1, 2); journal.Append(1, 4); }, control, epoch: 2, leader: 2);
         replica.From(2, 2, frame => frame.Append = Transcript.Append((1, 2), (2, 3))).Synced();
         replica.Shows("control: promised 2 to 2, acknowledged 1.2, lease 0\ncut to 1.2");
@@ -125,7 +125,7 @@ public sealed class ReplicaCoreTranscriptTests
     [Fact]
     public void LostTail_NeitherVotesNorAcknowledgesUntilRecoveredToTheLeadersCommittedEtag()
     {
-        var control = new HardState { ReplicaId = 1, PromisedEpoch = 2, PromisedLeader = 2, PromisedIncarnation = 20, Acknowledged = new Etag(2, 5) };
+        var control = new HardState { ReplicaId = new(1), PromisedEpoch = 2, PromisedLeader = new(2), PromisedIncarnation = 20, Acknowledged = new Etag(2, 5) };
         var replica = new Transcript(journal => journal.Append(2, 3), control, epoch: 2, leader: 2);
         replica.From(2, 2, frame => frame.Append = Transcript.Append((2, 3), (2, 4)));
         replica.Shows("append up to 2.4\nto 2: epoch 2 ack 2.3 recovering\ncontrol: promised 2 to 2, acknowledged 2.5, lease 0");
@@ -144,7 +144,7 @@ public sealed class ReplicaCoreTranscriptTests
     [Fact]
     public void LostTail_RecoveredInThePromisedEpochWithAPrepareOpen_Continues()
     {
-        var control = new HardState { ReplicaId = 1, PromisedEpoch = 2, PromisedLeader = 2, PromisedIncarnation = 20, Acknowledged = new Etag(2, ulong.MaxValue) };
+        var control = new HardState { ReplicaId = new(1), PromisedEpoch = 2, PromisedLeader = new(2), PromisedIncarnation = 20, Acknowledged = new Etag(2, ulong.MaxValue) };
         var replica = new Transcript(journal => journal.Append(2, 3), control, epoch: 2, leader: 2);
         replica.From(2, 2, frame => frame.Prepare = new Prepare()).Shows("");
         replica.From(2, 2, frame => frame.Append = Transcript.Append((2, 3), (2, 4))).Synced().Durable();
@@ -157,7 +157,7 @@ public sealed class ReplicaCoreTranscriptTests
     public void LostTail_KnownOnlyToTheLeader_IsRecoveredFromItsFirstProbe()
     {
         // The control file may lag behind what was acknowledged by a second, so the replica does not know of its loss.
-        var control = new HardState { ReplicaId = 1, PromisedEpoch = 2, PromisedLeader = 2, PromisedIncarnation = 20, Acknowledged = new Etag(2, 3) };
+        var control = new HardState { ReplicaId = new(1), PromisedEpoch = 2, PromisedLeader = new(2), PromisedIncarnation = 20, Acknowledged = new Etag(2, 3) };
         var replica = new Transcript(journal => journal.Append(2, 3), control, epoch: 2, leader: 2);
         var remembering = new Probe { Record = Transcript.Id(2, 3), Remembered = new V1.Etag { Epoch = 2, Change = 5 } };
         replica.From(2, 2, frame => frame.Probe = remembering);
@@ -199,11 +199,11 @@ public sealed class ReplicaCoreTranscriptTests
     {
         var replica = Leading();
         replica.From(2, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = 1, Granted = true, Durable = new V1.Etag { Epoch = 1, Change = 1 } });
-        replica.Step(new Event.TransferAsked(7, 2)).Shows("to 2: epoch 1 transferask");
+        replica.Step(new Event.TransferAsked(7, new(2))).Shows("to 2: epoch 1 transferask");
         Assert.NotEqual(0, replica.Core.LeaseEndUs);
         // A write is in progress when serving stops.
         replica.Step(new Event.RecordAppended(replica.Journal.Append(1, 2))).Shows("to 2: epoch 1 bodies after 1.1");
-        replica.Step(new Event.BodiesSent(2, 1, new LogPosition(new Etag(1, 2), 1), 4)).Shows("");
+        replica.Step(new Event.BodiesSent(new(2), 1, new LogPosition(new Etag(1, 2), 1), 4)).Shows("");
         replica.From(2, 1, frame => frame.TransferReady = new TransferReady()).Shows("stop serving");
         Assert.Equal(0, replica.Core.LeaseEndUs);
         replica.Step(new Event.ReadArrived(1)).Shows("reads up to 1 refused");
@@ -221,7 +221,7 @@ public sealed class ReplicaCoreTranscriptTests
     public void Transfer_TargetSilent_EndsTheLeadershipAfterOneTimeout()
     {
         var replica = Leading();
-        replica.Step(new Event.TransferAsked(7, 0)).From(2, 1, frame => frame.TransferReady = new TransferReady());
+        replica.Step(new Event.TransferAsked(7, ReplicaId.None)).From(2, 1, frame => frame.TransferReady = new TransferReady());
         replica.Shows("to 2: epoch 1 transferask\nstop serving\nto 2: epoch 1 release round 1, stand\nto 3: epoch 1 release round 1");
         replica.Tick(1_200_000).Shows("transfer 7 not done\nstop leading\ncontrol: promised 1 to 1, acknowledged 1.1, lease 0");
         replica.From(2, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = 1, Granted = true }).Shows("");
@@ -237,7 +237,7 @@ public sealed class ReplicaCoreTranscriptTests
         // No better voter is known yet.
         replica.Tick(100_000).Shows("to 2: epoch 1 heartbeat 2 committed 1.1\nto 3: epoch 1 heartbeat 2 committed 1.1\nto 3: epoch 1 probe 0.0");
         replica.From(3, 1, frame => frame.Match = new Match { Found = true, Record = Transcript.Id(0, 0) }).Shows("to 3: epoch 1 bodies after 0.0");
-        replica.Step(new Event.BodiesSent(3, 1, new LogPosition(new Etag(1, 1), 1), 4));
+        replica.Step(new Event.BodiesSent(new(3), 1, new LogPosition(new Etag(1, 1), 1), 4));
         replica.From(3, 1, frame => frame.Ack = new Ack { Durable = new V1.Etag { Epoch = 1, Change = 1 } });
         replica.Tick(100_000).Shows("to 2: epoch 1 heartbeat 3 committed 1.1\nto 3: epoch 1 heartbeat 3 committed 1.1\nto 3: epoch 1 transferask");
     }
@@ -247,7 +247,7 @@ public sealed class ReplicaCoreTranscriptTests
     {
         var replica = Leading();
         replica.From(3, 1, frame => frame.Match = new Match { Found = true, Record = Transcript.Id(0, 0) });
-        replica.Step(new Event.BodiesSent(3, 1, new LogPosition(new Etag(1, 1), 1), 4));
+        replica.Step(new Event.BodiesSent(new(3), 1, new LogPosition(new Etag(1, 1), 1), 4));
         replica.From(3, 1, frame => frame.Ack = new Ack { Durable = new V1.Etag { Epoch = 1, Change = 1 } });
         replica.Shown();
         AppendWithDisks(replica, 2, 120, [40_000, 36_000, 2_000]);
@@ -270,7 +270,7 @@ public sealed class ReplicaCoreTranscriptTests
             var record = replica.Journal.Append(1, change);
             replica.Step(new Event.RecordAppended(record));
             foreach (var to in (ulong[])[2, 3])
-                replica.Step(new Event.BodiesSent(to, 1, record.Name, 4));
+                replica.Step(new Event.BodiesSent(new(to), 1, record.Name, 4));
             var durable = new V1.Etag { Epoch = 1, Change = change };
             replica.Tick(disks[2]).From(3, 1, frame => frame.Ack = new Ack { Durable = durable });
             replica.Tick(disks[1] - disks[2]).From(2, 1, frame => frame.Ack = new Ack { Durable = durable });
@@ -367,6 +367,29 @@ public sealed class ReplicaCoreTranscriptTests
         replica.Step(new Event.ReadArrived(1)).Shows("to 2: epoch 1 heartbeat 2 committed 1.1\nto 3: epoch 1 heartbeat 2 committed 1.1");
     }
 
+    /// <summary>
+    /// The leader's change of the replicas expects a record that was replaced by a higher epoch's since. A coordinator restored from a backup has that record
+    /// again, and accepts. What the leader adopted last stays the newest; adopting its own older record would break the invariant of the view.
+    /// </summary>
+    [Fact]
+    public void Leader_WhoseChangeWonAgainstAnOlderRecordOfARestoredCoordinator_KeepsTheNewerRecord()
+    {
+        var replica = Leading();
+        var record = replica.Record.Clone();
+        (record.Epoch, record.Leader, record.LeaderIncarnation) = (1, 1, 10);
+        replica.Step(new Event.ReplicasAsked(1, new ReplicaChange.AddLearner(new(4), new(4)))).Shows("read the record");
+        replica.Step(new Event.ShardRecordRead(replica.RequestId, record, 6)).Shows("set epoch 1 leader 1 if revision 6");
+        var set = replica.RequestId;
+        var higher = record.Clone();
+        (higher.Epoch, higher.Leader, higher.LeaderIncarnation) = (2, 2, 20);
+        replica.Step(new Event.ShardRecordRead(0, higher, 9));
+        Assert.Same(higher, replica.Core.View.Record);
+        replica.Step(new Event.CompareAndSetDone(set, SetOutcome.Won, 12));
+        Assert.True(replica.Core.Effects.OfType<Effect.OrderEnded>().Single().Done);
+        Assert.Same(higher, replica.Core.View.Record);
+        Assert.Empty(replica.Core.Effects.OfType<Effect.RecordAdopted>());
+    }
+
     /// <summary>A record that does not name a replica used to stop it for good, even a record from a backup made before the replica was added.</summary>
     [Fact]
     public void Replica_NeitherNamedNorListedAsRemoved_ContinuesWithAnAlarm()
@@ -414,7 +437,7 @@ public sealed class ReplicaCoreTranscriptTests
         replica.Step(new Event.RecordAppended(replica.Journal.Append(1, 1)));
         replica.Shows("to 2: epoch 1 heartbeat 1 committed 0.0\nto 3: epoch 1 heartbeat 1 committed 0.0\nto 2: epoch 1 probe 0.0\nto 3: epoch 1 probe 0.0");
         replica.From(2, 1, frame => frame.Match = new Match { Found = true, Record = Transcript.Id(0, 0) }).Shows("to 2: epoch 1 bodies after 0.0");
-        replica.Step(new Event.BodiesSent(2, 1, new LogPosition(new Etag(1, 1), 1), 4)).Shows("");
+        replica.Step(new Event.BodiesSent(new(2), 1, new LogPosition(new Etag(1, 1), 1), 4)).Shows("");
         replica.Durable().Shows("");
         replica.From(2, 1, frame => frame.Ack = new Ack { Durable = new V1.Etag { Epoch = 1, Change = 1 } }).Shows("commit 1.1\nserve");
         replica.From(2, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = 1 }).Shows("");
@@ -424,7 +447,7 @@ public sealed class ReplicaCoreTranscriptTests
     // Replica 1 follows replica 2 in epoch 2; both have 1.2.
     private static Transcript Following()
     {
-        var replica = new Transcript(journal => journal.Append(1, 2), new HardState { ReplicaId = 1, PromisedEpoch = 1, PromisedLeader = 3, PromisedIncarnation = 30 }, epoch: 1, leader: 3);
+        var replica = new Transcript(journal => journal.Append(1, 2), new HardState { ReplicaId = new(1), PromisedEpoch = 1, PromisedLeader = new(3), PromisedIncarnation = 30 }, epoch: 1, leader: 3);
         replica.From(2, 2, frame => frame.Probe = new Probe { Record = Transcript.Id(1, 2) }).Shows("control: promised 2 to 2, acknowledged 0.0, lease 0");
         replica.Synced().Shows("to 2: epoch 2 has 1.2\nto 2: epoch 2 ack 1.2");
         return replica;

@@ -245,7 +245,7 @@ public sealed class SnapshotTranscriptTests
             PassUs(leader, 2 * SecondUs);
             leader.Shown();
             leader.From(3, 1, frame => frame.Match = new Match { Record = Transcript.Id(0, 5) }).Shows("open a snapshot for 3");
-            leader.Step(new Event.SnapshotOpened(3, LeadersCovers, 10)).Shows("to 3: epoch 1 10 bytes from 0 on");
+            leader.Step(new Event.SnapshotOpened(new(3), LeadersCovers, 10)).Shows("to 3: epoch 1 10 bytes from 0 on");
         }
     }
 
@@ -261,8 +261,8 @@ public sealed class SnapshotTranscriptTests
     public void Leader_PinIsTakenBack_StartsOverLater()
     {
         var leader = Sending();
-        leader.Step(new Event.SnapshotLost(3, Covers, "of another one")).Shows("");
-        leader.Step(new Event.SnapshotLost(3, LeadersCovers, "the disk is full")).Shows("close the snapshot for 3\nto 3: epoch 1 probe 1.2");
+        leader.Step(new Event.SnapshotLost(new(3), Covers, "of another one")).Shows("");
+        leader.Step(new Event.SnapshotLost(new(3), LeadersCovers, "the disk is full")).Shows("close the snapshot for 3\nto 3: epoch 1 probe 1.2");
     }
 
     private static SnapshotChunk Chunk(long offset, long bytesTotal, int bytes = 4) =>
@@ -271,7 +271,7 @@ public sealed class SnapshotTranscriptTests
     // Replica 1 follows replica 2 in epoch 2, both have 1.2, and it has handed over the first chunk.
     private static Transcript Receiving(long bytesTotal, int bytes = 4)
     {
-        var control = new HardState { ReplicaId = 1, PromisedEpoch = 1, PromisedLeader = 3, PromisedIncarnation = 30 };
+        var control = new HardState { ReplicaId = new(1), PromisedEpoch = 1, PromisedLeader = new(3), PromisedIncarnation = 30 };
         var replica = new Transcript(journal => journal.Append(1, 2), control, epoch: 1, leader: 3);
         replica.From(2, 2, frame => frame.Probe = new Probe { Record = Transcript.Id(1, 2) }).Synced().Shown();
         replica.From(2, 2, frame => frame.SnapshotChunk = Chunk(0, bytesTotal, bytes)).Shows("store from 0 on");
@@ -297,15 +297,15 @@ public sealed class SnapshotTranscriptTests
         replica.From(2, 1, frame => frame.Prepared = new Prepared { Last = Transcript.Id(0, 0) });
         replica.Step(new Event.RecordAppended(replica.Journal.Append(1, 1)));
         replica.From(2, 1, frame => frame.Match = new Match { Found = true, Record = Transcript.Id(0, 0) });
-        replica.Step(new Event.BodiesSent(2, 1, LeadersCovers, 4)).Durable();
+        replica.Step(new Event.BodiesSent(new(2), 1, LeadersCovers, 4)).Durable();
         replica.Step(new Event.RecordAppended(replica.Journal.Append(1, 2))).Durable();
-        replica.Step(new Event.BodiesSent(2, 1, new LogPosition(new Etag(1, 2), 1), 4));
+        replica.Step(new Event.BodiesSent(new(2), 1, new LogPosition(new Etag(1, 2), 1), 4));
         replica.From(2, 1, frame => frame.Ack = new Ack { Durable = new V1.Etag { Epoch = 1, Change = 2 } });
         Assert.True(replica.Journal.TryFind(LeadersCovers.Etag, out var covers));
         replica.Journal.Trim(covers);
         replica.Shown();
         replica.From(3, 1, frame => frame.Match = new Match { Record = Transcript.Id(0, 5) }).Shows("open a snapshot for 3");
-        replica.Step(new Event.SnapshotOpened(3, LeadersCovers, 10)).Shows("to 3: epoch 1 10 bytes from 0 on");
+        replica.Step(new Event.SnapshotOpened(new(3), LeadersCovers, 10)).Shows("to 3: epoch 1 10 bytes from 0 on");
         return replica;
     }
 

@@ -23,7 +23,7 @@ internal sealed class Transcript
             Record.Replicas.Add(new ReplicaRecord { Replica = id, Node = id, Created = true });
         journal?.Invoke(Journal);
         Journal.Sync();
-        var startup = new ReplicaStartup(0, 10, control ?? new HardState { ReplicaId = 1 }, control?.Committed ?? Etag.None, Record, 5, 1, _nowUs);
+        var startup = new ReplicaStartup(new(0), 10, control ?? new HardState { ReplicaId = new(1) }, control?.Committed ?? Etag.None, Record, 5, 1, _nowUs);
         _core = new ReplicaCore(startup, Journal, new ReplicationOptions());
     }
 
@@ -113,8 +113,8 @@ internal sealed class Transcript
                 _lines.Add($"control: promised {Control.PromisedEpoch} to {Control.PromisedLeader}, acknowledged {Short(Control.Acknowledged)}, lease {Control.LeaseLongestUs}");
                 break;
             case Effect.AppendBodies append:
-                foreach (var body in append.Bodies.Skip(append.First))
-                    Journal.Append(body[0], body[1]);
+                foreach (var body in append.Bodies)
+                    Journal.Append(body.Record.Etag.Epoch, body.Record.Etag.Change);
                 _lines.Add($"append up to {Journal.Last.Name}");
                 break;
             case Effect.Cut cut:

@@ -21,8 +21,8 @@ internal sealed class TranscriptMember
     {
         _cluster = cluster;
         _id = id;
-        var control = new HardState { ReplicaId = id };
-        Core = new ReplicaCore(new ReplicaStartup(0, id * 10, control, Etag.None, record, revision, id, cluster.NowUs), _journal, cluster.Options);
+        var control = new HardState { ReplicaId = new(id) };
+        Core = new ReplicaCore(new ReplicaStartup(new(0), id * 10, control, Etag.None, record, revision, id, cluster.NowUs), _journal, cluster.Options);
     }
 
     public ReplicaCore Core { get; }
@@ -79,8 +79,8 @@ internal sealed class TranscriptMember
                 _events.Enqueue(new Event.ControlWritten(write.Control));
                 break;
             case Effect.AppendBodies append:
-                foreach (var body in append.Bodies.Skip(append.First))
-                    _journal.Append(body[0], body[1]);
+                foreach (var body in append.Bodies)
+                    _journal.Append(body.Record.Etag.Epoch, body.Record.Etag.Change);
                 Show($"appends up to {_journal.Last.Name}");
                 _journal.Sync();
                 _events.Enqueue(Event.Durable.Instance);
@@ -195,7 +195,7 @@ internal sealed class TranscriptMember
         }
 
         if (append)
-            _events.Enqueue(new Event.BodiesSent(send.Frame.Receiver, send.Frame.Epoch, last, bodies.Count));
+            _events.Enqueue(new Event.BodiesSent(send.Frame.ReceiverId, send.Frame.Epoch, last, bodies.Count));
         if (bodies.Count > 0 || !append)
             Send(send.Frame);
     }

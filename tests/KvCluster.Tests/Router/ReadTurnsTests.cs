@@ -27,7 +27,7 @@ public sealed class ReadTurnsTests
         Begin(shard: 1, 40);
         Assert.Equal(FirstReads / 2, Begin(shard: 2, 40).Count(static began => began));
         foreach (var shard in Enumerable.Range(3, 50))
-            Assert.True(_turns.TryBegin(Read(), (uint)shard));
+            Assert.True(_turns.TryBegin(Read(), new((uint)shard)));
     }
 
     [Fact]
@@ -35,11 +35,11 @@ public sealed class ReadTurnsTests
     {
         var reads = Enumerable.Range(0, 40).Select(_ => Read()).ToArray();
         foreach (var read in reads)
-            _turns.TryBegin(read, 1);
+            _turns.TryBegin(read, new(1));
         _turns.End(reads[0], responseBytes: 100);
         _turns.SendWaiting();
         Assert.Equal(reads[16..18], _sent);
-        _turns.End(reads[1], ReplyBudget.BytesMax / 4);
+        _turns.End(reads[1], ExchangeLimits.ReplyBytesMax / 4);
         _turns.SendWaiting();
         Assert.Equal(2, _sent.Count);
     }
@@ -49,7 +49,7 @@ public sealed class ReadTurnsTests
     {
         var reads = Enumerable.Range(0, FirstReads + 2).Select(_ => Read()).ToArray();
         foreach (var read in reads)
-            _turns.TryBegin(read, 1);
+            _turns.TryBegin(read, new(1));
         Assert.False(_turns.TryWithdraw(reads[0]));
         Assert.True(_turns.TryWithdraw(reads[^2]));
         Assert.False(_turns.TryWithdraw(reads[^2]));
@@ -63,11 +63,11 @@ public sealed class ReadTurnsTests
         var reads = Enumerable.Range(0, 40).Select(_ => Read()).ToArray();
         foreach (var read in reads)
             _turns.TryBegin(read, RouteTable.NoShard);
-        _turns.Regroup(read => read == reads[^1] ? 2u : 1u);
+        _turns.Regroup(read => new(read == reads[^1] ? 2u : 1u));
         Assert.Contains(reads[^1], _sent);
     }
 
     private static ExchangeCall Read() => new(new ReplyBudget(new Lock(), new ByteBudget(1 << 20)));
 
-    private bool[] Begin(uint shard, int count) => [.. Enumerable.Range(0, count).Select(_ => _turns.TryBegin(Read(), shard))];
+    private bool[] Begin(uint shard, int count) => [.. Enumerable.Range(0, count).Select(_ => _turns.TryBegin(Read(), new(shard)))];
 }

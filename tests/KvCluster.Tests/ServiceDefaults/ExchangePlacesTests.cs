@@ -24,8 +24,8 @@ public sealed class ExchangePlacesTests
     {
         var streams = Enumerable.Range(0, 50).Select(_ => new FairPlaces.Share()).ToList();
         Assert.InRange(streams.Sum(stream => Fill(stream, shard: 1)), 1, Places / 2);
-        Assert.True(_places.TryTake(streams[1], 1, isChange: false, 100, out _));
-        Assert.All(streams.Skip(1), stream => Assert.True(_places.TryTake(stream, 2, isChange: true, 100, out _)));
+        Assert.True(_places.TryTake(streams[1], new(1), isChange: false, 100, out _));
+        Assert.All(streams.Skip(1), stream => Assert.True(_places.TryTake(stream, new(2), isChange: true, 100, out _)));
     }
 
     [Fact]
@@ -33,8 +33,8 @@ public sealed class ExchangePlacesTests
     {
         const int Large = 8 << 20;
         var streams = Enumerable.Range(0, 10).Select(_ => new FairPlaces.Share()).ToList();
-        Assert.Equal(3, streams.Count(stream => _places.TryTake(stream, 1, isChange: true, Large, out _)));
-        Assert.True(_places.TryTake(streams[9], 2, isChange: true, Large, out _));
+        Assert.Equal(3, streams.Count(stream => _places.TryTake(stream, new(1), isChange: true, Large, out _)));
+        Assert.True(_places.TryTake(streams[9], new(2), isChange: true, Large, out _));
     }
 
     [Fact]
@@ -44,7 +44,7 @@ public sealed class ExchangePlacesTests
         for (var round = 0; round < 3; round++)
         {
             var shares = new List<FairPlaces.Share>();
-            while (_places.TryTake(stream, 1, isChange: true, 1_000, out var share))
+            while (_places.TryTake(stream, new(1), isChange: true, 1_000, out var share))
                 shares.Add(share);
             Assert.Equal(Places * 3 / 8, shares.Count);
             shares.ForEach(share => _places.Return(stream, share, 1_000));
@@ -55,7 +55,7 @@ public sealed class ExchangePlacesTests
     private int Fill(FairPlaces.Share stream, uint shard)
     {
         var taken = 0;
-        while (_places.TryTake(stream, shard, isChange: true, 100, out _))
+        while (_places.TryTake(stream, new(shard), isChange: true, 100, out _))
             taken++;
         return taken;
     }

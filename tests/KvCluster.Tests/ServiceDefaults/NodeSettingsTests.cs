@@ -23,7 +23,7 @@ public sealed class NodeSettingsTests
         var settings = Run([]);
         Assert.Empty(settings.Mistakes);
         var options = NodeSettings.OptionsOf(settings);
-        var defaults = new NodeOptions { Node = 2, DataDirectory = Path.GetFullPath("data"), Listen = "http://127.0.0.1:7401" };
+        var defaults = new NodeOptions { Node = new(2), DataDirectory = Path.GetFullPath("data"), Listen = "http://127.0.0.1:7401" };
         Assert.Equal(defaults with { Replication = options.Replication, Storage = options.Storage }, options);
         Assert.Equal(new ReplicationOptions().DigestIntervalUs, options.Replication.DigestIntervalUs);
         Assert.Equal(new StoreOptions().RetainedJournalBytes, options.Storage.RetainedJournalBytes);
@@ -44,14 +44,14 @@ public sealed class NodeSettingsTests
     {
         var settings = Run(new() { ["pod-name"] = name, ["node"] = null });
         Assert.Empty(settings.Mistakes);
-        Assert.Equal(node, NodeSettings.OptionsOf(settings).Node);
+        Assert.Equal(new NodeId(node), NodeSettings.OptionsOf(settings).Node);
     }
 
     [Fact]
     public void Bootstrap_WithShards_IsTheNewCluster()
     {
         var created = NodeSettings.OptionsOf(Run(new() { ["bootstrap-nodes"] = "1, 2,3,4", ["split-at"] = "f,p" })).Bootstrap!;
-        Assert.Equal([1u, 2, 3, 4], created.Nodes);
+        Assert.Equal([new NodeId(1), new(2), new(3), new(4)], created.Nodes);
         Assert.Equal((3, 2), (created.ReplicationFactor, created.SplitKeys.Count));
     }
 

@@ -133,12 +133,12 @@ public sealed class NodeStartTests : IDisposable
     private Task<NodeHost> StartAsync(uint node, ICoordinator coordinator, ProcessHealth health, uint[]? nodes = null, CancellationToken stop = default) => NodeHost.StartAsync(
         new NodeOptions
         {
-            Node = node,
+            Node = new(node),
             DataDirectory = Path.Combine(_folder.Path, $"node-{node}"),
             Listen = "http://127.0.0.1:0",
             DrainTimeMax = Eventually.Limit,
             StopTimeMax = Eventually.Limit,
-            Bootstrap = new NewCluster(nodes ?? [1, 2, 3], nodes?.Length ?? 3, ["m"u8.ToArray()]),
+            Bootstrap = new NewCluster([.. (nodes ?? [1, 2, 3]).Select(id => new NodeId(id))], nodes?.Length ?? 3, ["m"u8.ToArray()]),
         },
         coordinator, health, NullLoggerFactory.Instance, stop);
 }

@@ -39,7 +39,7 @@ public sealed partial class MetricNamesTests
 
     private static async Task<IReadOnlyList<Instrument>> InstrumentsAsync()
     {
-        await using var node = new NodeMetrics(new NodeIdentity("local", "", 1, 1, ""), shardSeriesMax: 1);
+        await using var node = new NodeMetrics(new NodeIdentity("local", "", new(1), 1, ""), shardSeriesMax: 1);
         using var router = new RouterMetrics();
         // The static metrics of this class are created at its first use.
         _ = ClientMetrics.WatchesRequests;

@@ -9,7 +9,7 @@ namespace KvCluster.Tests.Telemetry;
 /// <summary>Each call is counted once, with the outcome that its caller sees.</summary>
 public sealed class RequestCountsTests : IAsyncLifetime
 {
-    private readonly NodeMetrics _metrics = new(new NodeIdentity("local", "", 1, 1, ""), shardSeriesMax: 1);
+    private readonly NodeMetrics _metrics = new(new NodeIdentity("local", "", new(1), 1, ""), shardSeriesMax: 1);
     private readonly MeterListener _listener = new();
     private readonly List<string?> _refused = [];
     private long _active;
@@ -55,7 +55,7 @@ public sealed class RequestCountsTests : IAsyncLifetime
     [Fact]
     public void CallWithoutAPlace_IsRefusedAndNotInProgress()
     {
-        var lookup = new ShardLookup(1, null!, _metrics.Activity.Hot);
+        var lookup = new ShardLookup(new(1), null!, _metrics.Activity.Hot);
         new KvCalls(lookup, new ReadOpener(lookup, TimeProvider.System), new ReadThreads(hereMax: 1, threads: 0), _metrics, TimeProvider.System).Refused(Method.Put, ApiErrors.Busy);
         CheckCounts("BUSY");
     }

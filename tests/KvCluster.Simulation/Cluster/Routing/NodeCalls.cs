@@ -56,8 +56,8 @@ internal sealed class NodeCalls(ClusterNode node)
 
     private static Reply Refuse(Call call, ApiError refusal) => new() { Id = call.Id, Code = (int)refusal.Code, Status = refusal.ToStatus().ToByteString() };
 
-    private static V1.Position At(ShardReplica replica, UInt128 etag) =>
-        new() { Shard = replica.Shard, Etag = new V1.Etag { Epoch = Etag.FromValue(etag).Epoch, Change = Etag.FromValue(etag).Change } };
+    private static V1.Position At(ShardReplica replica, Etag etag) =>
+        new() { ShardId = replica.Shard, Etag = new V1.Etag { Epoch = etag.Epoch, Change = etag.Change } };
 
     private static void Fill(WriteRequest request, IEnumerable<Condition> conditions, IEnumerable<PutOperation> puts, ByteString key)
     {
@@ -67,7 +67,7 @@ internal sealed class NodeCalls(ClusterNode node)
             if (condition.TestCase == Condition.TestOneofCase.ValueEquals)
                 request.AddCondition(of.Span, ConditionKind.ValueEquals, value: condition.ValueEquals.Span);
             else if (condition.TestCase == Condition.TestOneofCase.EtagEquals)
-                request.AddCondition(of.Span, ConditionKind.EtagEquals, new Etag(condition.EtagEquals.Epoch, condition.EtagEquals.Change).Value);
+                request.AddCondition(of.Span, ConditionKind.EtagEquals, new Etag(condition.EtagEquals.Epoch, condition.EtagEquals.Change));
             else
                 request.AddCondition(of.Span, condition.Exists ? ConditionKind.Exists : ConditionKind.Absent);
         }
@@ -80,9 +80,9 @@ internal sealed class NodeCalls(ClusterNode node)
     private ShardReplica? Find(ByteString key, Call call, ReadMode mode, Action<Reply> done)
     {
         var route = node.Map.Find(key.Span);
-        var replica = node.Neighbour is { Replica: { } neighbour } && route?.Shard == neighbour.Shard ? neighbour
-            : node.Replica is { } own && route?.Shard == own.Shard ? own : null;
-        var refusal = replica is null || (call.Generation != 0 && call.Shard != replica.Shard) ? ApiErrors.WrongShard(replica?.Route ?? route)
+        var replica = node.Neighbour is { Replica: { } neighbour } && route?.ShardId == neighbour.Shard ? neighbour
+            : node.Replica is { } own && route?.ShardId == own.Shard ? own : null;
+        var refusal = replica is null || (call.Generation != 0 && call.ShardId != replica.Shard) ? ApiErrors.WrongShard(replica?.Route ?? route)
             : replica.Failure is { } failure ? ApiErrors.ReplicaFailed(replica.Route, failure.Message)
             : mode.IsForLeader() && !replica.IsServing ? ApiErrors.NotLeader(replica.Route, node.Id) : null;
         if (refusal is null)
@@ -102,7 +102,7 @@ internal sealed class NodeCalls(ClusterNode node)
 
     private void Change(ShardReplica replica, Call call, Action<WriteRequest> fill, RequestId? id, Action<Reply> done)
     {
-        if (id is not null && id.Shard != replica.Shard)
+        if (id is not null && id.ShardId != replica.Shard)
         {
             done(Refuse(call, ApiErrors.SessionExpired));
             return;
@@ -123,7 +123,7 @@ internal sealed class NodeCalls(ClusterNode node)
         var request = WriteRequest.Rent();
         fill(request);
         request.DeadlineTimestamp = node.Clock.GetTimestamp() + (call.TimeoutMs * node.Clock.TimestampFrequency / 1_000);
-        node.Events.Poll(replica.WriteAsync(request).AsTask(), result => done(result.Outcome == WriteOutcome.Applied
+        node.Events.Poll(replica.Writes.SubmitAsync(request).AsTask(), result => done(result.Outcome == WriteOutcome.Applied
             ? Answer(call, toResponse(At(replica, result.Etag)))
             : Refuse(call, ApiErrors.Of(result, replica.Route, node.Id))));
     }
@@ -140,8 +140,8 @@ internal sealed class NodeCalls(ClusterNode node)
                 answer(Read(replica, replica.Reads.OpenSnapshot(), keys));
                 break;
             case ReadMode.Session:
-                var seen = options!.Seen.FirstOrDefault(position => position.Shard == replica.Shard)?.Etag;
-                node.WhenApplied(replica, new Etag(seen?.Epoch ?? 0, seen?.Change ?? 0).Value, () => answer(Read(replica, replica.Reads.OpenSnapshot(), keys)));
+                var seen = options!.Seen.FirstOrDefault(position => position.ShardId == replica.Shard)?.Etag;
+                node.WhenApplied(replica, new Etag(seen?.Epoch ?? 0, seen?.Change ?? 0), () => answer(Read(replica, replica.Reads.OpenSnapshot(), keys)));
                 break;
             case ReadMode.Replica when !replica.IsServing:
                 node.Events.Poll(replica.Reads.AskLeaderAsync(CancellationToken.None), committed =>
@@ -177,7 +177,7 @@ internal sealed class NodeCalls(ClusterNode node)
                     continue;
                 answers[i].Found = true;
                 answers[i].Value = ByteString.CopyFrom(KvValue.Read(stored, out var etag));
-                answers[i].Etag = new V1.Etag { Epoch = Etag.FromValue(etag).Epoch, Change = Etag.FromValue(etag).Change };
+                answers[i].Etag = new V1.Etag { Epoch = etag.Epoch, Change = etag.Change };
             }
 
             return answers;

@@ -25,8 +25,8 @@ internal sealed class RoutedClient : IDisposable
     private readonly KvClient _client;
     private readonly int _thread = Environment.CurrentManagedThreadId;
     private readonly CommittedLog.Version[] _seen = new CommittedLog.Version[Keys];
-    private readonly Dictionary<uint, (long Acknowledged, long Sent)> _ofNeighbours = [];
-    private readonly HashSet<uint> _nodesRead = [];
+    private readonly Dictionary<NodeId, (long Acknowledged, long Sent)> _ofNeighbours = [];
+    private readonly HashSet<NodeId> _nodesRead = [];
     private readonly HashSet<KvReadMode> _modesRead = [];
     private Etag _session;
     private bool _mayWriteMany;
@@ -42,7 +42,7 @@ internal sealed class RoutedClient : IDisposable
         var options = new KvClientOptions
         {
             // There may be no node at the first address yet, or never.
-            Endpoints = [RoutedNetwork.AddressOf((uint)run.Random.Next(4) + 1), RoutedNetwork.AddressOf((uint)run.Random.Next(3) + 1)],
+            Endpoints = [RoutedNetwork.AddressOf(new((uint)run.Random.Next(4) + 1)), RoutedNetwork.AddressOf(new((uint)run.Random.Next(3) + 1))],
             Timeout = TimeSpan.FromMicroseconds(TimeoutUs),
         };
         _client = new KvClient(options, Network, new ClientRuntime(run.Time, run.Random.NextDouble, TaskCreationOptions.None));
@@ -59,7 +59,7 @@ internal sealed class RoutedClient : IDisposable
 
     private KvReadMode[] ModesToRead => [.. Enum.GetValues<KvReadMode>().Where(mode => !_modesRead.Contains(mode))];
 
-    private uint[] NodesToRead => [.. _run.Nodes.Where(node => node.IsUp && !_nodesRead.Contains(node.Id)).Select(static node => node.Id)];
+    private NodeId[] NodesToRead => [.. _run.Nodes.Where(node => node.IsUp && !_nodesRead.Contains(node.Id)).Select(static node => node.Id)];
 
     public void Start() => _run.Time.After(_run.Random.NextInt64(10_000), Next);
 
@@ -145,7 +145,7 @@ internal sealed class RoutedClient : IDisposable
         var (outcome, etag) = await OutcomeAsync(_client.WriteAsync(request)).ConfigureAwait(false);
         _openWrites--;
         _run.Transcript.Answer(_run.NowUs, $"caller {Number}: write {write.Id} {outcome}", etag);
-        _history.OnWrite(write, new WriteResult(outcome, etag.Value, -1, false), _run.NowUs);
+        _history.OnWrite(write, new WriteResult(outcome, etag, -1, false), _run.NowUs);
         if (outcome is WriteOutcome.Applied or WriteOutcome.ConditionFailed)
             See(etag);
         if (outcome != WriteOutcome.Applied)
@@ -206,7 +206,7 @@ internal sealed class RoutedClient : IDisposable
     }
 
     // This caller is the only writer, one call at a time. So it reads the last acknowledged write, or a later one of unknown outcome.
-    private async Task OfNeighbourAsync(uint node)
+    private async Task OfNeighbourAsync(NodeId node)
     {
         var (acknowledged, sent) = _ofNeighbours.GetValueOrDefault(node);
         var key = Encoding.UTF8.GetBytes($"n{node}/callers/{Number}");

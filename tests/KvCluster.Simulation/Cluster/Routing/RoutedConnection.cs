@@ -34,7 +34,7 @@ internal sealed class RoutedConnection(ClusterRun run, RoutedNetwork network, Cl
             Id = ++_idLast,
             Method = call.Method,
             Request = call.Request,
-            Shard = call.Shard,
+            ShardId = call.Shard,
             Generation = call.Generation,
             TimeoutMs = (uint)Math.Clamp(leftUs / 1_000, 1, uint.MaxValue),
         };

@@ -8,7 +8,7 @@ namespace KvCluster.Simulation.Cluster.Routing;
 /// <summary>The map stream of one node to one process: first everything that the node knows, then the changes. Ends with an error.</summary>
 internal sealed class RoutedMapStream(ClusterRun run, RoutedNetwork network, ClusterNode node)
 {
-    private static readonly NodeIdentity Identity = new("simulated", "1", 1, 1, "http://simulated:1");
+    private static readonly NodeIdentity Identity = new("simulated", "1", new(1), 1, "http://simulated:1");
     private readonly Queue<ShardMap> _maps = new();
     private TaskCompletionSource<ShardMap>? _waiting;
     private ShardDirectorySnapshot? _sent;

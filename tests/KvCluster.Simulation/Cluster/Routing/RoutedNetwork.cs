@@ -13,7 +13,7 @@ internal sealed class RoutedNetwork(ClusterRun run) : INodeConnector
     // The real transport waits two seconds for the answer to a ping. Calls of a run have only that long in all.
     private const long KeepAliveUs = 400_000;
 
-    private readonly HashSet<uint> _cut = [];
+    private readonly HashSet<NodeId> _cut = [];
     private readonly List<RoutedConnection> _connections = [];
     private RoutedMapStream? _stream;
 
@@ -21,9 +21,9 @@ internal sealed class RoutedNetwork(ClusterRun run) : INodeConnector
     public int Refreshes { get; private set; }
 
     /// <summary>Links on which everything is dropped for now.</summary>
-    public bool IsCut(uint node) => _cut.Contains(node);
+    public bool IsCut(NodeId node) => _cut.Contains(node);
 
-    public static string AddressOf(uint node) => $"http://node{node}:1";
+    public static string AddressOf(NodeId node) => $"http://node{node}:1";
 
     public INodeConnection Connect(string address)
     {
@@ -53,7 +53,7 @@ internal sealed class RoutedNetwork(ClusterRun run) : INodeConnector
     }
 
     /// <summary>Drops everything from and to these nodes until <see cref="Heal"/>.</summary>
-    public void Cut(IEnumerable<uint> nodes)
+    public void Cut(IEnumerable<NodeId> nodes)
     {
         _cut.UnionWith(nodes);
         run.Time.After(KeepAliveUs, () => BreakWhere(IsCut, "no answer to a ping"));
@@ -65,10 +65,10 @@ internal sealed class RoutedNetwork(ClusterRun run) : INodeConnector
     public void BreakAll() => BreakWhere(_ => true, "connection reset");
 
     /// <summary>A node's process has ended. Its streams break where that is noticed.</summary>
-    public void Ended(uint node) => run.Time.After(20 + run.Random.NextInt64(300), () => BreakWhere(other => other == node && !IsCut(node), "connection reset"));
+    public void Ended(NodeId node) => run.Time.After(20 + run.Random.NextInt64(300), () => BreakWhere(other => other == node && !IsCut(node), "connection reset"));
 
     /// <summary>A node's knowledge of the map has changed.</summary>
-    public void MapChanged(uint node)
+    public void MapChanged(NodeId node)
     {
         if (_stream is { } stream && stream.Node.Id == node)
             run.Time.After(20 + run.Random.NextInt64(2_000), stream.Tell);
@@ -76,7 +76,7 @@ internal sealed class RoutedNetwork(ClusterRun run) : INodeConnector
 
     private ClusterNode NodeAt(string address) => run.Nodes[int.Parse(address["http://node".Length..^":1".Length]) - 1];
 
-    private void BreakWhere(Func<uint, bool> node, string why)
+    private void BreakWhere(Func<NodeId, bool> node, string why)
     {
         foreach (var connection in _connections.Where(connection => node(connection.Node.Id)).ToArray())
             connection.Break(why);

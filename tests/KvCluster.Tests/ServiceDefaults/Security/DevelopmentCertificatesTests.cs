@@ -59,7 +59,7 @@ public sealed class DevelopmentCertificatesTests : IDisposable
         Assert.Equal("mine", File.ReadAllText(Assert.Single(Directory.GetFiles(_directory.Path))));
     }
 
-    private IReadOnlyList<string> Create() => DevelopmentCertificates.Create(_directory.Path, "local", [1, 2], ["kv.example"], DateTimeOffset.UtcNow);
+    private IReadOnlyList<string> Create() => DevelopmentCertificates.Create(_directory.Path, "local", [new(1), new(2)], ["kv.example"], DateTimeOffset.UtcNow);
 
     private string PathOf(string name) => Path.Combine(_directory.Path, name);
 

@@ -27,7 +27,7 @@ public sealed class SecureClusterTests : IAsyncLifetime
     public async Task InitializeAsync()
     {
         _coordinator = EmbeddedCoordinator.Open(Path.Combine(_data.Path, "coordinator"), TimeProvider.System);
-        await ClusterInit.CreateAsync(_coordinator, "local", new NewCluster([1, 2, 3], 3, []), CancellationToken.None);
+        await ClusterInit.CreateAsync(_coordinator, "local", new NewCluster([new(1), new(2), new(3)], 3, []), CancellationToken.None);
         for (var node = 1u; node <= 3; node++)
             await StartNodeAsync(node);
         _router = await RouterHost.StartAsync(
@@ -97,7 +97,7 @@ public sealed class SecureClusterTests : IAsyncLifetime
     public async Task Start_WithTheCertificateOfAnotherNode_IsRefused()
     {
         var failure = await Assert.ThrowsAsync<UnusableFileException>(() => NodeHost.StartAsync(
-            OptionsOf(3) with { Node = 4, DataDirectory = Path.Combine(_data.Path, "node-4") }, _coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None));
+            OptionsOf(3) with { Node = new(4), DataDirectory = Path.Combine(_data.Path, "node-4") }, _coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None));
         Assert.Contains("does not name node-4.local.kvcluster but node-3.local.kvcluster", failure.Message, StringComparison.Ordinal);
     }
 
@@ -108,7 +108,7 @@ public sealed class SecureClusterTests : IAsyncLifetime
 
     private NodeOptions OptionsOf(uint node) => new()
     {
-        Node = node,
+        Node = new(node),
         DataDirectory = Path.Combine(_data.Path, $"node-{node}"),
         Listen = "https://127.0.0.1:0",
         Tls = new ServerTlsOptions { Files = _folder.FilesOf($"node-{node}"), RequiresClientCertificate = false, HandshakeTimeMax = Eventually.Limit },

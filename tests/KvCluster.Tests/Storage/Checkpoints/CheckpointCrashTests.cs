@@ -98,17 +98,7 @@ public sealed class CheckpointCrashTests
         }
         Fill(store, random, 120);
         Assert.True(store.BeginCheckpoint());
-        store.Disk.CrashAtCall = store.Disk.Calls + call;
-        var crashed = false;
-        try
-        {
-            store.WriteCheckpoint();
-        }
-        catch (SimulatedCrashException)
-        {
-            crashed = true;
-        }
-        store.Disk.CrashAtCall = 0;
+        var crashed = store.CrashWritingCheckpoint(call);
         store.ReopenAfterCrashInCheckpoint(unsynced, seed: call);
         store.CheckPublished();
         store.Store.Verify();

@@ -99,7 +99,7 @@ public sealed class DamageTests
         image[(damagedPage * PageBytes) + 40] ^= 1;
         store.Disk.WriteAll(Path, image);
         using var opened = PageStore.Open(store.Disk, Path, store.Options);
-        Assert.True(opened.Covered.Etag == newer.Etag || opened.Covered.Etag == newer.Etag - 1, $"The opened file covers {opened.Covered.Etag}.");
+        Assert.True(opened.Covered.Etag == newer.Etag || opened.Covered.Etag == newer.Etag.Predecessor, $"The opened file covers {opened.Covered.Etag}.");
         opened.Verify();
         using var snapshot = opened.OpenSnapshot();
         if (snapshot.Etag == newer.Etag)

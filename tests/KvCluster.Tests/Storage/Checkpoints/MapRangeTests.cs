@@ -26,7 +26,7 @@ public sealed class MapRangeTests
         }
         using (var store = PageStore.Open(disk, "data", Small))
         {
-            Assert.Equal(1ul, (ulong)store.Covered.Etag);
+            Assert.Equal(1ul, store.Covered.Etag.Change);
             Fill(store, 2, 80);
             Write(store);
             store.Verify();
@@ -44,12 +44,12 @@ public sealed class MapRangeTests
         var batch = store.Begin();
         for (var i = 0; i < count; i++)
             batch.Put(TreeId.Kv, BitConverter.GetBytes((etag << 32) + (ulong)i), new byte[8000]);
-        store.Seal(batch, etag);
-        store.Publish(etag);
+        store.Seal(batch, new Etag(0, etag));
+        store.Publish(new Etag(0, etag));
     }
 
     private static Checkpoint Begin(PageStore store) =>
-        store.BeginCheckpoint(etag => new CheckpointPosition(etag, default, 0), UInt128.MaxValue)!;
+        store.BeginCheckpoint(etag => new CheckpointPosition(etag, default, 0), Etag.MaxValue)!;
 
     private static void Write(PageStore store)
     {

@@ -11,7 +11,7 @@ namespace KvCluster.Tests.Storage.Control;
 public sealed class ControlFileTests : IDisposable
 {
     private const string Path = "/control";
-    private static readonly ControlState Initial = new() { ReplicaId = 1, Shard = 1, PromisedEpoch = 1, Acknowledged = Etag(1, 9), Committed = Etag(1, 9) };
+    private static readonly ControlState Initial = new() { ReplicaId = new(1), Shard = new(1), PromisedEpoch = 1, Acknowledged = Etag(1, 9), Committed = Etag(1, 9) };
     private readonly SimulatedDisk _disk = new();
 
     public static TheoryData<string> Bindings => new(Binding.Keys);
@@ -19,7 +19,7 @@ public sealed class ControlFileTests : IDisposable
     private static Dictionary<string, Func<ControlState, ControlState>> Binding { get; } = new()
     {
         ["promised epoch"] = state => state with { PromisedEpoch = 7 },
-        ["promised leader"] = state => state with { PromisedLeader = 7 },
+        ["promised leader"] = state => state with { PromisedLeader = new(7) },
         ["promised incarnation"] = state => state with { PromisedIncarnation = 7 },
         ["longest lease"] = state => state with { LeaseLongestMs = 700 },
         ["removed"] = state => state with { Removed = true },
@@ -205,7 +205,7 @@ public sealed class ControlFileTests : IDisposable
         }
     }
 
-    private static UInt128 Etag(ulong epoch, ulong change) => new(epoch, change);
+    private static Etag Etag(ulong epoch, ulong change) => new(epoch, change);
 
     private int CallsOf(Action action)
     {

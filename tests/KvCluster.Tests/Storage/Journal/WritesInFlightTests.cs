@@ -68,7 +68,7 @@ public sealed class WritesInFlightTests
             bench.Disk.Refuse = (operation, path) => new StorageIoException(operation, path, "the device is gone");
         });
         bench.RunUntilIdle();
-        Assert.IsType<StorageIoException>(bench.Store.Failure);
+        Assert.IsType<StorageIoException>(bench.Store.Life.Failure);
         Assert.Equal(2, answers.Count);
         Assert.All(answers, answer => Assert.Equal(WriteOutcome.OutcomeUnknown, StoreBench.Answer(answer).Outcome));
     }
@@ -86,7 +86,7 @@ public sealed class WritesInFlightTests
             bench.Disk.Refuse = (operation, path) => new StorageIoException(operation, path, "it is still gone");
         });
         bench.RunUntilIdle();
-        Assert.Contains("the device is gone", Assert.IsType<StorageIoException>(bench.Store.Failure).Message, StringComparison.Ordinal);
+        Assert.Contains("the device is gone", Assert.IsType<StorageIoException>(bench.Store.Life.Failure).Message, StringComparison.Ordinal);
     }
 
     [Fact]
@@ -94,17 +94,17 @@ public sealed class WritesInFlightTests
     {
         using var bench = Opened();
         var answer = Submit(bench, "first");
-        var committed = bench.Store.Last.Etag;
+        var committed = bench.Store.Log.Last.Etag;
         var wasWritten = false;
         OnFirstWrite(bench, () =>
         {
-            bench.Store.WriteControl(bench.Store.Control with { Committed = committed });
+            bench.Store.Log.WriteControl(bench.Store.Durable.Control with { Committed = committed });
             bench.RunUntilIdle();
-            wasWritten = bench.Store.Control.Committed == committed;
+            wasWritten = bench.Store.Durable.Control.Committed == committed;
         });
         bench.RunUntilIdle();
         Assert.False(wasWritten);
-        Assert.Equal(committed, bench.Store.Control.Committed);
+        Assert.Equal(committed, bench.Store.Durable.Control.Committed);
         Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(answer).Outcome);
     }
 

@@ -26,7 +26,7 @@ internal sealed class DataFile : IDisposable
     }
 
     public Checkpoint? Begin() =>
-        Pages.BeginCheckpoint(etag => new CheckpointPosition(etag, new JournalPosition((ulong)etag, 4096), (uint)etag), UInt128.MaxValue);
+        Pages.BeginCheckpoint(etag => new CheckpointPosition(etag, new JournalPosition(etag.Change, 4096), (uint)etag.Change), Etag.MaxValue);
 
     /// <summary>Writes a whole checkpoint of the published state.</summary>
     public void Checkpoint()

@@ -23,7 +23,7 @@ internal sealed class DataFileDecoder
     }
 
     /// <summary>Epoch and change of the last record covered.</summary>
-    public UInt128 Etag => new(U64(_meta + 80), U64(_meta + 72));
+    public Etag Etag => new(U64(_meta + 80), U64(_meta + 72));
 
     /// <summary>The longest prefix and the deepest tree seen.</summary>
     public (int Prefix, int Depth) Seen { get; private set; }

@@ -53,7 +53,7 @@ public sealed class FileSizeTests
         using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 28 }, new byte[16]);
         byte[] header = [0, 1, 200, 200, 1];
         var raw = 0L;
-        var etag = 0ul;
+        var etag = Etag.None;
         foreach (var chunk in records.Chunk(256))
         {
             var batch = store.Begin();
@@ -65,7 +65,7 @@ public sealed class FileSizeTests
             store.Seal(batch, ++etag);
             store.Publish(etag);
         }
-        var checkpoint = store.BeginCheckpoint(one => new CheckpointPosition(one, default, 0), UInt128.MaxValue)!;
+        var checkpoint = store.BeginCheckpoint(one => new CheckpointPosition(one, default, 0), Etag.MaxValue)!;
         checkpoint.Write();
         store.FinishCheckpoint(checkpoint);
         store.Verify();

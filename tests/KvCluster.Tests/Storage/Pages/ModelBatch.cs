@@ -37,5 +37,5 @@ internal sealed class ModelBatch(WriteBatch batch, ModelState from)
             Assert.True(value.SequenceEqual(expected), $"{tree} {ByteKeys.Print(key)} has a different value in the batch.");
     }
 
-    public ModelState Result(UInt128 etag) => new(etag, [.. _trees.Select(tree => tree.ToImmutable())]);
+    public ModelState Result(Etag etag) => new(etag, [.. _trees.Select(tree => tree.ToImmutable())]);
 }

@@ -5,10 +5,10 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Tests.Storage.Pages;
 
 /// <summary>The content of the trees at an etag.</summary>
-internal sealed record ModelState(UInt128 Etag, ImmutableArray<ImmutableSortedDictionary<byte[], byte[]>> Trees)
+internal sealed record ModelState(Etag Etag, ImmutableArray<ImmutableSortedDictionary<byte[], byte[]>> Trees)
 {
     public static readonly ModelState Empty =
-        new(0, [.. ModelStore.Trees.Select(_ => ImmutableSortedDictionary.Create<byte[], byte[]>(ByteKeys.Order))]);
+        new(Etag.None, [.. ModelStore.Trees.Select(_ => ImmutableSortedDictionary.Create<byte[], byte[]>(ByteKeys.Order))]);
 
     public ImmutableSortedDictionary<byte[], byte[]> this[TreeId tree] => Trees[Array.IndexOf(ModelStore.Trees, tree)];
 

@@ -101,7 +101,7 @@ internal sealed class ModelStore : IDisposable
 
     public bool BeginCheckpoint()
     {
-        var checkpoint = Store.BeginCheckpoint(CoverageOf, UInt128.MaxValue);
+        var checkpoint = Store.BeginCheckpoint(CoverageOf, Etag.MaxValue);
         if (checkpoint is null)
             return false;
         _checkpoint = (checkpoint, _published, false);
@@ -113,6 +113,25 @@ internal sealed class ModelStore : IDisposable
         var (checkpoint, state, _) = _checkpoint!.Value;
         checkpoint.Write();
         _checkpoint = (checkpoint, state, true);
+    }
+
+    /// <summary>Writes the checkpoint while power fails at a call to the disk. False if it needed fewer calls.</summary>
+    public bool CrashWritingCheckpoint(int call)
+    {
+        Disk.CrashAtCall = Disk.Calls + call;
+        try
+        {
+            WriteCheckpoint();
+            return false;
+        }
+        catch (SimulatedCrashException)
+        {
+            return true;
+        }
+        finally
+        {
+            Disk.CrashAtCall = 0;
+        }
     }
 
     public void FinishCheckpoint()
@@ -193,10 +212,10 @@ internal sealed class ModelStore : IDisposable
         Disk.Dispose();
     }
 
-    private static CheckpointPosition CoverageOf(UInt128 etag) =>
-        new(etag, new JournalPosition((ulong)etag + 7, (long)(ulong)etag * 4096), (uint)(ulong)etag * 2654435761);
+    private static CheckpointPosition CoverageOf(Etag etag) =>
+        new(etag, new JournalPosition(etag.Change + 7, (long)etag.Change * 4096), (uint)etag.Change * 2654435761);
 
-    private static UInt128 NextEtag(UInt128 etag) => etag == 0 ? new UInt128(1, 1) : etag + 1;
+    private static Etag NextEtag(Etag etag) => etag == Etag.None ? new Etag(1, 1) : etag with { Change = etag.Change + 1 };
 
     private void Adopt(ModelState state)
     {
@@ -204,7 +223,7 @@ internal sealed class ModelStore : IDisposable
         Assert.Equal(state.Etag, Store.Covered.Etag);
         Assert.Equal(state.Etag, Store.PublishedEtag);
         Assert.Equal(state.Etag, Store.NewestEtag);
-        if (state.Etag != 0)
+        if (state.Etag != Etag.None)
             Assert.Equal(CoverageOf(state.Etag), Store.Covered);
     }
 

@@ -29,14 +29,14 @@ public sealed class ModelTests
     /// <summary>One seeded history: the published state, the sealed states above it, and snapshots with their expected content.</summary>
     private sealed class ModelRun(DataFile file, Random random, int keyBytesMax, int valueBytesMax)
     {
-        private readonly List<(UInt128 Etag, SortedDictionary<byte[], byte[]> Content)> _unpublished = [];
+        private readonly List<(Etag Etag, SortedDictionary<byte[], byte[]> Content)> _unpublished = [];
         private readonly List<(ReadSnapshot Snapshot, SortedDictionary<byte[], byte[]> Content)> _snapshots = [];
         private SortedDictionary<byte[], byte[]> _published = new(KeyOrder);
         private SortedDictionary<byte[], byte[]> _durable = new(KeyOrder);
         private SortedDictionary<byte[], byte[]>? _frozen;
         private Checkpoint? _checkpoint;
         private (CheckpointPin Pin, SortedDictionary<byte[], byte[]> Content)? _pin;
-        private UInt128 _etag;
+        private Etag _etag;
 
         public void Step()
         {
@@ -184,7 +184,7 @@ public sealed class ModelTests
             file.Reopen();
             _published = _durable;
             _etag = file.Pages.PublishedEtag;
-            Assert.Equal(new CheckpointPosition(_etag, _etag == 0 ? default : new JournalPosition((ulong)_etag, 4096), (uint)_etag), file.Pages.Covered);
+            Assert.Equal(new CheckpointPosition(_etag, _etag == Etag.None ? default : new JournalPosition(_etag.Change, 4096), (uint)_etag.Change), file.Pages.Covered);
             using var snapshot = file.Pages.OpenSnapshot();
             Check(snapshot, _published);
         }

@@ -164,7 +164,7 @@ public sealed class PageStoreModelTests
             store.Batch(batch => Fill(batch, KeyProfile.All[0], random, 50));
             store.Publish();
         }
-        var bound = store.Published.Etag - 2;
+        var bound = store.Published.Etag.Predecessor.Predecessor;
         var checkpoint = store.Store.BeginCheckpoint(etag => new CheckpointPosition(etag, new JournalPosition(1, 0), 0), bound);
         Assert.True(checkpoint is null || store.Store.Covered.Etag <= bound);
         if (checkpoint is not null)

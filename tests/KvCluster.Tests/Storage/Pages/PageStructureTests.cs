@@ -52,9 +52,9 @@ public sealed unsafe class PageStructureTests
                 var batch = store.Begin();
                 for (var put = 0; put < 300; put++)
                     batch.Put(TreeId.Kv, profile.Key(random), profile.Value(random));
-                store.Seal(batch, etag);
-                store.Publish(etag);
-                var checkpoint = store.BeginCheckpoint(covered => new CheckpointPosition(covered, default, 0), UInt128.MaxValue)!;
+                store.Seal(batch, new Etag(0, etag));
+                store.Publish(new Etag(0, etag));
+                var checkpoint = store.BeginCheckpoint(covered => new CheckpointPosition(covered, default, 0), Etag.MaxValue)!;
                 checkpoint.Write();
                 store.FinishCheckpoint(checkpoint);
                 store.Verify();
@@ -111,9 +111,9 @@ public sealed unsafe class PageStructureTests
         var profile = KeyProfile.All[random.Next(KeyProfile.All.Length)];
         for (var put = 0; put < 200; put++)
             batch.Put(TreeId.Kv, profile.Key(random), profile.Value(random));
-        store.Seal(batch, 1);
-        store.Publish(1);
-        var checkpoint = store.BeginCheckpoint(covered => new CheckpointPosition(covered, default, 0), UInt128.MaxValue)!;
+        store.Seal(batch, new Etag(0, 1));
+        store.Publish(new Etag(0, 1));
+        var checkpoint = store.BeginCheckpoint(covered => new CheckpointPosition(covered, default, 0), Etag.MaxValue)!;
         checkpoint.Write();
         store.FinishCheckpoint(checkpoint);
     }

@@ -32,7 +32,7 @@ public sealed class ConcurrentReadTests : IDisposable
                 (writing, checkpoint) = (null, null);
                 checkpoints++;
             }
-            if (writing is null && store.BeginCheckpoint(etag => new CheckpointPosition(etag, default, 0), UInt128.MaxValue) is { } begun)
+            if (writing is null && store.BeginCheckpoint(etag => new CheckpointPosition(etag, default, 0), Etag.MaxValue) is { } begun)
             {
                 checkpoint = begun;
                 writing = Task.Run(begun.Write);
@@ -60,8 +60,8 @@ public sealed class ConcurrentReadTests : IDisposable
         BinaryPrimitives.WriteUInt64LittleEndian(large, round);
         for (var key = 0; key < Keys; key++)
             batch.Put(TreeId.Kv, KeyOf(key), key % 50 == 0 ? large : value);
-        store.Seal(batch, new UInt128(1, round));
-        store.Publish(new UInt128(1, round));
+        store.Seal(batch, new Etag(1, round));
+        store.Publish(new Etag(1, round));
     }
 
     private static long Read(PageStore store, int index, CancellationToken done)
@@ -71,7 +71,7 @@ public sealed class ConcurrentReadTests : IDisposable
         while (!done.IsCancellationRequested || reads == 0)
         {
             using var snapshot = store.OpenSnapshot();
-            var round = (ulong)snapshot.Etag;
+            var round = snapshot.Etag.Change;
             if (random.Next(2) == 0)
             {
                 var count = 0;

@@ -130,7 +130,7 @@ public sealed class LongReaderTests
     {
         using var disk = new SimulatedDisk();
         using var store = Create(disk);
-        UInt128 etag = 0;
+        var etag = Etag.None;
         Rewrite(every: 1);
         using var pin = store.Pin();
         Rewrite(every: Keys / 10);
@@ -217,7 +217,7 @@ public sealed class LongReaderTests
         using var disk = new SimulatedDisk();
         using var store = Create(disk);
         var pins = new List<(CheckpointPin Pin, string Content)>();
-        UInt128 etag = 0;
+        var etag = Etag.None;
         for (var step = 0; step < 200; step++)
         {
             var batch = store.Begin();
@@ -252,7 +252,7 @@ public sealed class LongReaderTests
         // Some checkpoints find no space and are abandoned. Some change nothing but the map.
         void TryCheckpoint()
         {
-            if (store.BeginCheckpoint(covered => new CheckpointPosition(covered, default, 0), UInt128.MaxValue, repeats: random.Next(2) == 0) is not { } checkpoint)
+            if (store.BeginCheckpoint(covered => new CheckpointPosition(covered, default, 0), Etag.MaxValue, repeats: random.Next(2) == 0) is not { } checkpoint)
                 return;
             var fullAt = random.Next(1, 8);
             disk.Fault = call => call.Operation == "Write" && --fullAt == 0 ? DiskFault.NoRoom : DiskFault.None;
@@ -280,7 +280,7 @@ public sealed class LongReaderTests
     [Fact]
     public void OldestSnapshotAge_SnapshotsComeAndGo_CountsFromTheFirstLook()
     {
-        using var replica = new ReplicaBench(1);
+        using var replica = new ReplicaBench(new(1));
         Assert.Equal(TimeSpan.Zero, replica.Store.Statistics.OldestSnapshotAge());
         var old = replica.Store.OpenSnapshot();
         Assert.Equal(TimeSpan.Zero, Later(5));
@@ -351,7 +351,7 @@ public sealed class LongReaderTests
         Assert.True(old.IsTooOld);
         Put(store, ++etag, 0, 2);
         using var young = store.OpenSnapshot();
-        var checkpoint = store.BeginCheckpoint(covered => new CheckpointPosition(covered, default, 0), UInt128.MaxValue)!;
+        var checkpoint = store.BeginCheckpoint(covered => new CheckpointPosition(covered, default, 0), Etag.MaxValue)!;
         old.Dispose();
         Put(store, ++etag, 0, 3);
         Assert.False(young.IsTooOld);
@@ -371,12 +371,15 @@ public sealed class LongReaderTests
         var batch = store.Begin();
         for (var key = 0; key < 60_000; key++)
             batch.Put(TreeId.Kv, BitConverter.GetBytes(key), new byte[900]);
-        store.Seal(batch, 1);
-        store.Publish(1);
+        store.Seal(batch, new Etag(0, 1));
+        store.Publish(new Etag(0, 1));
         Assert.True(store.ScratchReservedBytes > 50 << 20, $"{store.ScratchReservedBytes} bytes are reserved.");
-        var checkpoint = store.BeginCheckpoint(etag => new CheckpointPosition(etag, default, 0), UInt128.MaxValue)!;
+        var checkpoint = store.BeginCheckpoint(etag => new CheckpointPosition(etag, default, 0), Etag.MaxValue)!;
         checkpoint.Write();
         store.FinishCheckpoint(checkpoint);
+        while (store.ReleaseSome())
+        {
+        }
         Assert.True(store.ScratchReservedBytes <= 17 << 20, $"{store.ScratchReservedBytes} bytes are reserved, and {store.ScratchBytes} in use.");
     }
 
@@ -403,18 +406,18 @@ public sealed class LongReaderTests
         return PageStore.Create(disk, "data", pinnedBytesMax is { } most ? options with { PinnedBytesMax = most } : options, new byte[16]);
     }
 
-    private static UInt128 Load(PageStore store)
+    private static Etag Load(PageStore store)
     {
         var batch = store.Begin();
         for (var key = 0; key < Keys; key++)
             batch.Put(TreeId.Kv, BitConverter.GetBytes(key), new byte[100]);
-        store.Seal(batch, 1);
-        store.Publish(1);
-        return 1;
+        store.Seal(batch, new Etag(0, 1));
+        store.Publish(new Etag(0, 1));
+        return new Etag(0, 1);
     }
 
     /// <summary>Rewrites all keys, so that finished checkpoints free all earlier pages of the file.</summary>
-    private static void LeaveAll(PageStore store, ref UInt128 etag)
+    private static void LeaveAll(PageStore store, ref Etag etag)
     {
         var batch = store.Begin();
         for (var key = 0; key < Keys; key++)
@@ -428,14 +431,14 @@ public sealed class LongReaderTests
         }
     }
 
-    private static void PutAndCheckpoint(PageStore store, Random random, ref UInt128 etag)
+    private static void PutAndCheckpoint(PageStore store, Random random, ref Etag etag)
     {
         for (var put = 0; put < 60; put++)
             Put(store, ++etag, random.Next(Keys), (byte)put);
         Checkpoint(store);
     }
 
-    private static void Put(PageStore store, UInt128 etag, int key, byte value)
+    private static void Put(PageStore store, Etag etag, int key, byte value)
     {
         var batch = store.Begin();
         batch.Put(TreeId.Kv, BitConverter.GetBytes(key), Enumerable.Repeat(value, 100).ToArray());
@@ -445,7 +448,7 @@ public sealed class LongReaderTests
 
     private static void Checkpoint(PageStore store)
     {
-        var checkpoint = store.BeginCheckpoint(etag => new CheckpointPosition(etag, default, 0), UInt128.MaxValue)!;
+        var checkpoint = store.BeginCheckpoint(etag => new CheckpointPosition(etag, default, 0), Etag.MaxValue)!;
         checkpoint.Write();
         store.FinishCheckpoint(checkpoint);
     }

@@ -3,8 +3,10 @@ using KvCluster.Storage;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Control;
 using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Inspection;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Recovery;
+using KvCluster.Storage.Sessions;
 using KvCluster.Tests.Storage.Store;
 
 namespace KvCluster.Tests.Storage.Recovery;
@@ -58,12 +60,12 @@ public sealed class RecoveryTableTests : IDisposable
         },
         ["journal ends before committed"] = test =>
         {
-            test.OpenAnd(bench => bench.Store.WriteControl(bench.Store.Control with { Committed = bench.Store.Durable.Etag }));
+            test.OpenAnd(bench => bench.Store.Log.WriteControl(bench.Store.Durable.Control with { Committed = bench.Store.Durable.Last.Etag }));
             test.FlipInLastRecord();
         },
         ["journal ends before acknowledged"] = test =>
         {
-            test.OpenAnd(bench => bench.Store.WriteControl(bench.Store.Control with { Acknowledged = bench.Store.Durable.Etag }));
+            test.OpenAnd(bench => bench.Store.Log.WriteControl(bench.Store.Durable.Control with { Acknowledged = bench.Store.Durable.Last.Etag }));
             test.FlipInLastRecord();
         },
         ["covered record damaged"] = test =>
@@ -84,7 +86,7 @@ public sealed class RecoveryTableTests : IDisposable
     public RecoveryTableTests()
     {
         Fill(_bench, "value");
-        Assert.True(_bench.Store.ReadBodies(0, int.MaxValue, _bodies) > RecordCount);
+        Assert.True(_bench.Store.Reader.ReadBodies(Etag.None, int.MaxValue, _bodies) > RecordCount);
         _bench.Close();
     }
 
@@ -121,6 +123,48 @@ public sealed class RecoveryTableTests : IDisposable
     }
 
     [Theory]
+    [MemberData(nameof(Rows))]
+    public void Check_DamagedAsInARow_NamesTheRowAndWhatIsLost(string name)
+    {
+        Damages[name](this);
+        var before = Snapshot();
+        var report = StoreCheck.Run(Disk, StoreBench.DirectoryPath);
+        Assert.Equal(name, report.Row.Name);
+        Assert.Equal(report.Row.Decision != RecoveryDecision.Open || name == "covered record damaged", report.IsDamaged);
+        Assert.All(report.Findings, finding => Assert.StartsWith(StoreBench.DirectoryPath, finding.File, StringComparison.Ordinal));
+        Assert.Equal(before, Snapshot());
+    }
+
+    [Theory]
+    [MemberData(nameof(Rows))]
+    public void Recover_DamagedAsInARow_KeepsWhatCanBeReadAndTheOldDirectory(string name)
+    {
+        Damages[name](this);
+        var before = Snapshot();
+        using (var recovery = StoreRecovery.Begin(Disk, StoreBench.DirectoryPath, clusterHash: 0))
+        {
+            Assert.Equal(name is not ("sound" or "torn record at the end" or "control slot torn"), recovery.IsNeeded);
+            Assert.Equal(name == "state missing", recovery.WhyNot is not null);
+            if (!recovery.IsNeeded || recovery.WhyNot is not null)
+                return;
+            Assert.NotEmpty(recovery.Plan());
+            Assert.Equal(before, Snapshot());
+            var kept = recovery.Run();
+            Assert.Equal(before, Snapshot(kept).Replace(kept, StoreBench.DirectoryPath, StringComparison.Ordinal));
+        }
+        Assert.False(StoreCheck.Run(Disk, StoreBench.DirectoryPath).IsDamaged);
+        _bench.Open();
+        var keys = _bench.ReadAllKeys().Keys.ToArray();
+        Assert.Equal(Enumerable.Range(0, keys.Length).Select(index => $"key-{index:00}"), keys);
+        // Where the journal is not what is damaged, nothing is lost.
+        if (name is "quarantined" or "control file missing" or "control file unreadable" or "data file unusable" or "checkpoint not on the chain" or "covered record damaged")
+            Assert.Equal(RecordCount, keys.Length);
+        Assert.Equal(WriteOutcome.Applied, _bench.Write(request => request.Put(StoreBench.Text("later"), StoreBench.Text("value"))).Outcome);
+        _bench.Close();
+        OpensAgain();
+    }
+
+    [Theory]
     [MemberData(nameof(RowsToRefill))]
     public void Open_WithPeers_ReportsTheLossUntilItIsRecovered(string name)
     {
@@ -129,8 +173,8 @@ public sealed class RecoveryTableTests : IDisposable
         {
             using var store = ReplicaStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRecover: true);
             // The protocol asks this. If it is true, the replica neither votes nor acknowledges.
-            Assert.True(store.Last.Etag < UInt128.Max(store.Control.Acknowledged, store.Control.Committed), $"After open {opening} the loss is not reported.");
-            Assert.Equal(store.Last, store.Durable);
+            Assert.True(store.Log.Last.Etag < Etag.Max(store.Durable.Control.Acknowledged, store.Durable.Control.Committed), $"After open {opening} the loss is not reported.");
+            Assert.Equal(store.Log.Last, store.Durable.Last);
         }
         RecoverFromPeers();
         OpensWith(RecordCount);
@@ -158,7 +202,7 @@ public sealed class RecoveryTableTests : IDisposable
                     test.Disk.Restart((UnsyncedWrites)(call % 4), call);
                 }
                 using var store = ReplicaStore.Open(test._bench.Context, StoreBench.DirectoryPath, mayRecover: true);
-                Assert.True(store.Last.Etag < UInt128.Max(store.Control.Acknowledged, store.Control.Committed), $"{name}: with a power loss at call {call} the loss is not reported.");
+                Assert.True(store.Log.Last.Etag < Etag.Max(store.Durable.Control.Acknowledged, store.Durable.Control.Committed), $"{name}: with a power loss at call {call} the loss is not reported.");
             }
         }
     }
@@ -230,23 +274,23 @@ public sealed class RecoveryTableTests : IDisposable
     [InlineData(2)]
     public void Open_HeaderLostAfterACut_IsALoss(int recordsLostWithIt)
     {
-        using var leader = new ReplicaBench(1, KeepsJournal);
-        using var bench = new ReplicaBench(2, KeepsJournal);
+        using var leader = new ReplicaBench(new(1), KeepsJournal);
+        using var bench = new ReplicaBench(new(2), KeepsJournal);
         leader.Lead(1);
         for (var index = 0; index < 6; index++)
             _ = leader.Put($"key-{index}", "of epoch 1");
         bench.Follow(leader);
-        var kept = new UInt128(1, 3);
-        bench.Store.Cut(kept);
-        leader.Store.StopLeading();
-        leader.Store.Cut(kept);
+        var kept = new Etag(1, 3);
+        bench.Store.Committed.Cut(kept);
+        leader.Store.Writes.StopLeading();
+        leader.Store.Committed.Cut(kept);
         leader.Run();
         leader.Lead(2);
         for (var index = 0; index < 4; index++)
             _ = leader.Put($"key-{index}", "of epoch 2");
         bench.Run();
         bench.Follow(leader);
-        Assert.Equal(leader.Store.Last, bench.Store.Durable);
+        Assert.Equal(leader.Store.Log.Last, bench.Store.Durable.Last);
         var disk = bench.Disk;
         var newest = SegmentsOf(disk)[^1];
         disk.FlipBit(newest.Path, 20);
@@ -254,7 +298,7 @@ public sealed class RecoveryTableTests : IDisposable
             disk.FlipBit(newest.Path, SegmentHeader.BlockBytes + (lost * RecordEnvelope.BlockBytes) + 20);
         Assert.Equal("last segment lost its header", Assert.Throws<RecoveryRefusedException>(() => RecoveredStore.Open(bench.Context, StoreBench.DirectoryPath, mayRecover: false)).Row);
         using var store = ReplicaStore.Open(bench.Context, StoreBench.DirectoryPath, mayRecover: true);
-        Assert.True(store.Last.Etag < store.Control.Acknowledged, "The replica opens as if it had never cut its tail.");
+        Assert.True(store.Log.Last.Etag < store.Durable.Control.Acknowledged, "The replica opens as if it had never cut its tail.");
     }
 
     /// <summary>A recycled segment that was never used again still holds records of its former use. They prove nothing.</summary>
@@ -281,7 +325,7 @@ public sealed class RecoveryTableTests : IDisposable
         var before = Snapshot();
         var own = ControlFile.StateOf(Disk, StoreBench.DirectoryPath)!.Identity;
         var calls = Disk.Calls;
-        foreach (var other in (StoreIdentity[])[own with { ReplicaId = 99 }, own with { Shard = 99 }, own with { ClusterHash = 99 }])
+        foreach (var other in (StoreIdentity[])[own with { ReplicaId = new(99) }, own with { Shard = new(99) }, own with { ClusterHash = 99 }])
         {
             var refusal = Assert.Throws<ForeignStoreException>(() => ReplicaStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRecover: true, other));
             Assert.Contains($"{own.ReplicaId:x16}", refusal.Message, StringComparison.Ordinal);
@@ -294,9 +338,9 @@ public sealed class RecoveryTableTests : IDisposable
     [Fact]
     public void Open_DirectoryOfItsOwner_Opens()
     {
-        var owner = new StoreIdentity(ReplicaId: 1, Shard: 1, ClusterHash: 0);
+        var owner = new StoreIdentity(ReplicaId: new(1), Shard: new(1), ClusterHash: 0);
         using var store = ReplicaStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRecover: false, owner);
-        Assert.Equal(owner, store.Control.Identity);
+        Assert.Equal(owner, store.Durable.Control.Identity);
     }
 
     [Theory]
@@ -311,7 +355,7 @@ public sealed class RecoveryTableTests : IDisposable
     [Fact]
     public void Open_DataFileOfAnotherReplica_IsRefused()
     {
-        using var other = new ReplicaBench(replica: 2);
+        using var other = new ReplicaBench(replica: new(2));
         Disk.WriteAll(Data, other.Disk.ReadAll(Data));
         Assert.Equal("data file unusable", Refusal(mayRecover: true).Row);
     }
@@ -346,10 +390,10 @@ public sealed class RecoveryTableTests : IDisposable
         {
             store.Start(new NoEvents());
             foreach (var body in _bodies)
-                _ = store.Append(body.Span, out _);
+                _ = store.TryAppend(body, out _);
             _bench.RunUntilIdle();
-            Assert.Equal(store.Last, store.Durable);
-            store.WriteControl(store.Control with { Acknowledged = store.Last.Etag, Committed = store.Last.Etag });
+            Assert.Equal(store.Log.Last, store.Durable.Last);
+            store.Log.WriteControl(store.Durable.Control with { Acknowledged = store.Log.Last.Etag, Committed = store.Log.Last.Etag });
             _bench.RunUntilIdle();
         }
         using var reopened = RecoveredStore.Open(_bench.Context, StoreBench.DirectoryPath, mayRecover: false);
@@ -361,6 +405,12 @@ public sealed class RecoveryTableTests : IDisposable
         _bench.Open();
         Assert.Equal($"key-{keys - 1:00}", _bench.ReadAllKeys().Keys.Last());
         Assert.Equal(keys, _bench.ReadAllKeys().Count);
+    }
+
+    private void OpensAgain()
+    {
+        _bench.Open();
+        Assert.Equal("value", _bench.Read("later"));
     }
 
     private void OpenAnd(Action<StoreBench> action)
@@ -378,7 +428,7 @@ public sealed class RecoveryTableTests : IDisposable
     }
 
     private JournalEntry LastRecord((string Path, SegmentHeader Header) segment) =>
-        JournalLine.Read(Disk, Journal, covered: default, replicaId: 1).Entries.Last(entry => entry.Segment == segment.Header.Number);
+        JournalLine.Read(Disk, Journal, covered: default, replicaId: new(1)).Entries.Last(entry => entry.Segment == segment.Header.Number);
 
     private List<(string Path, SegmentHeader Header)> Segments() => SegmentsOf(Disk);
 
@@ -394,9 +444,9 @@ public sealed class RecoveryTableTests : IDisposable
         return found;
     }
 
-    private string Snapshot() => string.Join(
+    private string Snapshot(string directory = StoreBench.DirectoryPath) => string.Join(
         '\n',
-        Paths(StoreBench.DirectoryPath).Select(path => $"{path} {Crc32C.Of(Disk.ReadAll(path)):X8}"));
+        Paths(directory).Select(path => $"{path} {Crc32C.Of(Disk.ReadAll(path)):X8}"));
 
     private IEnumerable<string> Paths(string directory) =>
         Disk.List(directory).Select(name => $"{directory}/{name}").SelectMany(path => Disk.FileExists(path) ? [path] : Paths(path));

@@ -19,10 +19,10 @@ public sealed class UnprovenTailTests : IDisposable
 
     public UnprovenTailTests()
     {
-        _replica = new ReplicaBench(1, disk: _disk);
+        _replica = new ReplicaBench(new(1), disk: _disk);
         _replica.Lead(1);
         _ = _replica.Put("before", "1");
-        Assert.Equal(_replica.Store.Last, _replica.Store.Durable);
+        Assert.Equal(_replica.Store.Log.Last, _replica.Store.Durable.Last);
     }
 
     public void Dispose() => _replica.Dispose();
@@ -35,10 +35,10 @@ public sealed class UnprovenTailTests : IDisposable
         Assert.IsType<StorageIoException>(_replica.FailureTold);
 
         _replica.Reopen();
-        var counted = _replica.Store.Durable;
+        var counted = _replica.Store.Durable.Last;
         _disk.Restart(UnsyncedWrites.Kept);
         _replica.Reopen();
-        Assert.Equal(counted, _replica.Store.Last);
+        Assert.Equal(counted, _replica.Store.Log.Last);
     }
 
     [Fact]
@@ -49,16 +49,16 @@ public sealed class UnprovenTailTests : IDisposable
         FailTheNext("Sync", ".journal");
         Assert.Throws<StorageIoException>(_replica.Reopen);
         _replica.Reopen();
-        var counted = _replica.Store.Durable;
+        var counted = _replica.Store.Durable.Last;
         _disk.Restart(UnsyncedWrites.Dropped);
         _replica.Reopen();
-        Assert.Equal(counted, _replica.Store.Last);
+        Assert.Equal(counted, _replica.Store.Log.Last);
     }
 
     [Fact]
     public void Open_PowerLostWhileTheTailIsWrittenAgain_LosesNothingThatWasDurable()
     {
-        var durable = _replica.Store.Durable;
+        var durable = _replica.Store.Durable.Last;
         FailTheNext("Write", ".journal");
         _ = _replica.Put("failed", new string('x', 20_000));
         foreach (var mode in Enum.GetValues<UnsyncedWrites>())
@@ -70,7 +70,7 @@ public sealed class UnprovenTailTests : IDisposable
                 disk.CrashAtCall = call;
                 try
                 {
-                    new ReplicaBench(1, disk: disk).Store.Dispose();
+                    new ReplicaBench(new(1), disk: disk).Store.Dispose();
                 }
                 catch (SimulatedCrashException)
                 {
@@ -79,8 +79,8 @@ public sealed class UnprovenTailTests : IDisposable
                 if (!disk.IsOff)
                     break;
                 disk.Restart(mode, call);
-                using var reopened = new ReplicaBench(1, disk: disk);
-                Assert.True(reopened.Store.Last.Etag >= durable.Etag, $"{mode}, call {call}: {durable} was durable, but the journal ends at {reopened.Store.Last}.");
+                using var reopened = new ReplicaBench(new(1), disk: disk);
+                Assert.True(reopened.Store.Log.Last.Etag >= durable.Etag, $"{mode}, call {call}: {durable} was durable, but the journal ends at {reopened.Store.Log.Last}.");
             }
         }
     }
@@ -101,19 +101,19 @@ public sealed class UnprovenTailTests : IDisposable
         {
             using var disk = _disk.Copy();
             disk.HasDirect = false;
-            using var replica = new ReplicaBench(1, disk: disk);
+            using var replica = new ReplicaBench(new(1), disk: disk);
             var writes = 0;
             disk.Fault = call => call is { Operation: "Write", Path: Control } && ++writes == 2 ? DiskFault.SyncLosesData : DiskFault.None;
-            replica.Store.WriteControl(replica.Store.Control with { PromisedEpoch = 7 });
+            replica.Store.Log.WriteControl(replica.Store.Durable.Control with { PromisedEpoch = 7 });
             replica.Run();
             Assert.NotNull(replica.FailureTold);
             disk.Fault = null;
             replica.Reopen();
-            Assert.Equal(7ul, replica.Store.Control.PromisedEpoch);
+            Assert.Equal(7ul, replica.Store.Durable.Control.PromisedEpoch);
             disk.Restart(UnsyncedWrites.Kept);
             disk.FlipBit(Control, (slot * Slot) + 32);
             replica.Reopen();
-            Assert.Equal(7ul, replica.Store.Control.PromisedEpoch);
+            Assert.Equal(7ul, replica.Store.Durable.Control.PromisedEpoch);
         }
     }
 
@@ -153,7 +153,7 @@ public sealed class UnprovenTailTests : IDisposable
     private static int BytesWrittenAgain(bool hasDirect)
     {
         var disk = new SimulatedDisk { HasDirect = hasDirect };
-        using var replica = new ReplicaBench(1, disk: disk);
+        using var replica = new ReplicaBench(new(1), disk: disk);
         replica.Lead(1);
         for (var index = 0; index < 40; index++)
             _ = replica.Put($"key-{index}", new string('x', 2000));

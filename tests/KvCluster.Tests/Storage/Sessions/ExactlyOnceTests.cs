@@ -8,7 +8,7 @@ namespace KvCluster.Tests.Storage.Sessions;
 /// <summary>Identified requests are applied once. Repetitions get the first answer, across restart and failover, until the request is closed (F22).</summary>
 public sealed class ExactlyOnceTests : IDisposable
 {
-    private readonly ReplicaBench _bench = new(1);
+    private readonly ReplicaBench _bench = new(new(1));
 
     public void Dispose() => _bench.Dispose();
 
@@ -18,11 +18,11 @@ public sealed class ExactlyOnceTests : IDisposable
         var session = Open();
         var first = Append(session, 1, 1, Put("k", "v"));
         _bench.Append(Put("k", "other"));
-        var last = _bench.Store.Last;
+        var last = _bench.Store.Log.Last;
         var again = Submit(session, 1, 1, Put("k", "v"));
         Assert.False(_bench.AppendBatch());
         Assert.Equal(first, StoreBench.Answer(again));
-        Assert.Equal(("other", last), (_bench.Read("k"), _bench.Store.Last));
+        Assert.Equal(("other", last), (_bench.Read("k"), _bench.Store.Log.Last));
     }
 
     [Fact]
@@ -52,9 +52,9 @@ public sealed class ExactlyOnceTests : IDisposable
         var session = Open();
         var first = Submit(session, 1, 1, Put("k", "v"));
         var again = Submit(session, 1, 1, Put("k", "v"));
-        var change = _bench.Store.Last.Change;
+        var change = _bench.Store.Log.Last.Change;
         Assert.True(_bench.AppendBatch());
-        Assert.Equal(change + 1, _bench.Store.Last.Change);
+        Assert.Equal(change + 1, _bench.Store.Log.Last.Change);
         Commit();
         Assert.Equal(StoreBench.Answer(first), StoreBench.Answer(again));
     }
@@ -90,7 +90,7 @@ public sealed class ExactlyOnceTests : IDisposable
         var answer = Submit(77, 1, 1, Put("k", "v"));
         Assert.False(_bench.AppendBatch());
         Assert.False(answer.IsCompleted);
-        _bench.Store.ReleaseReadAnswers(_bench.Store.HeldReadAnswers);
+        _bench.Store.Writes.ReleaseReadAnswers(_bench.Store.Writes.HeldReadAnswers);
         _bench.Run();
         Assert.Equal((WriteOutcome.SessionExpired, null), (StoreBench.Answer(answer).Outcome, _bench.Read("k")));
     }
@@ -137,11 +137,11 @@ public sealed class ExactlyOnceTests : IDisposable
     {
         var session = Open();
         var checkpointed = Append(session, 1, 1, Put("a", "v"));
-        _ = _bench.Store.CheckpointAsync();
+        _ = _bench.Store.Checkpoints.RequestAsync();
         _bench.Run();
         var replayed = Append(session, 2, 1, Put("b", "v"));
         var failed = Append(session, 3, 1, PutIfExists("c"));
-        _bench.Store.WriteControl(_bench.Store.Control with { Committed = _bench.Store.Last.Etag });
+        _bench.Store.Log.WriteControl(_bench.Store.Durable.Control with { Committed = _bench.Store.Log.Last.Etag });
         _bench.Run();
         _bench.Reopen();
         _bench.Lead(4);
@@ -154,22 +154,22 @@ public sealed class ExactlyOnceTests : IDisposable
     [Fact]
     public void Results_SurviveFailover_AndReplicasAgree()
     {
-        using var follower = new ReplicaBench(2);
+        using var follower = new ReplicaBench(new(2));
         var session = Open();
         var first = Append(session, 1, 1, Put("k", "v"));
         var failed = Append(session, 2, 1, PutIfExists("absent"));
         follower.Follow(_bench);
-        follower.Store.Commit(follower.Store.Last.Etag);
+        follower.Commit(follower.Store.Log.Last.Etag);
         Assert.Equal(_bench.Digest(), follower.Digest());
         // Prepared only: the new leader has it in its journal, not yet committed.
         var unknown = Submit(session, 3, 1, Put("k", "third"), thenAppend: true);
         follower.Follow(_bench);
-        _bench.Store.StopLeading();
+        _bench.Store.Writes.StopLeading();
         _bench.Run();
         Assert.Equal(WriteOutcome.OutcomeUnknown, StoreBench.Answer(unknown).Outcome);
 
         follower.Lead(4);
-        follower.Store.Commit(follower.Store.Last.Etag);
+        follower.Commit(follower.Store.Log.Last.Etag);
         foreach (var (sequence, fill, expected) in (IEnumerable<(ulong, Action<WriteRequest>, WriteResult?)>)
                  [(1ul, Put("k", "v"), first), (2ul, PutIfExists("absent"), failed), (3ul, Put("k", "third"), null)])
         {
@@ -180,7 +180,7 @@ public sealed class ExactlyOnceTests : IDisposable
         }
         Assert.Equal("third", follower.Read("k"));
         _bench.Follow(follower);
-        _bench.Store.Commit(_bench.Store.Last.Etag);
+        _bench.Commit(_bench.Store.Log.Last.Etag);
         Assert.Equal(follower.Digest(), _bench.Digest());
     }
 
@@ -192,7 +192,7 @@ public sealed class ExactlyOnceTests : IDisposable
         var duplicate = Submit(session, 1, 1, Put("k", "v"));
         var failed = Submit(session, 2, 1, PutIfExists("absent"));
         var expired = Submit(77, 1, 1, Put("k", "v"), thenAppend: true);
-        _bench.Store.StopLeading();
+        _bench.Store.Writes.StopLeading();
         _bench.Run();
         Assert.Equal(
             [WriteOutcome.OutcomeUnknown, WriteOutcome.OutcomeUnknown, WriteOutcome.NotLeader, WriteOutcome.NotLeader],
@@ -203,15 +203,15 @@ public sealed class ExactlyOnceTests : IDisposable
     public void ResultOfADroppedRecord_IsForgotten_AndTheRequestExecutesAnew()
     {
         var session = Open();
-        var committed = _bench.Store.Last.Etag;
+        var committed = _bench.Store.Log.Last.Etag;
         Submit(session, 1, 1, Put("k", "dropped"), thenAppend: true);
-        _bench.Store.StopLeading();
-        _bench.Store.Cut(committed);
+        _bench.Store.Writes.StopLeading();
+        _bench.Store.Committed.Cut(committed);
         _bench.Run();
         _bench.Lead(4);
         Commit();
         var result = Append(session, 1, 1, Put("k", "kept"));
-        Assert.Equal((4ul, "kept"), ((ulong)(result.Etag >> 64), _bench.Read("k")));
+        Assert.Equal((4ul, "kept"), (result.Etag.Epoch, _bench.Read("k")));
     }
 
     [Fact]
@@ -238,7 +238,7 @@ public sealed class ExactlyOnceTests : IDisposable
     [InlineData(365 * 24)]
     public void WallClockAhead_AndThenBack_EndsNoSessionAndStopsNoAgeing(int hoursAhead)
     {
-        using var bench = new ReplicaBench(1, StoreBench.SmallOptions with { SessionsMax = 2 });
+        using var bench = new ReplicaBench(new(1), StoreBench.SmallOptions with { SessionsMax = 2 });
         bench.Lead(3);
         var (one, other) = (bench.OpenSession(1), bench.OpenSession(2));
         var ahead = ReplicaBench.WallTime + TimeSpan.FromHours(hoursAhead);
@@ -250,9 +250,9 @@ public sealed class ExactlyOnceTests : IDisposable
         Assert.Equal(WriteOutcome.Applied, AppendAt(ahead, Identified(one, 1, 1, Put("k", "v"))).Outcome);
 
         // A new leader has the right time. As time passes, the longest-idle session makes way for a new one.
-        bench.Store.StopLeading();
+        bench.Store.Writes.StopLeading();
         bench.Lead(4);
-        bench.Store.Commit(bench.Store.Last.Etag);
+        bench.Commit(bench.Store.Log.Last.Etag);
         bench.Run();
         Assert.Equal(WriteOutcome.Applied, AppendAt(ReplicaBench.WallTime, Identified(other, 1, 1, Put("k", "v"))).Outcome);
         // A full table keeps sessions that were idle for less than a minute.
@@ -270,7 +270,7 @@ public sealed class ExactlyOnceTests : IDisposable
         {
             var answer = bench.Submit(fill);
             bench.AppendBatch(wallTime);
-            bench.Store.Commit(bench.Store.Last.Etag);
+            bench.Commit(bench.Store.Log.Last.Etag);
             bench.Run();
             return StoreBench.Answer(answer);
         }
@@ -290,14 +290,14 @@ public sealed class ExactlyOnceTests : IDisposable
     [Fact]
     public void TooManySessions_EndTheLongestIdle_AndOnlyThose()
     {
-        using var bench = new ReplicaBench(1, StoreBench.SmallOptions with { SessionsMax = 3 });
+        using var bench = new ReplicaBench(new(1), StoreBench.SmallOptions with { SessionsMax = 3 });
         bench.Lead(3);
         var sessions = Enumerable.Range(0, 3).Select(number => bench.OpenSession((ulong)number + 1)).ToArray();
         WriteResult Open(TimeSpan later)
         {
             var answer = bench.Submit(request => request.OpenSession(4, ReplicaBench.Owner));
             bench.AppendBatch(later);
-            bench.Store.Commit(bench.Store.Last.Etag);
+            bench.Commit(bench.Store.Log.Last.Etag);
             bench.Run();
             return StoreBench.Answer(answer);
         }
@@ -305,7 +305,7 @@ public sealed class ExactlyOnceTests : IDisposable
         Assert.Equal(WriteOutcome.Busy, Open(TimeSpan.FromSeconds(5)).Outcome);
         var active = bench.Submit(Identified(sessions[1], 1, 1, Put("k", "v")));
         bench.AppendBatch(TimeSpan.FromSeconds(30));
-        bench.Store.Commit(bench.Store.Last.Etag);
+        bench.Commit(bench.Store.Log.Last.Etag);
         bench.Run();
         Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(active).Outcome);
         Assert.Equal(WriteOutcome.Applied, Open(TimeSpan.FromSeconds(65)).Outcome);
@@ -333,7 +333,7 @@ public sealed class ExactlyOnceTests : IDisposable
     [Fact]
     public void SessionsOfOneOwner_FillTheShard_AndMakeRoomForOthersUpToEqualShares()
     {
-        using var bench = new ReplicaBench(1, StoreBench.SmallOptions with { SessionsMax = 12 });
+        using var bench = new ReplicaBench(new(1), StoreBench.SmallOptions with { SessionsMax = 12 });
         bench.Lead(3);
         var greedy = new SessionOwner(7, 1);
         for (var id = 1u; id <= 12; id++)
@@ -351,7 +351,7 @@ public sealed class ExactlyOnceTests : IDisposable
     [Fact]
     public void SessionWithARequestInTheBatch_IsNotEvictedByIt()
     {
-        using var bench = new ReplicaBench(1, StoreBench.SmallOptions with { SessionsMax = 3 });
+        using var bench = new ReplicaBench(new(1), StoreBench.SmallOptions with { SessionsMax = 3 });
         bench.Lead(3);
         for (var id = 1u; id <= 3; id++)
             bench.TryOpenSession(id, new SessionOwner(7, 1));
@@ -411,7 +411,7 @@ public sealed class ExactlyOnceTests : IDisposable
 
     private void Commit()
     {
-        _bench.Store.Commit(_bench.Store.Last.Etag);
+        _bench.Commit(_bench.Store.Log.Last.Etag);
         _bench.Run();
     }
 }

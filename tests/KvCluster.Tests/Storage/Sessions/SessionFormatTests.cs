@@ -16,7 +16,7 @@ public sealed class SessionFormatTests
     [Fact]
     public void Record_WithResults_Bytes_ArePinned()
     {
-        using var bench = new ReplicaBench(1);
+        using var bench = new ReplicaBench(new(1));
         bench.Lead(3);
         var session = bench.OpenSession(Id);
         Assert.Equal("05" + IdBytes + "0900000007000000", Payload(bench));
@@ -48,10 +48,10 @@ public sealed class SessionFormatTests
     [Fact]
     public void Record_WithNothingButAFailedCondition_IsResultOnlyAndHasItsOwnChange()
     {
-        using var bench = new ReplicaBench(1);
+        using var bench = new ReplicaBench(new(1));
         bench.Lead(3);
         var session = bench.OpenSession(Id);
-        var before = bench.Store.Last;
+        var before = bench.Store.Log.Last;
         bench.Append(request =>
         {
             request.Identify(session, 1, 1);
@@ -59,7 +59,7 @@ public sealed class SessionFormatTests
             request.Put(StoreBench.Text("k"), StoreBench.Text("v"));
         });
         Assert.Equal("0618" + IdBytes + "01" + "000300" + "984DE922", Payload(bench));
-        Assert.Equal((before.Change + 1, RecordFlags.ResultOnly), (bench.Store.Last.Change, bench.Store.Last.Flags));
+        Assert.Equal((before.Change + 1, RecordFlags.ResultOnly), (bench.Store.Log.Last.Change, bench.Store.Log.Last.Flags));
     }
 
     [Fact]
@@ -74,7 +74,7 @@ public sealed class SessionFormatTests
     [Fact]
     public void Tree_Bytes_ArePinned()
     {
-        using var bench = new ReplicaBench(1);
+        using var bench = new ReplicaBench(new(1));
         bench.Lead(3);
         var session = bench.OpenSession(Id);
         bench.Append(request =>
@@ -84,7 +84,7 @@ public sealed class SessionFormatTests
             request.AddCondition(StoreBench.Text("k"), ConditionKind.Exists);
             request.Put(StoreBench.Text("k"), StoreBench.Text("v"));
         });
-        bench.Store.Commit(bench.Store.Last.Etag);
+        bench.Commit(bench.Store.Log.Last.Etag);
         var time = Convert.ToHexString(BitConverter.GetBytes((ReplicaBench.WallTime - DateTimeOffset.UnixEpoch).Ticks / TimeSpan.TicksPerMicrosecond));
         Assert.Equal(
             [
@@ -108,35 +108,35 @@ public sealed class SessionFormatTests
     [InlineData("05" + IdBytes + "0900000007000000", "opens a session that is open")]
     public void Record_WithInvalidResults_StopsTheReplica(string payload, string why)
     {
-        using var leader = new ReplicaBench(1);
-        using var follower = new ReplicaBench(2);
+        using var leader = new ReplicaBench(new(1));
+        using var follower = new ReplicaBench(new(2));
         leader.Lead(3);
         leader.OpenSession(Id);
         follower.Follow(leader);
-        var body = RecordBody.Encode(follower.Store.Last, RecordFlags.None, 3, payload.StartsWith("06", StringComparison.Ordinal) ? 0 : 1, 0, Convert.FromHexString(payload));
-        Assert.True(follower.Store.Append(body, out var record));
+        var body = RecordBody.Encode(follower.Store.Log.Last, RecordFlags.None, 3, payload.StartsWith("06", StringComparison.Ordinal) ? 0 : 1, 0, Convert.FromHexString(payload), out _);
+        Assert.True(follower.Store.TryAppend(body, out var record));
         follower.Run();
-        follower.Store.Commit(record.Etag);
-        Assert.True(follower.Store.Failure is CorruptStoreException or UnreadableRecordException, $"A record that {why} was applied: {follower.Store.Failure}");
+        follower.Commit(record.Etag);
+        Assert.True(follower.Store.Life.Failure is CorruptStoreException or UnreadableRecordException, $"A record that {why} was applied: {follower.Store.Life.Failure}");
     }
 
     /// <summary>A session's id must not appear in a log, and the reason why a replica stopped is logged.</summary>
     [Fact]
     public void Failure_OfASession_DoesNotContainItsId()
     {
-        using var leader = new ReplicaBench(1);
+        using var leader = new ReplicaBench(new(1));
         leader.Lead(3);
         leader.OpenSession(Id);
-        leader.Store.StopLeading();
-        var body = RecordBody.Encode(leader.Store.Last, RecordFlags.None, 3, 1, 0, Convert.FromHexString("05" + IdBytes + "0900000007000000"));
-        Assert.True(leader.Store.Append(body, out var record));
+        leader.Store.Writes.StopLeading();
+        var body = RecordBody.Encode(leader.Store.Log.Last, RecordFlags.None, 3, 1, 0, Convert.FromHexString("05" + IdBytes + "0900000007000000"), out _);
+        Assert.True(leader.Store.TryAppend(body, out var record));
         leader.Run();
-        leader.Store.Commit(record.Etag);
-        Assert.NotNull(leader.Store.Failure);
-        Assert.DoesNotContain("A1A2", leader.Store.Failure.ToString(), StringComparison.OrdinalIgnoreCase);
-        Assert.DoesNotContain(Id.ToString(System.Globalization.CultureInfo.InvariantCulture), leader.Store.Failure.ToString(), StringComparison.Ordinal);
+        leader.Commit(record.Etag);
+        Assert.NotNull(leader.Store.Life.Failure);
+        Assert.DoesNotContain("A1A2", leader.Store.Life.Failure.ToString(), StringComparison.OrdinalIgnoreCase);
+        Assert.DoesNotContain(Id.ToString(System.Globalization.CultureInfo.InvariantCulture), leader.Store.Life.Failure.ToString(), StringComparison.Ordinal);
     }
 
     private static string Payload(ReplicaBench bench) =>
-        Convert.ToHexString(RecordBody.Payload(bench.BodiesAfter(bench.Store.TryFindAtOrBefore(bench.Store.Last.Etag - 1, out var before) ? before.Etag : 0)[^1].Span));
+        Convert.ToHexString(RecordBody.Payload(bench.BodiesAfter(bench.Store.Reader.TryFindAtOrBefore(bench.Store.Log.Last.Etag.Predecessor, out var before) ? before.Etag : Etag.None)[^1].Span));
 }

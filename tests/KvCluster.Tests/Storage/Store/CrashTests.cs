@@ -82,7 +82,7 @@ public sealed class CrashTests
                 for (var step = 0; step < 3; step++)
                     bench.Step();
                 if (index is 20 or 45 or 70 or 95)
-                    _ = bench.Store.CheckpointAsync();
+                    _ = bench.Store.Checkpoints.RequestAsync();
                 if (index != 60 || disk.IsOff)
                     continue;
                 bench.RunUntilIdle();

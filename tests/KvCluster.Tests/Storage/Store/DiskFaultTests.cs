@@ -1,4 +1,5 @@
 using KvCluster.Disk;
+using KvCluster.Storage.Context;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Sessions;
 
@@ -81,7 +82,7 @@ public sealed class DiskFaultTests
                 bench.Open();
                 written = Write(bench, written);
                 disk.CrashAtCall = disk.Calls + call;
-                _ = bench.Store.CheckpointAsync();
+                _ = bench.Store.Checkpoints.RequestAsync();
                 bench.RunUntilIdle();
                 if (!disk.IsOff)
                 {
@@ -93,8 +94,42 @@ public sealed class DiskFaultTests
             using var reopened = new StoreBench(disk);
             reopened.Open();
             Assert.Equal(written, reopened.ReadAllKeys().Count);
-            reopened.Store.Verify();
+            reopened.Store.Pages.Verify();
         }
+    }
+
+    /// <summary>
+    /// A call that makes something durable fails once, and every later one would succeed. The engine stays down, and makes no further change: a sync that is
+    /// tried again succeeds although the data are lost.
+    /// </summary>
+    [Theory]
+    [InlineData("Write", "journal", true)]
+    [InlineData("Write", "journal", false)]
+    [InlineData("Write", "control", true)]
+    [InlineData("Write", "data", true)]
+    [InlineData("Sync", "data", true)]
+    public void Failure_ThatHappensOnce_KeepsTheEngineDown(string operation, string file, bool hasDirect)
+    {
+        using var bench = new StoreBench();
+        bench.Disk.HasDirect = hasDirect;
+        bench.Open();
+        _ = Write(bench, 0);
+        var failed = 0;
+        bench.Disk.Fault = call => call.Operation == operation && call.Path.Contains(file, StringComparison.Ordinal) && failed++ == 0
+            ? hasDirect ? DiskFault.Error : DiskFault.SyncLosesData : DiskFault.None;
+        _ = bench.Submit(request => request.Put(StoreBench.Text("a"), StoreBench.Text("1")));
+        bench.Store.Log.WriteControl(bench.Store.Durable.Control with { Generation = 7 });
+        _ = bench.Store.Checkpoints.RequestAsync();
+        bench.RunUntilIdle();
+        Assert.True(bench.Standalone.Failure.IsCompletedSuccessfully);
+        var calls = bench.Disk.Calls;
+        Assert.Equal(WriteOutcome.Stopped, bench.Write(request => request.Put(StoreBench.Text("b"), StoreBench.Text("1"))).Outcome);
+        _ = bench.Store.Checkpoints.RequestAsync();
+        bench.Time.Advance(TimeSpan.FromHours(7));
+        bench.RunUntilIdle();
+        Assert.Equal(calls, bench.Disk.Calls);
+        Assert.Throws<StoreStoppedException>(() => bench.Read("a"));
+        bench.IsDamaged = true;
     }
 
     private static int FailMetaPage(SimulatedDisk disk)
@@ -111,7 +146,7 @@ public sealed class DiskFaultTests
         var syncs = 0;
         // A checkpoint syncs its pages first and then its meta page.
         disk.Fault = call => call is { Operation: "Sync" } && call.Path.EndsWith("/data", StringComparison.Ordinal) && ++syncs == 2 ? DiskFault.SyncLosesData : DiskFault.None;
-        _ = bench.Store.CheckpointAsync();
+        _ = bench.Store.Checkpoints.RequestAsync();
         bench.RunUntilIdle();
         Assert.True(bench.Standalone.Failure.IsCompletedSuccessfully);
         disk.Fault = null;

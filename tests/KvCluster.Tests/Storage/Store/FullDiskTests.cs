@@ -13,8 +13,8 @@ public sealed class FullDiskTests : IDisposable
 {
     private static readonly TimeSpan UntilLookedAgain = TimeSpan.FromSeconds(2);
     private static readonly StoreOptions Options = StoreBench.SmallOptions with { ReserveBytes = 256 << 10, WaitingBodyBytesMax = 1 << 20 };
-    private readonly ReplicaBench _leader = new(1);
-    private readonly ReplicaBench _follower = new(2, Options);
+    private readonly ReplicaBench _leader = new(new(1));
+    private readonly ReplicaBench _follower = new(new(2), Options);
 
     public void Dispose()
     {
@@ -26,24 +26,24 @@ public sealed class FullDiskTests : IDisposable
     public void Append_FollowersDiskFull_WaitsAndResumesWhenThereIsRoom()
     {
         FillFollowersDisk();
-        var durable = _follower.Store.Durable;
-        Assert.True(durable.Etag < _follower.Store.Last.Etag, "A full disk took all records.");
-        Assert.True(_follower.Store.IsDiskFull);
+        var durable = _follower.Store.Durable.Last;
+        Assert.True(durable.Etag < _follower.Store.Log.Last.Etag, "A full disk took all records.");
+        Assert.True(_follower.Store.Space.IsDiskFull);
         for (var look = 0; look < 5; look++)
             LookAgain(_follower);
-        Assert.Equal(durable, _follower.Store.Durable);
+        Assert.Equal(durable, _follower.Store.Durable.Last);
         Assert.Null(_follower.FailureTold);
 
         _follower.Disk.CapacityBytes = long.MaxValue;
         LookAgain(_follower);
-        Assert.Equal(_leader.Store.Last, _follower.Store.Durable);
+        Assert.Equal(_leader.Store.Log.Last, _follower.Store.Durable.Last);
         LookAgain(_follower);
-        Assert.False(_follower.Store.IsDiskFull);
-        _follower.Store.Commit(_leader.Store.Last.Etag);
-        _leader.Store.Commit(_leader.Store.Last.Etag);
+        Assert.False(_follower.Store.Space.IsDiskFull);
+        _follower.Commit(_leader.Store.Log.Last.Etag);
+        _leader.Commit(_leader.Store.Log.Last.Etag);
         Assert.Equal(_leader.Digest(), _follower.Digest());
         _follower.Reopen();
-        Assert.Equal(_leader.Store.Last, _follower.Store.Last);
+        Assert.Equal(_leader.Store.Log.Last, _follower.Store.Log.Last);
     }
 
     // A crash between the creation and the growth of the reserve left an empty file, which was taken for the reserve ever after.
@@ -63,7 +63,7 @@ public sealed class FullDiskTests : IDisposable
     public void WriteControl_RecordsWaitForRoom_OvertakesThem()
     {
         FillFollowersDisk();
-        _follower.Store.WriteControl(_follower.Store.Control with { PromisedEpoch = 7 });
+        _follower.Store.Log.WriteControl(_follower.Store.Durable.Control with { PromisedEpoch = 7 });
         _follower.Run();
         Assert.Equal(7ul, _follower.ControlTold.Single().PromisedEpoch);
     }
@@ -72,11 +72,11 @@ public sealed class FullDiskTests : IDisposable
     public void Cut_RecordsWaitForRoom_DropsThemAndCompletesWhenThereIsRoom()
     {
         FillFollowersDisk();
-        var kept = _follower.Store.Durable;
-        _follower.Store.Cut(kept.Etag);
+        var kept = _follower.Store.Durable.Last;
+        _follower.Store.Committed.Cut(kept.Etag);
         _follower.Run();
-        _leader.Store.StopLeading();
-        _leader.Store.Cut(kept.Etag);
+        _leader.Store.Writes.StopLeading();
+        _leader.Store.Committed.Cut(kept.Etag);
         _leader.Run();
         _leader.Lead(2);
         _follower.Follow(_leader);
@@ -84,34 +84,34 @@ public sealed class FullDiskTests : IDisposable
         LookAgain(_follower);
         LookAgain(_follower);
         Assert.Equal([kept], _follower.CutsTold);
-        Assert.Equal(_leader.Store.Last, _follower.Store.Durable);
+        Assert.Equal(_leader.Store.Log.Last, _follower.Store.Durable.Last);
         _follower.Reopen();
-        Assert.Equal(_leader.Store.Last, _follower.Store.Last);
+        Assert.Equal(_leader.Store.Log.Last, _follower.Store.Log.Last);
     }
 
     [Fact]
     public void CanAppendBodies_WaitingRecordsAtTheirBound_IsFalseUntilThereIsRoom()
     {
         FillFollowersDisk(records: 600);
-        Assert.False(_follower.Store.CanAppendBodies);
+        Assert.False(_follower.Store.Follower.HasRoom);
         _follower.Disk.CapacityBytes = long.MaxValue;
         LookAgain(_follower);
-        Assert.True(_follower.Store.CanAppendBodies);
+        Assert.True(_follower.Store.Follower.HasRoom);
     }
 
     [Fact]
     public void Commit_DiskFull_ACheckpointFreesJournalForWaitingRecords()
     {
         FillFollowersDisk();
-        _follower.Store.Commit(_follower.Store.Durable.Etag);
-        var before = _follower.Store.Durable;
+        _follower.Commit(_follower.Store.Durable.Last.Etag);
+        var before = _follower.Store.Durable.Last;
         // Two checkpoints, because the older meta page still needs the journal after the first.
         for (var look = 0; look < 4; look++)
         {
             LookAgain(_follower);
-            _follower.Store.Commit(_follower.Store.Durable.Etag);
+            _follower.Commit(_follower.Store.Durable.Last.Etag);
         }
-        Assert.True(_follower.Store.Durable.Etag > before.Etag, $"The journal still ends at {before}.");
+        Assert.True(_follower.Store.Durable.Last.Etag > before.Etag, $"The journal still ends at {before}.");
         Assert.Null(_follower.FailureTold);
     }
 
@@ -122,15 +122,15 @@ public sealed class FullDiskTests : IDisposable
         _follower.Lead(2);
         var refused = _follower.Submit(request => request.Put("key"u8, "1"u8));
         _follower.Run();
-        while (_follower.Store.TryAppendBatch(ReplicaBench.WallTime, out _))
+        while (_follower.Store.Writes.TryAppendBatch(ReplicaBench.WallTime, out _))
             _follower.Run();
         Assert.Equal(WriteOutcome.DiskFull, StoreBench.Answer(refused).Outcome);
         _follower.Disk.CapacityBytes = long.MaxValue;
         LookAgain(_follower);
         LookAgain(_follower);
-        Assert.False(_follower.Store.IsDiskFull);
+        Assert.False(_follower.Store.Space.IsDiskFull);
         var answer = _follower.Put("key", "1");
-        _follower.Store.Commit(_follower.Store.Last.Etag);
+        _follower.Commit(_follower.Store.Log.Last.Etag);
         _follower.Run();
         Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(answer).Outcome);
     }
@@ -144,10 +144,10 @@ public sealed class FullDiskTests : IDisposable
         for (var call = 1; ; call++)
         {
             using var disk = new SimulatedDisk();
-            using var leader = new ReplicaBench(1);
+            using var leader = new ReplicaBench(new(1));
             RecordRef durable;
             bool isOff;
-            using (var follower = new ReplicaBench(2, Options, disk))
+            using (var follower = new ReplicaBench(new(2), Options, disk))
             {
                 disk.CrashAtCall = disk.Calls + call;
                 leader.Lead(1);
@@ -159,19 +159,19 @@ public sealed class FullDiskTests : IDisposable
                 disk.CapacityBytes = long.MaxValue;
                 LookAgain(follower);
                 LookAgain(follower);
-                (durable, isOff) = (follower.Store.Durable, disk.IsOff);
+                (durable, isOff) = (follower.Store.Durable.Last, disk.IsOff);
             }
             if (!isOff)
             {
-                Assert.Equal(leader.Store.Last, durable);
+                Assert.Equal(leader.Store.Log.Last, durable);
                 break;
             }
             disk.Restart(unsynced, call);
-            using var reopened = new ReplicaBench(2, Options, disk);
-            Assert.True(reopened.Store.Last.Etag >= durable.Etag, $"Call {call}: {durable} was durable, but the journal ends at {reopened.Store.Last}.");
-            Assert.True(leader.Store.TryFind(reopened.Store.Last.Etag, out var same) && same.Checksum == reopened.Store.Last.Checksum);
+            using var reopened = new ReplicaBench(new(2), Options, disk);
+            Assert.True(reopened.Store.Log.Last.Etag >= durable.Etag, $"Call {call}: {durable} was durable, but the journal ends at {reopened.Store.Log.Last}.");
+            Assert.True(leader.Store.Reader.TryFind(reopened.Store.Log.Last.Etag, out var same) && same.Checksum == reopened.Store.Log.Last.Checksum);
             reopened.Follow(leader);
-            Assert.Equal(leader.Store.Last, reopened.Store.Durable);
+            Assert.Equal(leader.Store.Log.Last, reopened.Store.Durable.Last);
         }
     }
 

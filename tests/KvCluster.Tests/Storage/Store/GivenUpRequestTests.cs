@@ -7,7 +7,7 @@ namespace KvCluster.Tests.Storage.Store;
 /// <summary>Requests whose callers stopped waiting. They used to keep their place in the queue and were applied anyway, however much later.</summary>
 public sealed class GivenUpRequestTests : IDisposable
 {
-    private readonly ReplicaBench _bench = new(1);
+    private readonly ReplicaBench _bench = new(new(1));
 
     public void Dispose() => _bench.Dispose();
 
@@ -30,13 +30,13 @@ public sealed class GivenUpRequestTests : IDisposable
     public async Task GiveUp_AllWaitingRequests_AppendsNoRecord()
     {
         _bench.Lead(3);
-        var last = _bench.Store.Last;
+        var last = _bench.Store.Log.Last;
         var change = Submit("k", out var answer);
         change.GiveUp();
         await answer.WaitAsync(Eventually.Limit);
         Assert.False(_bench.AppendBatch());
-        Assert.Equal(last, _bench.Store.Last);
-        Assert.True(_bench.Store.QueueIsEmpty);
+        Assert.Equal(last, _bench.Store.Log.Last);
+        Assert.True(_bench.Store.Requests.Queue.IsEmpty);
     }
 
     /// <summary>Its record may already be on its way to other replicas, so the answer is its outcome.</summary>
@@ -48,7 +48,7 @@ public sealed class GivenUpRequestTests : IDisposable
         Assert.True(_bench.AppendBatch());
         change.GiveUp();
         Assert.False(answer.IsCompleted);
-        _bench.Store.Commit(_bench.Store.Last.Etag);
+        _bench.Commit(_bench.Store.Log.Last.Etag);
         _bench.Run();
         Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(answer).Outcome);
         Assert.Equal("v", _bench.Read("k"));
@@ -120,7 +120,7 @@ public sealed class GivenUpRequestTests : IDisposable
     public async Task GiveUp_MoreThanTheQueueHolds_KeepsTheOthersQueued()
     {
         const int Places = 8;
-        using var bench = new ReplicaBench(1, StoreBench.SmallOptions with { QueueCountMax = Places });
+        using var bench = new ReplicaBench(new(1), StoreBench.SmallOptions with { QueueCountMax = Places });
         bench.Lead(3);
         var dropped = await GiveUpAllAsync(Fill("first"));
         Assert.All(dropped, static outcome => Assert.Equal(WriteOutcome.GivenUp, outcome));
@@ -128,11 +128,11 @@ public sealed class GivenUpRequestTests : IDisposable
         second.ForEach(static change => change.Change.GiveUp());
         var refused = WriteRequest.Rent();
         refused.Put("refused"u8, "v"u8);
-        Assert.False(bench.Store.TrySubmit(refused));
+        Assert.False(bench.Store.Requests.TrySubmit(refused));
         refused.Return();
         Assert.DoesNotContain(second, static change => change.Answer.IsCompleted);
         bench.AppendBatch();
-        bench.Store.Commit(bench.Store.Last.Etag);
+        bench.Commit(bench.Store.Log.Last.Etag);
         bench.Run();
         Assert.All(second, static change => Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(change.Answer).Outcome));
         // Everything once more: nothing was left in the queue.
@@ -177,7 +177,7 @@ public sealed class GivenUpRequestTests : IDisposable
                 Assert.Equal(outcome switch { WriteOutcome.Applied => "v", WriteOutcome.GivenUp => null, _ => outcome.ToString() }, _bench.Read(key));
             }
         }
-        Assert.True(_bench.Store.QueueIsEmpty);
+        Assert.True(_bench.Store.Requests.Queue.IsEmpty);
     }
 
     private QueuedChange Submit(string key, out Task<WriteResult> answer, Action<WriteRequest>? prepare = null)
@@ -195,7 +195,7 @@ public sealed class GivenUpRequestTests : IDisposable
     private void Commit()
     {
         _bench.AppendBatch();
-        _bench.Store.Commit(_bench.Store.Last.Etag);
+        _bench.Commit(_bench.Store.Log.Last.Etag);
         _bench.Run();
     }
 }

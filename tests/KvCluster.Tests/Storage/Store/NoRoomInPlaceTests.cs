@@ -12,7 +12,7 @@ namespace KvCluster.Tests.Storage.Store;
 public sealed class NoRoomInPlaceTests : IDisposable
 {
     private static readonly TimeSpan UntilLookedAgain = TimeSpan.FromSeconds(2);
-    private readonly ReplicaBench _replica = new(1);
+    private readonly ReplicaBench _replica = new(new(1));
 
     public void Dispose() => _replica.Dispose();
 
@@ -21,12 +21,12 @@ public sealed class NoRoomInPlaceTests : IDisposable
     {
         _replica.Lead(1);
         var before = Commit(_replica.Put("before", "1"));
-        var durable = _replica.Store.Durable;
+        var durable = _replica.Store.Durable.Last;
         RefuseWrites(".journal");
         var waits = _replica.Put("waits", "2");
         LookAgain();
 
-        Assert.Equal((durable, null, true), (_replica.Store.Durable, _replica.FailureTold, _replica.Store.IsDiskFull));
+        Assert.Equal((durable, null, true), (_replica.Store.Durable.Last, _replica.FailureTold, _replica.Store.Space.IsDiskFull));
         Assert.False(waits.IsCompleted);
         Assert.Equal(WriteOutcome.DiskFull, Refused(request => request.Put("put"u8, "3"u8)));
         Assert.Equal("1", _replica.Read("before"));
@@ -34,14 +34,14 @@ public sealed class NoRoomInPlaceTests : IDisposable
         _replica.Disk.Fault = null;
         LookAgain();
         LookAgain();
-        Assert.Equal((_replica.Store.Last, false), (_replica.Store.Durable, _replica.Store.IsDiskFull));
+        Assert.Equal((_replica.Store.Log.Last, false), (_replica.Store.Durable.Last, _replica.Store.Space.IsDiskFull));
         Assert.Equal(WriteOutcome.Applied, Commit(waits).Outcome);
         Assert.Equal(WriteOutcome.Applied, Commit(_replica.Put("after", "4")).Outcome);
         Assert.Equal(WriteOutcome.Applied, before.Outcome);
-        var (last, digest) = (_replica.Store.Last, _replica.Digest());
+        var (last, digest) = (_replica.Store.Log.Last, _replica.Digest());
         _replica.Reopen();
-        _replica.Store.Commit(last.Etag);
-        Assert.Equal((last, Convert.ToHexString(digest)), (_replica.Store.Last, Convert.ToHexString(_replica.Digest())));
+        _replica.Commit(last.Etag);
+        Assert.Equal((last, Convert.ToHexString(digest)), (_replica.Store.Log.Last, Convert.ToHexString(_replica.Digest())));
     }
 
     [Fact]
@@ -56,14 +56,14 @@ public sealed class NoRoomInPlaceTests : IDisposable
             return isKept && IsWriteTo(call, ".journal") ? DiskFault.NoRoom : DiskFault.None;
         };
         var answer = _replica.Put("key", "1");
-        Assert.Equal((false, _replica.Store.Last, null), (isKept, _replica.Store.Durable, _replica.FailureTold));
+        Assert.Equal((false, _replica.Store.Log.Last, null), (isKept, _replica.Store.Durable.Last, _replica.FailureTold));
         Assert.Equal(WriteOutcome.Applied, Commit(answer).Outcome);
     }
 
     [Fact]
     public void Append_FollowersJournalFindsNoRoom_IsNotAcknowledgedUntilThereIsRoom()
     {
-        using var follower = new ReplicaBench(2);
+        using var follower = new ReplicaBench(new(2));
         _replica.Lead(1);
         for (var index = 0; index < 20; index++)
             _ = _replica.Put($"key-{index}", new string('x', 2000));
@@ -71,46 +71,46 @@ public sealed class NoRoomInPlaceTests : IDisposable
         follower.Disk.Fault = call => IsWriteTo(call, ".journal") && ++writes > 1 ? DiskFault.NoRoom : DiskFault.None;
         follower.Follow(_replica);
         Assert.Null(follower.FailureTold);
-        Assert.True(follower.Store.Durable.Etag < follower.Store.Last.Etag);
+        Assert.True(follower.Store.Durable.Last.Etag < follower.Store.Log.Last.Etag);
         // It has everything that it acknowledges, even after a power loss.
         using (var dead = follower.Disk.Copy())
         {
-            using var reopened = new ReplicaBench(2, disk: dead);
-            Assert.True(reopened.Store.Last.Etag >= follower.Store.Durable.Etag);
+            using var reopened = new ReplicaBench(new(2), disk: dead);
+            Assert.True(reopened.Store.Log.Last.Etag >= follower.Store.Durable.Last.Etag);
         }
         follower.Disk.Fault = null;
         LookAgain(follower);
-        Assert.Equal(_replica.Store.Last, follower.Store.Durable);
+        Assert.Equal(_replica.Store.Log.Last, follower.Store.Durable.Last);
         follower.Reopen();
-        Assert.Equal(_replica.Store.Last, follower.Store.Last);
+        Assert.Equal(_replica.Store.Log.Last, follower.Store.Log.Last);
     }
 
     [Fact]
     public void Cut_RecordsFoundNoRoom_DropsThemAndContinues()
     {
-        using var follower = new ReplicaBench(2);
+        using var follower = new ReplicaBench(new(2));
         _replica.Lead(1);
         follower.Follow(_replica);
-        var kept = follower.Store.Durable;
+        var kept = follower.Store.Durable.Last;
         _ = _replica.Put("cut", "1");
         follower.Disk.Fault = call => IsWriteTo(call, ".journal") ? DiskFault.NoRoom : DiskFault.None;
         follower.Follow(_replica);
-        follower.Store.Cut(kept.Etag);
+        follower.Store.Committed.Cut(kept.Etag);
         follower.Run();
-        Assert.Equal((kept, null), (follower.Store.Durable, follower.FailureTold));
+        Assert.Equal((kept, null), (follower.Store.Durable.Last, follower.FailureTold));
         Assert.Empty(follower.CutsTold);
 
-        _replica.Store.StopLeading();
-        _replica.Store.Cut(kept.Etag);
+        _replica.Store.Writes.StopLeading();
+        _replica.Store.Committed.Cut(kept.Etag);
         _replica.Run();
         _replica.Lead(2);
         follower.Disk.Fault = null;
         follower.Follow(_replica);
         LookAgain(follower);
         Assert.Equal([kept], follower.CutsTold);
-        Assert.Equal(_replica.Store.Last, follower.Store.Durable);
+        Assert.Equal(_replica.Store.Log.Last, follower.Store.Durable.Last);
         follower.Reopen();
-        Assert.Equal(_replica.Store.Last, follower.Store.Last);
+        Assert.Equal(_replica.Store.Log.Last, follower.Store.Log.Last);
     }
 
     [Fact]
@@ -118,21 +118,21 @@ public sealed class NoRoomInPlaceTests : IDisposable
     {
         _replica.Lead(1);
         RefuseWrites("/control");
-        _replica.Store.WriteControl(_replica.Store.Control with { PromisedEpoch = 7 });
-        _replica.Store.WriteControl(_replica.Store.Control with { PromisedEpoch = 8 });
+        _replica.Store.Log.WriteControl(_replica.Store.Durable.Control with { PromisedEpoch = 7 });
+        _replica.Store.Log.WriteControl(_replica.Store.Durable.Control with { PromisedEpoch = 8 });
         _ = _replica.Put("key", "1");
         LookAgain();
-        Assert.Equal((0ul, null, true), (_replica.Store.Control.PromisedEpoch, _replica.FailureTold, _replica.Store.IsDiskFull));
+        Assert.Equal((0ul, null, true), (_replica.Store.Durable.Control.PromisedEpoch, _replica.FailureTold, _replica.Store.Space.IsDiskFull));
         Assert.Empty(_replica.ControlTold);
-        Assert.Equal(_replica.Store.Last, _replica.Store.Durable);
+        Assert.Equal(_replica.Store.Log.Last, _replica.Store.Durable.Last);
 
         _replica.Disk.Fault = null;
         LookAgain();
         LookAgain();
         Assert.Equal([7ul, 8ul], _replica.ControlTold.Select(told => told.PromisedEpoch));
-        Assert.False(_replica.Store.IsDiskFull);
+        Assert.False(_replica.Store.Space.IsDiskFull);
         _replica.Reopen();
-        Assert.Equal(8ul, _replica.Store.Control.PromisedEpoch);
+        Assert.Equal(8ul, _replica.Store.Durable.Control.PromisedEpoch);
     }
 
     // The header of a new segment and the zeros over a retired one are written in place, too. On a copy-on-write file system every other change needs
@@ -144,7 +144,7 @@ public sealed class NoRoomInPlaceTests : IDisposable
     {
         for (var full = 0; full < count; full++)
         {
-            using var replica = new ReplicaBench(1, StoreBench.SmallOptions with { CheckpointIdleJournalBytes = long.MaxValue });
+            using var replica = new ReplicaBench(new(1), StoreBench.SmallOptions with { CheckpointIdleJournalBytes = long.MaxValue });
             replica.Lead(1);
             var writes = 0;
             replica.Disk.Fault = call => (call.Operation == "Write" || (!writesOnly && call.Changes)) && writes++ == full ? DiskFault.NoRoom : DiskFault.None;
@@ -153,23 +153,23 @@ public sealed class NoRoomInPlaceTests : IDisposable
             {
                 answers.Add(replica.Submit(request => request.Put(StoreBench.Text($"key-{index}"), new byte[4000])));
                 _ = replica.AppendBatch();
-                replica.Store.Commit(UInt128.Min(replica.Store.Last.Etag, replica.Store.Durable.Etag));
+                replica.Commit(Etag.Min(replica.Store.Log.Last.Etag, replica.Store.Durable.Last.Etag));
                 if (index % 4 == 3)
-                    _ = replica.Store.CheckpointAsync();
+                    _ = replica.Store.Checkpoints.RequestAsync();
                 replica.Run();
                 LookAgain(replica);
             }
             LookAgain(replica);
-            replica.Store.Commit(replica.Store.Last.Etag);
+            replica.Commit(replica.Store.Log.Last.Etag);
             replica.Run();
-            Assert.True(replica.FailureTold is null && !replica.Store.IsDiskFull, $"Write {full}: {replica.FailureTold}");
-            Assert.Equal(replica.Store.Last, replica.Store.Durable);
+            Assert.True(replica.FailureTold is null && !replica.Store.Space.IsDiskFull, $"Write {full}: {replica.FailureTold}");
+            Assert.Equal(replica.Store.Log.Last, replica.Store.Durable.Last);
             var applied = answers.Count(answer => StoreBench.Answer(answer).Outcome == WriteOutcome.Applied);
             Assert.Equal((ulong)applied, replica.Store.Statistics.Keys);
             replica.Disk.Fault = null;
-            var last = replica.Store.Last;
+            var last = replica.Store.Log.Last;
             replica.Reopen();
-            Assert.Equal(last, replica.Store.Last);
+            Assert.Equal(last, replica.Store.Log.Last);
         }
     }
 
@@ -201,7 +201,7 @@ public sealed class NoRoomInPlaceTests : IDisposable
                 bench.Time.Advance(UntilLookedAgain);
                 bench.RunUntilIdle();
             }
-            Assert.Null(bench.Store.Failure);
+            Assert.Null(bench.Store.Life.Failure);
             if (heals)
                 Assert.All(answers, put => Assert.True(put.Answer.IsCompleted, $"Seed {seed}: {put.Key} got no answer."));
             var applied = answers.Where(put => put.Answer.IsCompleted && StoreBench.Answer(put.Answer).Outcome == WriteOutcome.Applied).Select(put => put.Key).ToList();
@@ -230,7 +230,7 @@ public sealed class NoRoomInPlaceTests : IDisposable
 
     private WriteResult Commit(Task<WriteResult> answer)
     {
-        _replica.Store.Commit(_replica.Store.Last.Etag);
+        _replica.Commit(_replica.Store.Log.Last.Etag);
         _replica.Run();
         return StoreBench.Answer(answer);
     }

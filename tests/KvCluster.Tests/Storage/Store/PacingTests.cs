@@ -42,7 +42,7 @@ public sealed class PacingTests
     {
         using var bench = Filled();
         Assert.Equal(0, _syncs);
-        var done = bench.Store.CheckpointAsync();
+        var done = bench.Store.Checkpoints.RequestAsync();
         bench.RunUntilIdle();
         bench.Time.Advance(Rest);
         bench.RunUntilIdle();
@@ -53,11 +53,11 @@ public sealed class PacingTests
     [Fact]
     public void TryAppendBatch_CheckpointsFallBehind_PausesAfterEachBatch()
     {
-        using var bench = new ReplicaBench(1, StoreBench.SmallOptions with { CheckpointScratchBytes = 32 << 10 });
+        using var bench = new ReplicaBench(new(1), StoreBench.SmallOptions with { CheckpointScratchBytes = 32 << 10 });
         bench.Lead(1);
         var puts = 0;
         // Nothing is committed, so no checkpoint can begin.
-        for (; bench.Store.CanAppendBatch; puts++)
+        for (; bench.Store.Writes.CanAppend; puts++)
         {
             Assert.InRange(puts, 0, 100);
             _ = bench.Put($"key-{puts:D3}", new string('v', 1000));
@@ -77,8 +77,8 @@ public sealed class PacingTests
     public void CheckpointAsync_WhileWritesContinue_IsAnsweredByTheCheckpointThatCoversIt()
     {
         using var bench = Filled();
-        var wanted = bench.Store.Published;
-        var done = bench.Store.CheckpointAsync();
+        var wanted = bench.Store.Pages.PublishedEtag;
+        var done = bench.Store.Checkpoints.RequestAsync();
         for (var index = 0; index < 300 && !done.IsCompleted; index++)
         {
             // The checkpoint in progress pauses once more.
@@ -121,7 +121,7 @@ public sealed class PacingTests
     public void Checkpoint_ShardIdle_IsWrittenOnceAndLeavesNothingToReplay()
     {
         var options = StoreBench.SmallOptions with { CheckpointIdleJournalBytes = 64 << 10 };
-        using var bench = new ReplicaBench(1, options);
+        using var bench = new ReplicaBench(new(1), options);
         bench.Disk.Refuse = (operation, path) =>
         {
             _syncs += path == ReplicaData && operation == "Sync" ? 1 : 0;
@@ -152,31 +152,31 @@ public sealed class PacingTests
     public void Checkpoint_WhileCommittedRecordsWaitToBeApplied_IsFollowedByOneOfTheRest()
     {
         var options = StoreBench.SmallOptions with { CheckpointIdleJournalBytes = 64 << 10 };
-        using var leader = new ReplicaBench(1, options);
-        using var follower = new ReplicaBench(2, options);
+        using var leader = new ReplicaBench(new(1), options);
+        using var follower = new ReplicaBench(new(2), options);
         leader.Lead(1);
         for (var index = 0; index < 30; index++)
             _ = leader.Put($"key-{index}", new string('x', 200 << 10));
         follower.Follow(leader);
-        var last = leader.Store.Last.Etag;
-        follower.Store.Commit(last);
-        follower.Store.ApplyMore();
-        var early = follower.Store.CheckpointAsync();
+        var last = leader.Store.Log.Last.Etag;
+        follower.Commit(last);
+        follower.Store.Follower.ApplyMore();
+        var early = follower.Store.Checkpoints.RequestAsync();
         follower.Run();
-        Assert.InRange(StoreBench.Answer(early).Etag, UInt128.One, last - 1);
-        while (follower.Store.ApplyMore())
+        Assert.True(StoreBench.Answer(early).Etag is var covered && covered > Etag.None && covered < last, $"It covers {covered} of {last}.");
+        while (follower.Store.Follower.ApplyMore())
         {
         }
         // No further event arrives. When the shard has been idle for long enough, a checkpoint covers the rest.
         Pass(follower, 3 * options.CheckpointIdleTime);
-        using var source = follower.Store.OpenSnapshotSource();
+        using var source = follower.Store.Checkpoints.OpenSource();
         Assert.Equal(last, source.Covers.Etag);
     }
 
     [Fact]
     public void Checkpoint_JournalFromBeforeTheStart_Counts()
     {
-        using var bench = new ReplicaBench(1, StoreBench.SmallOptions with { CheckpointJournalBytes = 256 << 10 });
+        using var bench = new ReplicaBench(new(1), StoreBench.SmallOptions with { CheckpointJournalBytes = 256 << 10 });
         bench.Lead(1);
         PutAndCommit(bench, "a", 200 << 10);
         bench.Reopen();
@@ -243,7 +243,7 @@ public sealed class PacingTests
     private static void PutAndCommit(ReplicaBench bench, string key, int bytes)
     {
         _ = bench.Put(key, new string('x', bytes));
-        bench.Store.Commit(bench.Store.Last.Etag);
+        bench.Commit(bench.Store.Log.Last.Etag);
         bench.Run();
     }
 

@@ -33,7 +33,7 @@ public sealed class ReadErrorTests
         MakePagesUnreadable(bench);
         bench.Lead(2);
         var answer = bench.Submit(request => request.Put("key-7"u8, "2"u8));
-        Assert.False(bench.Store.TryAppendBatch(ReplicaBench.WallTime, out _));
+        Assert.False(bench.Store.Writes.TryAppendBatch(ReplicaBench.WallTime, out _));
         bench.Run();
         Assert.IsType<CorruptStoreException>(bench.FailureTold);
         Assert.NotEqual(WriteOutcome.Applied, StoreBench.Answer(answer).Outcome);
@@ -44,7 +44,7 @@ public sealed class ReadErrorTests
     {
         using var bench = Checkpointed();
         MakePagesUnreadable(bench);
-        using (var source = bench.Store.OpenSnapshotSource())
+        using (var source = bench.Store.Checkpoints.OpenSource())
             Assert.Throws<CorruptStoreException>(() => source.Read(new byte[source.BytesTotal], 0));
         bench.Run();
         Assert.IsType<CorruptStoreException>(bench.FailureTold);
@@ -85,7 +85,7 @@ public sealed class ReadErrorTests
             disk.MakeUnreadable(Data, number * 8192, 1);
             try
             {
-                using var bench = new ReplicaBench(1, disk: disk);
+                using var bench = new ReplicaBench(new(1), disk: disk);
                 opened++;
                 for (var second = 0; second < 60; second++)
                 {
@@ -112,7 +112,7 @@ public sealed class ReadErrorTests
         bench.Reopen();
         foreach (var path in Files(bench.Disk).Where(path => path.EndsWith(".journal", StringComparison.Ordinal)))
             bench.Disk.MakeUnreadable(path, 4096, 1 << 20);
-        Assert.Equal(-1, bench.Store.ReadBodies(0, int.MaxValue, []));
+        Assert.Equal(-1, bench.Store.Reader.ReadBodies(Etag.None, int.MaxValue, []));
         bench.Run();
         Assert.IsType<CorruptStoreException>(bench.FailureTold);
     }
@@ -132,12 +132,12 @@ public sealed class ReadErrorTests
                 try
                 {
                     using var store = ReplicaStore.Open(sample.Context with { Files = disk }, ReplicaBench.DirectoryPath, mayRecover: true);
-                    if (store.Last == sample.Store.Last)
+                    if (store.Log.Last == sample.Store.Log.Last)
                         whole++;
-                    else if (store.Last.Etag < store.Control.Acknowledged)
+                    else if (store.Log.Last.Etag < store.Durable.Control.Acknowledged)
                         recovered++;
                     else
-                        Assert.Fail($"{path}, {offset}: the journal ends at {store.Last} and the loss is not reported.");
+                        Assert.Fail($"{path}, {offset}: the journal ends at {store.Log.Last} and the loss is not reported.");
                 }
                 catch (CorruptStoreException)
                 {
@@ -152,7 +152,7 @@ public sealed class ReadErrorTests
     private static ReplicaBench Checkpointed(int more = 0)
     {
         var bench = Filled();
-        var done = bench.Store.CheckpointAsync();
+        var done = bench.Store.Checkpoints.RequestAsync();
         bench.Run();
         Assert.True(done.IsCompletedSuccessfully);
         for (var index = 0; index < more; index++)
@@ -163,11 +163,11 @@ public sealed class ReadErrorTests
 
     private static ReplicaBench Filled()
     {
-        var bench = new ReplicaBench(1, StoreBench.SmallOptions);
+        var bench = new ReplicaBench(new(1), StoreBench.SmallOptions);
         bench.Lead(1);
         for (var index = 0; index < Keys; index++)
             _ = bench.Put($"key-{index}", new string('x', 1500));
-        bench.Store.Commit(bench.Store.Last.Etag);
+        bench.Commit(bench.Store.Log.Last.Etag);
         return bench;
     }
 

@@ -19,14 +19,14 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
     private readonly StepExecutor _completions = new();
     private TimeSpan _passed;
 
-    public ReplicaBench(ulong replica, StoreOptions? options = null, SimulatedDisk? disk = null)
+    public ReplicaBench(ReplicaId replica, StoreOptions? options = null, SimulatedDisk? disk = null, StoreRules? rules = null)
     {
         Disk = disk ?? new SimulatedDisk();
         Context = new StoreContext(
-            Disk, _work, [_work, _work], _work, Time, NullLogger.Instance, options ?? StoreBench.SmallOptions, _completions);
+            Disk, _work, [_work, _work], _work, Time, NullLogger.Instance, options ?? StoreBench.SmallOptions, _completions) { Rules = rules ?? StoreRules.Own };
         Store = Disk.DirectoryExists(DirectoryPath)
             ? ReplicaStore.Open(Context, DirectoryPath)
-            : ReplicaStore.Create(Context, DirectoryPath, new ControlState { ReplicaId = replica, Shard = 1 });
+            : ReplicaStore.Create(Context, DirectoryPath, new ControlState { ReplicaId = replica, Shard = new(1) });
         Store.Start(this);
     }
 
@@ -94,8 +94,8 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
     /// <summary>Leads an epoch and appends the record that opens it.</summary>
     public void Lead(ulong epoch)
     {
-        Store.Lead(epoch);
-        Store.AppendEpochOpen(WallTime);
+        Store.Writes.Lead(epoch);
+        Store.Writes.AppendEpochOpen(WallTime);
         Run();
     }
 
@@ -106,9 +106,18 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
     public WriteResult Append(Action<WriteRequest> fill)
     {
         var answer = Submit(fill, thenAppend: true);
-        Store.Commit(Store.Last.Etag);
+        Commit(Store.Log.Last.Etag);
         Run();
         return StoreBench.Answer(answer);
+    }
+
+    /// <summary>Commits everything up to an etag, as the owner of a replica does.</summary>
+    public void Commit(Etag etag)
+    {
+        if (Store.Writes.IsLeading)
+            Store.Writes.Commit(etag);
+        else
+            Store.Follower.Commit(etag);
     }
 
     /// <summary>Appends the waiting requests as one batch, at <see cref="WallTime"/> plus this much.</summary>
@@ -125,7 +134,7 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
     /// <summary>The same, with a wall clock that disagrees with the time that has passed.</summary>
     public bool AppendBatch(DateTimeOffset wallTime)
     {
-        var appended = Store.TryAppendBatch(wallTime, out _);
+        var appended = Store.Writes.TryAppendBatch(wallTime, out _);
         Run();
         return appended;
     }
@@ -142,7 +151,7 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
     {
         var answer = Submit(request => request.OpenSession(id, owner));
         AppendBatch();
-        Store.Commit(Store.Last.Etag);
+        Commit(Store.Log.Last.Etag);
         Run();
         return StoreBench.Answer(answer).Outcome;
     }
@@ -166,25 +175,25 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
         var request = WriteRequest.Rent();
         fill(request);
         var answer = request.Completion.AsTask();
-        Assert.True(Store.TrySubmit(request));
+        Assert.True(Store.Requests.TrySubmit(request));
         if (thenAppend)
             Assert.True(AppendBatch());
         return answer;
     }
 
     /// <summary>The bodies after a record.</summary>
-    public List<ReadOnlyMemory<byte>> BodiesAfter(UInt128 etag)
+    public List<ReadOnlyMemory<byte>> BodiesAfter(Etag etag)
     {
         var bodies = new List<ReadOnlyMemory<byte>>();
-        Assert.True(Store.ReadBodies(etag, int.MaxValue, bodies) >= 0);
+        Assert.True(Store.Reader.ReadBodies(etag, int.MaxValue, bodies) >= 0);
         return bodies;
     }
 
     /// <summary>Appends all records that the leader has after this replica's last one.</summary>
     public void Follow(ReplicaBench leader)
     {
-        foreach (var body in leader.BodiesAfter(Store.Last.Etag))
-            Assert.True(Store.Append(body.Span, out _));
+        foreach (var body in leader.BodiesAfter(Store.Log.Last.Etag))
+            Assert.True(Store.TryAppend(body, out _));
         Run();
     }
 

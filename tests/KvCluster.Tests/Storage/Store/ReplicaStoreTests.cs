@@ -1,3 +1,4 @@
+using KvCluster.Disk;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
@@ -19,11 +20,11 @@ public sealed class ReplicaStoreTests : IDisposable
         _bench.Open();
         var written = _bench.Write(request => request.Put("a"u8, "1"u8));
         Assert.Equal(WriteOutcome.Applied, written.Outcome);
-        Assert.Equal(new UInt128(1, 2), written.Etag);
+        Assert.Equal(new Etag(1, 2), written.Etag);
         _bench.Close();
         _bench.Open();
         Assert.Equal("1", _bench.Read("a"));
-        Assert.Equal(new UInt128(2, 3), _bench.Store.Published);
+        Assert.Equal(new Etag(2, 3), _bench.Store.Pages.PublishedEtag);
     }
 
     [Fact]
@@ -45,7 +46,7 @@ public sealed class ReplicaStoreTests : IDisposable
         _bench.RunUntilIdle();
         Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(first).Outcome);
         Assert.Equal(new WriteResult(WriteOutcome.ConditionFailed, StoreBench.Answer(first).Etag, 1, false), StoreBench.Answer(second));
-        Assert.Equal(new WriteResult(WriteOutcome.Applied, StoreBench.Answer(first).Etag + 1, -1, true), StoreBench.Answer(third));
+        Assert.Equal(new WriteResult(WriteOutcome.Applied, new Etag(1, 3), -1, true), StoreBench.Answer(third));
         Assert.Null(_bench.Read("a"));
     }
 
@@ -134,6 +135,32 @@ public sealed class ReplicaStoreTests : IDisposable
     }
 
     [Fact]
+    public void Journal_WhereFillingDoesNotPay_WritesNoZerosAndIsWhole()
+    {
+        var filled = WritesOf(fills: true);
+        var allocated = WritesOf(fills: false);
+        Assert.True(allocated < filled, $"{allocated} writes without filling, {filled} with it.");
+    }
+
+    private static int WritesOf(bool fills)
+    {
+        using var bench = new StoreBench(options: StoreBench.SmallOptions with { FillSegments = fills });
+        bench.Open();
+        var writes = 0;
+        bench.Disk.Fault = call =>
+        {
+            writes += call.Operation == "Write" && call.Path.EndsWith(".journal", StringComparison.Ordinal) ? 1 : 0;
+            return DiskFault.None;
+        };
+        for (var index = 0; index < 60; index++)
+            _ = bench.Write(request => request.Put(StoreBench.Text($"key-{index}"), new byte[3000]));
+        bench.Close();
+        bench.Open();
+        Assert.Equal(60, bench.ReadAllKeys().Count);
+        return writes;
+    }
+
+    [Fact]
     public void Checkpoint_AfterManySegments_RecyclesTheJournalAndReopens()
     {
         _bench.Open();
@@ -144,8 +171,8 @@ public sealed class ReplicaStoreTests : IDisposable
             _bench.Checkpoint();
         }
         Assert.True(_bench.Store.Statistics.JournalBytes <= 5 * StoreBench.SmallOptions.SegmentBytesMax, $"The journal has {_bench.Store.Statistics.JournalBytes} bytes.");
-        Assert.True(_bench.Store.TryFind(_bench.Store.Last.Etag, out _));
-        Assert.False(_bench.Store.TryFind(new UInt128(1, 2), out _));
+        Assert.True(_bench.Store.Reader.TryFind(_bench.Store.Log.Last.Etag, out _));
+        Assert.False(_bench.Store.Reader.TryFind(new Etag(1, 2), out _));
         _bench.Close();
         _bench.Open();
         Assert.Equal("9", _bench.Read("key-39"));
@@ -168,7 +195,7 @@ public sealed class ReplicaStoreTests : IDisposable
             _bench.Checkpoint();
         }
         _bench.Write(request => request.Put("last"u8, "1"u8));
-        Assert.False(_bench.Store.TryFind(new UInt128(1, 2), out _));
+        Assert.False(_bench.Store.Reader.TryFind(new Etag(1, 2), out _));
         _bench.Close();
         _bench.Disk.FlipBit($"{StoreBench.DirectoryPath}/state-00000001/data", (damagedPage * Page.Bytes) + 40);
         _bench.Open();

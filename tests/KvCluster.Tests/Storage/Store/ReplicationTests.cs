@@ -10,8 +10,8 @@ namespace KvCluster.Tests.Storage.Store;
 /// <summary>The operations of a store that replication uses: append, commit, cut, lead and step down.</summary>
 public sealed class ReplicationTests : IDisposable
 {
-    private readonly ReplicaBench _leader = new(1);
-    private readonly ReplicaBench _follower = new(2);
+    private readonly ReplicaBench _leader = new(new(1));
+    private readonly ReplicaBench _follower = new(new(2));
 
     public void Dispose()
     {
@@ -27,26 +27,26 @@ public sealed class ReplicationTests : IDisposable
     public void Lead_LongPreparedTail_TakesTheMemoryOfOneState()
     {
         const int Keys = 500, Records = 2_000;
-        using var bench = new ReplicaBench(1);
+        using var bench = new ReplicaBench(new(1));
         bench.Lead(1);
         var random = new Random(1);
         for (var index = 0; index < Keys; index++)
             _ = bench.Put($"key-{index:0000}", new string('x', 100));
-        bench.Store.Commit(bench.Store.Last.Etag);
-        var done = bench.Store.CheckpointAsync();
+        bench.Commit(bench.Store.Log.Last.Etag);
+        var done = bench.Store.Checkpoints.RequestAsync();
         bench.Run();
         Assert.True(done.IsCompletedSuccessfully);
         for (var index = 0; index < Records; index++)
             _ = bench.Put($"key-{random.Next(Keys):0000}", $"{index}");
         bench.Reopen();
-        Assert.True(bench.Store.Last.Change >= Keys + Records, "The tail is prepared.");
+        Assert.True(bench.Store.Log.Last.Change >= Keys + Records, "The tail is prepared.");
         var before = bench.Store.Statistics.ScratchBytes;
-        bench.Store.Lead(2);
+        bench.Store.Writes.Lead(2);
         Assert.InRange(bench.Store.Statistics.ScratchBytes - before, 1, 4 * bench.Store.Statistics.DataBytes);
-        bench.Store.AppendEpochOpen(ReplicaBench.WallTime);
+        bench.Store.Writes.AppendEpochOpen(ReplicaBench.WallTime);
         bench.Run();
-        bench.Store.Commit(bench.Store.Last.Etag);
-        Assert.Equal(bench.Store.Last.Etag, bench.Store.Published);
+        bench.Commit(bench.Store.Log.Last.Etag);
+        Assert.Equal(bench.Store.Log.Last.Etag, bench.Store.Pages.PublishedEtag);
         Assert.Equal(Keys, (int)bench.Store.Statistics.Keys);
     }
 
@@ -56,29 +56,29 @@ public sealed class ReplicationTests : IDisposable
         const int Records = 200;
         const int RecordBytes = 8 << 10;
         const int RetainedBytes = 512 << 10;
-        using var leader = new ReplicaBench(1, StoreBench.SmallOptions with { RetainedJournalBytes = RetainedBytes });
+        using var leader = new ReplicaBench(new(1), StoreBench.SmallOptions with { RetainedJournalBytes = RetainedBytes });
         leader.Lead(3);
         for (var index = 0; index < Records; index++)
         {
             _ = leader.Put($"key-{index}", new string('x', RecordBytes - 1024));
-            leader.Store.Commit(leader.Store.Last.Etag);
+            leader.Commit(leader.Store.Log.Last.Etag);
             if (index % 20 == 19)
                 Checkpoint(leader);
         }
         // Two checkpoints, because journal that only the older meta page needs is kept as well.
         Checkpoint(leader);
         Checkpoint(leader);
-        var last = leader.Store.Last.Etag;
-        var within = last - (RetainedBytes / RecordBytes / 2);
+        var last = leader.Store.Log.Last.Etag;
+        var within = last with { Change = last.Change - (RetainedBytes / RecordBytes / 2) };
         Assert.Equal(RetainedBytes / RecordBytes / 2, leader.BodiesAfter(within).Count);
-        Assert.True(leader.Store.TryFind(within, out _));
-        var beyond = last - (2 * RetainedBytes / RecordBytes);
-        Assert.Equal(-1, leader.Store.ReadBodies(beyond, int.MaxValue, []));
+        Assert.True(leader.Store.Reader.TryFind(within, out _));
+        var beyond = last with { Change = last.Change - (2 * RetainedBytes / RecordBytes) };
+        Assert.Equal(-1, leader.Store.Reader.ReadBodies(beyond, int.MaxValue, []));
         Assert.InRange(leader.Store.Statistics.JournalBytes, RetainedBytes / 2, 2 * RetainedBytes);
         // Journal kept for followers survives a restart.
         leader.Reopen();
         Assert.Equal(RetainedBytes / RecordBytes / 2, leader.BodiesAfter(within).Count);
-        Assert.Equal(-1, leader.Store.ReadBodies(beyond, int.MaxValue, []));
+        Assert.Equal(-1, leader.Store.Reader.ReadBodies(beyond, int.MaxValue, []));
     }
 
     [Fact]
@@ -88,21 +88,21 @@ public sealed class ReplicationTests : IDisposable
         _leader.Lead(3);
         for (var index = 0; index < Records; index++)
             _ = _leader.Put($"key-{index}", new string('x', 200 << 10));
-        _leader.Store.Commit(_leader.Store.Last.Etag);
+        _leader.Commit(_leader.Store.Log.Last.Etag);
         _follower.Follow(_leader);
-        var committed = _leader.Store.Last.Etag;
-        _follower.Store.Commit(committed);
-        Assert.True(_follower.Store.IsApplying);
-        Assert.Equal(UInt128.Zero, _follower.Store.Published);
+        var committed = _leader.Store.Log.Last.Etag;
+        _follower.Commit(committed);
+        Assert.True(_follower.Store.Committed.IsApplying);
+        Assert.Equal(Etag.None, _follower.Store.Pages.PublishedEtag);
         _ = _leader.Put("later", "1");
         _follower.Follow(_leader);
-        Assert.Equal(_leader.Store.Last, _follower.Store.Durable);
+        Assert.Equal(_leader.Store.Log.Last, _follower.Store.Durable.Last);
         var steps = 1;
-        while (_follower.Store.ApplyMore())
+        while (_follower.Store.Follower.ApplyMore())
             steps++;
         Assert.InRange(steps, 3, Records);
-        Assert.Equal(committed, _follower.Store.Published);
-        Assert.False(_follower.Store.IsApplying);
+        Assert.Equal(committed, _follower.Store.Pages.PublishedEtag);
+        Assert.False(_follower.Store.Committed.IsApplying);
         Assert.Equal(_leader.Digest(), _follower.Digest());
     }
 
@@ -113,15 +113,15 @@ public sealed class ReplicationTests : IDisposable
         for (var index = 0; index < 30; index++)
             _ = _leader.Put($"key-{index}", new string('x', 200 << 10));
         _follower.Follow(_leader);
-        var committed = _leader.Store.Last.Etag - 1;
-        _follower.Store.Commit(committed);
-        _follower.Store.ApplyMore();
-        Assert.True(_follower.Store.IsApplying);
+        var committed = _leader.Store.Log.Last.Etag.Predecessor;
+        _follower.Commit(committed);
+        _follower.Store.Follower.ApplyMore();
+        Assert.True(_follower.Store.Committed.IsApplying);
         _follower.Lead(7);
-        Assert.Equal(committed, _follower.Store.Published);
-        _follower.Store.Commit(_follower.Store.Last.Etag);
+        Assert.Equal(committed, _follower.Store.Pages.PublishedEtag);
+        _follower.Commit(_follower.Store.Log.Last.Etag);
         Assert.Equal(30ul, _follower.Store.Statistics.Keys);
-        Assert.False(_follower.Store.ApplyMore());
+        Assert.False(_follower.Store.Follower.ApplyMore());
     }
 
     [Fact]
@@ -131,11 +131,11 @@ public sealed class ReplicationTests : IDisposable
         _leader.Put("a", "1");
         _leader.Put("b", "2");
         _follower.Follow(_leader);
-        Assert.Equal(_leader.Store.Last, _follower.Store.Last);
-        Assert.Equal(_follower.Store.Last, _follower.DurableTold[^1]);
+        Assert.Equal(_leader.Store.Log.Last, _follower.Store.Log.Last);
+        Assert.Equal(_follower.Store.Log.Last, _follower.DurableTold[^1]);
         Assert.Null(_follower.Read("b"));
         foreach (var replica in (ReplicaBench[])[_leader, _follower])
-            replica.Store.Commit(_leader.Store.Last.Etag);
+            replica.Commit(_leader.Store.Log.Last.Etag);
         Assert.Equal(("1", "2"), (_follower.Read("a"), _follower.Read("b")));
         Assert.Equal(_leader.Digest(), _follower.Digest());
     }
@@ -147,17 +147,17 @@ public sealed class ReplicationTests : IDisposable
         var first = _leader.Put("a", "1");
         var second = _leader.Put("b", "2");
         var read = _leader.Submit(request => request.AddCondition("a"u8, ConditionKind.Absent));
-        Assert.False(_leader.Store.TryAppendBatch(ReplicaBench.WallTime, out _));
+        Assert.False(_leader.Store.Writes.TryAppendBatch(ReplicaBench.WallTime, out _));
         _leader.Run();
         Assert.False(first.IsCompleted || second.IsCompleted || read.IsCompleted);
         _leader.AnswersReads = false;
-        _leader.Store.Commit(_leader.Store.Last.Etag - 1);
+        _leader.Commit(_leader.Store.Log.Last.Etag.Predecessor);
         _leader.Run();
         Assert.Equal((true, false, false), (first.IsCompleted, second.IsCompleted, read.IsCompleted));
-        _leader.Store.Commit(_leader.Store.Last.Etag);
+        _leader.Commit(_leader.Store.Log.Last.Etag);
         _leader.Run();
         Assert.Equal((true, false), (second.IsCompleted, read.IsCompleted));
-        _leader.Store.ReleaseReadAnswers(_leader.Store.HeldReadAnswers);
+        _leader.Store.Writes.ReleaseReadAnswers(_leader.Store.Writes.HeldReadAnswers);
         _leader.Run();
         Assert.Equal(new WriteResult(WriteOutcome.ConditionFailed, StoreBench.Answer(second).Etag, 0, false), StoreBench.Answer(read));
     }
@@ -171,14 +171,14 @@ public sealed class ReplicationTests : IDisposable
         _leader.AnswersReads = false;
         _leader.Put("a", "1");
         var early = _leader.Submit(request => request.AddCondition("a"u8, ConditionKind.Absent));
-        Assert.False(_leader.Store.TryAppendBatch(ReplicaBench.WallTime, out _));
+        Assert.False(_leader.Store.Writes.TryAppendBatch(ReplicaBench.WallTime, out _));
         _leader.Run();
-        _leader.Store.Commit(_leader.Store.Last.Etag);
-        var asked = _leader.Store.HeldReadAnswers;
+        _leader.Commit(_leader.Store.Log.Last.Etag);
+        var asked = _leader.Store.Writes.HeldReadAnswers;
         var late = _leader.Submit(request => request.AddCondition("a"u8, ConditionKind.Absent));
-        Assert.False(_leader.Store.TryAppendBatch(ReplicaBench.WallTime, out _));
+        Assert.False(_leader.Store.Writes.TryAppendBatch(ReplicaBench.WallTime, out _));
         _leader.Run();
-        _leader.Store.ReleaseReadAnswers(asked);
+        _leader.Store.Writes.ReleaseReadAnswers(asked);
         _leader.Run();
         Assert.Equal((true, false), (early.IsCompleted, late.IsCompleted));
     }
@@ -190,16 +190,16 @@ public sealed class ReplicationTests : IDisposable
         foreach (var key in (string[])["a", "b"])
         {
             _leader.Submit(request => request.Put(StoreBench.Text(key), "1"u8));
-            Assert.True(_leader.Store.TryAppendBatch(ReplicaBench.WallTime, out _));
+            Assert.True(_leader.Store.Writes.TryAppendBatch(ReplicaBench.WallTime, out _));
         }
         _leader.Submit(request => request.Put("c"u8, "1"u8));
-        Assert.False(_leader.Store.CanAppendBatch);
-        Assert.False(_leader.Store.TryAppendBatch(ReplicaBench.WallTime, out _));
+        Assert.False(_leader.Store.Writes.CanAppend);
+        Assert.False(_leader.Store.Writes.TryAppendBatch(ReplicaBench.WallTime, out _));
         var told = _leader.WorkTold;
         _leader.Run();
         Assert.True(_leader.WorkTold > told);
-        Assert.True(_leader.Store.TryAppendBatch(ReplicaBench.WallTime, out var record));
-        Assert.Equal(new UInt128(1, 4), record.Etag);
+        Assert.True(_leader.Store.Writes.TryAppendBatch(ReplicaBench.WallTime, out var record));
+        Assert.Equal(new Etag(1, 4), record.Etag);
     }
 
     // A leader with a slow disk appended no further batch until its own two writes had ended, even when a majority of the others had them. With 10 ms
@@ -208,22 +208,22 @@ public sealed class ReplicationTests : IDisposable
     public void TryAppendBatch_OwnWritesInFlightButCommitted_AppendsAnswersAndPublishes()
     {
         _leader.Lead(1);
-        var durable = _leader.Store.Durable.Etag;
+        var durable = _leader.Store.Durable.Last.Etag;
         for (var number = 0; number < 20; number++)
         {
             var put = _leader.Submit(request => request.Put(StoreBench.Text($"key {number}"), "1"u8));
-            Assert.True(_leader.Store.TryAppendBatch(ReplicaBench.WallTime, out var record));
+            Assert.True(_leader.Store.Writes.TryAppendBatch(ReplicaBench.WallTime, out var record));
             // The disk has written nothing so far.
-            _leader.Store.Commit(record.Etag);
+            _leader.Commit(record.Etag);
             _leader.Answer();
-            Assert.Equal(record.Etag, _leader.Store.Published);
-            Assert.Equal(durable, _leader.Store.Durable.Etag);
+            Assert.Equal(record.Etag, _leader.Store.Pages.PublishedEtag);
+            Assert.Equal(durable, _leader.Store.Durable.Last.Etag);
             Assert.Equal("1", _leader.Read($"key {number}"));
             Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(put).Outcome);
         }
 
         _leader.Run();
-        Assert.Equal(_leader.Store.Last.Etag, _leader.Store.Durable.Etag);
+        Assert.Equal(_leader.Store.Log.Last.Etag, _leader.Store.Durable.Last.Etag);
     }
 
     // A leader filled its batches however long that took. With 10 million keys and cold pages, a batch of 1 MiB took seconds. Heartbeats and their
@@ -235,16 +235,33 @@ public sealed class ReplicationTests : IDisposable
         var puts = Enumerable.Range(0, 200).Select(number => _leader.Submit(request => request.Put(StoreBench.Text($"key {number}"), "1"u8))).ToArray();
         _leader.Time.PerLook = StoreBench.SmallOptions.StepTimeMax;
         var batches = 0;
-        while (!_leader.Store.QueueIsEmpty)
+        while (!_leader.Store.Requests.Queue.IsEmpty)
         {
-            Assert.True(_leader.Store.TryAppendBatch(ReplicaBench.WallTime, out var record));
-            _leader.Store.Commit(record.Etag);
+            Assert.True(_leader.Store.Writes.TryAppendBatch(ReplicaBench.WallTime, out var record));
+            _leader.Commit(record.Etag);
             batches++;
         }
 
         _leader.Run();
         Assert.InRange(batches, 10, 20);
         Assert.All(puts, put => Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(put).Outcome));
+    }
+
+    // Each batch that left requests posted a notice, although the caller takes the next batch in the same turn.
+    [Fact]
+    public void TryAppendBatch_RequestsLeft_PostsNothingWhileTheCallerContinues()
+    {
+        _leader.Lead(1);
+        for (var number = 0; number < 40; number++)
+            _ = _leader.Submit(request => request.Put(StoreBench.Text($"key {number}"), "1"u8));
+        _leader.Run();
+        _leader.Time.PerLook = StoreBench.SmallOptions.StepTimeMax;
+        var told = _leader.WorkTold;
+        while (!_leader.Store.Requests.Queue.IsEmpty && _leader.Store.Writes.TryAppendBatch(ReplicaBench.WallTime, out var record))
+            _leader.Commit(record.Etag);
+        Assert.True(_leader.Store.Requests.Queue.IsEmpty);
+        _leader.Run();
+        Assert.Equal(told, _leader.WorkTold);
     }
 
     // A follower applied all committed records in one step, and its answers to heartbeats waited behind that.
@@ -255,14 +272,14 @@ public sealed class ReplicationTests : IDisposable
         _leader.Lead(1);
         for (var number = 0; number < Records; number++)
             _ = _leader.Put($"key {number}", new string('x', 100 << 10));
-        _leader.Store.Commit(_leader.Store.Last.Etag);
+        _leader.Commit(_leader.Store.Log.Last.Etag);
         _follower.Follow(_leader);
         _follower.Time.PerLook = 2 * StoreBench.SmallOptions.StepTimeMax;
-        _follower.Store.Commit(_leader.Store.Last.Etag);
+        _follower.Commit(_leader.Store.Log.Last.Etag);
         var steps = 0;
-        for (var before = _follower.Store.Published; _follower.Store.ApplyMore(); before = _follower.Store.Published)
+        for (var before = _follower.Store.Pages.PublishedEtag; _follower.Store.Follower.ApplyMore(); before = _follower.Store.Pages.PublishedEtag)
         {
-            Assert.True(_follower.Store.Published > before, "Not even one record was applied.");
+            Assert.True(_follower.Store.Pages.PublishedEtag > before, "Not even one record was applied.");
             steps++;
         }
 
@@ -274,19 +291,19 @@ public sealed class ReplicationTests : IDisposable
     public void StopLeading_WithUncommittedTail_AnswersUnknownAndKeepsTheTailPrepared()
     {
         _leader.Lead(1);
-        _leader.Store.Commit(_leader.Store.Last.Etag);
+        _leader.Commit(_leader.Store.Log.Last.Etag);
         var appended = _leader.Put("a", "1");
         var failed = _leader.Submit(request => request.AddCondition("a"u8, ConditionKind.Absent));
-        Assert.False(_leader.Store.TryAppendBatch(ReplicaBench.WallTime, out _));
+        Assert.False(_leader.Store.Writes.TryAppendBatch(ReplicaBench.WallTime, out _));
         var queued = _leader.Submit(request => request.Put("b"u8, "1"u8));
-        _leader.Store.StopLeading();
+        _leader.Store.Writes.StopLeading();
         _leader.Run();
         Assert.Equal(WriteOutcome.OutcomeUnknown, StoreBench.Answer(appended).Outcome);
         Assert.Equal(WriteOutcome.NotLeader, StoreBench.Answer(failed).Outcome);
         Assert.Equal(WriteOutcome.NotLeader, StoreBench.Answer(queued).Outcome);
         Assert.Null(_leader.Read("a"));
         // The tail may still turn out to be committed.
-        _leader.Store.Commit(_leader.Store.Last.Etag);
+        _leader.Commit(_leader.Store.Log.Last.Etag);
         Assert.Equal("1", _leader.Read("a"));
     }
 
@@ -302,10 +319,10 @@ public sealed class ReplicationTests : IDisposable
             request.AddCondition("a"u8, ConditionKind.ValueEquals, value: "1"u8);
             request.Put("a"u8, "2"u8);
         });
-        Assert.True(_follower.Store.TryAppendBatch(ReplicaBench.WallTime, out var record));
+        Assert.True(_follower.Store.Writes.TryAppendBatch(ReplicaBench.WallTime, out var record));
         Assert.Null(_follower.Read("a"));
         _follower.Run();
-        _follower.Store.Commit(record.Etag);
+        _follower.Commit(record.Etag);
         _follower.Run();
         Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(answer).Outcome);
         Assert.Equal("2", _follower.Read("a"));
@@ -317,25 +334,25 @@ public sealed class ReplicationTests : IDisposable
         _leader.Lead(1);
         _leader.Put("a", "1");
         _leader.Put("b", "2");
-        var bodies = _leader.BodiesAfter(0);
-        Assert.False(_follower.Store.Append(bodies[1].Span, out _));
+        var bodies = _leader.BodiesAfter(Etag.None);
+        Assert.False(_follower.Store.TryAppend(bodies[1], out _));
         var damaged = bodies[0].ToArray();
         damaged[70] ^= 1;
-        Assert.False(_follower.Store.Append(damaged, out _));
-        Assert.False(_follower.Store.Append([], out _));
-        Assert.True(_follower.Store.Append(bodies[0].Span, out _));
-        Assert.False(_follower.Store.Append(bodies[0].Span, out _));
-        Assert.True(_follower.Store.Append(bodies[1].Span, out _));
+        Assert.False(_follower.Store.TryAppend(damaged, out _));
+        Assert.False(_follower.Store.TryAppend(default, out _));
+        Assert.True(_follower.Store.TryAppend(bodies[0], out _));
+        Assert.False(_follower.Store.TryAppend(bodies[0], out _));
+        Assert.True(_follower.Store.TryAppend(bodies[1], out _));
     }
 
     [Fact]
     public void Cut_PowerLostAfterIt_KeepsTheTailAside()
     {
         _leader.Lead(1);
-        var common = _leader.Store.Last;
+        var common = _leader.Store.Log.Last;
         _leader.Put("a", new string('t', 5000));
-        _leader.Store.StopLeading();
-        _leader.Store.Cut(common.Etag);
+        _leader.Store.Writes.StopLeading();
+        _leader.Store.Committed.Cut(common.Etag);
         _leader.Run();
         Assert.Equal([common], _leader.CutsTold);
         _leader.Store.Dispose();
@@ -350,25 +367,25 @@ public sealed class ReplicationTests : IDisposable
         _leader.Lead(1);
         _leader.Put("a", "1");
         _follower.Follow(_leader);
-        _follower.Store.Commit(_leader.Store.Last.Etag);
-        var common = _leader.Store.Last;
+        _follower.Commit(_leader.Store.Log.Last.Etag);
+        var common = _leader.Store.Log.Last;
         // The old leader continues alone; the follower has a new leader.
         _leader.Put("a", "old");
         _leader.Put("b", "old");
-        _leader.Store.StopLeading();
+        _leader.Store.Writes.StopLeading();
         _follower.Lead(2);
         _follower.Put("a", "new");
 
-        _leader.Store.Cut(common.Etag);
-        Assert.Equal(common, _leader.Store.Last);
-        Assert.Equal(common, _leader.Store.Durable);
+        _leader.Store.Committed.Cut(common.Etag);
+        Assert.Equal(common, _leader.Store.Log.Last);
+        Assert.Equal(common, _leader.Store.Durable.Last);
         _leader.Follow(_follower);
         Assert.Equal([common], _leader.CutsTold);
         Assert.Single(_leader.Disk.List(ReplicaBench.DirectoryPath + "/aside"));
         _leader.Reopen();
-        Assert.Equal(_follower.Store.Last, _leader.Store.Last);
-        _leader.Store.Commit(_leader.Store.Last.Etag);
-        _follower.Store.Commit(_follower.Store.Last.Etag);
+        Assert.Equal(_follower.Store.Log.Last, _leader.Store.Log.Last);
+        _leader.Commit(_leader.Store.Log.Last.Etag);
+        _follower.Commit(_follower.Store.Log.Last.Etag);
         Assert.Equal(("new", null), (_leader.Read("a"), _leader.Read("b")));
         Assert.Equal(_follower.Digest(), _leader.Digest());
     }
@@ -379,15 +396,15 @@ public sealed class ReplicationTests : IDisposable
         _leader.Lead(1);
         _leader.Put("a", "1");
         _leader.Put("b", "2");
-        var bodies = _leader.BodiesAfter(0);
-        Assert.True(_follower.Store.Append(bodies[0].Span, out var first));
-        Assert.True(_follower.Store.Append(bodies[1].Span, out _));
-        _follower.Store.Cut(first.Etag);
-        Assert.True(_follower.Store.Append(bodies[1].Span, out var again));
+        var bodies = _leader.BodiesAfter(Etag.None);
+        Assert.True(_follower.Store.TryAppend(bodies[0], out var first));
+        Assert.True(_follower.Store.TryAppend(bodies[1], out _));
+        _follower.Store.Committed.Cut(first.Etag);
+        Assert.True(_follower.Store.TryAppend(bodies[1], out var again));
         _follower.Run();
         Assert.Equal([first, again], _follower.DurableTold.Distinct());
         Assert.Equal([first], _follower.CutsTold);
-        Assert.Equal(again, _follower.Store.Durable);
+        Assert.Equal(again, _follower.Store.Durable.Last);
     }
 
     [Fact]
@@ -396,12 +413,12 @@ public sealed class ReplicationTests : IDisposable
         _leader.Lead(1);
         _leader.Put("a", "1");
         _follower.Follow(_leader);
-        _follower.Store.Cut(0);
+        _follower.Store.Committed.Cut(Etag.None);
         _follower.Run();
         _follower.Reopen();
-        Assert.Equal(default, _follower.Store.Last.Etag);
+        Assert.Equal(default, _follower.Store.Log.Last.Etag);
         _follower.Follow(_leader);
-        _follower.Store.Commit(_leader.Store.Last.Etag);
+        _follower.Commit(_leader.Store.Log.Last.Etag);
         Assert.Equal("1", _follower.Read("a"));
     }
 
@@ -410,52 +427,52 @@ public sealed class ReplicationTests : IDisposable
     {
         _leader.Lead(1);
         _leader.Put("a", "1");
-        var committed = _leader.Store.Last;
+        var committed = _leader.Store.Log.Last;
         _leader.Put("b", "2");
-        _leader.Store.WriteControl(_leader.Store.Control with { Committed = committed.Etag });
+        _leader.Store.Log.WriteControl(_leader.Store.Durable.Control with { Committed = committed.Etag });
         _leader.Run();
         Assert.Equal(committed.Etag, _leader.ControlTold[^1].Committed);
         _leader.Reopen();
         Assert.Equal(("1", null), (_leader.Read("a"), _leader.Read("b")));
-        Assert.Equal(committed.Etag, _leader.Store.Published);
-        Assert.Equal(committed.Change + 1, _leader.Store.Last.Change);
+        Assert.Equal(committed.Etag, _leader.Store.Pages.PublishedEtag);
+        Assert.Equal(committed.Change + 1, _leader.Store.Log.Last.Change);
     }
 
     [Fact]
     public void ReadBodies_BeyondMemoryAndBeyondTheJournal_ReadsSegmentsOrReportsTheGap()
     {
-        using var small = new ReplicaBench(3, StoreBench.SmallOptions with { RecentBodyBytesMax = 500 });
+        using var small = new ReplicaBench(new(3), StoreBench.SmallOptions with { RecentBodyBytesMax = 500 });
         small.Lead(1);
         for (var index = 0; index < 60; index++)
             small.Put($"key-{index}", new string('v', 100));
-        small.Store.Commit(small.Store.Last.Etag);
-        var bodies = small.BodiesAfter(0);
+        small.Commit(small.Store.Log.Last.Etag);
+        var bodies = small.BodiesAfter(Etag.None);
         Assert.Equal(61, bodies.Count);
-        Assert.All(bodies, body => Assert.True(RecordBody.Verify(body.Span)));
+        Assert.All(bodies, body => Assert.True(RecordBody.TryVerify(body.Span, out _)));
         var some = new List<ReadOnlyMemory<byte>>();
-        Assert.Equal(2, small.Store.ReadBodies(new UInt128(1, 10), (2 * bodies[20].Length) + 1, some));
+        Assert.Equal(2, small.Store.Reader.ReadBodies(new Etag(1, 10), (2 * bodies[20].Length) + 1, some));
         Assert.Equal(bodies[10].ToArray(), some[0].ToArray());
         for (var round = 0; round < 2; round++)
         {
             small.Put("more", "x");
-            small.Store.Commit(small.Store.Last.Etag);
-            _ = small.Store.CheckpointAsync();
+            small.Commit(small.Store.Log.Last.Etag);
+            _ = small.Store.Checkpoints.RequestAsync();
             small.Run();
         }
-        Assert.Equal(-1, small.Store.ReadBodies(0, 100, some));
-        Assert.True(small.Store.TryFindAtOrBefore(small.Store.Last.Etag + 5, out var last));
-        Assert.Equal(small.Store.Last, last);
+        Assert.Equal(-1, small.Store.Reader.ReadBodies(Etag.None, 100, some));
+        Assert.True(small.Store.Reader.TryFindAtOrBefore(small.Store.Log.Last.Etag with { Epoch = small.Store.Log.Last.Epoch + 1 }, out var last));
+        Assert.Equal(small.Store.Log.Last, last);
     }
 
     [Fact]
     public void Commit_RecordWithUnknownOperation_StopsTheReplica()
     {
         _leader.Lead(1);
-        var body = RecordBody.Encode(_leader.Store.Last, RecordFlags.None, 1, 1, 0, [5, 0]);
+        var body = RecordBody.Encode(_leader.Store.Log.Last, RecordFlags.None, 1, 1, 0, [5, 0], out _);
         _follower.Follow(_leader);
-        Assert.True(_follower.Store.Append(body, out var record));
+        Assert.True(_follower.Store.TryAppend(body, out var record));
         _follower.Run();
-        _follower.Store.Commit(record.Etag);
+        _follower.Commit(record.Etag);
         _follower.Run();
         Assert.IsType<UnreadableRecordException>(_follower.FailureTold);
         Assert.Throws<StoreStoppedException>(() => _follower.Store.OpenSnapshot());
@@ -478,7 +495,7 @@ public sealed class ReplicationTests : IDisposable
 
     private static void Checkpoint(ReplicaBench bench)
     {
-        var done = bench.Store.CheckpointAsync();
+        var done = bench.Store.Checkpoints.RequestAsync();
         bench.Run();
         Assert.True(done.IsCompletedSuccessfully);
     }

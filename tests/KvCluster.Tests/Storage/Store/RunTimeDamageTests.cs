@@ -40,7 +40,7 @@ public sealed class RunTimeDamageTests
     {
         using var bench = Checkpointed();
         FlipEveryPage(bench);
-        bench.Store.TakeDigest(bench.Store.Published, _ => Assert.Fail("A damaged replica reported a digest."));
+        bench.Store.Digests.Take(bench.Store.Pages.PublishedEtag, _ => Assert.Fail("A damaged replica reported a digest."));
         bench.Run();
         Assert.IsType<CorruptStoreException>(bench.FailureTold);
     }
@@ -52,7 +52,7 @@ public sealed class RunTimeDamageTests
         FlipEveryPage(bench);
         bench.Lead(2);
         var answer = bench.Submit(request => request.Put("key-7"u8, "2"u8));
-        Assert.False(bench.Store.TryAppendBatch(ReplicaBench.WallTime, out _));
+        Assert.False(bench.Store.Writes.TryAppendBatch(ReplicaBench.WallTime, out _));
         bench.Run();
         Assert.IsType<CorruptStoreException>(bench.FailureTold);
         Assert.NotEqual(WriteOutcome.Applied, StoreBench.Answer(answer).Outcome);
@@ -111,7 +111,7 @@ public sealed class RunTimeDamageTests
         using var bench = Filled(keys: 40, valueBytes: 1500);
         bench.Reopen();
         FlipEveryRecord(bench);
-        Assert.Equal(-1, bench.Store.ReadBodies(0, int.MaxValue, []));
+        Assert.Equal(-1, bench.Store.Reader.ReadBodies(Etag.None, int.MaxValue, []));
         bench.Run();
         Assert.IsType<CorruptStoreException>(bench.FailureTold);
     }
@@ -120,19 +120,19 @@ public sealed class RunTimeDamageTests
     public void ReadBodies_DamagedRecordThatTheCheckpointCovers_SendsFollowersASnapshot()
     {
         using var bench = Checkpointed();
-        var last = bench.Store.Last;
-        var fromTheMiddle = new UInt128(1, 21);
+        var last = bench.Store.Log.Last;
+        var fromTheMiddle = new Etag(1, 21);
         FlipRecord(bench, fromTheMiddle);
         for (var opening = 0; opening < 2; opening++)
         {
             List<ReadOnlyMemory<byte>> before = [];
-            Assert.Equal(20, bench.Store.ReadBodies(0, int.MaxValue, before));
-            Assert.Equal(-1, bench.Store.ReadBodies(new UInt128(1, 20), int.MaxValue, []));
-            Assert.False(bench.Store.TryFind(new UInt128(1, 20), out _));
+            Assert.Equal(20, bench.Store.Reader.ReadBodies(Etag.None, int.MaxValue, before));
+            Assert.Equal(-1, bench.Store.Reader.ReadBodies(new Etag(1, 20), int.MaxValue, []));
+            Assert.False(bench.Store.Reader.TryFind(new Etag(1, 20), out _));
             Assert.Equal(20, bench.BodiesAfter(fromTheMiddle).Count);
             bench.Run();
             Assert.Null(bench.FailureTold);
-            Assert.Equal(last, bench.Store.Last);
+            Assert.Equal(last, bench.Store.Log.Last);
             // Opening the journal does not read the record, because nothing is replayed from it.
             bench.Reopen();
         }
@@ -142,7 +142,7 @@ public sealed class RunTimeDamageTests
     private static ReplicaBench Checkpointed(int keys = 40, int valueBytes = 1500)
     {
         var bench = Filled(keys, valueBytes);
-        var done = bench.Store.CheckpointAsync();
+        var done = bench.Store.Checkpoints.RequestAsync();
         bench.Run();
         Assert.True(done.IsCompletedSuccessfully);
         bench.CloseAndReopen();
@@ -152,11 +152,11 @@ public sealed class RunTimeDamageTests
     /// <summary>The record that opens the epoch, and one record for each key.</summary>
     private static ReplicaBench Filled(int keys, int valueBytes)
     {
-        var bench = new ReplicaBench(1, StoreBench.SmallOptions with { RetainedJournalBytes = 1 << 20 });
+        var bench = new ReplicaBench(new(1), StoreBench.SmallOptions with { RetainedJournalBytes = 1 << 20 });
         bench.Lead(1);
         for (var index = 0; index < keys; index++)
             _ = bench.Put($"key-{index}", new string('x', valueBytes));
-        bench.Store.Commit(bench.Store.Last.Etag);
+        bench.Commit(bench.Store.Log.Last.Etag);
         return bench;
     }
 
@@ -176,7 +176,7 @@ public sealed class RunTimeDamageTests
     }
 
     /// <summary>Flips a bit in the record's payload, where it was written last.</summary>
-    private static void FlipRecord(ReplicaBench bench, UInt128 etag)
+    private static void FlipRecord(ReplicaBench bench, Etag etag)
     {
         var found = 0;
         foreach (var path in Segments(bench))
@@ -185,7 +185,7 @@ public sealed class RunTimeDamageTests
             for (var offset = 4096; offset + 200 < bytes.Length; offset += 4096)
             {
                 var body = bytes.AsSpan(offset + RecordEnvelope.Bytes);
-                if (!RecordEnvelope.TryRead(bytes.AsSpan(offset), out _) || RecordBody.LastChange(body) != (ulong)etag)
+                if (!RecordEnvelope.TryRead(bytes.AsSpan(offset), out _) || RecordBody.LastChange(body) != etag.Change)
                     continue;
                 bench.Disk.FlipBit(path, offset + RecordEnvelope.Bytes + RecordBody.HeaderBytes + 10);
                 found++;

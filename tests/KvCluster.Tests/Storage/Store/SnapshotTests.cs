@@ -12,8 +12,8 @@ namespace KvCluster.Tests.Storage.Store;
 public sealed class SnapshotTests : IDisposable
 {
     private const int KeyCount = 300;
-    private readonly ReplicaBench _leader = new(1);
-    private readonly ReplicaBench _follower = new(2);
+    private readonly ReplicaBench _leader = new(new(1));
+    private readonly ReplicaBench _follower = new(new(2));
 
     public SnapshotTests()
     {
@@ -22,7 +22,7 @@ public sealed class SnapshotTests : IDisposable
             _leader.Put($"key-{index}", new string((char)('a' + (index % 26)), index % 50 == 0 ? 20_000 : 40));
         Checkpoint(_leader);
         _leader.Put("later", "1");
-        _leader.Store.Commit(_leader.Store.Last.Etag);
+        _leader.Commit(_leader.Store.Log.Last.Etag);
     }
 
     public void Dispose()
@@ -34,25 +34,25 @@ public sealed class SnapshotTests : IDisposable
     [Fact]
     public void Install_InChunksOfAnySize_HasTheLeadersStateAndContinuesFromTheJournal()
     {
-        using (var source = _leader.Store.OpenSnapshotSource())
+        using (var source = _leader.Store.Checkpoints.OpenSource())
         {
             using var installer = Installer(source, _follower);
             Transfer(source, installer, new Random(5));
-            var covers = installer.Complete(_follower.Store.Control);
+            var covers = installer.Complete(_follower.Store.Durable.Control);
             Assert.Equal((source.Covers.Etag, source.Covers.ChainChecksum), (covers.Etag, covers.ChainChecksum));
             Assert.Null(_follower.Read("key-1"));
             _follower.Store.Dispose();
-            installer.SwitchIn(_follower.Store.Control with { Committed = covers.Etag, Acknowledged = covers.Etag });
+            installer.SwitchIn(_follower.Store.Durable.Control with { Committed = covers.Etag, Acknowledged = covers.Etag });
         }
         _follower.Reopen();
-        Assert.Equal(_follower.Store.Published, _follower.Store.Control.Committed);
+        Assert.Equal(_follower.Store.Pages.PublishedEtag, _follower.Store.Durable.Control.Committed);
         Assert.Equal(new string('b', 40), _follower.Read("key-1"));
         _follower.Follow(_leader);
-        _follower.Store.Commit(_leader.Store.Last.Etag);
+        _follower.Commit(_leader.Store.Log.Last.Etag);
         Assert.Equal(_leader.Digest(), _follower.Digest());
         Checkpoint(_follower);
         _follower.Reopen();
-        _follower.Store.Verify();
+        _follower.Store.Pages.Verify();
         Assert.Equal(["control", "reserve", "running", "state-00000002"], Names());
     }
 
@@ -61,7 +61,7 @@ public sealed class SnapshotTests : IDisposable
     {
         var data = $"{ReplicaBench.DirectoryPath}/state-00000001/data";
         _ = _leader.Put("under-way", "1");
-        _ = _leader.Store.CheckpointAsync();
+        _ = _leader.Store.Checkpoints.RequestAsync();
         var callsWhenQuiet = -1;
         _leader.Store.Stop(() => callsWhenQuiet = _leader.Disk.Calls);
         Assert.Equal(-1, callsWhenQuiet);
@@ -71,7 +71,7 @@ public sealed class SnapshotTests : IDisposable
 
         // The successor works in the same directory while the old state is still read.
         using var successor = ReplicaStore.Open(_leader.Context, ReplicaBench.DirectoryPath);
-        Assert.Equal(_leader.Store.Last, successor.Last);
+        Assert.Equal(_leader.Store.Log.Last, successor.Log.Last);
         Assert.Equal(new string('b', 40), _leader.Read("key-1"));
 
         using (var reader = _leader.Store.OpenSnapshot())
@@ -92,32 +92,41 @@ public sealed class SnapshotTests : IDisposable
     public void CheckpointAsync_StoreReplaced_IsWrittenByTheNewStore()
     {
         _ = _leader.Put("under-way", "1");
-        _leader.Store.Commit(_leader.Store.Last.Etag);
-        var before = _leader.Store.CheckpointAsync();
+        _leader.Commit(_leader.Store.Log.Last.Etag);
+        var before = _leader.Store.Checkpoints.RequestAsync();
         _leader.Store.Stop(static () => { });
         _leader.Run();
-        var whileStopped = _leader.Store.CheckpointAsync();
+        var whileStopped = _leader.Store.Checkpoints.RequestAsync();
         _leader.Run();
         Assert.False(before.IsCompleted || whileStopped.IsCompleted);
         using var successor = ReplicaStore.Open(_leader.Context, ReplicaBench.DirectoryPath);
-        successor.Commit(_leader.Store.Last.Etag);
+        successor.Follower.Commit(_leader.Store.Log.Last.Etag);
         successor.Start(_leader);
-        successor.TakeOver(_leader.Store);
+        successor.Checkpoints.TakeOver(_leader.Store.Checkpoints);
         var closed = _leader.Store.CloseAsync();
         _leader.Run();
         Assert.True(closed.IsCompletedSuccessfully);
-        Assert.Equal(successor.Last.Etag, StoreBench.Answer(before).Etag);
-        Assert.Equal(successor.Last.Etag, StoreBench.Answer(whileStopped).Etag);
+        Assert.Equal(successor.Log.Last.Etag, StoreBench.Answer(before).Etag);
+        Assert.Equal(successor.Log.Last.Etag, StoreBench.Answer(whileStopped).Etag);
+    }
+
+    [Fact]
+    public void EndRequests_WhileTheStoreWorks_BreaksAnInvariant()
+    {
+        Assert.Throws<InvariantException>(() => _leader.Store.Checkpoints.EndRequests());
+        var done = _leader.Store.Checkpoints.RequestAsync();
+        _leader.Run();
+        Assert.True(done.IsCompletedSuccessfully);
     }
 
     [Fact]
     public void CheckpointAsync_StoreNotReplaced_IsRefused()
     {
-        foreach (var ends in (Action[])[() => _leader.Store.EndRequests(), () => _ = _leader.Store.CloseAsync()])
+        foreach (var ends in (Action[])[() => _leader.Store.Checkpoints.EndRequests(), () => _ = _leader.Store.CloseAsync()])
         {
             _ = _leader.Put("under-way", "1");
-            _leader.Store.Commit(_leader.Store.Last.Etag);
-            var waits = _leader.Store.CheckpointAsync();
+            _leader.Commit(_leader.Store.Log.Last.Etag);
+            var waits = _leader.Store.Checkpoints.RequestAsync();
             _leader.Store.Stop(static () => { });
             _leader.Run();
             Assert.False(waits.IsCompleted);
@@ -125,7 +134,7 @@ public sealed class SnapshotTests : IDisposable
             _leader.Run();
             Assert.IsType<StoreStoppedException>(waits.Exception!.InnerException);
             _leader.Reopen();
-            _leader.Lead(_leader.Store.Last.Epoch + 1);
+            _leader.Lead(_leader.Store.Log.Last.Epoch + 1);
         }
     }
 
@@ -147,7 +156,7 @@ public sealed class SnapshotTests : IDisposable
     [Fact]
     public void Install_DamagedStream_IsRefusedAndTheOldStateStays()
     {
-        using var source = _leader.Store.OpenSnapshotSource();
+        using var source = _leader.Store.Checkpoints.OpenSource();
         var bytes = new byte[source.BytesTotal];
         Assert.Equal(bytes.Length, source.Read(bytes, 0));
         foreach (var offset in new[] { 1, 9, 15, SnapshotStream.HeaderBytes + 1, (int)source.BytesTotal - Page.Bytes + 100 })
@@ -157,17 +166,17 @@ public sealed class SnapshotTests : IDisposable
             Assert.ThrowsAny<Exception>(() =>
             {
                 installer.Store(bytes);
-                installer.Complete(_follower.Store.Control);
+                installer.Complete(_follower.Store.Durable.Control);
             });
             bytes[offset] ^= 1;
         }
         using (var installer = Installer(source, _follower))
         {
             installer.Store(bytes.AsSpan(..^1));
-            Assert.Throws<CorruptStoreException>(() => installer.Complete(_follower.Store.Control));
+            Assert.Throws<CorruptStoreException>(() => installer.Complete(_follower.Store.Durable.Control));
         }
         _follower.Reopen();
-        Assert.Equal(default, _follower.Store.Last.Etag);
+        Assert.Equal(default, _follower.Store.Log.Last.Etag);
         Assert.DoesNotContain("incoming", Names());
     }
 
@@ -177,20 +186,20 @@ public sealed class SnapshotTests : IDisposable
     [InlineData(nameof(UnsyncedWrites.Torn))]
     public void Install_PowerLossAtEveryCall_LeavesTheOldStateOrTheNewOne(string mode)
     {
-        using var source = _leader.Store.OpenSnapshotSource();
+        using var source = _leader.Store.Checkpoints.OpenSource();
         var seen = new HashSet<bool>();
         for (var call = 1; ; call++)
         {
-            using var replica = new ReplicaBench(3);
+            using var replica = new ReplicaBench(new(3));
             replica.Disk.CrashAtCall = replica.Disk.Calls + call;
             var finished = TryInstall(source, replica);
             replica.Store.Dispose();
             replica.Disk.Restart(Enum.Parse<UnsyncedWrites>(mode), call);
             replica.Reopen();
-            var isNew = replica.Store.Last.Etag == source.Covers.Etag;
-            Assert.True(isNew || replica.Store.Last.Etag == default, $"{mode}, call {call}: {replica.Store.Last}");
+            var isNew = replica.Store.Log.Last.Etag == source.Covers.Etag;
+            Assert.True(isNew || replica.Store.Log.Last.Etag == default, $"{mode}, call {call}: {replica.Store.Log.Last}");
             Assert.Equal(isNew ? new string('b', 40) : null, replica.Read("key-1"));
-            replica.Store.Verify();
+            replica.Store.Pages.Verify();
             seen.Add(isNew);
             if (finished)
                 break;
@@ -208,7 +217,7 @@ public sealed class SnapshotTests : IDisposable
         var found = 0;
         for (var page = 2; page < pages; page++)
         {
-            using var source = _leader.Store.OpenSnapshotSource();
+            using var source = _leader.Store.Checkpoints.OpenSource();
             var used = source.Pages.Any(run => page >= run.First && page < run.First + run.Count);
             _leader.Disk.FlipBit(data, (page * Page.Bytes) + 4_000);
             var given = 0L;
@@ -227,7 +236,7 @@ public sealed class SnapshotTests : IDisposable
     [Fact]
     public void Read_WhileTheDiskCannotReadAPage_IsDamageOfTheSender()
     {
-        using var source = _leader.Store.OpenSnapshotSource();
+        using var source = _leader.Store.Checkpoints.OpenSource();
         var chunk = new byte[source.BytesTotal];
         _leader.IsDamaged = true;
         _leader.Disk.Fault = call => call is { Operation: "Read", Offset: > Page.Bytes } && call.Path.EndsWith("data", StringComparison.Ordinal) ? DiskFault.Error : DiskFault.None;
@@ -238,7 +247,7 @@ public sealed class SnapshotTests : IDisposable
     public void Install_NoRoom_IsRefusedAtTheFirstBytesAndUsesNoSpace()
     {
         // The whole snapshot was sent, and the full disk ended the receiver's process, again after each start.
-        using var source = _leader.Store.OpenSnapshotSource();
+        using var source = _leader.Store.Checkpoints.OpenSource();
         var used = _follower.Disk.UsedBytes;
         _follower.Disk.CapacityBytes = used + _follower.Context.Options.SnapshotRoomBytes + (source.BytesTotal / 2);
         using (var installer = Installer(source, _follower))
@@ -254,7 +263,7 @@ public sealed class SnapshotTests : IDisposable
         using (var installer = Installer(source, _follower))
         {
             Transfer(source, installer, null);
-            installer.Complete(_follower.Store.Control);
+            installer.Complete(_follower.Store.Durable.Control);
             installer.Discard();
         }
         Assert.Equal(used, _follower.Disk.UsedBytes);
@@ -263,10 +272,10 @@ public sealed class SnapshotTests : IDisposable
     [Fact]
     public void Verify_InSteps_CountsUpToAllPages()
     {
-        using var source = _leader.Store.OpenSnapshotSource();
+        using var source = _leader.Store.Checkpoints.OpenSource();
         using var installer = Installer(source, _follower);
         Transfer(source, installer, null);
-        installer.BeginVerify(_follower.Store.Control);
+        installer.BeginVerify(_follower.Store.Durable.Control);
         var steps = 1;
         for (var before = installer.BytesVerified; !installer.VerifyStep(Page.Bytes); before = installer.BytesVerified, steps++)
             Assert.True(installer.BytesVerified > before, "A step verified no page.");
@@ -278,12 +287,12 @@ public sealed class SnapshotTests : IDisposable
     public void Source_RetainsMoreJournalThanAllowed_IsTakenBack()
     {
         // A snapshot for a follower that was slow or gone kept all journal and all pages from then on.
-        using var leader = new ReplicaBench(1, StoreBench.SmallOptions with { SnapshotPinnedBytesMax = 300 << 10, RetainedJournalBytes = 0 });
+        using var leader = new ReplicaBench(new(1), StoreBench.SmallOptions with { SnapshotPinnedBytesMax = 300 << 10, RetainedJournalBytes = 0 });
         leader.Lead(1);
         leader.Put("key", "value");
         Checkpoint(leader);
         var why = "";
-        using var source = leader.Store.OpenSnapshotSource();
+        using var source = leader.Store.Checkpoints.OpenSource();
         source.TakenBack = reason => why = reason;
         var held = 0L;
         for (var write = 0; write < 20 && why.Length == 0; write++)
@@ -296,19 +305,19 @@ public sealed class SnapshotTests : IDisposable
         Assert.InRange(held, 0, 500 << 10);
         Assert.Equal(-1, source.Read(new byte[100], 0));
         source.Dispose();
-        leader.Store.Verify();
+        leader.Store.Pages.Verify();
     }
 
     [Fact]
     public void Source_SendersDiskIsFull_IsTakenBack()
     {
         var isTakenBack = false;
-        using var source = _leader.Store.OpenSnapshotSource();
+        using var source = _leader.Store.Checkpoints.OpenSource();
         source.TakenBack = _ => isTakenBack = true;
         _leader.Disk.CapacityBytes = _leader.Disk.UsedBytes;
-        for (var write = 0; write < 30 && !_leader.Store.IsDiskFull; write++)
+        for (var write = 0; write < 30 && !_leader.Store.Space.IsDiskFull; write++)
             _ = _leader.Submit(request => request.Put("full"u8, new byte[200 << 10]), thenAppend: true);
-        Assert.True(_leader.Store.IsDiskFull);
+        Assert.True(_leader.Store.Space.IsDiskFull);
         Assert.False(isTakenBack);
         _leader.Time.Advance(TimeSpan.FromSeconds(2));
         _leader.Run();
@@ -319,7 +328,7 @@ public sealed class SnapshotTests : IDisposable
     public void CheckPages_PageWentBad_EndsTheStoreSoon()
     {
         var data = $"{ReplicaBench.DirectoryPath}/state-00000001/data";
-        using (var source = _leader.Store.OpenSnapshotSource())
+        using (var source = _leader.Store.Checkpoints.OpenSource())
         {
             foreach (var run in source.Pages)
             {
@@ -327,7 +336,7 @@ public sealed class SnapshotTests : IDisposable
                     _leader.Disk.FlipBit(data, (page * Page.Bytes) + 4_000);
             }
         }
-        _leader.Store.CheckPages();
+        _leader.Store.Scrub.Hurry();
         for (var step = 0; step < 100 && _leader.FailureTold is null; step++)
         {
             _leader.Time.Advance(TimeSpan.FromMilliseconds(1));
@@ -342,9 +351,9 @@ public sealed class SnapshotTests : IDisposable
         {
             using var installer = Installer(source, replica);
             Transfer(source, installer, null);
-            var covers = installer.Complete(replica.Store.Control);
+            var covers = installer.Complete(replica.Store.Durable.Control);
             replica.Store.Dispose();
-            installer.SwitchIn(replica.Store.Control with { Committed = covers.Etag, Acknowledged = covers.Etag });
+            installer.SwitchIn(replica.Store.Durable.Control with { Committed = covers.Etag, Acknowledged = covers.Etag });
             return true;
         }
         catch (SimulatedCrashException)
@@ -368,8 +377,8 @@ public sealed class SnapshotTests : IDisposable
 
     private static void Checkpoint(ReplicaBench bench)
     {
-        bench.Store.Commit(bench.Store.Last.Etag);
-        var done = bench.Store.CheckpointAsync();
+        bench.Commit(bench.Store.Log.Last.Etag);
+        var done = bench.Store.Checkpoints.RequestAsync();
         bench.Run();
         Assert.True(done.IsCompletedSuccessfully, $"{done.Exception}");
     }

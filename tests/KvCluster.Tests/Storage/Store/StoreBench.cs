@@ -123,7 +123,7 @@ internal sealed class StoreBench : IDisposable
     /// <summary>Writes a checkpoint of everything published.</summary>
     public void Checkpoint()
     {
-        var done = Store.CheckpointAsync();
+        var done = Store.Checkpoints.RequestAsync();
         RunUntilIdle();
         Assert.True(done.IsCompletedSuccessfully, $"The checkpoint did not succeed: {done.Exception}");
     }
@@ -151,8 +151,8 @@ internal sealed class StoreBench : IDisposable
     /// <summary>Walks the data file of a store that works. What a test does not look at must be whole, too.</summary>
     public static void VerifyAtEnd(ReplicaStore store, SimulatedDisk disk, bool isDamaged)
     {
-        if (!isDamaged && !disk.IsOff && store.CanVerify)
-            store.Verify();
+        if (!isDamaged && !disk.IsOff && !store.Life.HasEnded && !store.Checkpoints.IsRunning)
+            store.Pages.Verify();
     }
 
     public void Dispose()

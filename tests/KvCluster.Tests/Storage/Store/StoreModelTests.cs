@@ -39,7 +39,7 @@ public sealed class StoreModelTests(ITestOutputHelper output)
     private sealed class Run(int seed)
     {
         private readonly Random _random = new(seed);
-        private readonly SortedDictionary<string, (string Value, UInt128 Etag)> _model = new(StringComparer.Ordinal);
+        private readonly SortedDictionary<string, (string Value, Etag Etag)> _model = new(StringComparer.Ordinal);
         private readonly List<(ReadSnapshot Snapshot, string Expected)> _readers = [];
         private readonly Queue<Expectation> _expected = new();
 
@@ -56,7 +56,7 @@ public sealed class StoreModelTests(ITestOutputHelper output)
                     for (var steps = _random.Next(4); steps > 0; steps--)
                         bench.Step();
                     if (_random.Next(40) == 0)
-                        _ = bench.Store.CheckpointAsync();
+                        _ = bench.Store.Checkpoints.RequestAsync();
                     if (_random.Next(50) == 0)
                         OpenReader(bench);
                     if (_random.Next(60) == 0)
@@ -70,7 +70,7 @@ public sealed class StoreModelTests(ITestOutputHelper output)
                 Assert.Equal((ulong)_model.Count, bench.Store.Statistics.Keys);
                 while (_readers.Count > 0)
                     CloseReader();
-                bench.Store.Verify();
+                bench.Store.Pages.Verify();
                 bench.Close();
             }
         }
@@ -88,7 +88,7 @@ public sealed class StoreModelTests(ITestOutputHelper output)
                     var condition = (Key(), (ConditionKind)_random.Next(4), Value(), UseLast: _random.Next(2) == 0);
                     var known = _model.GetValueOrDefault(condition.Item1);
                     var value = condition.UseLast ? known.Value ?? "" : condition.Item3;
-                    var etag = condition.UseLast ? known.Etag : 5;
+                    var etag = condition.UseLast ? known.Etag : new Etag(0, 5);
                     request.AddCondition(StoreBench.Text(condition.Item1), condition.Item2, etag, StoreBench.Text(value));
                     expectation.Conditions.Add((condition.Item1, condition.Item2, etag, value));
                 }
@@ -121,7 +121,7 @@ public sealed class StoreModelTests(ITestOutputHelper output)
             }
         }
 
-        private bool Holds((string Key, ConditionKind Kind, UInt128 Etag, string Value) condition)
+        private bool Holds((string Key, ConditionKind Kind, Etag Etag, string Value) condition)
         {
             var exists = _model.TryGetValue(condition.Key, out var known);
             return condition.Kind switch
@@ -136,7 +136,7 @@ public sealed class StoreModelTests(ITestOutputHelper output)
         private void Apply(Expectation expectation, WriteResult result)
         {
             var existed = false;
-            var etag = result.Etag - (UInt128)expectation.Operations.Count;
+            var etag = result.Etag with { Change = result.Etag.Change - (ulong)expectation.Operations.Count };
             foreach (var (key, value) in expectation.Operations)
             {
                 etag++;
@@ -176,7 +176,7 @@ public sealed class StoreModelTests(ITestOutputHelper output)
 
         private static string Text(ReadSnapshot snapshot)
         {
-            var items = new List<(string, string, UInt128)>();
+            var items = new List<(string, string, Etag)>();
             using var cursor = snapshot.Cursor(TreeId.Kv);
             while (cursor.MoveNext())
             {
@@ -186,13 +186,13 @@ public sealed class StoreModelTests(ITestOutputHelper output)
             return Text(items);
         }
 
-        private static string Text(IEnumerable<(string Key, string Value, UInt128 Etag)> items) =>
+        private static string Text(IEnumerable<(string Key, string Value, Etag Etag)> items) =>
             string.Join('\n', items.Select(item => $"{item.Key} = {item.Value} @ {item.Etag}"));
     }
 
     private sealed class Expectation
     {
-        public List<(string Key, ConditionKind Kind, UInt128 Etag, string Value)> Conditions { get; } = [];
+        public List<(string Key, ConditionKind Kind, Etag Etag, string Value)> Conditions { get; } = [];
 
         public List<(string Key, string? Value)> Operations { get; } = [];
 

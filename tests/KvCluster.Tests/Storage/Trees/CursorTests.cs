@@ -58,6 +58,23 @@ public sealed class CursorTests
     });
 
     [Fact]
+    public void Seek_BeyondTheUpperBound_ThenMovePrevious_IsAtTheLastKey()
+    {
+        using var store = new ModelStore();
+        store.Batch(batch =>
+        {
+            for (byte key = 1; key <= 4; key++)
+                batch.Put(TreeId.Kv, [key], [key]);
+        });
+        store.Publish();
+        using var snapshot = store.Store.OpenSnapshot();
+        using var cursor = snapshot.Cursor(TreeId.Kv, [], [2]);
+        Assert.False(cursor.Seek([4]));
+        Assert.True(cursor.MovePrevious());
+        Assert.Equal([1], cursor.Key.ToArray());
+    }
+
+    [Fact]
     public void Cursor_OfAnEmptyTree_EndsAtOnce()
     {
         using var store = new ModelStore();

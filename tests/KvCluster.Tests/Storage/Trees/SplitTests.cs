@@ -23,6 +23,25 @@ public sealed unsafe class SplitTests
         }
     }
 
+    // Each key that no longer fitted at the end of a page filled in order got a page of its own.
+    [Fact]
+    public void Put_LargerValuesInFallingOrderAfterASortedLoad_FillsThePages()
+    {
+        const int Keys = 2_000;
+        const int ValueBytes = 500;
+        using var store = new ModelStore();
+        static byte[] Key(int number) => System.Text.Encoding.ASCII.GetBytes($"key-{number:d8}");
+        store.Batch(batch =>
+        {
+            for (var number = 0; number < Keys; number++)
+                batch.Put(TreeId.Kv, Key(number), new byte[100]);
+            for (var number = Keys - 1; number >= 0; number--)
+                batch.Put(TreeId.Kv, Key(number), new byte[ValueBytes]);
+        });
+        store.Publish();
+        Assert.InRange(store.Store.ScratchBytes, 1, 3 * Keys * ValueBytes);
+    }
+
     [Fact]
     public void Put_KeysAndValuesOfAllLengths_AreAllStored() => Seeded.Run(12, random =>
     {
@@ -227,8 +246,8 @@ public sealed unsafe class SplitTests
                 batch.Put(TreeId.Kv, k, v);
                 model[k] = v;
             }
-            store.Seal(batch, 1);
-            store.Publish(1);
+            store.Seal(batch, new Etag(0, 1));
+            store.Publish(new Etag(0, 1));
             store.Verify();
         }
         catch (Exception exception)

@@ -1,0 +1,109 @@
+using System.Threading.Channels;
+using Grpc.Core;
+using Grpc.Net.Client;
+using KvCluster.V1;
+
+namespace KvCluster.Client.Transport;
+
+/// <summary>
+/// One Exchange stream to a node. It sends the open calls whose ids are in the queue, many in one message, and completes them with the node's replies. While it
+/// runs it is the only reader of the queue. It leaves the calls open that had no reply when it broke.
+/// </summary>
+/// <param name="address">The node's address, for the text that says why the stream broke.</param>
+/// <param name="queue">What is to be sent.</param>
+/// <param name="open">The calls that wait to be sent or for a reply.</param>
+/// <param name="connected">Completes when the connection is established. Nothing is sent before.</param>
+internal sealed class CallStream(string address, ChannelReader<CallStream.Entry> queue, OpenCalls open, Task connected)
+{
+    private const int CallsPerMessageMax = 512;
+    private const int MessageBytes = 256 << 10;
+
+    /// <summary>Opens the stream and runs it until it breaks. Returns why it did.</summary>
+    public async Task<string> RunAsync(GrpcChannel channel, CancellationToken cancellationToken)
+    {
+        using var broken = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
+        using var stream = new Kv.KvClient(channel).Exchange(cancellationToken: broken.Token);
+        var receiving = ReceiveAsync(stream.ResponseStream, broken.Token);
+        var sending = SendAsync(stream.RequestStream, broken.Token);
+        var first = await Task.WhenAny(receiving, sending).ConfigureAwait(false);
+        await broken.CancelAsync().ConfigureAwait(false);
+        // Waits for both, whichever ended first, so that the next stream has the queue to itself.
+        Task both = Task.WhenAll(receiving, sending);
+        await both.ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+        return await first.ConfigureAwait(false);
+    }
+
+    private async Task<string> SendAsync(IClientStreamWriter<ExchangeRequest> requests, CancellationToken cancellationToken)
+    {
+        try
+        {
+            await connected.WaitAsync(cancellationToken).ConfigureAwait(false);
+            while (await queue.WaitToReadAsync(cancellationToken).ConfigureAwait(false))
+            {
+                var message = Gather();
+                if (message.Calls.Count > 0 || message.Cancelled.Count > 0)
+                {
+                    // A write to a dead connection may never end by itself, and the end of the stream must not wait for it.
+                    await requests.WriteAsync(message, cancellationToken).WaitAsync(cancellationToken).ConfigureAwait(false);
+                }
+            }
+            return "the client is closed";
+        }
+        catch (Exception failure) when (failure is RpcException or OperationCanceledException or InvalidOperationException or IOException)
+        {
+            return Describe(failure);
+        }
+    }
+
+    private ExchangeRequest Gather()
+    {
+        var message = new ExchangeRequest();
+        var now = Environment.TickCount64;
+        for (var bytes = 0; bytes < MessageBytes && message.Calls.Count + message.Cancelled.Count < CallsPerMessageMax && queue.TryRead(out var entry);)
+        {
+            var id = entry.Id;
+            if (entry.IsCancel)
+            {
+                message.Cancelled.Add(id);
+                continue;
+            }
+            if (!open.TrySend(id, out var call))
+                continue;
+            message.Calls.Add(new Call
+            {
+                Id = id,
+                Method = call.Method,
+                Request = call.Request,
+                TimeoutMs = (uint)Math.Clamp(call.DeadlineMs - now, 1, uint.MaxValue),
+                ShardId = call.Shard,
+                Generation = call.Generation,
+                Traceparent = call.Traceparent,
+                ReplyBytesMax = call.ReplyBytesMax,
+            });
+            bytes += call.Request.Length;
+        }
+        return message;
+    }
+
+    private async Task<string> ReceiveAsync(IAsyncStreamReader<ExchangeResponse> responses, CancellationToken cancellationToken)
+    {
+        try
+        {
+            while (await responses.MoveNext(CancellationToken.None).WaitAsync(cancellationToken).ConfigureAwait(false))
+            {
+                foreach (var reply in responses.Current.Replies)
+                    open.Complete(reply);
+            }
+            return $"{address} ended the stream";
+        }
+        catch (Exception failure) when (failure is RpcException or OperationCanceledException or IOException)
+        {
+            return Describe(failure);
+        }
+    }
+
+    private string Describe(Exception failure) => failure is RpcException { Status.Detail: { Length: > 0 } detail } ? $"{address}: {detail}" : $"{address}: {failure.Message}";
+
+    /// <summary>What the stream is to send: a call, or the cancellation of a call that was sent.</summary>
+    internal readonly record struct Entry(ulong Id, bool IsCancel);
+}

@@ -1,0 +1,118 @@
+using System.CommandLine;
+using System.Text;
+using KvCluster.Node.Runtime;
+using KvCluster.ServiceDefaults;
+using KvCluster.ServiceDefaults.Configuration;
+using KvCluster.Storage.Files;
+using KvCluster.Storage.Inspection;
+
+namespace KvCluster.Node;
+
+/// <summary>kv-node storage: looks at the directory of a replica whose node is stopped, and recovers what can be recovered. It reads no settings.</summary>
+internal static class StorageCommand
+{
+    private static readonly Argument<string> ReplicaDirectory = new("DIR") { Description = "The replica's directory: shards/N in the data directory of a node that is stopped." };
+    private static readonly Option<bool> Json = new("--json") { Description = "Print one JSON object." };
+    private static readonly Option<string?> Keys = new("--keys") { Description = "List keys that begin with this text; '' lists all.", HelpName = "PREFIX" };
+    private static readonly Option<int> Limit = new("--limit") { Description = "List at most this many keys.", DefaultValueFactory = _ => 100, HelpName = "N" };
+    private static readonly Option<int> Records = new("--records") { Description = "List this many of the newest journal records.", DefaultValueFactory = _ => 20, HelpName = "N" };
+    private static readonly Option<bool> AcceptLoss = new("--accept-loss") { Description = "Do it. Without this, it is only said what would be done." };
+    private static readonly Option<string?> ClusterHash = new("--cluster-hash") { Description = "The cluster in hex, if the control file is lost; 'dump' of another replica of the cluster prints it.", HelpName = "HEX" };
+
+    public static Command Create()
+    {
+        var probe = new Command("probe", "Measures the disk of a directory: durable writes, writes in flight, and what the file system supports.") { ReplicaDirectory };
+        probe.SetAction(arguments => WithLock(arguments, static (directory, _) => Probe(directory)));
+        var check = new Command("check", "Reads everything, and says what is damaged and what is lost by it. Changes nothing. Exits with 65 if anything is damaged.") { ReplicaDirectory, Json };
+        check.SetAction(arguments => WithLock(arguments, Check));
+        var dump = new Command("dump", "Prints the control file, meta pages, trees, segments and records, and keys on request. Changes nothing.") { ReplicaDirectory, Keys, Limit, Records };
+        dump.SetAction(arguments => WithLock(arguments, Dump));
+        var recover = new Command("recover", "Builds the replica again from what can be read of it. For a shard that has no other replica: what cannot be read is lost.") { ReplicaDirectory, AcceptLoss, ClusterHash };
+        recover.SetAction(arguments => WithLock(arguments, Recover));
+        return new Command("storage", "Looks at a stopped node's replicas, and recovers them.") { probe, check, dump, recover };
+    }
+
+    /// <summary>Runs a tool while no node can use the directory.</summary>
+    private static int WithLock(ParseResult arguments, Func<string, ParseResult, int> run)
+    {
+        var directory = Path.TrimEndingDirectorySeparator(Path.GetFullPath(arguments.GetRequiredValue(ReplicaDirectory)));
+        var target = Directory.Exists(directory) ? new DirectoryInfo(directory).ResolveLinkTarget(returnFinalTarget: true)?.FullName : null;
+        var locks = new List<DirectoryLock?>();
+        try
+        {
+            // The lock is in the data directory, two above the replica's; the replica's may be a link to another volume.
+            foreach (var path in (string?[])[directory, target])
+            {
+                if (Path.GetDirectoryName(Path.GetDirectoryName(path)) is { } data)
+                    locks.Add(DirectoryLock.TakeIfUsed(data));
+            }
+            return run(directory, arguments);
+        }
+        catch (UnauthorizedAccessException failure)
+        {
+            throw new IOException($"{failure.Message} Run this as the user of the node; nothing was changed.", failure);
+        }
+        finally
+        {
+            foreach (var held in locks)
+                held?.Dispose();
+        }
+    }
+
+    private static int Probe(string directory)
+    {
+        StorageText.Write(DeviceProbe.Run(LocalDisk.Instance, TimeProvider.System, directory), Console.Out);
+        return ExitCodes.Done;
+    }
+
+    private static int Check(string directory, ParseResult arguments)
+    {
+        var report = StoreCheck.Run(LocalDisk.Instance, directory);
+        if (arguments.GetValue(Json))
+            StorageText.WriteJson(report, Console.Out);
+        else
+            StorageText.Write(report, Console.Out);
+        return report.IsDamaged ? ExitCodes.Damaged : ExitCodes.Done;
+    }
+
+    private static int Dump(string directory, ParseResult arguments)
+    {
+        var request = new DumpRequest(arguments.GetValue(Keys) is { } prefix ? Encoding.UTF8.GetBytes(prefix) : null, arguments.GetValue(Limit), arguments.GetValue(Records));
+        using var replica = StoppedReplica.Open(LocalDisk.Instance, directory);
+        new StoreDump(replica, Console.Out).Write(request);
+        return ExitCodes.Done;
+    }
+
+    private static int Recover(string directory, ParseResult arguments)
+    {
+        ulong? clusterHash = null;
+        if (arguments.GetValue(ClusterHash) is { } text)
+        {
+            clusterHash = ulong.TryParse(text, System.Globalization.NumberStyles.AllowHexSpecifier, System.Globalization.CultureInfo.InvariantCulture, out var hash)
+                ? hash
+                : throw new SettingsException([$"{ClusterHash.Name}: '{text}' is not a number in hex."]);
+        }
+        using var recovery = StoreRecovery.Begin(LocalDisk.Instance, directory, clusterHash);
+        StorageText.Write(recovery.Report, Console.Out);
+        if (!recovery.IsNeeded)
+        {
+            Console.WriteLine("Nothing to recover, and nothing was changed.");
+            return ExitCodes.Done;
+        }
+        if (recovery.WhyNot is { } why)
+        {
+            Console.Error.WriteLine($"kv-node: '{directory}' cannot be recovered: {why}. Nothing was changed.");
+            return ExitCodes.Damaged;
+        }
+        foreach (var step in recovery.Plan())
+            Console.WriteLine($"plan     {step}");
+        if (!arguments.GetValue(AcceptLoss))
+        {
+            Console.WriteLine("Nothing was changed. If the shard has other replicas, do not recover: the node rebuilds the replica from them. If it has none, repeat this with --accept-loss.");
+            return ExitCodes.Done;
+        }
+        var kept = recovery.Run();
+        Console.WriteLine($"Recovered up to {EtagText.Of(recovery.Last.Etag)}. What was there before is in '{kept}'.");
+        return ExitCodes.Done;
+    }
+}

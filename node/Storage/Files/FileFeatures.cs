@@ -1,0 +1,46 @@
+using System.Runtime.InteropServices;
+
+namespace KvCluster.Storage.Files;
+
+/// <summary>What the file system of a directory supports besides reading and writing. Tried on files that are deleted afterwards. For tools.</summary>
+/// <param name="Allocates">Space can be allocated without writing it (<c>fallocate</c>).</param>
+/// <param name="PunchesHoles">Space within a file can be given back.</param>
+/// <param name="Reflinks">A file can share the blocks of another (<c>FICLONE</c>).</param>
+internal readonly record struct FileFeatures(bool Allocates, bool PunchesHoles, bool Reflinks)
+{
+    private const int FileBytes = 64 << 10;
+
+    /// <summary>FICLONE.</summary>
+    private const nuint ShareBlocks = 0x4004_9409;
+
+    /// <summary>Tries them in a directory. Systems other than Linux have none of them.</summary>
+    /// <exception cref="StorageIoException">The directory cannot be written.</exception>
+    public static FileFeatures Of(string directory)
+    {
+        if (!OperatingSystem.IsLinux())
+            return default;
+        var (source, target) = (Path.Combine(directory, "features-1"), Path.Combine(directory, "features-2"));
+        var (first, second) = (Create(source), -1);
+        try
+        {
+            second = Create(target);
+            var allocates = LibC.Allocate(first, 0, 0, FileBytes) == 0;
+            var punches = allocates && LibC.Allocate(first, LibC.AllocatePunchHole | LibC.AllocateKeepSize, 0, FileBytes / 2) == 0;
+            return new FileFeatures(allocates, punches, LibC.Control(second, ShareBlocks, first) == 0);
+        }
+        finally
+        {
+            _ = LibC.Close(first);
+            if (second >= 0)
+                _ = LibC.Close(second);
+            LinuxFileSystem.Instance.Delete(source);
+            LinuxFileSystem.Instance.Delete(target);
+        }
+    }
+
+    private static int Create(string path)
+    {
+        var file = LibC.Open(path, LibC.OpenReadWrite | LibC.OpenCreate | LibC.OpenExclusive | LibC.OpenCloseOnExec, mode: 0x1A4); // rw-r--r--
+        return file >= 0 ? file : throw LinuxFileSystem.Failure("create", path, Marshal.GetLastPInvokeError());
+    }
+}

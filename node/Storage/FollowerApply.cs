@@ -1,0 +1,73 @@
+using KvCluster.Storage.Context;
+using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Journal;
+using KvCluster.Storage.Maintenance;
+using KvCluster.Storage.Transactions;
+
+namespace KvCluster.Storage;
+
+/// <summary>
+/// Applies what a follower learns to be committed, at the pace that memory allows; the counterpart of <see cref="GroupCommit"/>. Owned by a store; writer
+/// executor.
+/// </summary>
+/// <param name="context">The bounds of what may wait.</param>
+/// <param name="life">Nothing is applied when the store has ended.</param>
+/// <param name="pages">The trees.</param>
+/// <param name="durable">Bounds what waits for the disk.</param>
+/// <param name="committed">Applies the records.</param>
+/// <param name="checkpoints">Started when one is due.</param>
+/// <param name="memory">Says how large a step may be, and how long to wait after it.</param>
+internal sealed class FollowerApply(
+    StoreContext context, StoreLifecycle life, PageStore pages, DurableRecords durable, CommittedRecords committed, CheckpointSchedule checkpoints, StoreMemory memory)
+{
+    /// <summary>
+    /// Bytes of bodies that may wait to be applied while memory is short. A new leader applies all of them at once, and its other shards wait meanwhile.
+    /// </summary>
+    private const long WaitingBytesWhileSlowed = 4 << 20;
+
+    /// <summary>
+    /// Whether more bodies may be passed to <see cref="RecordLog.TryAppend"/>. False when the bodies that wait for a slow or full disk, or to be applied, have
+    /// reached their bound. A body that is not passed in is treated like a lost frame: the leader sends it again.
+    /// </summary>
+    public bool HasRoom =>
+        durable.HasRoom && committed.BytesWaiting < Math.Min(memory.IsSlowed ? WaitingBytesWhileSlowed : long.MaxValue, context.Options.WaitingBodyBytesMax);
+
+    /// <summary>
+    /// Everything up to an etag is committed, and this replica follows. Applies and publishes the prepared records up to it, at once if they are few,
+    /// otherwise through <see cref="ApplyMore"/>.
+    /// </summary>
+    public void Commit(Etag etag) => life.Guard(() =>
+    {
+        committed.Add(etag);
+        Apply(onlyFew: true);
+        checkpoints.StartIfDue();
+    });
+
+    /// <summary>
+    /// Applies and publishes some of the committed records that wait, in steps, so that records which a follower receives meanwhile reach its journal and
+    /// are acknowledged first. True while more wait and may follow at once; after a pause for memory, <see cref="IStoreEvents.WorkQueued"/> tells that they may.
+    /// </summary>
+    public bool ApplyMore()
+    {
+        if (!committed.IsApplying || memory.IsHeldBack)
+            return false;
+        life.Guard(() =>
+        {
+            Apply(onlyFew: false);
+            checkpoints.StartIfDue();
+        });
+        return committed.IsApplying && !memory.IsHeldBack;
+    }
+
+    private void Apply(bool onlyFew)
+    {
+        if (memory.IsHeldBack)
+            return;
+        var before = pages.ScratchBytes;
+        if (onlyFew && !memory.IsSlowed)
+            committed.ApplyFew();
+        else
+            committed.ApplyStep(memory.IsSlowed);
+        memory.StepEnded(before, behind: 0);
+    }
+}

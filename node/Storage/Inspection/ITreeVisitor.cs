@@ -1,0 +1,28 @@
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Storage.Inspection;
+
+/// <summary>Gets what <see cref="TreeReading"/> finds, in the order of the keys.</summary>
+internal interface ITreeVisitor
+{
+    /// <summary>Whether to read the page that has these keys.</summary>
+    bool Wants(KeyRange keys);
+
+    /// <summary>An intact page or run.</summary>
+    void Reached(PageRun run);
+
+    /// <summary>An entry whose value is intact. The spans are valid during the call.</summary>
+    void Entry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value);
+
+    /// <summary>Something that cannot be read or is not what was written.</summary>
+    /// <param name="fault">Names the file and the offset.</param>
+    /// <param name="place">The page.</param>
+    /// <param name="keys">The keys that cannot be read because of it.</param>
+    void Damaged(CorruptStoreException fault, PageRef place, KeyRange keys);
+}
+
+/// <summary>A range of keys.</summary>
+/// <param name="From">The first key that may be in it; null if nothing comes before it.</param>
+/// <param name="Before">The first key after it; null if nothing comes after it.</param>
+internal readonly record struct KeyRange(byte[]? From, byte[]? Before);

@@ -1,0 +1,96 @@
+using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Journal;
+using KvCluster.Storage.Pages;
+using KvCluster.Storage.Transactions;
+using KvCluster.Storage.Trees;
+
+namespace KvCluster.Storage.Inspection;
+
+/// <summary>
+/// Writes what can be read of a damaged replica into a new data file: entries of trees first, then records. Memory is bounded: a checkpoint follows each
+/// <see cref="BatchBytes"/>. One thread.
+/// </summary>
+internal sealed class SalvagedState(PageStore pages) : ITreeVisitor
+{
+    private const long BatchBytes = 64 << 20;
+
+    private WriteBatch? _batch;
+    private long _bytes;
+    private ulong _checkpoints;
+    private TreeId _tree;
+
+    /// <summary>Entries that were copied.</summary>
+    public long Entries { get; private set; }
+
+    /// <summary>Copies what can be read of a tree.</summary>
+    public void Copy(PageSpace space, TreeRoot root, TreeId tree)
+    {
+        _tree = tree;
+        new TreeReading(space, this).Read(root);
+    }
+
+    /// <summary>Applies a record, perhaps without what it does to sessions.</summary>
+    public void Apply(ReadOnlySpan<byte> body, bool hasSessions)
+    {
+        RecordApplier.Apply(_batch ??= pages.Begin(), body, hasSessions);
+        Count(body.Length);
+    }
+
+    /// <summary>Makes it the state as of a record. Both meta pages name it.</summary>
+    public void Finish(in RecordRef last)
+    {
+        // Without a record there is nothing in the trees, and the new file is already that.
+        if (last.Etag == Etag.None)
+            return;
+        _batch ??= pages.Begin();
+        var covers = new CheckpointPosition(last.Etag, new JournalPosition(1, SegmentHeader.BlockBytes), last.Checksum);
+        Write(covers);
+        Checkpoint(covers, repeats: true);
+    }
+
+    /// <inheritdoc/>
+    public bool Wants(KeyRange keys) => true;
+
+    /// <inheritdoc/>
+    public void Reached(PageRun run)
+    {
+    }
+
+    /// <inheritdoc/>
+    public void Entry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
+    {
+        (_batch ??= pages.Begin()).Put(_tree, key, value);
+        Entries++;
+        Count(key.Length + value.Length);
+    }
+
+    /// <inheritdoc/>
+    /// <remarks>The check has named it before.</remarks>
+    public void Damaged(CorruptStoreException fault, PageRef place, KeyRange keys)
+    {
+    }
+
+    /// <summary>The etags of the checkpoints in between are lower than any of a record. They are overwritten in the end.</summary>
+    private void Count(int bytes)
+    {
+        if ((_bytes += bytes) >= BatchBytes)
+            Write(new CheckpointPosition(new Etag(0, ++_checkpoints), default, 0));
+    }
+
+    private void Write(CheckpointPosition covers)
+    {
+        pages.Seal(_batch!, covers.Etag);
+        pages.Publish(covers.Etag);
+        Checkpoint(covers, repeats: false);
+        (_batch, _bytes) = (null, 0);
+    }
+
+    private void Checkpoint(CheckpointPosition covers, bool repeats)
+    {
+        if (pages.BeginCheckpoint(_ => covers, covers.Etag, repeats) is not { } checkpoint)
+            return;
+        checkpoint.Write();
+        pages.FinishCheckpoint(checkpoint);
+    }
+}

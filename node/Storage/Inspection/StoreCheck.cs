@@ -1,0 +1,187 @@
+using System.Globalization;
+using KvCluster.Storage.Control;
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Files;
+using KvCluster.Storage.Journal;
+using KvCluster.Storage.Pages;
+using KvCluster.Storage.Recovery;
+
+namespace KvCluster.Storage.Inspection;
+
+/// <summary>
+/// Reads everything in a replica's directory that is not in use, and says what is damaged and what is lost by it. Changes nothing. One thread. Memory: a
+/// bit per page of the data file, and an entry per record of the journal.
+/// </summary>
+internal sealed class StoreCheck
+{
+    private readonly StoppedReplica _replica;
+    private readonly List<Finding> _findings = [];
+    private long _recordsRead;
+
+    private StoreCheck(StoppedReplica replica) => _replica = replica;
+
+    /// <summary>Checks a directory.</summary>
+    /// <exception cref="NotAReplicaException">It is not the directory of a replica.</exception>
+    /// <exception cref="FormatVersionException">It has another format version.</exception>
+    /// <exception cref="StorageIoException">Something in it cannot be opened at all.</exception>
+    public static CheckReport Run(IFileSystem disk, string directory)
+    {
+        using var replica = StoppedReplica.Open(disk, directory);
+        return Run(replica);
+    }
+
+    /// <summary>Checks a directory that was opened.</summary>
+    public static CheckReport Run(StoppedReplica replica)
+    {
+        var check = new StoreCheck(replica);
+        check.CheckDirectory();
+        check.CheckControl();
+        PageUse? use = null;
+        if (replica.State is not null)
+        {
+            check.CheckMetas();
+            use = check.CheckPages();
+            check.CheckJournal();
+        }
+        var (id, shard) = replica.Identity;
+        return new CheckReport(
+            replica.Layout.Directory, id, shard, replica.Row, check._findings, use?.Keys ?? [], use?.DamagedTrees ?? [], use?.PagesRead ?? 0, check._recordsRead);
+    }
+
+    private void CheckDirectory()
+    {
+        var layout = _replica.Layout;
+        if (_replica.Quarantined is { } reason)
+            Damage(layout.Quarantined, null, $"the replica was quarantined: {reason}", "nothing by the mark itself; the engine does not open the directory");
+        if (_replica.State is null)
+            Damage(layout.Directory, null, "there is no state directory", "all keys and records");
+        if (_replica.Files.FileExists(layout.Running))
+            Notice(layout.Running, null, "the last process that used the directory did not close it");
+        foreach (var left in (string[])[.. _replica.StatesLeft, layout.Incoming])
+        {
+            if (_replica.Files.DirectoryExists(left))
+                Notice(left, null, "it was left by a snapshot; the next open deletes it");
+        }
+    }
+
+    private void CheckControl()
+    {
+        var path = _replica.Layout.Control;
+        if (!_replica.HasControlFile)
+            Damage(path, null, "the control file is missing", "the replica's promises: its votes, and what it acknowledged");
+        else if (_replica.Control is null)
+            Damage(path, 0, "neither slot is intact", "the replica's promises: its votes, and what it acknowledged");
+        else
+        {
+            for (var slot = 0; slot < _replica.Slots.Length; slot++)
+            {
+                if (_replica.Slots[slot].State is null)
+                    Notice(path, slot * ControlFile.SlotBytes, $"slot {slot} is damaged, or was being written when the power failed; the other one is used");
+            }
+        }
+    }
+
+    private void CheckMetas()
+    {
+        var path = StoreLayout.Data(_replica.State!);
+        for (var number = 0; number < 2 && _replica.Space is not null; number++)
+        {
+            if (_replica.Metas[number] is null && _replica.Newest is not null)
+                Notice(path, number * Page.Bytes, $"meta page {number} is damaged, or was being written when the power failed; the other one is used");
+        }
+        if (_replica.DataFault is { } fault)
+            _findings.Add(Finding.Of(fault, path, null, _replica.Newest is null ? "all keys that only the checkpoint has" : "nothing by this itself; the engine does not open the file"));
+    }
+
+    private PageUse? CheckPages()
+    {
+        if (_replica is not { Space: { } space, Newest: { } newest })
+            return null;
+        var use = new PageUse(space, StoreLayout.Data(_replica.State!));
+        use.ReadTrees(newest.Trees);
+        if (_replica.Free is { } free)
+            use.Compare(free, newest);
+        _findings.AddRange(use.Findings);
+        return use;
+    }
+
+    private void CheckJournal()
+    {
+        var line = _replica.Line!;
+        CheckEndOf(line);
+        CheckHeaders(line);
+        using var reader = new SegmentReader(_replica.Files, StoreLayout.Journal(_replica.State!));
+        foreach (var entry in line.Entries)
+        {
+            _recordsRead++;
+            try
+            {
+                _ = reader.ReadBody(entry);
+            }
+            catch (CorruptStoreException)
+            {
+                Damage(line.Place(entry.Segment, entry.Offset), $"the record {EtagText.Of(entry.Record.Etag)} is damaged", "nothing here, because the checkpoint covers it; followers that need it get a snapshot");
+            }
+        }
+    }
+
+    private void CheckEndOf(JournalLine line)
+    {
+        var (last, covered) = (EtagText.Of(line.Last.Etag), EtagText.Of(_replica.Facts.Meta));
+        if (line.Newest == 0)
+            Damage(StoreLayout.Journal(_replica.State!), null, "no segment has an intact header", $"the records after {covered}, if there were any");
+        if (line.Segments.Count > 0 && _replica.Newest is not null && !_replica.Facts.MetaIsOnLine)
+            Damage(line.Place(line.Segments[0].Header.Number, 0), $"the journal does not contain the last record of the checkpoint, {covered}", "the records of the journal, which do not follow the checkpoint");
+        if (line.Newest > 0 && !line.HasNextFile)
+            Damage(line.Place(line.Newest + 1, 0), "the segment is missing, although each one is created before its predecessor is used", $"the records after {last}, if there were any");
+        if (line.LostItsHeader is { } lost)
+            Damage(line.Place(lost, 0), "the header of the segment is damaged, and it contains an intact record", $"records after {last}");
+        if (line.Gap is { } gap)
+            Damage(gap, $"the journal begins after, or ends before, the last record of the checkpoint, {covered}", $"the records after {covered}, if there were any");
+        if (line.Break is { } broken)
+            Damage(broken, "a record is damaged, and later segments show that it was durable", $"the records after {last}");
+        if (line.Tail == TailFault.Lost)
+            Damage(TailOf(line), "a record is damaged, and a later record shows that it was durable", $"the records after {last}");
+        if (line.Unreadable is { } unreadable)
+            Damage(unreadable, "the disk cannot read blocks that may belong to the journal", $"perhaps records after {last}");
+        if (line.Tail == TailFault.Torn)
+            Notice(TailOf(line).Path, TailOf(line).Offset, "a record was not completely written; the journal ends before it");
+        if (line.CoveredBreak is { } behind)
+            Damage(behind, "a record that the checkpoint covers is damaged", "nothing here; followers that need it get a snapshot");
+        var known = Etag.Max(_replica.Facts.Committed, _replica.Facts.Acknowledged);
+        if (line.Last.Etag < known)
+            Damage(TailOf(line), $"the journal ends with {last}, but the control file names {EtagText.Of(known)} as committed or acknowledged", $"the records after {last}");
+    }
+
+    /// <summary>Headers outside the line. One of a file that is prepared for use, or was retired, is zero.</summary>
+    private void CheckHeaders(JournalLine line)
+    {
+        var block = new byte[SegmentHeader.BlockBytes];
+        foreach (var number in line.Files.Where(number => number <= line.Newest && !line.Segments.Exists(segment => segment.Header.Number == number)))
+        {
+            var place = line.Place(number, 0);
+            using var file = _replica.Files.Open(place.Path, new StorageFileOptions(StorageFileMode.ReadOnly));
+            if (StoppedReplica.TryReadFront(file, block) && (!block.AsSpan().ContainsAnyExcept((byte)0) || SegmentHeader.TryRead(block, place.Path, out _)))
+                continue;
+            if (line.Gap is null)
+                Damage(place, "the header of the segment is damaged", "nothing here, because the checkpoint covers its records; followers that need them get a snapshot");
+        }
+    }
+
+    private JournalPlace TailOf(JournalLine line) => line.Segments.Count > 0
+        ? line.Place(line.Segments[^1].Header.Number, line.TailEnd)
+        : new JournalPlace(StoreLayout.Journal(_replica.State!), 0);
+
+    private void Damage(JournalPlace place, string what, string lost) => Damage(place.Path, place.Offset, what, lost);
+
+    private void Damage(string file, long? offset, string what, string lost) => _findings.Add(new Finding(IsDamage: true, file, offset, what, lost));
+
+    private void Notice(string file, long? offset, string what) => _findings.Add(new Finding(IsDamage: false, file, offset, what, "nothing"));
+}
+
+/// <summary>Etags as people read them.</summary>
+internal static class EtagText
+{
+    /// <summary>Epoch and change.</summary>
+    public static string Of(Etag etag) => string.Create(CultureInfo.InvariantCulture, $"(epoch {etag.Epoch}, change {etag.Change})");
+}

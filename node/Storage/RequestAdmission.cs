@@ -1,0 +1,80 @@
+using KvCluster.Storage.Context;
+using KvCluster.Storage.Journal;
+using KvCluster.Storage.Maintenance;
+using KvCluster.Storage.Sessions;
+using KvCluster.Storage.Threads;
+using KvCluster.Storage.Transactions;
+
+namespace KvCluster.Storage;
+
+/// <summary>
+/// Where callers' requests enter a store. While this replica leads they are queued for <see cref="GroupCommit"/>, and the owner is told; otherwise they are
+/// refused. Owned by a store; writer executor, unless a member says otherwise.
+/// </summary>
+internal sealed class RequestAdmission
+{
+    private readonly StoreContext _context;
+    private readonly StoreLifecycle _life;
+    private readonly RecordLog _log;
+    private readonly SpaceWatch _space;
+    private IStoreEvents? _events;
+
+    /// <summary>Refuses requests while the log has no own epoch.</summary>
+    /// <param name="context">The shard's executors and bounds.</param>
+    /// <param name="life">Requests are refused when the store has ended.</param>
+    /// <param name="log">Knows whether this replica leads.</param>
+    /// <param name="space">Requests are refused while records wait for space.</param>
+    public RequestAdmission(StoreContext context, StoreLifecycle life, RecordLog log, SpaceWatch space)
+    {
+        (_context, _life, _log, _space) = (context, life, log, space);
+        Answers = new AnswerChain(context.Completions);
+        Queue = new RequestQueue(context.Options.QueueCountMax, context.Options.QueueBytesMax, context.Writer, new WorkAction(OnQueueNotice));
+    }
+
+    /// <summary>The requests that wait for the writer.</summary>
+    public RequestQueue Queue { get; }
+
+    /// <summary>Passes answered requests to their callers.</summary>
+    public AnswerChain Answers { get; }
+
+    /// <summary>Sets the owner, once.</summary>
+    public void Start(IStoreEvents events) => _events = events;
+
+    /// <summary>
+    /// Queues a request. Returns false at once when the queue is full; the request then still belongs to the caller. A store that does not lead or has
+    /// stopped answers with that outcome. Any thread.
+    /// </summary>
+    public bool TrySubmit(WriteRequest request)
+    {
+        request.Complete();
+        if (!Queue.TryAdd(request))
+            return false;
+        // After the end nobody runs the notice.
+        if (_life.IsStopped)
+            Refuse(WriteOutcome.Stopped, new AnswerChain(_context.Completions));
+        return true;
+    }
+
+    /// <summary>Answers all queued requests with this outcome.</summary>
+    public void Refuse(WriteOutcome outcome) => Refuse(outcome, Answers);
+
+    private void Refuse(WriteOutcome outcome, AnswerChain answers)
+    {
+        while (Queue.TryTake(out var request))
+            answers.Add(request, WriteResult.Of(outcome));
+        answers.Flush();
+    }
+
+    private void OnQueueNotice()
+    {
+        Queue.AcknowledgeNotice();
+        if (_life.HasEnded)
+            Refuse(WriteOutcome.Stopped);
+        else if (_log.OwnEpoch is null)
+            Refuse(WriteOutcome.NotLeader);
+        else if (_space.IsStalled)
+            Refuse(WriteOutcome.DiskFull);
+        else
+            _events!.WorkQueued();
+    }
+}

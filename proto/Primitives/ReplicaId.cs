@@ -1,0 +1,25 @@
+namespace KvCluster;
+
+/// <summary>Names a replica of a shard. It is never used again for another one. Messages, records and files hold the bare number.</summary>
+/// <param name="Value">The number; 0 names no replica.</param>
+internal readonly record struct ReplicaId(ulong Value) : IComparable<ReplicaId>, ISpanFormattable
+{
+    /// <summary>No replica.</summary>
+    public static readonly ReplicaId None;
+
+    /// <summary>Whether it names no replica.</summary>
+    public bool IsNone => Value == 0;
+
+    /// <inheritdoc/>
+    public int CompareTo(ReplicaId other) => Value.CompareTo(other.Value);
+
+    /// <inheritdoc/>
+    public override string ToString() => ToString(null, null);
+
+    /// <summary>The number in the given format. Messages show it in hexadecimal.</summary>
+    public string ToString(string? format, IFormatProvider? formatProvider) => Value.ToString(format, formatProvider);
+
+    /// <inheritdoc cref="ToString(string?, IFormatProvider?)"/>
+    public bool TryFormat(Span<char> destination, out int charsWritten, ReadOnlySpan<char> format, IFormatProvider? provider) =>
+        Value.TryFormat(destination, out charsWritten, format, provider);
+}

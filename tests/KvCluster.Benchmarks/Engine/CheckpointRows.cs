@@ -1,0 +1,50 @@
+using KvCluster.Benchmarks.Engine.Peers;
+
+namespace KvCluster.Benchmarks.Engine;
+
+/// <summary>Our checkpoints: what one writes after random puts to a large tree, and how much the data file grows when values are overwritten.</summary>
+internal static class CheckpointRows
+{
+    public const string Scattered = "checkpoint after 10,000 random puts";
+    public const string Overwritten = "10 KB values, a tenth overwritten, 80 checkpoints";
+    public const string FileToLive = "data file / live";
+    private const int ScatteredPuts = 10_000;
+    private const int ScatteredValueBytes = 1_000;
+    private const int ScatteredScale = 5;
+    private const int OverwrittenKeys = 6_000;
+    private const int OverwrittenValueBytes = 10_000;
+    private const int OverwrittenCheckpoints = 80;
+    private const int OverwrittenPart = 10;
+
+    /// <summary>Pages, writes and seeks of a checkpoint; at full size the tree has about 2 GB.</summary>
+    public static async Task ScatteredAsync(EngineRun run)
+    {
+        var keys = run.Plan.Keys / ScatteredScale;
+        using var stores = run.NewStores([EngineSystem.Ours]);
+        await LoadRows.LoadAsync(stores.All[0].Engine, keys, ScatteredValueBytes);
+        await stores.All[0].Engine.SettleAsync();
+        await run.AlternateAsync(Scattered, ["pages", "writes", "seeks"], stores, async store =>
+        {
+            await WriteRows.PutAsync(store.Engine, new EngineData(run.NextSeed()), keys, ScatteredPuts, ScatteredValueBytes);
+            await store.Engine.SettleAsync();
+            var counts = ((KvClusterEngine)store.Engine).Store.Store.Statistics.CheckpointCounts;
+            return [counts.Pages, counts.Writes, counts.Seeks];
+        });
+    }
+
+    /// <summary>The size of a data file whose values change again and again.</summary>
+    public static Task OverwrittenAsync(EngineRun run) =>
+        run.AlternateAsync(Overwritten, [FileToLive], [EngineSystem.Ours], async system =>
+        {
+            using var store = run.NewStore(system);
+            await LoadRows.LoadAsync(store.Engine, OverwrittenKeys, OverwrittenValueBytes);
+            await store.Engine.SettleAsync();
+            var data = new EngineData(run.NextSeed());
+            for (var checkpoint = 0; checkpoint < OverwrittenCheckpoints; checkpoint++)
+            {
+                await WriteRows.PutAsync(store.Engine, data, OverwrittenKeys, OverwrittenKeys / OverwrittenPart, OverwrittenValueBytes);
+                await store.Engine.SettleAsync();
+            }
+            return [((KvClusterEngine)store.Engine).Store.Store.Statistics.DataBytes / (OverwrittenKeys * (double)(EngineData.KeyBytes + OverwrittenValueBytes))];
+        }, rounds: 1);
+}

@@ -1,0 +1,93 @@
+using System.Diagnostics;
+using System.Globalization;
+using KvCluster.Benchmarks.Engine.Peers;
+using KvCluster.Processes;
+
+namespace KvCluster.Benchmarks.Engine;
+
+/// <summary>
+/// Reads of a store four times the memory. The stores are loaded here. Each measurement is a process of its own, this program again, in a group with limited
+/// memory, after the files were dropped from the page cache.
+/// </summary>
+internal static class ColdRows
+{
+    /// <summary>The first argument of the process that measures.</summary>
+    public const string Command = "engine-cold";
+
+    public const string Reads = "point read, data 4x memory";
+    public const string Scan = "forward scan, data 4x memory";
+    private const int MemoryPart = 4;
+    // With much less, the runtime's own memory decides: at 116 MB the kernel ended the measuring process.
+    private const long KeysMin = 10_000_000;
+    private const int CachePart = 4;
+    private const int ReadsPerCheck = 16;
+
+    /// <summary>The rows of the group.</summary>
+    public static async Task RunAsync(EngineRun run)
+    {
+        var keys = Math.Max(run.Plan.Keys, KeysMin);
+        var memory = keys * (EngineData.KeyBytes + EngineData.ValueBytes) / MemoryPart;
+        using var limit = MemoryLimit.TryCreate(memory, out var reason);
+        if (limit is null)
+        {
+            run.Progress($"SKIPPED {Reads}, {Scan}: no memory limit can be set here: {reason}");
+            return;
+        }
+        using var stores = run.NewStores();
+        foreach (var store in stores.All)
+        {
+            await LoadRows.LoadAsync(store.Engine, keys);
+            await store.Engine.SettleAsync();
+            store.Close();
+        }
+        await run.AlternateAsync(Reads, [ReadRows.ReadsPerSecond], stores, store => MeasureAsync(run, store, limit, keys, memory, isScan: false));
+        await run.AlternateAsync(Scan, [ReadRows.ItemsPerSecond], stores, store => MeasureAsync(run, store, limit, keys, memory, isScan: true));
+    }
+
+    /// <summary>The process that measures: prints a rate. The arguments are those of <see cref="MeasureAsync"/>.</summary>
+    public static int RunLimited(string[] arguments)
+    {
+        File.WriteAllText(arguments[1], Environment.ProcessId.ToString(CultureInfo.InvariantCulture));
+        var (system, directory, keys, isScan) = (arguments[2], arguments[3], long.Parse(arguments[4], CultureInfo.InvariantCulture), bool.Parse(arguments[5]));
+        var (memory, seconds) = (long.Parse(arguments[6], CultureInfo.InvariantCulture), double.Parse(arguments[7], CultureInfo.InvariantCulture));
+        using IEngine engine = system switch
+        {
+            EngineSystem.Lmdb => new LmdbEngine(directory, readAhead: isScan),
+            EngineSystem.RocksDb => new RocksDbEngine(directory, memory / CachePart),
+            _ => new KvClusterEngine(directory),
+        };
+        using var reader = engine.OpenReader();
+        var data = new EngineData(seed: Environment.ProcessId);
+        var started = Stopwatch.GetTimestamp();
+        var count = 0L;
+        reader.Begin();
+        if (isScan)
+            count = reader.Scan(long.MaxValue, out _);
+        for (; !isScan && Stopwatch.GetElapsedTime(started).TotalSeconds < seconds; count += ReadsPerCheck)
+        {
+            for (var index = 0; index < ReadsPerCheck; index++)
+            {
+                if (reader.Get(data.RandomKey((ulong)keys)) < 0)
+                    throw new InvalidOperationException("A loaded key is missing.");
+            }
+        }
+        var rate = count / Stopwatch.GetElapsedTime(started).TotalSeconds;
+        reader.End();
+        Console.WriteLine(rate.ToString(CultureInfo.InvariantCulture));
+        return 0;
+    }
+
+    private static async Task<double[]> MeasureAsync(EngineRun run, EngineStore store, MemoryLimit limit, long keys, long memory, bool isScan)
+    {
+        DeviceCounters.SyncAll();
+        DeviceCounters.DropFromCache(store.Directory);
+        string[] arguments =
+        [
+            Command, limit.Processes, store.System.Name, store.Directory, keys.ToString(CultureInfo.InvariantCulture), isScan.ToString(),
+            memory.ToString(CultureInfo.InvariantCulture), run.Plan.Time.TotalSeconds.ToString(CultureInfo.InvariantCulture),
+        ];
+        var (exitCode, output, error) = await Tools.RunAsync(Environment.ProcessPath!, Path.GetFileNameWithoutExtension(Environment.ProcessPath) == "dotnet"
+            ? [Path.Combine(AppContext.BaseDirectory, "KvCluster.Benchmarks.dll"), .. arguments] : arguments);
+        return exitCode == 0 ? [double.Parse(output, CultureInfo.InvariantCulture)] : throw new InvalidOperationException($"The measuring process of {store.System.Name} failed: {error}");
+    }
+}

@@ -1,0 +1,127 @@
+using System.Diagnostics;
+using System.Text;
+using KvCluster.Benchmarks.Engine.Peers;
+using KvCluster.Processes;
+
+namespace KvCluster.Benchmarks.Engine;
+
+/// <summary>Sorted keys into an empty store, and what the files take afterwards.</summary>
+internal static class LoadRows
+{
+    public const string SortedLoad = "sorted load";
+    public const string ItemsPerSecond = "items/s";
+    public const string SettledItemsPerSecond = "items/s until settled";
+    public const string RandomPuts = "1,100-byte values put in random order";
+    public const string Files = "files.tsv";
+    public const string FilesToRaw = "files / raw";
+    private const int LargeValueBytes = 1_100;
+    private const int LargeValueScale = 10;
+    private const int RandomPutsPerTransaction = 1_000;
+
+    /// <summary>Loads keys 0 to <paramref name="keys"/> and returns when they are durable.</summary>
+    public static async Task LoadAsync(IEngine engine, long keys, int valueBytes = EngineData.ValueBytes)
+    {
+        using var loader = engine.OpenLoader();
+        var data = new EngineData(seed: 1);
+        var bytes = 0;
+        for (var key = 0L; key < keys; key++)
+        {
+            loader.Put(data.Key((ulong)key), data.Value(valueBytes));
+            bytes += EngineData.KeyBytes + valueBytes;
+            if (bytes >= loader.BatchBytes)
+            {
+                await loader.CommitAsync();
+                bytes = 0;
+            }
+        }
+        await loader.FinishAsync();
+    }
+
+    /// <summary>The load, and the space that the files take after it.</summary>
+    public static Task SortedAsync(EngineRun run) =>
+        run.AlternateAsync(SortedLoad, [ItemsPerSecond, SettledItemsPerSecond, FilesToRaw], run.Systems, async system =>
+        {
+            using var store = run.NewStore(system);
+            var keys = run.Plan.Keys;
+            var started = Stopwatch.GetTimestamp();
+            await LoadAsync(store.Engine, keys);
+            var durable = Stopwatch.GetElapsedTime(started);
+            await store.Engine.SettleAsync();
+            var settled = Stopwatch.GetElapsedTime(started);
+            return [keys / durable.TotalSeconds, keys / settled.TotalSeconds, DeviceCounters.BytesAllocated(store.Directory) / (keys * (double)(EngineData.KeyBytes + EngineData.ValueBytes))];
+        });
+
+    /// <summary>The space that larger values take, put once each in random order.</summary>
+    public static Task RandomSpaceAsync(EngineRun run)
+    {
+        var keys = run.Plan.Keys / LargeValueScale;
+        var order = new int[keys];
+        for (var index = 0; index < keys; index++)
+            order[index] = index;
+        new Random(1).Shuffle(order);
+        return run.AlternateAsync(RandomPuts, [FilesToRaw], run.Systems, async system =>
+        {
+            using var store = run.NewStore(system);
+            await PutAsync(store.Engine, order);
+            await store.Engine.SettleAsync();
+            return [DeviceCounters.BytesAllocated(store.Directory) / (keys * (double)(EngineData.KeyBytes + LargeValueBytes))];
+        }, rounds: 1);
+    }
+
+    /// <summary>The space that real paths take, loaded in order.</summary>
+    public static async Task FilesAsync(EngineRun run)
+    {
+        var path = Path.Combine(Environment.GetEnvironmentVariable("KV_SHARED") ?? Path.Combine(Tools.Repository(), "..", "shared"), "data", "files.tsv.xz");
+        if (!File.Exists(path) || Tools.Find("xz") is not { } xz)
+        {
+            run.Progress($"SKIPPED {Files}: files.tsv.xz or xz is not there");
+            return;
+        }
+        await run.AlternateAsync(Files, [ItemsPerSecond, FilesToRaw], run.Systems, async system =>
+        {
+            using var store = run.NewStore(system);
+            using var unpacking = Process.Start(new ProcessStartInfo(xz, ["-dc", path]) { RedirectStandardOutput = true })!;
+            var started = Stopwatch.GetTimestamp();
+            // On one thread, to which a transaction of a peer is bound.
+            var (items, bytes) = await Task.Factory.StartNew(
+                () => LoadLinesAsync(store.Engine, unpacking.StandardOutput).GetAwaiter().GetResult(),
+                CancellationToken.None, TaskCreationOptions.LongRunning, TaskScheduler.Default);
+            var took = Stopwatch.GetElapsedTime(started);
+            await store.Engine.SettleAsync();
+            return [items / took.TotalSeconds, DeviceCounters.BytesAllocated(store.Directory) / (double)bytes];
+        }, rounds: 1);
+    }
+
+    // A key, a tab, a value in each line.
+    private static async Task<(long Items, long Bytes)> LoadLinesAsync(IEngine engine, StreamReader lines)
+    {
+        using var loader = engine.OpenLoader();
+        var (items, bytes, sinceCommit) = (0L, 0L, 0);
+        while (lines.ReadLine() is { } line)
+        {
+            var tab = line.IndexOf('\t', StringComparison.Ordinal);
+            var (key, value) = (Encoding.UTF8.GetBytes(line[..tab]), Encoding.UTF8.GetBytes(line[(tab + 1)..]));
+            loader.Put(key, value);
+            (items, bytes, sinceCommit) = (items + 1, bytes + key.Length + value.Length, sinceCommit + key.Length + value.Length);
+            if (sinceCommit >= loader.BatchBytes)
+            {
+                await loader.CommitAsync();
+                sinceCommit = 0;
+            }
+        }
+        await loader.FinishAsync();
+        return (items, bytes);
+    }
+
+    private static async Task PutAsync(IEngine engine, int[] order)
+    {
+        using var writer = engine.OpenWriter();
+        var data = new EngineData(seed: 1);
+        for (var index = 0; index < order.Length; index++)
+        {
+            writer.Put(data.Key((ulong)order[index]), data.Value(LargeValueBytes));
+            if ((index + 1) % RandomPutsPerTransaction == 0 || index + 1 == order.Length)
+                await writer.CommitAsync();
+        }
+    }
+}

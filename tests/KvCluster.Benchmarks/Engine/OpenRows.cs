@@ -1,0 +1,56 @@
+using System.Diagnostics;
+using KvCluster.Benchmarks.Engine.Peers;
+using KvCluster.Storage.Context;
+
+namespace KvCluster.Benchmarks.Engine;
+
+/// <summary>How long it takes to open a store until the first read is answered: after a clean stop, and for ours after a kill with much journal behind the checkpoint.</summary>
+internal static class OpenRows
+{
+    public const string Clean = "open after a clean stop";
+    public const string Killed = "open after a kill, 256 MiB of journal";
+    public const string Milliseconds = "ms";
+    private const long ManyBytes = 64L << 30;
+    private const long JournalBytes = 256L << 20;
+    private const long KeysAtFullSize = 10_000_000;
+
+    /// <summary>The rows of the group. The journal is shorter for fewer keys.</summary>
+    public static async Task RunAsync(EngineRun run)
+    {
+        var keys = run.Plan.Keys;
+        using (var stores = run.NewStores())
+        {
+            foreach (var store in stores.All)
+            {
+                await LoadRows.LoadAsync(store.Engine, keys);
+                await store.Engine.SettleAsync();
+            }
+            await run.AlternateAsync(Clean, [Milliseconds], stores, store =>
+            {
+                store.Close();
+                return Task.FromResult<double[]>([OpenAndRead(store)]);
+            });
+        }
+        var options = new StoreOptions { CheckpointScratchBytes = ManyBytes, CheckpointJournalBytes = ManyBytes, CheckpointIdleJournalBytes = ManyBytes };
+        using var ours = run.NewStores([new(EngineSystem.KvCluster, Blocks: false, directory => new KvClusterEngine(directory, options))]);
+        await LoadRows.LoadAsync(ours.All[0].Engine, keys);
+        await run.AlternateAsync(Killed, [Milliseconds], ours, async store =>
+        {
+            await store.Engine.SettleAsync();
+            var puts = JournalBytes / (EngineData.KeyBytes + EngineData.ValueBytes) * Math.Min(keys, KeysAtFullSize) / KeysAtFullSize;
+            await WriteRows.PutAsync(store.Engine, new EngineData(run.NextSeed()), keys, puts);
+            store.Kill();
+            return [OpenAndRead(store)];
+        });
+    }
+
+    private static double OpenAndRead(EngineStore store)
+    {
+        var started = Stopwatch.GetTimestamp();
+        store.Open();
+        using var reader = store.Engine.OpenReader();
+        if (reader.GetAlone(new EngineData(seed: 1).Key(0)) < 0)
+            throw new InvalidOperationException("A loaded key is missing.");
+        return Stopwatch.GetElapsedTime(started).TotalMilliseconds;
+    }
+}

@@ -1,0 +1,29 @@
+namespace KvCluster.Benchmarks.Engine.Peers;
+
+/// <summary>An engine that is installed.</summary>
+/// <param name="Name">Its name in the report.</param>
+/// <param name="Blocks">Whether a commit blocks its thread, so that each caller needs a thread of its own.</param>
+/// <param name="Open">Opens the store in a directory, or creates one if the directory does not exist.</param>
+internal sealed record EngineSystem(string Name, bool Blocks, Func<string, IEngine> Open)
+{
+    public const string KvCluster = "kvcluster";
+    public const string Lmdb = "lmdb";
+    public const string RocksDb = "rocksdb";
+
+    public static EngineSystem Ours { get; } = new(KvCluster, Blocks: false, directory => new KvClusterEngine(directory));
+
+    /// <summary>Ours and the peers that are there; of the others it tells which package has them.</summary>
+    public static IReadOnlyList<EngineSystem> Installed(Action<string> progress)
+    {
+        var systems = new List<EngineSystem> { Ours };
+        if (LmdbEngine.IsInstalled)
+            systems.Add(new(Lmdb, Blocks: true, directory => new LmdbEngine(directory)));
+        else
+            progress("SKIPPED lmdb: liblmdb.so.0 is not there (Debian: liblmdb0)");
+        if (Peers.RocksDb.IsInstalled)
+            systems.Add(new(RocksDb, Blocks: true, directory => new RocksDbEngine(directory)));
+        else
+            progress("SKIPPED rocksdb: librocksdb.so is not there (Debian: librocksdb7.8)");
+        return systems;
+    }
+}

@@ -1,0 +1,66 @@
+using KvCluster.Storage.Pages;
+using KvCluster.Tests.Storage.Pages;
+
+namespace KvCluster.Tests.Storage.Checkpoints;
+
+/// <summary>The memory of a finished checkpoint is returned in steps, so that the writer is not held by it.</summary>
+public sealed class CheckpointReleaseTests
+{
+    private const int Keys = 3_000;
+
+    [Fact]
+    public void Finish_OfALargeCheckpoint_ReturnsItsMemoryInSteps()
+    {
+        using var store = new ModelStore();
+        Fill(store, 1);
+        var scratch = store.Store.ScratchBytes;
+        Assert.True(scratch > 24 << 20, $"Only {scratch} bytes changed.");
+        store.Checkpoint();
+        Assert.Equal(0, store.Store.ScratchBytes);
+        var (reserved, steps) = (store.Store.ScratchReservedBytes, 0);
+        Assert.True(reserved > scratch / 2, $"{reserved} of {scratch} bytes are left after one step.");
+        for (var more = true; more; steps++)
+        {
+            more = store.Store.ReleaseSome();
+            Assert.True(store.Store.ScratchReservedBytes >= reserved - (10 << 20), $"One step returned {reserved - store.Store.ScratchReservedBytes} bytes.");
+            reserved = store.Store.ScratchReservedBytes;
+        }
+        Assert.InRange(steps, 3, 10);
+        Assert.InRange(reserved, 0, 17 << 20);
+        store.CheckPublished();
+        store.Store.Verify();
+    }
+
+    /// <summary>Another checkpoint may begin and finish while the memory of the last one is being returned, and a reader may still use it.</summary>
+    [Fact]
+    public void Finish_WhileAnEarlierOneIsBeingReturned_LosesNothing()
+    {
+        using var store = new ModelStore();
+        Fill(store, 1);
+        store.OpenReader();
+        store.Checkpoint();
+        Fill(store, 2);
+        store.Checkpoint();
+        store.CheckReader(0, new Random(1));
+        while (store.Store.ReleaseSome())
+            store.CheckReader(0, new Random(2));
+        Assert.True(store.Store.ScratchReservedBytes > 24 << 20, "The reader's memory was returned.");
+        store.CloseReader(0);
+        store.Store.ReleaseSome();
+        Assert.InRange(store.Store.ScratchReservedBytes, 0, 17 << 20);
+        store.CheckPublished();
+        store.Store.Verify();
+    }
+
+    private static void Fill(ModelStore store, byte value)
+    {
+        var bytes = new byte[9_000];
+        bytes.AsSpan().Fill(value);
+        store.Batch(batch =>
+        {
+            for (var key = 0; key < Keys; key++)
+                batch.Put(TreeId.Kv, BitConverter.GetBytes(key), bytes);
+        });
+        store.Publish();
+    }
+}

@@ -1,0 +1,250 @@
+using KvCluster.Disk;
+using KvCluster.Storage.Files;
+using KvCluster.Storage.Pages;
+using KvCluster.Tests.Storage.Pages;
+
+namespace KvCluster.Tests.Storage.Checkpoints;
+
+/// <summary>The data file takes about the space of its live pages, and gives back what it does not need.</summary>
+public sealed class FileSpaceTests
+{
+    private const int ValueBytes = 10_000;
+
+    // Runs were taken from the two longest extents only, so the file grew to 3.5 times its live pages while most of it was free.
+    [Theory]
+    [InlineData(ValueBytes)]
+    [InlineData(3_000)]
+    [InlineData(100_000)]
+    public void Overwriting_ATenthPerCheckpoint_KeepsTheFileNearItsLivePages(int valueBytes)
+    {
+        using var store = new ModelStore();
+        var count = 12_000_000 / valueBytes;
+        var random = new Random(1);
+        Put(store, Enumerable.Range(0, count), valueBytes);
+        store.Checkpoint();
+        for (var round = 0; round < 30; round++)
+        {
+            Put(store, Enumerable.Range(0, count / 10).Select(_ => random.Next(count)), valueBytes);
+            store.Checkpoint();
+        }
+        store.Store.Verify();
+        var live = store.Store.Free.UsedRuns().Sum(run => run.Count) * 8192.0;
+        Assert.InRange(store.Store.FileBytes / live, 1, 1.3);
+    }
+
+    /// <summary>The pages of what remains are where they were, so the file gets holes. When nothing remains its end is cut.</summary>
+    [Fact]
+    public void Deletes_WithCheckpoints_GiveSpaceBack()
+    {
+        using var store = new ModelStore();
+        Put(store, Enumerable.Range(0, 1_000), ValueBytes);
+        store.Checkpoint();
+        var (length, used) = (store.Store.FileBytes, store.Disk.UsedBytes);
+        Assert.True(length > 16_000_000);
+        Delete(store, Enumerable.Range(50, 900));
+        GoOn();
+        Assert.True(store.Disk.UsedBytes < used - 13_000_000, $"{store.Disk.UsedBytes} of {used} bytes are still allocated.");
+        Delete(store, Enumerable.Range(0, 50).Concat(Enumerable.Range(950, 50)));
+        GoOn();
+        Assert.True(store.Store.FileBytes < 1_500_000, $"The file has {store.Store.FileBytes} bytes, before it had {length}.");
+        store.Reopen();
+        store.CheckPublished();
+        store.Store.Verify();
+        Put(store, Enumerable.Range(0, 1_000), ValueBytes);
+        store.Checkpoint();
+        store.CheckPublished();
+        store.Store.Verify();
+
+        void GoOn()
+        {
+            for (var round = 0; round < 4; round++)
+            {
+                store.Checkpoint();
+                Put(store, [2_000], 100 + round);
+            }
+            store.Store.Verify();
+        }
+    }
+
+    /// <summary>Whatever a reader or a pin still reaches stays readable while the file shrinks around it.</summary>
+    [Fact]
+    public void GivingBack_UnderAReaderAndAPin_LeavesWhatTheyReach()
+    {
+        using var store = new ModelStore();
+        Put(store, Enumerable.Range(0, 600), ValueBytes);
+        store.Checkpoint();
+        store.OpenReader();
+        var pin = store.Store.Pin();
+        var before = ReadAll(pin);
+        Delete(store, Enumerable.Range(0, 600));
+        for (var round = 0; round < 4; round++)
+        {
+            store.Checkpoint();
+            Put(store, [round], 50);
+        }
+        Assert.Equal(before, ReadAll(pin));
+        store.CloseReader(0);
+        for (var round = 0; round < 2; round++)
+        {
+            Put(store, [round], 60);
+            store.Checkpoint();
+        }
+        Assert.Equal(before, ReadAll(pin));
+        pin.Dispose();
+        for (var round = 0; round < 4; round++)
+        {
+            Put(store, [round], 70);
+            store.Checkpoint();
+        }
+        Assert.True(store.Store.FileBytes < 2_000_000, $"The file has {store.Store.FileBytes} bytes.");
+        store.Store.Verify();
+    }
+
+    /// <summary>The older meta page still counts if the newest is damaged, so the file is not cut below what either of them records.</summary>
+    [Fact]
+    public void Open_WithEitherMetaPageDamagedWhileTheFileShrinks_OpensTheOther()
+    {
+        using var store = new ModelStore();
+        Put(store, Enumerable.Range(0, 400), ValueBytes);
+        store.Checkpoint();
+        var length = store.Store.FileBytes;
+        Delete(store, Enumerable.Range(0, 400));
+        for (var round = 0; round < 6; round++)
+        {
+            store.Checkpoint();
+            for (var page = 0; page < 2; page++)
+            {
+                using var disk = store.Disk.Copy();
+                disk.FlipBit("data", (page * 8192) + 40);
+                using var opened = KvCluster.Storage.DataFile.PageStore.Open(disk, "data", store.Options);
+                opened.Verify();
+            }
+            Put(store, [round], 100);
+        }
+        Assert.True(store.Store.FileBytes < length / 2, $"The file has {store.Store.FileBytes} bytes, before it had {length}.");
+    }
+
+    /// <summary>A first checkpoint is one stretch of the file. Later ones fill the holes that single values left.</summary>
+    [Fact]
+    public void CheckpointCounts_OfAnEmptyAndAFullFile_CountPagesAndSeeks()
+    {
+        using var store = new ModelStore();
+        Put(store, Enumerable.Range(0, 500), ValueBytes);
+        store.Checkpoint();
+        var counts = store.Store.CheckpointCounts;
+        // Two for each value, the leaves and the branch above them, two for the map.
+        Assert.InRange(counts.Pages, 1_003, 1_020);
+        Assert.InRange(counts.Seeks, 1, 3);
+        Assert.InRange(counts.Writes, 8, 12);
+        for (var round = 0; round < 6; round++)
+        {
+            Put(store, Enumerable.Range(0, 20).Select(index => index * 25), ValueBytes);
+            store.Checkpoint();
+        }
+        Assert.InRange(store.Store.CheckpointCounts.Pages, 43, 60);
+        Assert.InRange(store.Store.CheckpointCounts.Seeks, 2, 40);
+    }
+
+    /// <summary>Power is lost at every call of checkpoints that cut the end of the file and make holes.</summary>
+    [Theory]
+    [InlineData(0)]
+    [InlineData(1)]
+    [InlineData(2)]
+    [InlineData(3)]
+    public void Crash_AtEveryCallWhileTheFileShrinks_LeavesTheOldOrTheNewState(int unsynced)
+    {
+        // The checkpoint after two rounds makes holes, the one after four records a shorter file, and the one after five cuts it.
+        foreach (var rounds in (int[])[1, 2, 4, 5])
+        {
+            for (var call = 1; CrashAt(call, rounds, (UnsyncedWrites)unsynced); call++)
+            {
+            }
+        }
+    }
+
+    /// <summary>The space of a hole may be gone when the next checkpoint needs it. That is a full disk like any other.</summary>
+    [Fact]
+    public void Write_IntoAHoleOnAFullDisk_PutsTheCheckpointOff()
+    {
+        using var store = new ModelStore();
+        Put(store, Enumerable.Range(0, 400), ValueBytes);
+        store.Checkpoint();
+        Delete(store, Enumerable.Range(0, 350));
+        for (var round = 0; round < 3; round++)
+        {
+            store.Checkpoint();
+            Put(store, [1_000], 100 + round);
+        }
+        store.Disk.CapacityBytes = store.Disk.UsedBytes + 100_000;
+        Put(store, Enumerable.Range(0, 300), ValueBytes);
+        Assert.True(store.BeginCheckpoint());
+        Assert.True(Assert.Throws<StorageIoException>(store.WriteCheckpoint).IsDiskFull);
+        store.AbandonCheckpoint();
+        store.CheckPublished();
+        store.Store.Verify();
+        store.Disk.CapacityBytes = long.MaxValue;
+        store.Checkpoint();
+        store.Store.Verify();
+        store.Reopen();
+        store.CheckPublished();
+    }
+
+    private static bool CrashAt(int call, int rounds, UnsyncedWrites unsynced)
+    {
+        using var store = new ModelStore();
+        Put(store, Enumerable.Range(0, 200), ValueBytes);
+        store.Checkpoint();
+        Delete(store, Enumerable.Range(20, 180));
+        for (var round = 0; round < rounds; round++)
+        {
+            store.Checkpoint();
+            Put(store, [20 + round], 100);
+        }
+        Assert.True(store.BeginCheckpoint());
+        var length = store.Store.FileBytes;
+        var crashed = store.CrashWritingCheckpoint(call);
+        Assert.True(crashed || rounds != 5 || store.Store.FileBytes < length / 2, $"The file has {store.Store.FileBytes} bytes, before the checkpoint it had {length}.");
+        store.ReopenAfterCrashInCheckpoint(unsynced, seed: call);
+        store.CheckPublished();
+        store.Store.Verify();
+        Put(store, Enumerable.Range(50, 30), ValueBytes);
+        store.Checkpoint();
+        store.CheckPublished();
+        store.Store.Verify();
+        return crashed;
+    }
+
+    private static byte[] ReadAll(KvCluster.Storage.DataFile.CheckpointPin pin)
+    {
+        using var pages = new AlignedBuffer((int)pin.Runs.Sum(run => run.Count) * 8192);
+        var at = 0;
+        foreach (var run in pin.Runs)
+        {
+            pin.ReadPages(run.First, pages.Span.Slice(at, (int)run.Count * 8192));
+            at += (int)run.Count * 8192;
+        }
+        return pages.Span.ToArray();
+    }
+
+    private static void Put(ModelStore store, IEnumerable<int> keys, int valueBytes)
+    {
+        store.Batch(batch =>
+        {
+            foreach (var key in keys)
+                batch.Put(TreeId.Kv, KeyOf(key), new byte[valueBytes]);
+        });
+        store.Publish();
+    }
+
+    private static void Delete(ModelStore store, IEnumerable<int> keys)
+    {
+        store.Batch(batch =>
+        {
+            foreach (var key in keys)
+                batch.Delete(TreeId.Kv, KeyOf(key));
+        });
+        store.Publish();
+    }
+
+    private static byte[] KeyOf(int key) => [(byte)(key >> 24), (byte)(key >> 16), (byte)(key >> 8), (byte)key];
+}

@@ -1,0 +1,114 @@
+using System.Text.Json;
+using KvCluster.Processes;
+using KvCluster.Storage;
+using KvCluster.Storage.Files;
+using KvCluster.Storage.Inspection;
+using KvCluster.Storage.Transactions;
+using KvCluster.Tests.Cli;
+using KvCluster.Tests.Storage.Store;
+using Microsoft.Extensions.Logging.Abstractions;
+
+namespace KvCluster.Tests.Storage.Inspection;
+
+/// <summary>kv-node storage, as an operator runs it, on a real disk.</summary>
+public sealed class StorageCommandTests : IDisposable
+{
+    private readonly TemporaryDirectory _folder = new();
+    private readonly string _replica;
+
+    public StorageCommandTests()
+    {
+        Directory.CreateDirectory(Path.Combine(_folder.Path, "data", "shards"));
+        _replica = Path.Combine(_folder.Path, "data", "shards", "1");
+    }
+
+    private string Control => Path.Combine(_replica, "control");
+
+    public void Dispose() => _folder.Dispose();
+
+    [ToolFact("bash")]
+    public async Task Storage_CheckRecoverAndCheck_SaysWhatHappens()
+    {
+        await FillAsync();
+        var (code, output, error) = await RunAsync($"$NODE storage check '{_replica}' && $NODE storage dump '{_replica}' --keys key && $NODE storage recover '{_replica}'");
+        Assert.Equal((0, ""), (code, error));
+        Assert.Contains("is intact", output, StringComparison.Ordinal);
+        Assert.Contains("key      \"key-1\": 5 bytes", output, StringComparison.Ordinal);
+        Assert.Contains("Nothing to recover", output, StringComparison.Ordinal);
+
+        await File.WriteAllBytesAsync(Control, new byte[8192]);
+        (code, output, error) = await RunAsync($"$NODE storage check '{_replica}' --json; echo $? >&2; $NODE storage recover '{_replica}' --cluster-hash 5; $NODE storage recover '{_replica}' --cluster-hash 5 --accept-loss");
+        Assert.Equal((0, "65\n"), (code, error));
+        using var json = JsonDocument.Parse(output.Split('\n')[0]);
+        Assert.Equal("control file unreadable", json.RootElement.GetProperty("row").GetString());
+        Assert.Contains(json.RootElement.GetProperty("findings").EnumerateArray(), finding => finding.GetProperty("damage").GetBoolean() && finding.GetProperty("file").GetString() == Control);
+        Assert.Contains("Nothing was changed. If the shard has other replicas, do not recover", output, StringComparison.Ordinal);
+        Assert.Contains($"What was there before is in '{_replica}.before-recovery'", output, StringComparison.Ordinal);
+        Assert.Equal(new byte[8192], await File.ReadAllBytesAsync(Path.Combine(_replica + ".before-recovery", "control")));
+        Assert.False(StoreCheck.Run(LocalDisk.Instance, _replica).IsDamaged);
+    }
+
+    [ToolFact("bash")]
+    public async Task Storage_BadInput_IsOneLineAndChangesNothing()
+    {
+        await FillAsync();
+        var control = await File.ReadAllBytesAsync(Control);
+        await File.WriteAllBytesAsync(Path.Combine(_folder.Path, "file"), [1]);
+        Directory.CreateDirectory(Path.Combine(_folder.Path, "other", "shards", "1"));
+        var version = (byte[])control.Clone();
+        foreach (var slot in (int[])[0, 4096])
+        {
+            version[slot + 4] = 9;
+            BitConverter.TryWriteBytes(version.AsSpan(slot + 128), KvCluster.Storage.Encoding.Crc32C.Of(version.AsSpan(slot, 128)));
+        }
+        await File.WriteAllBytesAsync(Path.Combine(_folder.Path, "other", "shards", "1", "control"), version);
+        // Taken as a node takes it.
+        using var held = new FileStream(Path.Combine(_folder.Path, "data", "LOCK"), FileMode.Create, FileAccess.ReadWrite, FileShare.None);
+        var (_, _, error) = await RunAsync($"cd '{_folder.Path}'; for dir in file none data data/shards/1 other/shards/1; do $NODE storage check $dir; echo $? >&2; done; $NODE storage recover data/shards/1 --accept-loss; echo $? >&2");
+        Assert.Equal(
+            [
+                $"kv-node: '{_folder.Path}/file' is not a replica's directory: it is a file.", "3",
+                $"kv-node: '{_folder.Path}/none' is not a replica's directory: it does not exist.", "3",
+                $"kv-node: '{_folder.Path}/data' is not a replica's directory: it is the data directory of a node; the replicas are the directories in 'shards' in it.", "3",
+                $"kv-node: The directory '{_folder.Path}/data' is in use by another process.", "3",
+                $"kv-node: '{_folder.Path}/other/shards/1/control' has format version 9, but this build reads only version 1.", "4",
+                $"kv-node: The directory '{_folder.Path}/data' is in use by another process.", "3",
+            ],
+            error.TrimEnd('\n').Split('\n'));
+        Assert.Equal(control, await File.ReadAllBytesAsync(Control));
+    }
+
+    [Fact]
+    public void Probe_MeasuresTheDiskAndLeavesNothing()
+    {
+        var report = DeviceProbe.Run(LocalDisk.Instance, TimeProvider.System, _folder.Path);
+        Assert.True(report.Buffered.Recycled > TimeSpan.Zero && report.OnePerSecond > 0 && report.DirectorySync > TimeSpan.Zero);
+        Assert.Equal(report.IsDirect, report.Direct is not null && report.TwoPerSecond > 0);
+        // Which one it is depends on the file system.
+        _ = DeviceProbe.FillingPays(LocalDisk.Instance, TimeProvider.System, _folder.Path);
+        Assert.Equal(["data"], Directory.EnumerateFileSystemEntries(_folder.Path).Select(Path.GetFileName));
+        Assert.Throws<NotAReplicaException>(() => DeviceProbe.Run(LocalDisk.Instance, TimeProvider.System, Path.Combine(_folder.Path, "none")));
+    }
+
+    [Theory]
+    [InlineData(111, 71, true)]
+    [InlineData(551, 102, true)]
+    [InlineData(459, 513, false)]
+    [InlineData(1, 1, false)]
+    public void FillingPays_OnlyWhereItIsMuchFaster(int allocated, int zeroed, bool pays) =>
+        Assert.Equal(pays, DeviceProbe.FillingPays(new WriteTimes(TimeSpan.FromMicroseconds(allocated), TimeSpan.FromMicroseconds(zeroed), default)));
+
+    private static Task<(int ExitCode, string Output, string Error)> RunAsync(string script) => KvProcess.RunInShellAsync(script);
+
+    private async Task FillAsync()
+    {
+        using var store = StandaloneStore.Open(LocalDisk.Instance, _replica, StoreBench.SmallOptions, TimeProvider.System, NullLogger.Instance);
+        for (var index = 0; index < 3; index++)
+        {
+            var request = WriteRequest.Rent();
+            request.Put(StoreBench.Text($"key-{index}"), StoreBench.Text("value"));
+            await store.TryWrite(request)!.Value;
+        }
+        await store.Store.Checkpoints.RequestAsync();
+    }
+}

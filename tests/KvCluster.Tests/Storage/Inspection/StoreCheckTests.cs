@@ -1,0 +1,155 @@
+using KvCluster.Disk;
+using KvCluster.Storage.Files;
+using KvCluster.Storage.Inspection;
+using KvCluster.Storage.Pages;
+using KvCluster.Storage.Sessions;
+using KvCluster.Tests.Storage.Store;
+
+namespace KvCluster.Tests.Storage.Inspection;
+
+/// <summary>What the tools for a stopped replica find and keep. Damage of the journal and the control file: <c>RecoveryTableTests</c>.</summary>
+public sealed class StoreCheckTests : IDisposable
+{
+    private const int KeyCount = 300;
+    private const string Data = StoreBench.DirectoryPath + "/state-00000001/data";
+    private readonly StoreBench _bench = new();
+
+    public StoreCheckTests()
+    {
+        _bench.Open();
+        for (var index = 0; index < KeyCount; index++)
+            Write(index, 'a');
+        _bench.Checkpoint();
+        Write(7, 'b');
+        _bench.Checkpoint();
+        _bench.Close();
+    }
+
+    public void Dispose() => _bench.Dispose();
+
+    /// <summary>
+    /// A bit in the middle of each page in use is found where it is, and what can still be read is recovered: everything but the keys that the report names.
+    /// </summary>
+    [Fact]
+    public void Page_WithAFlippedBit_IsNamedAndTheOtherKeysAreRecovered()
+    {
+        var (found, recovered) = (0, 0);
+        var pages = _bench.Disk.ReadAll(Data).Length / Page.Bytes;
+        for (var page = 0; page < pages; page++)
+        {
+            using var disk = _bench.Disk.Copy();
+            disk.FlipBit(Data, (page * Page.Bytes) + 100);
+            var report = StoreCheck.Run(disk, StoreBench.DirectoryPath);
+            if (page < 2)
+            {
+                Assert.Contains(report.Findings, finding => !finding.IsDamage && finding.Offset == page * Page.Bytes);
+                continue;
+            }
+            if (!report.IsDamaged)
+                continue;
+            found++;
+            if (report.Row.Name == "sound")
+                Assert.Contains(report.Findings, finding => finding.File == Data && finding.Offset <= page * Page.Bytes && finding.Offset >= (page - 2) * Page.Bytes);
+            using (var recovery = StoreRecovery.Begin(disk, StoreBench.DirectoryPath))
+            {
+                Assert.Null(recovery.WhyNot);
+                recovery.Run();
+            }
+            using var bench = new StoreBench(disk);
+            bench.Open();
+            var keys = bench.ReadAllKeys().Count;
+            Assert.True(keys <= KeyCount);
+            recovered += keys;
+        }
+        Assert.True(found > 20, $"Only {found} of {pages} damaged pages were found.");
+        Assert.True(recovered > found * KeyCount * 8 / 10, $"Only {recovered} keys were recovered in {found} runs over {KeyCount} keys.");
+    }
+
+    [Fact]
+    public void NewestCheckpoint_Damaged_IsReplacedByTheOlderOneWithTheJournal()
+    {
+        using (var sound = StoppedReplica.Open(_bench.Disk, StoreBench.DirectoryPath))
+            _bench.Disk.FlipBit(Data, sound.Newest!.Trees[(int)TreeId.Kv].Link.Reference.Number * Page.Bytes + 200);
+        using (var recovery = StoreRecovery.Begin(_bench.Disk, StoreBench.DirectoryPath))
+        {
+            Assert.Contains(recovery.Plan(), step => step.Contains("older checkpoint", StringComparison.Ordinal));
+            recovery.Run();
+        }
+        _bench.Open();
+        Assert.Equal(KeyCount, _bench.ReadAllKeys().Count);
+        Assert.StartsWith("b", _bench.Read("key-007"), StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void Dump_NamesStructureRecordsAndKeys()
+    {
+        using var output = new StringWriter();
+        using (var replica = StoppedReplica.Open(_bench.Disk, StoreBench.DirectoryPath))
+            new StoreDump(replica, output).Write(new DumpRequest(StoreBench.Text("key-00"), 3, 5));
+        var lines = output.ToString().Split('\n');
+        Assert.Equal(2, lines.Count(line => line.StartsWith("meta ", StringComparison.Ordinal)));
+        Assert.Contains(lines, line => line.StartsWith($"tree     kv: {KeyCount} keys", StringComparison.Ordinal));
+        Assert.Contains(lines, line => line.StartsWith("segment ", StringComparison.Ordinal));
+        Assert.InRange(lines.Count(line => line.StartsWith("record ", StringComparison.Ordinal)), 1, 5);
+        Assert.Equal(["\"key-000\"", "\"key-001\"", "\"key-002\""], lines.Where(line => line.StartsWith("key ", StringComparison.Ordinal)).Select(line => line[9..18]));
+    }
+
+    [Fact]
+    public void Open_WhatIsNoReplica_IsATypedErrorThatSaysWhy()
+    {
+        Assert.Contains("does not exist", Assert.Throws<NotAReplicaException>(() => StoreCheck.Run(_bench.Disk, "/none")).Message, StringComparison.Ordinal);
+        Assert.Contains("it is a file", Assert.Throws<NotAReplicaException>(() => StoreCheck.Run(_bench.Disk, Data)).Message, StringComparison.Ordinal);
+        Assert.Contains("neither", Assert.Throws<NotAReplicaException>(() => StoreCheck.Run(_bench.Disk, StoreBench.DirectoryPath + "/state-00000001")).Message, StringComparison.Ordinal);
+        Assert.Throws<NotAReplicaException>(() => StoreRecovery.Begin(_bench.Disk, "/none"));
+    }
+
+    [Fact]
+    public void Recover_NoRoom_ChangesNothing()
+    {
+        _bench.Disk.FlipBit(Data, (2 * Page.Bytes) + 100);
+        _bench.Disk.WriteAll(StoreBench.DirectoryPath + "/control", new byte[8192]);
+        using var recovery = StoreRecovery.Begin(_bench.Disk, StoreBench.DirectoryPath, clusterHash: 0);
+        _bench.Disk.CapacityBytes = _bench.Disk.UsedBytes + 10_000;
+        Assert.True(Assert.Throws<StorageIoException>(recovery.Run).IsDiskFull);
+        Assert.False(_bench.Disk.DirectoryExists(StoreBench.DirectoryPath + StoreRecovery.NewSuffix));
+    }
+
+    /// <summary>Power is lost at each call of a recovery. One of the two directories is in place, or both are under the names that were told.</summary>
+    [Fact]
+    public void Recover_PowerLostAtAnyCall_LosesNeitherDirectory()
+    {
+        _bench.Disk.WriteAll(StoreBench.DirectoryPath + "/control", new byte[8192]);
+        for (var call = 1; ; call++)
+        {
+            using var disk = _bench.Disk.Copy();
+            try
+            {
+                using var recovery = StoreRecovery.Begin(disk, StoreBench.DirectoryPath, clusterHash: 0);
+                disk.CrashAtCall = disk.Calls + call;
+                recovery.Run();
+            }
+            catch (SimulatedCrashException)
+            {
+                // As intended.
+            }
+            var isDone = !disk.IsOff;
+            disk.Restart((UnsyncedWrites)(call % 4), call);
+            var kept = disk.DirectoryExists(StoreBench.DirectoryPath + StoreRecovery.OldSuffix);
+            Assert.True(kept || disk.DirectoryExists(StoreBench.DirectoryPath), $"The old directory is lost after call {call}.");
+            if (kept && disk.DirectoryExists(StoreBench.DirectoryPath))
+            {
+                using var bench = new StoreBench(disk.Copy());
+                bench.Open();
+                Assert.Equal(KeyCount, bench.ReadAllKeys().Count);
+            }
+            if (isDone)
+            {
+                Assert.True(kept && call > 10, $"The recovery made only {call} calls.");
+                return;
+            }
+        }
+    }
+
+    private void Write(int index, char fill) => Assert.Equal(WriteOutcome.Applied, _bench.Write(request =>
+        request.Put(StoreBench.Text($"key-{index:000}"), StoreBench.Text(new string(fill, index % 40 == 0 ? 20_000 : 400)))).Outcome);
+}

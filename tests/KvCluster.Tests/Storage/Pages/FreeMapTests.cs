@@ -1,0 +1,81 @@
+using KvCluster.Disk;
+using KvCluster.Storage.Files;
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Tests.Storage.Pages;
+
+/// <summary>The free map in a file: what is written is read again, also by a file so long that the directory has two levels.</summary>
+public sealed class FreeMapTests
+{
+    [Theory]
+    [InlineData(1_000)]
+    [InlineData(508L * 30_720)]
+    [InlineData((508L * 30_720) + 1)]
+    [InlineData(200L << 17)]
+    [InlineData(FreeMap.FilePagesMax)]
+    public void Map_OfAFileOfThisManyPages_IsReadAgain(long filePages)
+    {
+        using var disk = new SimulatedDisk();
+        using var file = disk.Open("map", new StorageFileOptions(StorageFileMode.CreateNew));
+        var space = new PageSpace(file, 1 << 30);
+        var map = FreeMap.Load(space, MetaOf(2, default));
+        map.BeginNext([], 1, default);
+        // Far apart, so that map pages of all parts of the file differ.
+        var taken = map.Take(3, (_, _) => filePages);
+        var written = Write(map, file, space);
+        var read = FreeMap.Load(space, MetaOf(filePages, written));
+        Assert.Equal(map.FreeRuns(), read.FreeRuns());
+        Assert.Equal(map.PendingRuns(), read.PendingRuns());
+        Assert.Equal(map.UsedRuns(), read.UsedRuns());
+        Assert.Equal((filePages + 30_719) / 30_720, map.MapPages().Count() - (filePages > 508L * 30_720 ? (((filePages + 30_719) / 30_720) + 507) / 508 : 0));
+
+        // Only a few pages of the next map differ.
+        map.Keep();
+        var before = map.MapPages().Select(link => link.Reference).ToHashSet();
+        map.BeginNext([new PageRun(taken, 3)], 1, default);
+        written = Write(map, file, space);
+        Assert.InRange(map.MapPages().Count(link => !before.Contains(link.Reference)), 1, 4);
+        Assert.Equal(map.PendingRuns(), FreeMap.Load(space, MetaOf(filePages, written)).PendingRuns());
+    }
+
+    /// <summary>A checkpoint that is abandoned leaves the map as it was, although it took pages, grew the file or cut its end.</summary>
+    [Fact]
+    public void Restore_AfterACutAndGrowth_ReturnsToTheMapBefore()
+    {
+        using var disk = new SimulatedDisk();
+        using var file = disk.Open("map", new StorageFileOptions(StorageFileMode.CreateNew));
+        var space = new PageSpace(file, 1 << 30);
+        var map = FreeMap.Load(space, MetaOf(2, default));
+        map.BeginNext([], 1, default);
+        map.Take(1, (_, _) => 100_000);
+        Write(map, file, space);
+        map.Keep();
+        var (pages, free, places) = (map.FilePages, map.ReusableRuns(), map.MapPages().ToList());
+        for (var round = 0; round < 2; round++)
+        {
+            map.BeginNext([], 1, default);
+            if (round == 0)
+                map.CutEnd();
+            else
+                map.Take(200_000, (needed, _) => needed);
+            Write(map, file, space);
+            Assert.NotEqual(pages, map.FilePages);
+            map.Restore();
+            Assert.Equal((pages, true), (map.FilePages, map.MapPages().SequenceEqual(places)));
+            Assert.Equal(free, map.ReusableRuns());
+        }
+    }
+
+    private static PageLink Write(FreeMap map, IStorageFile file, PageSpace space)
+    {
+        using var writer = new RunWriter(file, space, 1 << 20);
+        var written = map.WriteNext(writer, (needed, _) => needed, new Etag(1, 1));
+        writer.Flush();
+        return written;
+    }
+
+    private static MetaPage MetaOf(long filePages, PageLink map) => new()
+    {
+        Revision = 1, Identity = 0, FilePages = filePages, FreeDirectory = map.Reference, FreeDirectoryChecksum = map.Checksum, Trees = new TreeRoot[StoreRoot.TreesMax],
+    };
+}
