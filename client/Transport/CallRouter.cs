@@ -214,8 +214,8 @@ internal sealed class CallRouter : IAsyncDisposable
         var destination = Destinations.ForCall(shard, turn, call.AtAnyReplica);
         if (destination.Address is not { } address)
             return call.Again(destination.Failure!);
-        // A connection's places are shared by shard, also to a gateway, which finds the shard by itself. Otherwise a stuck shard would block the calls to all
-        // of them.
+        // A connection's places are shared among the shards, even on a connection to a gateway, which finds the shard itself. Otherwise one stuck shard would
+        // block the calls to all shards.
         var pending = PendingCall.Rent(call.Method, call.Request, shard?.ShardId ?? default, destination.Generation, call.AttemptDeadlineMs());
         pending.Traceparent = call.Traceparent;
         pending.IsPatient = destination.IsSlow;

@@ -35,7 +35,7 @@ internal sealed class Gateways : IDestinations
     private volatile string _failure = "no endpoint has answered yet";
     private uint _turn = uint.MaxValue;
 
-    /// <param name="options">Has the endpoints.</param>
+    /// <param name="options">Provides the endpoints.</param>
     /// <param name="table">Knows the cluster.</param>
     /// <param name="connector">Connects to them.</param>
     /// <param name="runtime">Time and randomness for waits.</param>

@@ -25,7 +25,7 @@ internal interface IDestinations : IAsyncDisposable
     void Pause(string address, string failure);
 
     /// <summary>The calls for operators at these destinations.</summary>
-    /// <param name="calls">Has the map, the nodes and the clock.</param>
+    /// <param name="calls">Provides the map, the nodes and the clock.</param>
     /// <param name="channels">Connects to them.</param>
     IOperatorCalls OperatorCalls(CallRouter calls, NodeChannels channels);
 }

@@ -26,7 +26,7 @@ internal sealed class ReplicaCore
     private const ulong EpochStepMax = 1UL << 32;
 
     private readonly ReplicaContext _context;
-    private readonly TailCut _cut;
+    private readonly TailTruncation _truncation;
     private readonly Promises _promises;
     private readonly Follower _follower;
     private readonly Election _election;
@@ -45,12 +45,12 @@ internal sealed class ReplicaCore
         _context = new ReplicaContext(startup, journal, options);
         // A restarted replica does not know whether a leader is alive. A new shard has none.
         _contact = new LeaderContact(_context.EpochSeen == 0 ? long.MinValue / 2 : startup.NowUs);
-        _cut = new TailCut(_context);
+        _truncation = new TailTruncation(_context);
         _leadership = new Leadership(_context);
         _promises = new Promises(_context);
-        _follower = new Follower(_context, _cut, _promises);
-        _election = new Election(_context, _cut, _promises, epoch => Obey(epoch, _context.Self, _context.Incarnation), _leadership.Begin);
-        _voter = new Voter(_context, _contact, _promises, _election, _follower, _cut, Obey);
+        _follower = new Follower(_context, _truncation, _promises);
+        _election = new Election(_context, _truncation, _promises, epoch => Obey(epoch, _context.Self, _context.Incarnation), _leadership.Begin);
+        _voter = new Voter(_context, _contact, _promises, _election, _follower, _truncation, Obey);
         _record = new RecordAdoption(_context);
         _stopped = startup.Control.Removed;
         NextTickUs = startup.NowUs;
@@ -166,8 +166,8 @@ internal sealed class ReplicaCore
             case Event.ControlWritten written:
                 _context.Control.Written(written.Control);
                 break;
-            case Event.CutDone:
-                OnCutDone();
+            case Event.Truncated:
+                OnTruncated();
                 break;
             case Event.RecordAppended or Event.BodiesSent or Event.ReadArrived or Event.TransferAsked or Event.ReplicasAsked or Event.SnapshotOpened or Event.SnapshotLost:
                 _leadership.Handle(happened);
@@ -203,10 +203,10 @@ internal sealed class ReplicaCore
     {
         _voter.Advance();
         _follower.ReplayParked();
-        _cut.Pump();
+        _truncation.Pump();
         _follower.Snapshots.Pump();
         _election.Advance(_follower.Snapshots.Installing);
-        _promises.Answer(_cut.Busy || _follower.Snapshots.Installing);
+        _promises.Answer(_truncation.Busy || _follower.Snapshots.Installing);
         Leader?.Advance();
         if (Leader is null)
             _follower.Acknowledge();
@@ -227,7 +227,7 @@ internal sealed class ReplicaCore
         return Math.Min(dueUs, _leadership.DueUs);
     }
 
-    // The node of a quiescent leader, or of a follower that such a leader waits for, may be gone. From here on the ordinary timeouts count.
+    // The node of a quiescent leader, or of a follower that such a leader waits for, may be gone. From here on the ordinary timeouts apply.
     private void OnNodeSilent(NodeId node)
     {
         Leader?.Asked();
@@ -367,14 +367,14 @@ internal sealed class ReplicaCore
         _election.PromiseRose();
     }
 
-    private void OnCutDone()
+    private void OnTruncated()
     {
-        var (kept, epoch) = _cut.Done();
+        var (kept, epoch) = _truncation.Done();
         // A later leader may not have the record kept, so it is not known to be common.
         if (!_context.Options.Rules.IsCommon(epoch, _context.Promised))
             return;
-        _follower.OnCutDone(kept);
-        _election.OnCutDone(kept);
+        _follower.OnTruncated(kept);
+        _election.OnTruncated(kept);
     }
 
     private void OnRecord(long readId, ShardRecord? record, long revision)

@@ -23,7 +23,7 @@ internal static class StorageCommand
     {
         var probe = new Command("probe", "Measures the disk of a directory: durable writes, writes in flight, and what the file system supports.") { ReplicaDirectory };
         probe.SetAction(arguments => WithLock(arguments, static (directory, _) => Probe(directory)));
-        var check = new Command("check", "Reads everything, and says what is damaged and what is lost by it. Changes nothing. Exits with 65 if anything is damaged.") { ReplicaDirectory, Json };
+        var check = new Command("check", "Reads everything, and says what is damaged and what is lost as a result. Changes nothing. Exits with 65 if anything is damaged.") { ReplicaDirectory, Json };
         check.SetAction(arguments => WithLock(arguments, Check));
         var dump = new Command("dump", "Prints the control file, meta pages, trees, segments and records, and keys on request. Changes nothing.") { ReplicaDirectory, Keys, Limit, Records };
         dump.SetAction(arguments => WithLock(arguments, Dump));

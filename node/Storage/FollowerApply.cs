@@ -45,7 +45,7 @@ internal sealed class FollowerApply(
 
     /// <summary>
     /// Applies and publishes some of the committed records that wait, in steps, so that records which a follower receives meanwhile reach its journal and
-    /// are acknowledged first. True while more wait and may follow at once; after a pause for memory, <see cref="IStoreEvents.WorkQueued"/> tells that they may.
+    /// are acknowledged first. Returns true if more records wait and can be applied at once. After a pause for memory, <see cref="IStoreEvents.WorkQueued"/> says when they can.
     /// </summary>
     public bool ApplyMore()
     {

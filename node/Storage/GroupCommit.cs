@@ -39,7 +39,7 @@ internal sealed class GroupCommit
     /// <param name="durable">Bounds the records that wait for the disk.</param>
     /// <param name="reader">Finds records.</param>
     /// <param name="committed">Applies what a follower has left.</param>
-    /// <param name="requests">Has the queue.</param>
+    /// <param name="requests">Provides the queue.</param>
     /// <param name="checkpoints">May be so far behind that batches are held back.</param>
     /// <param name="memory">Says how much a batch may take, and how long to wait after it.</param>
     /// <param name="space">Bounds the records on a full disk.</param>

@@ -84,7 +84,7 @@ internal sealed class StandaloneStore : IStoreEvents, IDisposable
     {
     }
 
-    void IStoreEvents.CutDone(RecordRef last)
+    void IStoreEvents.Truncated(RecordRef last)
     {
     }
 

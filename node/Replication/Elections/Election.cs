@@ -12,7 +12,7 @@ namespace KvCluster.Replication.Elections;
 internal sealed class Election
 {
     private readonly ReplicaContext _context;
-    private readonly TailCut _cut;
+    private readonly TailTruncation _truncation;
     private readonly Promises _promises;
     private readonly Action<ulong> _obeyOwnEpoch;
     private readonly Action<ulong, Quorum> _lead;
@@ -23,10 +23,10 @@ internal sealed class Election
 
     /// <param name="obeyOwnEpoch">Promises the epoch to this process itself, which ends any leadership of it.</param>
     /// <param name="lead">Called when the epoch is prepared and the tail is here: lead it with these voters.</param>
-    public Election(ReplicaContext context, TailCut cut, Promises promises, Action<ulong> obeyOwnEpoch, Action<ulong, Quorum> lead)
+    public Election(ReplicaContext context, TailTruncation truncation, Promises promises, Action<ulong> obeyOwnEpoch, Action<ulong, Quorum> lead)
     {
         _context = context;
-        _cut = cut;
+        _truncation = truncation;
         _promises = promises;
         _obeyOwnEpoch = obeyOwnEpoch;
         _lead = lead;
@@ -60,7 +60,7 @@ internal sealed class Election
     {
         var options = _context.Options;
         var waitUs = _context.CampaignsFirst ? options.HeartbeatIntervalUs : _context.Random.Between(options.TimeoutLeastUs, options.TimeoutGreatestUs + 1);
-        // With an impaired disk or a doubted tree it campaigns only if the others have not within their own time.
+        // A replica with an impaired disk or a doubted tree waits one timeout longer, so it campaigns only if no other did so within its own timeout.
         _timerUs = _context.NowUs + leaderQuiescentUs + waitUs + (_context.Impaired ? options.TimeoutGreatestUs : 0);
     }
 
@@ -162,18 +162,18 @@ internal sealed class Election
         if (_step is WonEpoch won && _promises.Free)
         {
             _obeyOwnEpoch(won.Epoch);
-            Enter(new PrepareRound(_context, _cut, won).Begin());
+            Enter(new PrepareRound(_context, _truncation, won).Begin());
         }
 
-        if (_step is PrepareRound round && !_cut.Busy && !installing)
+        if (_step is PrepareRound round && !_truncation.Busy && !installing)
             Enter(round.Advance());
     }
 
     /// <summary>The truncation is done.</summary>
-    public void OnCutDone(LogPosition kept)
+    public void OnTruncated(LogPosition kept)
     {
         if (_step is TailFetch fetch)
-            fetch.OnCutDone(kept);
+            fetch.OnTruncated(kept);
     }
 
     private FreshRead Candidacy(bool isWaived) => new(_context, ++_campaigns, isWaived);

@@ -24,7 +24,7 @@ internal sealed class WonEpoch(ulong epoch, Quorum voters, long deadlineUs) : Ca
 }
 
 /// <summary>Collecting promises. With those of a majority the greatest tail among them is chosen, because everything committed is in it.</summary>
-internal sealed class PrepareRound(ReplicaContext context, TailCut cut, WonEpoch won) : CampaignStep(CampaignPhase.Preparing, won.DeadlineUs)
+internal sealed class PrepareRound(ReplicaContext context, TailTruncation truncation, WonEpoch won) : CampaignStep(CampaignPhase.Preparing, won.DeadlineUs)
 {
     private readonly Dictionary<ReplicaId, LogPosition> _prepared = [];
 
@@ -82,6 +82,6 @@ internal sealed class PrepareRound(ReplicaContext context, TailCut cut, WonEpoch
         if (context.Journal.Last.Etag >= greatest.Etag)
             return new ReadyToLead(Epoch, won.Voters);
         context.Log($"fetching the tail up to {greatest} from replica {source:x}; this replica's journal ends at {context.Journal.Last.Name}");
-        return new TailFetch(context, cut, won, this, source, greatest).Begin();
+        return new TailFetch(context, truncation, won, this, source, greatest).Begin();
     }
 }

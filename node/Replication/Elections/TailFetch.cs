@@ -6,12 +6,12 @@ namespace KvCluster.Replication.Elections;
 
 /// <summary>Fetching the greatest tail among the prepared replicas, from the last common record on. What this replica has beyond that record is truncated first.</summary>
 /// <param name="context">The replica.</param>
-/// <param name="cut">Its truncations.</param>
+/// <param name="truncation">Its truncations.</param>
 /// <param name="won">The epoch.</param>
 /// <param name="round">The promises, to which the campaign returns without the source.</param>
 /// <param name="source">The replica that has the tail.</param>
 /// <param name="greatest">Where the tail ends.</param>
-internal sealed class TailFetch(ReplicaContext context, TailCut cut, WonEpoch won, PrepareRound round, ReplicaId source, LogPosition greatest)
+internal sealed class TailFetch(ReplicaContext context, TailTruncation truncation, WonEpoch won, PrepareRound round, ReplicaId source, LogPosition greatest)
     : CampaignStep(CampaignPhase.Fetching, won.DeadlineUs)
 {
     private LogPosition _after = context.Journal.Last.Name;
@@ -36,7 +36,7 @@ internal sealed class TailFetch(ReplicaContext context, TailCut cut, WonEpoch wo
             return round.Without(source, "did not answer");
         if (context.NowUs < ResendUs)
             return this;
-        if (!cut.Busy)
+        if (!truncation.Busy)
             return Begin();
         ResendUs = context.NowUs + context.Options.HeartbeatIntervalUs;
         return this;
@@ -44,7 +44,7 @@ internal sealed class TailFetch(ReplicaContext context, TailCut cut, WonEpoch wo
 
     public CampaignStep OnTail(Frame frame)
     {
-        if (frame.Epoch != Epoch || frame.SenderId != source || cut.Busy)
+        if (frame.Epoch != Epoch || frame.SenderId != source || truncation.Busy)
             return this;
         _sourceDeadlineUs = context.NowUs + context.Options.TimeoutLeastUs;
         var tail = frame.Tail;
@@ -55,7 +55,7 @@ internal sealed class TailFetch(ReplicaContext context, TailCut cut, WonEpoch wo
     }
 
     /// <summary>The truncation is done. The fetch continues from the record kept.</summary>
-    public void OnCutDone(LogPosition kept)
+    public void OnTruncated(LogPosition kept)
     {
         _after = kept;
         Begin();
@@ -73,7 +73,7 @@ internal sealed class TailFetch(ReplicaContext context, TailCut cut, WonEpoch wo
     {
         var match = TailMatch.Of(context.Journal, _after, tail.Bodies, Epoch - 1);
         if (match.Fit == TailFit.Conflict)
-            return cut.TryBegin(match.Common, Epoch) ? this : new Abandoned("this replica's journal cannot be truncated");
+            return truncation.TryBegin(match.Common, Epoch) ? this : new Abandoned("this replica's journal cannot be truncated");
         if (match.Fit != TailFit.Fits || tail.Bodies.Count == 0)
             return Yield("sent a tail that is damaged or ends early");
         if (match.New.Count > 0)

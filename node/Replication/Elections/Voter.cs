@@ -12,10 +12,10 @@ namespace KvCluster.Replication.Elections;
 /// <param name="promises">Its promises.</param>
 /// <param name="election">Its own election, whose timer starts again when it supports another's.</param>
 /// <param name="follower">Its journal under the promised leader.</param>
-/// <param name="cut">Its truncations.</param>
+/// <param name="truncation">Its truncations.</param>
 /// <param name="obey">Promises an epoch to a process of a replica.</param>
 internal sealed class Voter(
-    ReplicaContext context, LeaderContact contact, Promises promises, Election election, Follower follower, TailCut cut, Action<ulong, ReplicaId, ulong> obey)
+    ReplicaContext context, LeaderContact contact, Promises promises, Election election, Follower follower, TailTruncation truncation, Action<ulong, ReplicaId, ulong> obey)
 {
     /// <summary>A replica asks whether it may campaign.</summary>
     /// <param name="frame">The pre-vote.</param>
@@ -66,7 +66,7 @@ internal sealed class Voter(
     {
         var control = context.Control.Synced;
         if (frame.Epoch != context.Promised || !context.Control.PromiseSynced || control.PromisedLeader != frame.SenderId
-            || control.PromisedIncarnation != frame.SenderIncarnation || cut.Busy || follower.Snapshots.Installing)
+            || control.PromisedIncarnation != frame.SenderIncarnation || truncation.Busy || follower.Snapshots.Installing)
             return;
         var after = frame.FetchTail.After.FromWire();
         var answer = context.FrameTo(frame.SenderId, frame.Epoch);

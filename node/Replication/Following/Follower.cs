@@ -20,7 +20,7 @@ internal sealed class Follower
     private const ulong PaceUsMax = 10_000_000;
 
     private readonly ReplicaContext _context;
-    private readonly TailCut _cut;
+    private readonly TailTruncation _truncation;
     private readonly Promises _promises;
     private readonly LeaderMatch _match;
     private readonly SnapshotReception _snapshots;
@@ -32,13 +32,13 @@ internal sealed class Follower
     private Etag _acknowledgedSent;
     private long _leaderPaceUs;
 
-    public Follower(ReplicaContext context, TailCut cut, Promises promises)
+    public Follower(ReplicaContext context, TailTruncation truncation, Promises promises)
     {
         _context = context;
-        _cut = cut;
+        _truncation = truncation;
         _promises = promises;
         _match = new LeaderMatch(context);
-        _snapshots = new SnapshotReception(context, cut, _match);
+        _snapshots = new SnapshotReception(context, truncation, _match);
         _reads = new FollowerReads(context);
         _digests = new DigestAnswers(context);
     }
@@ -66,7 +66,7 @@ internal sealed class Follower
     // Whether the leader may be answered: the promise is synced.
     private bool MayAnswer => _context.Control.PromiseSynced && !_snapshots.Installing;
 
-    private bool Blocked => _cut.Busy || !MayAnswer;
+    private bool Blocked => _truncation.Busy || !MayAnswer;
 
     /// <summary>The promise rose. What the old leader said no longer counts.</summary>
     public void StartEpoch()
@@ -78,7 +78,7 @@ internal sealed class Follower
         _context.OwnDigest.Forget();
         _context.Pace.Forget();
         _leaderPaceUs = 0;
-        _cut.Abandon();
+        _truncation.Abandon();
         _reads.RefuseAll();
     }
 
@@ -142,7 +142,7 @@ internal sealed class Follower
     }
 
     /// <summary>The truncation is done. The record kept is common with the leader for which it was made.</summary>
-    public void OnCutDone(LogPosition kept)
+    public void OnTruncated(LogPosition kept)
     {
         if (_match.Leader.IsNone)
             return;
@@ -271,7 +271,7 @@ internal sealed class Follower
                 _context.Emit(new Effect.Alarm($"an append from replica {frame.SenderId:x} in epoch {frame.Epoch} is damaged and was dropped"));
                 return;
             case TailFit.Conflict:
-                BeginCut(frame, match.Common);
+                BeginTruncation(frame, match.Common);
                 return;
         }
 
@@ -288,12 +288,12 @@ internal sealed class Follower
         LearnCommitted(frame, append.Committed.FromWire());
     }
 
-    private void BeginCut(Frame frame, LogPosition common)
+    private void BeginTruncation(Frame frame, LogPosition common)
     {
         common = _context.Options.Rules.CutTo(_context.Journal, common, _context.Committed);
         _context.Pace.Forget();
         _match.Note(common.Etag);
-        if (_cut.TryBegin(common, frame.Epoch))
+        if (_truncation.TryBegin(common, frame.Epoch))
         {
             Invariant.Check(_parked.Count <= ParkedMax, $"{_parked.Count} frames wait for a truncation.");
             _parked.Insert(0, frame);

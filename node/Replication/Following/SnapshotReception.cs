@@ -16,7 +16,7 @@ namespace KvCluster.Replication.Following;
 /// received in part is dropped when its epoch ends, because the next leader's checkpoint has its pages elsewhere. So an election can cost one transfer of the
 /// snapshot, but no verification.
 /// </remarks>
-internal sealed class SnapshotReception(ReplicaContext context, TailCut cut, LeaderMatch match)
+internal sealed class SnapshotReception(ReplicaContext context, TailTruncation truncation, LeaderMatch match)
 {
     private IncomingSnapshot? _incoming;
     private HardState? _installing;
@@ -120,7 +120,7 @@ internal sealed class SnapshotReception(ReplicaContext context, TailCut cut, Lea
         }
 
         // A kept snapshot waits for a leader, because until then this replica may be about to lead with the journal that it has.
-        if (incoming.Phase != SnapshotPhase.Verified || !context.Control.Idle || cut.Busy || (incoming.IsKept && match.Leader.IsNone))
+        if (incoming.Phase != SnapshotPhase.Verified || !context.Control.Idle || truncation.Busy || (incoming.IsKept && match.Leader.IsNone))
             return;
         if (!context.Recovering && context.Control.Wanted.Acknowledged > incoming.Covers.Etag)
             context.Control.Note(context.Control.Wanted with { Acknowledged = incoming.Covers.Etag });

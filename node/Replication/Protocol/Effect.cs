@@ -50,10 +50,10 @@ internal abstract record Effect
     internal sealed record AppendBodies(IReadOnlyList<IVerifiedBody> Bodies) : Effect;
 
     /// <summary>
-    /// Truncate the journal after <paramref name="LastKept"/>, which is <see cref="IJournalView.Last"/> when this effect returns; <see cref="Event.CutDone"/>
+    /// Truncate the journal after <paramref name="LastKept"/>, which is <see cref="IJournalView.Last"/> when this effect returns; <see cref="Event.Truncated"/>
     /// follows when the new header is synced.
     /// </summary>
-    internal sealed record Cut(LogPosition LastKept) : Effect;
+    internal sealed record Truncate(LogPosition LastKept) : Effect;
 
     /// <summary>Everything up to here is committed. A follower applies and publishes it; a leader publishes it and answers its callers in etag order.</summary>
     internal sealed record Commit(Etag Committed) : Effect;

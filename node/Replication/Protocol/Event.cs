@@ -29,10 +29,10 @@ internal abstract record Event
     /// <summary>The control file is synced with this content.</summary>
     internal sealed record ControlWritten(HardState Control) : Event;
 
-    /// <summary>An <see cref="Effect.Cut"/> is done: the new segment's header is synced and <see cref="IJournalView.Last"/> is the record kept.</summary>
-    internal sealed record CutDone : Event
+    /// <summary>An <see cref="Effect.Truncate"/> is done: the new segment's header is synced and <see cref="IJournalView.Last"/> is the record kept.</summary>
+    internal sealed record Truncated : Event
     {
-        public static readonly CutDone Instance = new();
+        public static readonly Truncated Instance = new();
     }
 
     /// <summary>The leader's own store appended a record: the epoch-open record right after <see cref="Effect.StartLeading"/>, batches later.</summary>

@@ -34,11 +34,11 @@ internal sealed class Promises
     public long DueUs => _held is null ? long.MaxValue : GrantEndUs;
 
     /// <summary>Grants the lease that a heartbeat asks for. False if not now; the leader asks again with the next heartbeat.</summary>
-    /// <param name="standing">This replica has a compare-and-set in progress that may make it a candidate.</param>
-    public bool TryGrant(Heartbeat heartbeat, bool standing)
+    /// <param name="isCampaigning">This replica has a compare-and-set in progress that may make it a candidate.</param>
+    public bool TryGrant(Heartbeat heartbeat, bool isCampaigning)
     {
         var leaseUs = (long)heartbeat.LeaseUs;
-        if (leaseUs is <= 0 or > GrantUsMax || heartbeat.Round <= _releasedRound || _held is not null || standing || _context.Recovering)
+        if (leaseUs is <= 0 or > GrantUsMax || heartbeat.Round <= _releasedRound || _held is not null || isCampaigning || _context.Recovering)
             return false;
         var lengthUs = _context.Options.LengthenedByDrift(leaseUs);
         if (_context.Control.Synced.LeaseLongestUs < lengthUs)

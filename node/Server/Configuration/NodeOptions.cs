@@ -68,7 +68,7 @@ internal sealed record NodeOptions
     public StoreOptions Storage { get; init; } = new();
 
     /// <summary>
-    /// Number of its shards, those with the least ids, that have metrics of their own. Such a shard has five series here and two per follower, and a
+    /// Number of its shards, those with the lowest ids, that have metrics of their own. Such a shard has five series here and two per follower, and a
     /// cluster may have a hundred thousand shards. Metrics of a node or a stream cover all shards.
     /// </summary>
     public int ShardSeriesMax { get; init; } = 64;

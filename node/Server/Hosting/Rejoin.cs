@@ -11,7 +11,7 @@ namespace KvCluster.Node.Hosting;
 
 /// <summary>Decides whether such a node may continue as one whose disk was lost, and sets the contents of an old copy aside.</summary>
 /// <param name="node">The node.</param>
-/// <param name="coordinator">Has the number of starts, the registered nodes and the location of replicas.</param>
+/// <param name="coordinator">Provides the number of starts, the registered nodes and the location of replicas.</param>
 /// <param name="keys">The cluster's keys.</param>
 /// <param name="channelTo">Creates a connection to a node at an address; disposed by this class.</param>
 /// <param name="patience">How long to wait until the obstacles pass: another process's registration ends, the other nodes start.</param>

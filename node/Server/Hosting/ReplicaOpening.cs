@@ -44,8 +44,8 @@ internal sealed class ReplicaOpening
     private readonly ConcurrentDictionary<ReplicaId, bool> _made = new();
 
     /// <param name="identity">This node.</param>
-    /// <param name="directory">Has the replicas' directories.</param>
-    /// <param name="coordinator">Has the shards' records.</param>
+    /// <param name="directory">Provides the replicas' directories.</param>
+    /// <param name="coordinator">Provides the shards' records.</param>
     /// <param name="threads">The threads of all replicas.</param>
     /// <param name="metrics">The node's metrics.</param>
     /// <param name="log">Receives one line per replica.</param>

@@ -15,7 +15,7 @@ internal static class RunningNode
     private static readonly TimeSpan AnswerTimeMax = TimeSpan.FromSeconds(3);
 
     /// <summary>The address at which the registered process answers as the node; null if it does not answer or none is registered.</summary>
-    /// <param name="coordinator">Has the node's last registration, which remains for some seconds after its death.</param>
+    /// <param name="coordinator">Provides the node's last registration, which remains for some seconds after its death.</param>
     /// <param name="key">The node's key.</param>
     /// <param name="channelTo">Creates a connection to that node at an address.</param>
     /// <param name="cancellationToken">Cancels the requests.</param>

@@ -49,7 +49,7 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
     private string _said = "";
     private (ShardId Shard, NodeId FromNode, NodeId ToNode) _told;
 
-    /// <param name="coordinator">Has the controller's key and the operators' settings.</param>
+    /// <param name="coordinator">Provides the controller's key and the operators' settings.</param>
     /// <param name="keys">The cluster's keys.</param>
     /// <param name="identity">This node.</param>
     /// <param name="replicationFactor">Number of voters that each shard of the cluster should have.</param>

@@ -14,7 +14,7 @@ internal sealed class DiskPace
     /// <summary>A single wait of this length makes the disk slow. Shorter than the time after which callers give up.</summary>
     private const long StuckUs = 1_500_000;
 
-    /// <summary>The weight of one wait in the average is one part in this many, so that a single slow sync does not make a disk slow.</summary>
+    /// <summary>Each wait contributes one part in this many to the moving average, so that a single slow sync does not make a disk slow.</summary>
     private const int Weight = 8;
 
     private long _averageUs;

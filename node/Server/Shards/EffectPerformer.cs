@@ -14,7 +14,7 @@ namespace KvCluster.Node.Shards;
 /// </summary>
 /// <param name="context">What the replica depends on.</param>
 /// <param name="core">The protocol.</param>
-/// <param name="journal">Has the store in use.</param>
+/// <param name="journal">Provides the current store.</param>
 /// <param name="frames">Sends and appends bodies.</param>
 /// <param name="snapshots">Snapshots sent and received.</param>
 /// <param name="reads">Reads that wait for the core.</param>
@@ -51,7 +51,7 @@ internal sealed class EffectPerformer(
             case Effect.SendBodies send: frames.Send(send); break;
             case Effect.WriteControl write: Store.Log.WriteControl(Store.Durable.Control.With(write.Control)); break;
             case Effect.AppendBodies append: frames.Append(append); break;
-            case Effect.Cut cut: Store.Committed.Cut(cut.LastKept.Etag); break;
+            case Effect.Truncate truncate: Store.Committed.Cut(truncate.LastKept.Etag); break;
             case Effect.Commit commit: Commit(commit.Committed); break;
             case Effect.ReadRecord read: ReadRecord(read.ReadId); break;
             case Effect.CompareAndSet set: CompareAndSet(set); break;

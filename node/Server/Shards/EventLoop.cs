@@ -14,7 +14,7 @@ namespace KvCluster.Node.Shards;
 /// <param name="life">Whether the replica takes turns.</param>
 /// <param name="core">The protocol.</param>
 /// <param name="performer">Performs the core's effects.</param>
-/// <param name="journal">Has the store in use.</param>
+/// <param name="journal">Provides the current store.</param>
 /// <param name="notices">What the store has reported.</param>
 /// <param name="mailbox">What other threads have left.</param>
 /// <param name="timer">Wakes the replica for the core's ticks.</param>

@@ -12,7 +12,7 @@ namespace KvCluster.Node.Shards;
 /// the shard's writer executor.
 /// </summary>
 /// <param name="context">The peers and the telemetry.</param>
-/// <param name="journal">Has the store in use.</param>
+/// <param name="journal">Provides the current store.</param>
 /// <param name="atOnce">Takes events to be stepped right after the running list of effects.</param>
 internal sealed class JournalFrames(ShardReplicaContext context, ReplicaJournalView journal, Queue<Event> atOnce)
 {

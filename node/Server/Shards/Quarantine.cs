@@ -8,7 +8,7 @@ namespace KvCluster.Node.Shards;
 /// <summary>Ends a replica for good: marks its directory, so that it is not opened again, and then fails the replica.</summary>
 /// <param name="context">The disk, the clock, and the checkpoint executor, because the mark's sync may take long.</param>
 /// <param name="core">Knows the epoch.</param>
-/// <param name="journal">Has the store in use.</param>
+/// <param name="journal">Provides the current store.</param>
 /// <param name="mailbox">The replica's.</param>
 /// <param name="life">Ended by the quarantine.</param>
 internal sealed class Quarantine(ShardReplicaContext context, ReplicaCore core, ReplicaJournalView journal, ReplicaMailbox mailbox, ReplicaLife life)

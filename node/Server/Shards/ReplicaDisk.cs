@@ -10,7 +10,7 @@ namespace KvCluster.Node.Shards;
 /// </summary>
 /// <param name="context">The log and the node's disk.</param>
 /// <param name="shard">The shard's id.</param>
-/// <param name="wake">Has the replica take a turn.</param>
+/// <param name="wake">Schedules a turn of the replica's event loop.</param>
 internal sealed class ReplicaDisk(ShardReplicaContext context, ShardId shard, Action wake) : IDisposable
 {
     private readonly DiskPace _pace = new();

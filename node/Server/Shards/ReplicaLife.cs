@@ -23,7 +23,7 @@ internal enum ReplicaPhase
 /// </summary>
 /// <param name="context">Told of a failure.</param>
 /// <param name="decisions">The replica's log.</param>
-/// <param name="wake">Has the replica take a turn. Any thread.</param>
+/// <param name="wake">Schedules a turn of the replica's event loop. Any thread.</param>
 internal sealed class ReplicaLife(ShardReplicaContext context, DecisionLog decisions, Action wake)
 {
     private readonly TaskCompletionSource _stopped = new(TaskCreationOptions.RunContinuationsAsynchronously);

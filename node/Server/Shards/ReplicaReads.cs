@@ -10,10 +10,10 @@ namespace KvCluster.Node.Shards;
 /// lock, except to wait; the second half of the members belongs to the shard's writer executor.
 /// </summary>
 /// <param name="context">The clock and the rules.</param>
-/// <param name="core">Has the lease.</param>
-/// <param name="journal">Has the store in use.</param>
+/// <param name="core">Provides the lease.</param>
+/// <param name="journal">Provides the current store.</param>
 /// <param name="published">Whether this replica serves.</param>
-/// <param name="wake">Has the replica take a turn. Any thread.</param>
+/// <param name="wake">Schedules a turn of the replica's event loop. Any thread.</param>
 internal sealed class ReplicaReads(ShardReplicaContext context, ReplicaCore core, ReplicaJournalView journal, PublishedState published, Action wake)
 {
     private readonly WaitingReads _waiting = new();

@@ -4,7 +4,7 @@ using KvCluster.Storage.Transactions;
 namespace KvCluster.Node.Shards;
 
 /// <summary>Writes of a replica's callers. Any thread.</summary>
-/// <param name="journal">Has the store in use.</param>
+/// <param name="journal">Provides the current store.</param>
 /// <param name="published">Whether this replica serves.</param>
 /// <param name="life">Whether it has failed.</param>
 internal sealed class ReplicaWrites(ReplicaJournalView journal, PublishedState published, ReplicaLife life)

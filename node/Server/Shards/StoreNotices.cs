@@ -35,7 +35,7 @@ internal sealed class StoreNotices(ReplicaCore core, ReplicaReads reads, Replica
 
     public void ControlWritten(ControlState state) => mailbox.Add(new Event.ControlWritten(state.ToRecord()));
 
-    public void CutDone(RecordRef last) => mailbox.Add(Event.CutDone.Instance);
+    public void Truncated(RecordRef last) => mailbox.Add(Event.Truncated.Instance);
 
     public void WorkQueued() => mailbox.Wake();
 

@@ -7,7 +7,7 @@ namespace KvCluster.Node.Shards;
 /// Replaces a replica's store by the one that is opened on a received snapshot. Until the new store is in use, the old one only serves reads. Called on the
 /// shard's writer executor, <see cref="CloseAsync"/> on any thread after the replica has stopped.
 /// </summary>
-/// <param name="journal">Has the store in use.</param>
+/// <param name="journal">Provides the current store.</param>
 /// <param name="events">Receives the events of each store in use.</param>
 internal sealed class StoreSwitch(ReplicaJournalView journal, IStoreEvents events)
 {

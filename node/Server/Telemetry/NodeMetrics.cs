@@ -1,5 +1,5 @@
 // All metrics of a node, with their units. Names are defined here once and described in deploy/telemetry/METRICS.md; a test compares the two. Measured on the
-// thread that did the work, without a lock of our own. While nobody listens, an instrument costs the check of a flag. Values that must be read from the
+// thread that did the work, without a lock of our own. While nobody listens, an instrument costs only the check of a flag. Values that must be read from the
 // replicas come from NodeReadings, so that no collection ever waits for a shard.
 using System.Diagnostics;
 using System.Diagnostics.Metrics;
@@ -65,7 +65,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
     private int _coordinatorAnswers;
 
     /// <param name="identity">The node's identity.</param>
-    /// <param name="shardSeriesMax">Number of shards with series of their own: those with the least ids, so always the same ones.</param>
+    /// <param name="shardSeriesMax">Number of shards with series of their own: those with the lowest ids, so always the same ones.</param>
     public NodeMetrics(NodeIdentity identity, int shardSeriesMax)
     {
         _shardSeriesMax = shardSeriesMax;

@@ -1,5 +1,5 @@
 // Spans of a node: a call, the merged transaction that it became part of, the journal writes, the way to each follower. A node starts no trace by
-// itself. It continues those that callers sampled, so a call without a trace costs the check of a flag. Any thread.
+// itself. It continues those that callers sampled, so a call without a trace costs only the check of a flag. Any thread.
 using System.Diagnostics;
 using KvCluster.Telemetry;
 using KvCluster.V1;

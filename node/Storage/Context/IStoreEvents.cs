@@ -13,7 +13,7 @@ internal interface IStoreEvents
     void ControlWritten(ControlState state);
 
     /// <summary>A truncation is durable: the new segment's header is synced. Appends may follow.</summary>
-    void CutDone(RecordRef last);
+    void Truncated(RecordRef last);
 
     /// <summary>Requests were queued, or a journal slot became free while the queue is not empty.</summary>
     void WorkQueued();

@@ -45,7 +45,7 @@ internal sealed record StoreOptions
     public bool FillSegments { get; init; } = true;
 
     /// <summary>
-    /// Journal bytes since the last checkpoint that start one. This bounds replay to about a second, or three on a machine that is busy otherwise. Random
+    /// Journal bytes since the last checkpoint that start one. This bounds replay to about a second, or three on a machine that is busy with other work. Random
     /// writes to a large tree reach the bound on scratch memory long before.
     /// </summary>
     public long CheckpointJournalBytes { get; init; } = 128 << 20;

@@ -9,7 +9,7 @@ namespace KvCluster.Storage.DataFile;
 internal sealed unsafe class PageReclamation
 {
     /// <summary>
-    /// Scratch pages of a finished checkpoint that one call returns, in bytes. All of them at once would hold the writer for a tenth of a second per
+    /// Scratch pages of a finished checkpoint that one call returns, in bytes. All of them at once would block the writer for a tenth of a second per
     /// gigabyte.
     /// </summary>
     private const long PlacedBytesPerStep = 8 << 20;

@@ -9,7 +9,7 @@ namespace KvCluster.Storage.DataFile;
 /// </summary>
 internal sealed unsafe class PlacedPages(PageSpace space, Checkpoint checkpoint)
 {
-    /// <summary>Marks a younger page as visited in place of its location, from which bit 0 distinguishes it.</summary>
+    /// <summary>Stored instead of a younger page's location to mark the page as visited. Bit 0 distinguishes it from a location.</summary>
     private readonly PageRef _visited = new((checkpoint.Meta!.Revision << 1) | 1);
 
     /// <summary>The location in the file of a scratch page or run that was placed.</summary>

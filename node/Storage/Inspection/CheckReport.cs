@@ -9,7 +9,7 @@ namespace KvCluster.Storage.Inspection;
 /// <param name="File">The file or directory.</param>
 /// <param name="Offset">Where in the file, in bytes; null if it concerns all of it.</param>
 /// <param name="What">What is wrong.</param>
-/// <param name="Lost">What is lost by it, or that nothing is.</param>
+/// <param name="Lost">What is lost as a result, or that nothing is.</param>
 internal sealed record Finding(bool IsDamage, string File, long? Offset, string What, string Lost)
 {
     /// <summary>Damage that an exception of the engine describes, which names the file itself.</summary>

@@ -70,7 +70,7 @@ internal sealed class DeviceProbe
     }
 
     /// <summary>
-    /// Whether a write into zero-filled space is so much faster than one into space that was only allocated that filling pays. Takes some milliseconds on a
+    /// Whether a write into zero-filled space is so much faster than one into space that was only allocated that filling is worthwhile. Takes some milliseconds on a
     /// fast device, and at most about half a second. False where the file system copies on write, so that every write goes to new space.
     /// </summary>
     /// <exception cref="StorageIoException">The directory cannot be written, or the disk is full or failed.</exception>

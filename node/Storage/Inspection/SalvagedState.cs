@@ -71,7 +71,7 @@ internal sealed class SalvagedState(PageStore pages) : ITreeVisitor
     {
     }
 
-    /// <summary>The etags of the checkpoints in between are lower than any of a record. They are overwritten in the end.</summary>
+    /// <summary>The etags of the checkpoints in between are lower than that of any record. They are overwritten in the end.</summary>
     private void Count(int bytes)
     {
         if ((_bytes += bytes) >= BatchBytes)

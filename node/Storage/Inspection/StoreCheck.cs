@@ -9,7 +9,7 @@ using KvCluster.Storage.Recovery;
 namespace KvCluster.Storage.Inspection;
 
 /// <summary>
-/// Reads everything in a replica's directory that is not in use, and says what is damaged and what is lost by it. Changes nothing. One thread. Memory: a
+/// Reads everything in a replica's directory that is not in use, and says what is damaged and what is lost as a result. Changes nothing. One thread. Memory: a
 /// bit per page of the data file, and an entry per record of the journal.
 /// </summary>
 internal sealed class StoreCheck
@@ -153,7 +153,7 @@ internal sealed class StoreCheck
             Damage(TailOf(line), $"the journal ends with {last}, but the control file names {EtagText.Of(known)} as committed or acknowledged", $"the records after {last}");
     }
 
-    /// <summary>Headers outside the line. One of a file that is prepared for use, or was retired, is zero.</summary>
+    /// <summary>Checks the headers of files outside the line. The header of a prepared or retired file is zero.</summary>
     private void CheckHeaders(JournalLine line)
     {
         var block = new byte[SegmentHeader.BlockBytes];

@@ -89,7 +89,7 @@ internal sealed class DurableRecords(StoreContext context, JournalIndex index, C
             }
             else if (job.Kind == JournalJobKind.Cut)
             {
-                owner.CutDone(job.Last);
+                owner.Truncated(job.Last);
             }
         }
         Report(durable, owner);

@@ -110,8 +110,8 @@ internal sealed class JournalSchedule
     }
 
     /// <summary>
-    /// Fails the journal with an exception between two steps of a lane. The lane takes no step any more. If its last step was a write, that is reported only
-    /// if it was before the exception.
+    /// Fails the journal with an exception between two steps of a lane. The lane takes no step any more. If its last step was a write, the write is
+    /// reported only if it ended before the exception.
     /// </summary>
     public void Abandon(JournalLane lane, Exception failure)
     {

@@ -62,7 +62,7 @@ internal sealed class JournalTail : IDisposable
         (Offset, Last) = (write.Offset, write.Previous);
     }
 
-    /// <summary>Continues behind a durable record in a new segment, whose header is durable. Owns the file from here on.</summary>
+    /// <summary>Continues after a durable record in a new segment, whose header is durable. Owns the file from here on.</summary>
     public void Continue(SegmentFile file, in SegmentHeader header, in RecordRef last)
     {
         _file?.Dispose();

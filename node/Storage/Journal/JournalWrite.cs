@@ -52,7 +52,8 @@ internal sealed class JournalWrite(SegmentFile file, ulong segment, ulong incarn
     }
 
     /// <summary>
-    /// Writes the records through a buffer of at least <see cref="BytesMax"/> bytes. They are durable when it returns: this is where commits are synced.
+    /// Writes the records through a buffer of at least <see cref="BytesMax"/> bytes. They are durable when it returns: this is where commits are synced, by
+    /// the flag with which the segment was opened (<see cref="SegmentFile"/>) or by a call.
     /// </summary>
     public void WriteDurable(AlignedBuffer staging, StoreContext context)
     {

@@ -45,8 +45,8 @@ internal readonly record struct SegmentHeader(
     public static ulong IncarnationOf(ulong number, ulong chance) => (number << NumberShift) | (chance >> (64 - NumberShift));
 
     /// <summary>
-    /// Whether the incarnation in a record names this segment. In stores from before incarnations contained the number, one matches by chance in 1 of 2^40
-    /// cases.
+    /// Whether the incarnation in a record names this segment. Older stores have incarnations without the number; such an incarnation matches by
+    /// chance in 1 of 2^40 cases.
     /// </summary>
     public static bool Names(ulong incarnation, ulong number) => incarnation >> NumberShift == number;
 

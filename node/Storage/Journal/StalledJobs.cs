@@ -40,7 +40,7 @@ internal sealed class StalledJobs
     /// <summary>Adds a record behind all others.</summary>
     public void AddRecord(JournalJob record) => _line.AddLast(record);
 
-    /// <summary>Adds a truncation. Stalled records behind its end no longer need space and are done.</summary>
+    /// <summary>Adds a truncation. Stalled records after its end no longer need space and are done.</summary>
     public void AddCut(JournalJob cut)
     {
         DropRecordsBehind(cut.Last.Etag);

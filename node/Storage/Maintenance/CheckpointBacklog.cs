@@ -31,7 +31,7 @@ internal sealed class CheckpointBacklog(StoreOptions options, PageStore pages, J
     /// </summary>
     public double Behind => Math.Max(JournalBehind, BehindOf((double)(pages.ScratchBytes - pages.HeldScratchBytes) / options.CheckpointScratchBytes));
 
-    /// <summary>The same by the journal alone. What the changed pages cost is paced by <see cref="StoreMemory"/>.</summary>
+    /// <summary>Like <see cref="Behind"/>, but for the journal only. For changed pages, <see cref="StoreMemory"/> slows the writers.</summary>
     public double JournalBehind => BehindOf(JournalSinceBegin);
 
     /// <summary>Journal written since the running checkpoint began, as a part of what triggers the next one.</summary>

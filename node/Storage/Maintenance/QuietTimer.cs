@@ -17,7 +17,7 @@ internal sealed class QuietTimer : IDisposable
     private long _journalBytesBefore;
     private bool _hasEnded;
 
-    /// <summary>Does not run yet.</summary>
+    /// <summary>Creates the timer without starting it.</summary>
     /// <param name="context">The shard's executors and clock.</param>
     /// <param name="backlog">What is left to replay.</param>
     /// <param name="isQuiet">Called on the writer executor.</param>

@@ -29,8 +29,8 @@ internal sealed class StoreMemory : IDisposable
     /// <summary>Joins the node's account.</summary>
     /// <param name="context">The shard's executors, clock and bounds.</param>
     /// <param name="life">A failure ends the store.</param>
-    /// <param name="pages">Has the changed pages.</param>
-    /// <param name="index">Has the bodies of the journal.</param>
+    /// <param name="pages">Provides the changed pages.</param>
+    /// <param name="index">Provides the bodies of the journal.</param>
     /// <param name="checkpoints">Written when the account asks.</param>
     /// <param name="requestBytes">Bytes of the requests that wait.</param>
     /// <param name="resume">Called when a pause is over, and steps may follow.</param>

@@ -87,13 +87,13 @@ internal sealed class FreeMap
         _reusable.Add(run);
     }
 
-    /// <summary>From when on the content of a page may be reached.</summary>
+    /// <summary>The point from which the content of a page may be reachable.</summary>
     public PageBirth BornOf(long page) => _births.Of(page);
 
     /// <summary>Begins the map of the next checkpoint: pages that were pending become free in it, and pages retired since then become pending.</summary>
     /// <param name="left">Pages that the newest checkpoint reaches and the new one does not.</param>
     /// <param name="pagesWanted">About how many pages will be taken.</param>
-    /// <param name="born">From when on the pages that are placed may be reached.</param>
+    /// <param name="born">The point from which the pages that are placed may be reachable.</param>
     public void BeginNext(List<PageRun> left, long pagesWanted, PageBirth born)
     {
         _births.Begin(born);

@@ -28,7 +28,7 @@ internal sealed class PageBirths(int chunkPages)
             Array.Resize(ref _placedBy, chunks);
     }
 
-    /// <summary>From when on the content of a page may be reached.</summary>
+    /// <summary>The point from which the content of a page may be reachable.</summary>
     public PageBirth Of(long page)
     {
         var placed = _placedBy[page / chunkPages]?[page % chunkPages] ?? 0;
@@ -36,7 +36,7 @@ internal sealed class PageBirths(int chunkPages)
     }
 
     /// <summary>Begins a checkpoint.</summary>
-    /// <param name="born">From when on the pages that it places may be reached.</param>
+    /// <param name="born">The point from which the pages that it places may be reachable.</param>
     public void Begin(PageBirth born) => _bornBy[++_checkpoint % CheckpointsKept] = born;
 
     /// <summary>Notes that the checkpoint placed pages.</summary>
@@ -47,7 +47,7 @@ internal sealed class PageBirths(int chunkPages)
     }
 }
 
-/// <summary>From when on the content of a page of the file may be reached. All zero: as old as the file.</summary>
+/// <summary>The point from which the content of a page of the file may be reachable. All zero: as old as the file.</summary>
 /// <param name="Batch">The first batch whose root may reach it, or an earlier one.</param>
 /// <param name="Revision">The revision of the checkpoint that placed it, or of an earlier one.</param>
 internal readonly record struct PageBirth(ulong Batch, ulong Revision);

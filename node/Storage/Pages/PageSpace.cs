@@ -41,8 +41,8 @@ internal sealed unsafe class PageSpace
     public byte* Locate(PageRef reference) => _map + reference.Distance;
 
     /// <summary>
-    /// The memory of a page or run. On the first access since the open or since the page was written, it is read in a way that can fail, and its checksum is
-    /// compared with its parent's.
+    /// The memory of a page or run. On the first access since the open or since the page was written, it is read with a call that can report an error, not
+    /// through the mapping, and its checksum is compared with its parent's.
     /// </summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public byte* Resolve(PageLink* link) => Resolve(PageLink.Load(link), link);

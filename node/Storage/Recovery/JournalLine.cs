@@ -281,19 +281,3 @@ internal sealed record JournalPlace(string Path, long Offset)
 /// <param name="Header">Its header.</param>
 /// <param name="Bytes">Length of its file.</param>
 internal readonly record struct LineSegment(SegmentHeader Header, long Bytes);
-
-/// <summary>How the last segment of the line ends.</summary>
-internal enum TailFault
-{
-    /// <summary>No record of this incarnation was being written directly after the last one. Of two writes in flight the later one may be there.</summary>
-    None,
-
-    /// <summary>A record after the end is torn, or intact but not chained. Nothing shows that the missing part was durable.</summary>
-    Torn,
-
-    /// <summary>A later record proves that the missing part was durable.</summary>
-    Lost,
-
-    /// <summary>Something after the end cannot be read. A torn write does not cause that, so an intact record may have been there.</summary>
-    Unreadable,
-}

@@ -119,7 +119,7 @@ internal sealed class RecoveredStore : IDisposable
         if (Row.Decision == RecoveryDecision.RecoverFromPeers && _context.Rules.RemembersLoss)
             RememberLoss();
         Control.Settle();
-        UnprovenTail.Settle(_context.Files, JournalDirectory, Index, Etag.Max(_line.Proven, Control.State.Committed));
+        TailRewrite.Settle(_context.Files, JournalDirectory, Index, Etag.Max(_line.Proven, Control.State.Committed));
         var segments = _line.Segments;
         var (predecessor, predecessorEnd) = segments.Count == 0 ? default : (segments[^1].Header.Number, _line.TailEnd);
         // An empty segment at the end is removed from the line, so that repeated opens do not make it longer.

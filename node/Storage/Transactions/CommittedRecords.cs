@@ -49,7 +49,7 @@ internal sealed class CommittedRecords(
 
     /// <summary>
     /// Truncates the journal after a record, which must be in it and not before the committed or the published one. The truncated records are kept in the aside
-    /// directory. <see cref="IStoreEvents.CutDone"/> reports when the new segment's header is durable. Appends may follow at once; they are written after
+    /// directory. <see cref="IStoreEvents.Truncated"/> reports when the new segment's header is durable. Appends may follow at once; they are written after
     /// that header.
     /// </summary>
     public void Cut(Etag lastKept) => life.Guard(() =>

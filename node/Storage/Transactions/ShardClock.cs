@@ -12,7 +12,7 @@ internal sealed class ShardClock(TimeProvider time)
 {
     /// <summary>
     /// The most by which a new leader's first record may advance shard time, since the leader does not know how long there was no record. This is more
-    /// than an election takes, and no more than the least time for which an idle session is kept.
+    /// than an election takes, and no more than the minimum time for which an idle session is kept.
     /// </summary>
     public static readonly TimeSpan OpenStepMax = TimeSpan.FromMinutes(1);
 

@@ -7,7 +7,7 @@ using Microsoft.AspNetCore.Http.Features;
 namespace Grpc.AspNetCore.Server.Calls;
 
 /// <summary>
-/// Limits their number, fairly by connection. Half of the places is available to all. Of the next quarter a connection gets at most its share, which is the
+/// Limits the number of open calls, fairly by connection. Half of the places is available to all. Of the next quarter a connection gets at most its share, which is the
 /// number of places divided by the number of connections with calls, and at least <see cref="SharePlacesMin"/>. The last quarter is for connections without a
 /// call. Added to the services of a host that wants limits; without it there are none.
 /// </summary>

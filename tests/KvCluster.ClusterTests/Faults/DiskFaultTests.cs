@@ -166,7 +166,7 @@ public sealed class DiskFaultTests
         await cluster.UntilEqualAsync();
     }
 
-    // Writes so much that journals need new blocks.
+    // Writes so much that journals need new blocks. A leader whose disk is full refuses puts until another one leads.
     private static async Task FillJournalsAsync(FaultCluster cluster)
     {
         // Long enough for a leader with a failing disk to be replaced, on any machine.
@@ -174,7 +174,24 @@ public sealed class DiskFaultTests
         var value = new byte[64 << 10];
         Random.Shared.NextBytes(value);
         for (var number = 0; number < 64; number++)
-            await client.PutAsync(System.Text.Encoding.UTF8.GetBytes($"large/{number % 8}"), value);
+        {
+            var key = System.Text.Encoding.UTF8.GetBytes($"large/{number % 8}");
+            await Eventually.TrueAsync(() => TryPutAsync(client, key, value), "a leader has room for a put");
+        }
+    }
+
+    // False if the leader's disk is full.
+    private static async Task<bool> TryPutAsync(KvClient client, byte[] key, byte[] value)
+    {
+        try
+        {
+            await client.PutAsync(key, value);
+            return true;
+        }
+        catch (KvException refused) when (refused.Reason == "DISK_FULL")
+        {
+            return false;
+        }
     }
 
     private static async Task<KvException> PutUntilRefusedAsync(KvClient client)

@@ -196,14 +196,14 @@ internal sealed class SimulatedProcess
                 foreach (var body in append.Bodies)
                     Append((SimulatedRecord)body);
                 break;
-            case Effect.Cut cut:
-                Violation.Unless(cut.LastKept.Etag >= Published, Rule.Contract, $"node {_replica.Node} cuts to {cut.LastKept}, below what it has applied, {Published}");
-                Violation.Unless(_replica.Disk.Control.Acknowledged <= cut.LastKept.Etag || Core.Role == ReplicaRole.Recovering, Rule.Contract, "a cut below the acknowledged etag of the control file");
-                Journal.Cut(cut.LastKept);
+            case Effect.Truncate truncate:
+                Violation.Unless(truncate.LastKept.Etag >= Published, Rule.Contract, $"node {_replica.Node} cuts to {truncate.LastKept}, below what it has applied, {Published}");
+                Violation.Unless(_replica.Disk.Control.Acknowledged <= truncate.LastKept.Etag || Core.Role == ReplicaRole.Recovering, Rule.Contract, "a cut below the acknowledged etag of the control file");
+                Journal.Cut(truncate.LastKept);
                 After(DrawSyncUs(), () =>
                 {
                     Journal.FinishCut();
-                    Step(Event.CutDone.Instance);
+                    Step(Event.Truncated.Instance);
                 });
                 _run.Reached(_replica, Moment.CutBegun);
                 break;

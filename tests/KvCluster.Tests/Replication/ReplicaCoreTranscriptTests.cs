@@ -104,7 +104,7 @@ public sealed class ReplicaCoreTranscriptTests
         replica.Synced().Shows("to 2: epoch 2 has 1.2\nto 2: epoch 2 ack 1.2");
         replica.From(2, 2, frame => frame.Append = Transcript.Append((1, 2), (2, 3))).Shows("control: promised 2 to 2, acknowledged 1.2, lease 0");
         replica.Synced().Shows("cut to 1.2");
-        replica.Step(Event.CutDone.Instance).Shows("to 2: epoch 2 has 1.2\nappend up to 2.3");
+        replica.Step(Event.Truncated.Instance).Shows("to 2: epoch 2 has 1.2\nappend up to 2.3");
     }
 
     [Fact]
@@ -117,7 +117,7 @@ public sealed class ReplicaCoreTranscriptTests
         // Replica 3 leads epoch 3, and may not have 1.2.
         replica.From(3, 3, frame => frame.Heartbeat = new Heartbeat { Round = 1, Committed = new V1.Etag { Epoch = 3, Change = 9 } });
         replica.Shows("control: promised 3 to 3, acknowledged 1.2, lease 0");
-        replica.Synced().Step(Event.CutDone.Instance).Shows("");
+        replica.Synced().Step(Event.Truncated.Instance).Shows("");
         replica.From(3, 3, frame => frame.Heartbeat = new Heartbeat { Round = 2, Committed = new V1.Etag { Epoch = 3, Change = 9 } });
         replica.Shows("to 3: epoch 3 heartbeat ack 2");
     }

@@ -117,9 +117,9 @@ internal sealed class Transcript
                     Journal.Append(body.Record.Etag.Epoch, body.Record.Etag.Change);
                 _lines.Add($"append up to {Journal.Last.Name}");
                 break;
-            case Effect.Cut cut:
-                Journal.Cut(cut.LastKept.Etag);
-                _lines.Add($"cut to {cut.LastKept}");
+            case Effect.Truncate truncate:
+                Journal.Cut(truncate.LastKept.Etag);
+                _lines.Add($"cut to {truncate.LastKept}");
                 break;
             case Effect.Commit commit:
                 _lines.Add($"commit {Short(commit.Committed)}");

@@ -85,10 +85,10 @@ internal sealed class TranscriptMember
                 _journal.Sync();
                 _events.Enqueue(Event.Durable.Instance);
                 break;
-            case Effect.Cut cut:
-                Show($"cuts to {cut.LastKept}");
-                _journal.Cut(cut.LastKept.Etag);
-                _events.Enqueue(Event.CutDone.Instance);
+            case Effect.Truncate truncate:
+                Show($"cuts to {truncate.LastKept}");
+                _journal.Cut(truncate.LastKept.Etag);
+                _events.Enqueue(Event.Truncated.Instance);
                 break;
             case Effect.Commit commit:
                 Show($"commits {Short(commit.Committed)}");

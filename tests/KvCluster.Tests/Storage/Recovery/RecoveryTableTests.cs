@@ -461,7 +461,7 @@ public sealed class RecoveryTableTests : IDisposable
         {
         }
 
-        public void CutDone(RecordRef last)
+        public void Truncated(RecordRef last)
         {
         }
 

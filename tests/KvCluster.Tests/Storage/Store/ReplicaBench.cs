@@ -215,7 +215,7 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
 
     public void ControlWritten(ControlState state) => ControlTold.Add(state);
 
-    public void CutDone(RecordRef last) => CutsTold.Add(last);
+    public void Truncated(RecordRef last) => CutsTold.Add(last);
 
     public void WorkQueued() => WorkTold++;
 

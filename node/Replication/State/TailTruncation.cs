@@ -4,11 +4,11 @@ using KvCluster.Replication.Protocol;
 namespace KvCluster.Replication.State;
 
 /// <summary>
-/// What happens when a tail diverges: one truncation of this replica's journal, as a follower (<c>Follower.BeginCut</c>) or a candidate (<c>TailFetch</c>). First
+/// What happens when a tail diverges: one truncation of this replica's journal, as a follower (<c>Follower.BeginTruncation</c>) or a candidate (<c>TailFetch</c>). First
 /// the acknowledged etag in the control file is lowered and synced, then the journal is truncated, then the new segment's header is synced. Until then nothing is
 /// appended, acknowledged or answered.
 /// </summary>
-internal sealed class TailCut(ReplicaContext context)
+internal sealed class TailTruncation(ReplicaContext context)
 {
     private LogPosition _keep;
     private ulong _epoch;
@@ -62,7 +62,7 @@ internal sealed class TailCut(ReplicaContext context)
             return;
         Invariant.Check(_keep.Etag >= context.Committed, $"The journal is truncated to {_keep}, below the committed etag {context.Committed}.");
         _issued = true;
-        context.Emit(new Effect.Cut(_keep));
+        context.Emit(new Effect.Truncate(_keep));
     }
 
     /// <summary>

@@ -1,0 +1,20 @@
+namespace KvCluster.Storage.Recovery;
+
+/// <summary>
+/// How the last segment of a journal ends: torn, or damaged behind its end. <see cref="JournalLine"/> decides it (<c>ReadTail</c>), and
+/// <see cref="RecoveryTable"/> says what follows from it.
+/// </summary>
+internal enum TailFault
+{
+    /// <summary>No record of this incarnation was being written directly after the last one. If two writes were in flight, the later one may still have reached the disk.</summary>
+    None,
+
+    /// <summary>A record after the end is torn, or intact but not chained. Nothing shows that the missing part was durable.</summary>
+    Torn,
+
+    /// <summary>A later record proves that the missing part was durable.</summary>
+    Lost,
+
+    /// <summary>Something after the end cannot be read. A torn write does not cause that, so an intact record may have been there.</summary>
+    Unreadable,
+}
