@@ -18,6 +18,7 @@ internal sealed class GroupCommit
     private readonly StoreContext _context;
     private readonly StoreLifecycle _life;
     private readonly PageStore _pages;
+    private readonly PublishedRoots _roots;
     private readonly RecordLog _log;
     private readonly DurableRecords _durable;
     private readonly JournalReader _reader;
@@ -48,7 +49,7 @@ internal sealed class GroupCommit
         StoreContext context, StoreLifecycle life, PageStore pages, RecordLog log, DurableRecords durable, JournalReader reader, CommittedRecords committed,
         RequestAdmission requests, CheckpointSchedule checkpoints, StoreMemory memory, SpaceWatch space, ShardClock shardClock)
     {
-        (_context, _life, _pages, _log, _durable, _reader) = (context, life, pages, log, durable, reader);
+        (_context, _life, _pages, _roots, _log, _durable, _reader) = (context, life, pages, pages.Roots, log, durable, reader);
         (_committed, _requests, _checkpoints, _memory, _space, _shardClock) = (committed, requests, checkpoints, memory, space, shardClock);
         _answers = new PendingAnswers(requests.Answers);
         _transaction = new MergedTransaction(requests.Queue, requests.Answers, _answers, context.Time, context.Options);
@@ -78,7 +79,7 @@ internal sealed class GroupCommit
     /// </summary>
     public void Lead(ulong epoch) => _life.Guard(() =>
     {
-        Invariant.Check(!IsLeading && _pages.NewestEtag == _pages.PublishedEtag, $"Lead({epoch}) was called while leading or with unpublished state.");
+        Invariant.Check(!IsLeading && _roots.NewestEtag == _roots.PublishedEtag, $"Lead({epoch}) was called while leading or with unpublished state.");
         Invariant.Check(epoch > _log.Last.Epoch, $"Epoch {epoch} is not higher than that of the last record {_log.Last}.");
         var scratchBefore = _pages.ScratchBytes;
         _committed.ApplyAll();
@@ -95,7 +96,7 @@ internal sealed class GroupCommit
         {
             Invariant.Check(_log.Last.Epoch < _log.OwnEpoch, $"Epoch {_log.OwnEpoch} is already open, or this replica does not lead.");
             _shardClock.Open(wallTime);
-            _reader.TryFind(_pages.PublishedEtag, out var published);
+            _reader.TryFind(_roots.PublishedEtag, out var published);
             record = Append(_pages.Begin(), _context.Rules.PrecedesEpoch(_log.Last, published), RecordFlags.EpochOpen, 0, [], merged: null);
         });
         return record;
@@ -133,7 +134,7 @@ internal sealed class GroupCommit
     /// <summary>Everything up to an etag is committed. Publishes the states up to it and answers their callers in etag order.</summary>
     public void Commit(Etag etag) => _life.Guard(() =>
     {
-        _pages.Publish(etag);
+        _roots.Publish(etag);
         _durable.Settle(etag);
         Answer();
         _checkpoints.StartIfDue();
@@ -161,7 +162,7 @@ internal sealed class GroupCommit
         if (!IsLeading)
             return;
         _log.Disown();
-        _pages.DropUnpublished();
+        _roots.DropUnpublished();
         _shardClock.Reset(_pages);
         _answers.End(WriteOutcome.OutcomeUnknown, WriteOutcome.NotLeader);
         _requests.Refuse(WriteOutcome.NotLeader);
@@ -180,7 +181,7 @@ internal sealed class GroupCommit
     private void Answer()
     {
         if (_events is { } owner)
-            _answers.Publish(_pages.PublishedEtag, owner);
+            _answers.Publish(_roots.PublishedEtag, owner);
     }
 
     /// <summary>A record without a body if there is nothing to record.</summary>
@@ -196,7 +197,7 @@ internal sealed class GroupCommit
             return Append(batch, last, RecordFlags.None, _transaction.OperationCount, _transaction.Payload, _transaction);
         if (_transaction.Payload.Length > 0)
             return Append(batch, last, RecordFlags.ResultOnly, 0, _transaction.Payload, _transaction);
-        _pages.Abort(batch);
+        _roots.Abort(batch);
         return default;
     }
 
@@ -206,7 +207,7 @@ internal sealed class GroupCommit
         var body = VerifiedBody.Seal(previous, flags, _log.OwnEpoch!.Value, operationCount, _shardClock.Microseconds, payload);
         var record = body.Record;
         RecordApplier.SetShardTime(batch, _shardClock.Microseconds);
-        _pages.Seal(batch, record.Etag);
+        _roots.Seal(batch, record.Etag);
         // Before a journal lane can complete the record.
         if (merged is not null && _context.Observer.IsWatching)
             _context.Observer.Appended(record, operationCount, merged.Waited, merged.Traces);

@@ -51,7 +51,7 @@ internal sealed class ReplicaStore : IDisposable
         Committed = new CommittedRecords(context, Life, Pages, index, Log, Reader, _shardClock);
         // A checkpoint names nothing beyond what is durable here.
         Checkpoints = new CheckpointSchedule(
-            context, Life, Pages, index, segments, _journal, reserve, () => Etag.Min(Pages.PublishedEtag, Durable.Last.Etag), () => Space!.Watch());
+            context, Life, Pages, index, segments, _journal, reserve, () => Etag.Min(Pages.Roots.PublishedEtag, Durable.Last.Etag), () => Space!.Watch());
         _memory = new StoreMemory(context, Life, Pages, index, Checkpoints, () => Requests!.Queue.Bytes, OnPauseEnded);
         Space = new SpaceWatch(context, Life, _journal, reserve, Checkpoints, () => Requests!.Refuse(WriteOutcome.DiskFull));
         Requests = new RequestAdmission(context, Life, Log, Space);
@@ -134,7 +134,7 @@ internal sealed class ReplicaStore : IDisposable
             began = context.Time.GetTimestamp();
             store.Committed.Add(Etag.Max(store.Pages.Covered.Etag, store.Durable.Control.Committed));
             store.Committed.ApplyAll();
-            recovered.LogReplay(readTime, store.Pages.PublishedEtag, context.Time.GetElapsedTime(began));
+            recovered.LogReplay(readTime, store.Pages.Roots.PublishedEtag, context.Time.GetElapsedTime(began));
             store._shardClock.Reset(store.Pages);
             recovered.StartSegment(store._journal);
             store.Durable.Control = recovered.Control.State;
@@ -169,7 +169,7 @@ internal sealed class ReplicaStore : IDisposable
     public ReadSnapshot OpenSnapshot()
     {
         // Open first and check afterwards: if a concurrent close does not see this snapshot, the check sees the close.
-        var snapshot = Pages.OpenSnapshot();
+        var snapshot = Pages.Roots.OpenSnapshot();
         if (_shutdown.AdmitsReaders)
             return snapshot;
         snapshot.Dispose();

@@ -152,7 +152,7 @@ internal sealed class StoreShutdown
         if (!_isClosing || _life.Phase != StorePhase.Quiet)
             return;
         _readersAwaitedSince ??= _context.Time.GetTimestamp();
-        var hasReaders = _pages.HasReaders;
+        var hasReaders = _pages.Roots.Readers.Any();
         if (hasReaders && _context.Time.GetElapsedTime(_readersAwaitedSince.Value) < ReaderGrace)
         {
             _poll ??= _context.Time.CreateTimer(_ => _context.Writer.Post(new WorkAction(AwaitReaders)), null, ReaderPoll, ReaderPoll);

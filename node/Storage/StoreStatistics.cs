@@ -11,10 +11,10 @@ namespace KvCluster.Storage;
 /// </summary>
 internal sealed class StoreStatistics(PageStore pages, JournalIndex index, JournalWriter journal, CheckpointSchedule checkpoints, Scrub scrub, TimeProvider time)
 {
-    private readonly SnapshotAges _snapshotAges = new(pages, time);
+    private readonly SnapshotAges _snapshotAges = new(pages.Roots.Readers, time);
 
     /// <summary>Keys in the published state.</summary>
-    public ulong Keys => pages.Count(TreeId.Kv);
+    public ulong Keys => pages.Roots.Count(TreeId.Kv);
 
     /// <summary>Size of the data file in bytes.</summary>
     public long DataBytes => pages.FileBytes;
@@ -32,7 +32,7 @@ internal sealed class StoreStatistics(PageStore pages, JournalIndex index, Journ
     public WriteCounts CheckpointCounts => pages.CheckpointCounts;
 
     /// <summary>Open snapshots.</summary>
-    public int Readers => pages.ReaderCount;
+    public int Readers => pages.Roots.Readers.Count();
 
     /// <summary>Whether a restart would have to replay more of the journal than a quiescent shard may leave.</summary>
     public bool HasMuchToReplay => checkpoints.HasMuchToCover;

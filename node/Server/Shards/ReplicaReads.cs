@@ -86,7 +86,7 @@ internal sealed class ReplicaReads(ShardReplicaContext context, ReplicaCore core
         : new ValueTask<bool>(_appliedWaits.JoinAsync(etag, wake, limit, cancellationToken));
 
     /// <summary>Whether a snapshot opened from now on has this etag.</summary>
-    public bool HasApplied(Etag etag) => journal.Store.Pages.PublishedEtag >= etag;
+    public bool HasApplied(Etag etag) => journal.Store.Pages.Roots.PublishedEtag >= etag;
 
     /// <summary>Opens a snapshot of the published state, whatever its age.</summary>
     public ReadSnapshot OpenSnapshot() => journal.Store.OpenSnapshot();
@@ -120,7 +120,7 @@ internal sealed class ReplicaReads(ShardReplicaContext context, ReplicaCore core
     /// <summary>
     /// A round was answered. Releases only the failed conditions that were held before it was sent, because it confirms nothing for later ones.
     /// </summary>
-    public void Confirm(long readIdLast) => journal.Store.Writes.ReleaseReadAnswers(_waiting.AnswerUpTo(readIdLast, journal.Store.Pages.PublishedEtag));
+    public void Confirm(long readIdLast) => journal.Store.Writes.ReleaseReadAnswers(_waiting.AnswerUpTo(readIdLast, journal.Store.Pages.Roots.PublishedEtag));
 
     /// <summary>This replica does not lead. Failed conditions need no release: they are answered when it stops leading.</summary>
     public void Refuse(long readIdLast) => _waiting.AnswerUpTo(readIdLast, etag: null);
@@ -132,7 +132,7 @@ internal sealed class ReplicaReads(ShardReplicaContext context, ReplicaCore core
     public void Advance(long currentUs) => Volatile.Write(ref _currentUs, Math.Max(_currentUs, currentUs));
 
     /// <summary>Releases the reads that wait for what is published by now.</summary>
-    public void ReleaseApplied() => _appliedWaits.Release(journal.Store.Pages.PublishedEtag);
+    public void ReleaseApplied() => _appliedWaits.Release(journal.Store.Pages.Roots.PublishedEtag);
 
     /// <summary>The replica has ended: refuses all waiting reads and all that come later.</summary>
     public void RefuseAll()

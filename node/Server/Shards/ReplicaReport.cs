@@ -84,7 +84,7 @@ internal sealed class ReplicaReport(
         status.Last = Store.Log.Last.Etag.ToWire();
         status.Durable = Store.Durable.Last.Etag.ToWire();
         status.Committed = core.Committed.ToWire();
-        status.Applied = Store.Pages.PublishedEtag.ToWire();
+        status.Applied = Store.Pages.Roots.PublishedEtag.ToWire();
         status.Keys = Store.Statistics.Keys;
         status.DataBytes = (ulong)Store.Statistics.DataBytes;
         status.JournalBytes = (ulong)Store.Statistics.JournalBytes;
@@ -128,7 +128,7 @@ internal sealed class ReplicaReport(
             Epoch = core.Epoch,
             IsFollowed = isFollowed,
             IsLeaderless = !isFollowed && (role == ReplicaRole.Leader || !core.HasLeader(context.NowUs())),
-            Change = Store.Pages.PublishedEtag.Change,
+            Change = Store.Pages.Roots.PublishedEtag.Change,
             HasLease = reads.HasLease,
             Disk = disk.State,
             Keys = (long)Store.Statistics.Keys,

@@ -16,17 +16,21 @@ internal sealed unsafe class Checkpoint
 {
     private readonly PageStore _store;
     private readonly FileGrowth _grow;
+
+    /// <summary>The first batch whose root may reach pages that this checkpoint places.</summary>
+    private readonly ulong _firstBatchToPlace;
     private readonly List<nint> _scratch = [];
     private RunWriter? _writer;
     private MetaPage? _metaStarted;
     private int _scratchWritten;
 
-    internal Checkpoint(PageStore store, StoreRoot root, List<PageRun> left)
+    internal Checkpoint(PageStore store, StoreRoot root, List<PageRun> left, ulong firstBatchToPlace)
     {
         _store = store;
         _grow = store.FileSpace.Grow;
         Root = root;
         Left = left;
+        _firstBatchToPlace = firstBatchToPlace;
     }
 
     /// <summary>The last change in it.</summary>
@@ -127,7 +131,7 @@ internal sealed unsafe class Checkpoint
         long pages = 0;
         foreach (var tree in Root.Trees)
             Collect(tree.Link.Reference, ref pages);
-        _store.Free.BeginNext(Left, pages + 2, new PageBirth(_store.FirstBatchToPlace, _store.Meta.Newest.Revision + 1));
+        _store.Free.BeginNext(Left, pages + 2, new PageBirth(_firstBatchToPlace, _store.Meta.Newest.Revision + 1));
         return new RunWriter(_store.File, _store.Space, _store.Options.WriteBytes);
     }
 

@@ -3,8 +3,8 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage.DataFile;
 
 /// <summary>
-/// Returns retired pages to the scratch pool or the free map as soon as nothing reaches them (S1). <see cref="PageStore"/> retires what the newest state no
-/// longer reaches; <see cref="PinnedRuns"/> keeps what pins reach, and <see cref="RetiredPages{T}"/> what readers reach. Writer only, except the counts.
+/// Returns retired pages to the scratch pool or the free map as soon as nothing reaches them (S1). <see cref="LeavingPages"/> retires what no
+/// checkpoint needs any more; <see cref="PinnedRuns"/> keeps what pins reach, and <see cref="RetiredPages{T}"/> what readers reach. Writer only, except the counts.
 /// </summary>
 internal sealed unsafe class PageReclamation
 {

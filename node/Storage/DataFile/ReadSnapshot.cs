@@ -11,14 +11,15 @@ namespace KvCluster.Storage.DataFile;
 /// <exception cref="CorruptStoreException">From any read: a page is not what was written, and the shard's replica must stop.</exception>
 internal readonly unsafe struct ReadSnapshot : IDisposable
 {
-    private readonly PageStore _store;
+    /// <summary>Keeps the memory alive that the pages are in, even if the store is closed meanwhile.</summary>
+    private readonly PublishedRoots _roots;
     private readonly StoreRoot _root;
     private readonly int _slot;
     private readonly ulong _ticket;
 
-    internal ReadSnapshot(PageStore store, StoreRoot root, int slot, ulong ticket)
+    internal ReadSnapshot(PublishedRoots roots, StoreRoot root, int slot, ulong ticket)
     {
-        _store = store;
+        _roots = roots;
         _root = root;
         _slot = slot;
         _ticket = ticket;
@@ -30,7 +31,7 @@ internal readonly unsafe struct ReadSnapshot : IDisposable
     /// <summary>
     /// Whether it keeps more memory from being reused than it may. Long-running holders should end it soon and continue with a new one. Any thread.
     /// </summary>
-    public bool IsTooOld => _store.MustEnd(_slot, _ticket);
+    public bool IsTooOld => _roots.Readers.MustEnd(_slot, _ticket);
 
     internal StoreRoot Root => _root;
 
@@ -41,7 +42,7 @@ internal readonly unsafe struct ReadSnapshot : IDisposable
     public bool TryGet(TreeId tree, ReadOnlySpan<byte> key, out ReadOnlySpan<byte> value)
     {
         fixed (TreeRoot* root = &_root.Trees[(int)tree])
-            return Lookup.TryGet(_store.Space, root, key, out value);
+            return Lookup.TryGet(_roots.Space, root, key, out value);
     }
 
     /// <summary>
@@ -49,8 +50,8 @@ internal readonly unsafe struct ReadSnapshot : IDisposable
     /// it before the snapshot.
     /// </summary>
     public Cursor Cursor(TreeId tree, ReadOnlySpan<byte> lower = default, ReadOnlySpan<byte> upper = default) =>
-        new(_store.Space, _root.Trees[(int)tree], lower, upper);
+        new(_roots.Space, _root.Trees[(int)tree], lower, upper);
 
     /// <summary>Releases the pages. A second call does nothing.</summary>
-    public void Dispose() => _store.CloseSnapshot(_slot, _ticket);
+    public void Dispose() => _roots.Readers.Leave(_slot, _ticket);
 }

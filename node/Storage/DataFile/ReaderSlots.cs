@@ -4,7 +4,7 @@ namespace KvCluster.Storage.DataFile;
 
 /// <summary>
 /// Which readers exist, and since when. Each open snapshot holds a slot, which has its own cache line, with the epoch in which the reader started. Any
-/// thread takes and returns slots without a lock; the writer asks for the oldest.
+/// thread takes and returns slots without a lock; the writer asks who is there.
 /// </summary>
 /// <remarks>
 /// A reader takes its slot before it reads the published root. The writer publishes, then increases the epoch, then looks at the slots. So whatever a root
@@ -108,19 +108,11 @@ internal sealed unsafe class ReaderSlots
     /// <summary>Ends the current epoch and returns its number. Writer, after publishing.</summary>
     public ulong NextEpoch() => Interlocked.Increment(ref _epoch) - 1;
 
-    /// <summary>The oldest reader's epoch, or the greatest number if there is no reader. Writer.</summary>
-    public ulong Oldest()
+    /// <summary>Whether there is a reader. Writer, when no new ones can come.</summary>
+    public bool Any()
     {
         Interlocked.MemoryBarrier();
-        var oldest = ulong.MaxValue;
-        var used = Volatile.Read(ref _slotsUsed);
-        for (var i = 0; i < used; i++)
-        {
-            var ticket = Volatile.Read(ref _slots[i * SlotWords]);
-            if (ticket != 0)
-                oldest = Math.Min(oldest, ticket >> UseBits);
-        }
-        return oldest;
+        return Count() > 0;
     }
 
     /// <summary>Number of slots in use. Any thread.</summary>

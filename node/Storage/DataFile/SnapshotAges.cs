@@ -4,7 +4,7 @@ namespace KvCluster.Storage.DataFile;
 /// The age of open snapshots, for metrics. Opening a snapshot reads no clock, because that is done for every read. The age counts from when the snapshot
 /// was first seen here, so it is too small by at most one interval between calls. Writer only; costs nothing unless it is called.
 /// </summary>
-internal sealed class SnapshotAges(PageStore pages, TimeProvider time)
+internal sealed class SnapshotAges(ReaderSlots readers, TimeProvider time)
 {
     private readonly List<ReaderSlots.Reader> _present = [];
     private Dictionary<(int Slot, ulong Ticket), long> _seen = [];
@@ -13,7 +13,7 @@ internal sealed class SnapshotAges(PageStore pages, TimeProvider time)
     /// <summary>Updates the ages and returns that of the oldest snapshot; zero without any.</summary>
     public TimeSpan Oldest()
     {
-        pages.CollectReaders(_present);
+        readers.Collect(_present);
         var now = time.GetTimestamp();
         var oldest = now;
         (_seen, _seenBefore) = (_seenBefore, _seen);

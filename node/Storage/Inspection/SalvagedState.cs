@@ -80,8 +80,8 @@ internal sealed class SalvagedState(PageStore pages) : ITreeVisitor
 
     private void Write(CheckpointPosition covers)
     {
-        pages.Seal(_batch!, covers.Etag);
-        pages.Publish(covers.Etag);
+        pages.Roots.Seal(_batch!, covers.Etag);
+        pages.Roots.Publish(covers.Etag);
         Checkpoint(covers, repeats: false);
         (_batch, _bytes) = (null, 0);
     }

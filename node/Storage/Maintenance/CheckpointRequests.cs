@@ -98,7 +98,7 @@ internal sealed class CheckpointRequests
     private void Take()
     {
         while (_added.TryDequeue(out var request))
-            _waiting.Add((_pages.PublishedEtag, request));
+            _waiting.Add((_pages.Roots.PublishedEtag, request));
         if (_refusal is not null)
             Fail(_refusal);
         else if (!_areKept && _waiting.Count > 0)

@@ -24,7 +24,7 @@ internal sealed class DigestAtRecord(StoreContext context, PageStore pages, Comm
     /// <param name="done">Receives the digest, or null if there is none because too much was written meanwhile or too many snapshots are open.</param>
     public void Take(Etag etag, Action<byte[]?> done) => life.Guard(() =>
     {
-        var published = pages.PublishedEtag;
+        var published = pages.Roots.PublishedEtag;
         Invariant.Check(
             published == etag || (applied.IsApplying && published < etag && etag <= applied.Last),
             $"A digest of {etag} was requested, but {published} is published and {applied.Last} is committed.");

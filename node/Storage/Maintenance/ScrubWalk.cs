@@ -23,7 +23,7 @@ internal sealed unsafe class ScrubWalk(PageStore pages)
     /// <exception cref="SnapshotLimitException">The limit of open snapshots is reached; the step can be retried.</exception>
     public bool Step(long bytesMax)
     {
-        using var snapshot = pages.OpenSnapshot();
+        using var snapshot = pages.Roots.OpenSnapshot();
         for (_bytesLeft = bytesMax; _tree < StoreRoot.TreesMax; _tree++, _from = [])
         {
             var root = snapshot.Root.Trees[_tree];

@@ -33,6 +33,7 @@ internal sealed class CommittedRecords(
     /// <summary>With small records in random order, some hundreds of pages.</summary>
     private const int SmallStepBytes = 32 << 10;
 
+    private readonly PublishedRoots _roots = pages.Roots;
     private int _stateBytes = StateBytesMax;
 
     /// <summary>A state that must end exactly at a record, and what to do when it is published.</summary>
@@ -45,7 +46,7 @@ internal sealed class CommittedRecords(
     public long BytesWaiting { get; private set; }
 
     /// <summary>Whether this replica follows and has committed records left to apply.</summary>
-    public bool IsApplying => Last > pages.PublishedEtag && log.OwnEpoch is null && !life.HasEnded;
+    public bool IsApplying => Last > _roots.PublishedEtag && log.OwnEpoch is null && !life.HasEnded;
 
     /// <summary>
     /// Truncates the journal after a record, which must be in it and not before the committed or the published one. The truncated records are kept in the aside
@@ -55,15 +56,15 @@ internal sealed class CommittedRecords(
     public void Cut(Etag lastKept) => life.Guard(() =>
     {
         Invariant.Check(
-            log.OwnEpoch is null && lastKept >= pages.PublishedEtag && lastKept >= Last,
-            $"Truncation to {lastKept} while leading, or below the committed {Last} or the published {pages.PublishedEtag}.");
+            log.OwnEpoch is null && lastKept >= _roots.PublishedEtag && lastKept >= Last,
+            $"Truncation to {lastKept} while leading, or below the committed {Last} or the published {_roots.PublishedEtag}.");
         log.Cut(lastKept);
     });
 
     /// <summary>Marks the records up to an etag, as far as they are in the journal, as ready to be applied.</summary>
     public void Add(Etag etag)
     {
-        for (var next = index.FirstAfter(Etag.Max(pages.PublishedEtag, Last)); next < index.Count && index[next].Record.Etag <= etag; next++)
+        for (var next = index.FirstAfter(Etag.Max(_roots.PublishedEtag, Last)); next < index.Count && index[next].Record.Etag <= etag; next++)
         {
             Last = index[next].Record.Etag;
             BytesWaiting += index[next].Record.BodyBytes;
@@ -90,7 +91,7 @@ internal sealed class CommittedRecords(
     /// </summary>
     public void ApplyPrepared()
     {
-        if (index.FirstAfter(pages.PublishedEtag) is var first && first < index.Count)
+        if (index.FirstAfter(_roots.PublishedEtag) is var first && first < index.Count)
             ApplyAndSeal(first, index.Count);
     }
 
@@ -113,14 +114,14 @@ internal sealed class CommittedRecords(
         var left = bytesMax;
         var isTimed = timeMax != Timeout.InfiniteTimeSpan;
         var began = context.Time.GetTimestamp();
-        for (var first = index.FirstAfter(pages.PublishedEtag); left > 0 && first < index.Count && index[first].Record.Etag <= Last;)
+        for (var first = index.FirstAfter(_roots.PublishedEtag); left > 0 && first < index.Count && index[first].Record.Etag <= Last;)
         {
             var end = EndOfState(first, Math.Min(left, isTimed ? _stateBytes : StateBytesMax), out var bytes);
             var stateBegan = context.Time.GetTimestamp();
             ApplyAndSeal(first, end);
             // A state cannot be abandoned halfway, so the size of the next one is doubled or halved by how long this one took.
             _stateBytes = context.Time.GetElapsedTime(stateBegan) > context.Options.StepTimeMax ? Math.Max(StateBytesLeast, _stateBytes / 2) : Math.Min(StateBytesMax, _stateBytes * 2);
-            pages.Publish(index[end - 1].Record.Etag);
+            _roots.Publish(index[end - 1].Record.Etag);
             BytesWaiting -= bytes;
             left -= bytes;
             first = end;
@@ -142,7 +143,7 @@ internal sealed class CommittedRecords(
 
     private void ReachStop()
     {
-        if (_stop is not { } stop || stop.Etag != pages.PublishedEtag)
+        if (_stop is not { } stop || stop.Etag != _roots.PublishedEtag)
             return;
         _stop = null;
         stop.Reached();
@@ -165,9 +166,9 @@ internal sealed class CommittedRecords(
         }
         catch
         {
-            pages.Abort(batch);
+            _roots.Abort(batch);
             throw;
         }
-        pages.Seal(batch, index[end - 1].Record.Etag);
+        _roots.Seal(batch, index[end - 1].Record.Etag);
     }
 }

@@ -27,7 +27,7 @@ internal sealed class ShardClock(TimeProvider time)
     /// <summary>Sets the shard time of a store's published state. What was recorded after it is dropped, or read again.</summary>
     public void Reset(PageStore pages)
     {
-        using var snapshot = pages.OpenSnapshot();
+        using var snapshot = pages.Roots.OpenSnapshot();
         Microseconds = RecordApplier.ShardTime(snapshot);
     }
 

@@ -77,7 +77,7 @@ public sealed class SnapshotTransfersTests : IDisposable
         Assert.True(_isInstalled);
         Assert.True(calls > 20, $"Only {calls} calls to the disk.");
         Assert.Equal(calls, heartbeats);
-        Assert.Equal(NameOf(frame).Etag, _used!.Pages.PublishedEtag);
+        Assert.Equal(NameOf(frame).Etag, _used!.Pages.Roots.PublishedEtag);
 
         void OnWriter(Action action)
         {
@@ -117,7 +117,7 @@ public sealed class SnapshotTransfersTests : IDisposable
         _follower.Time.Advance(TimeSpan.FromSeconds(1));
         RunAll();
         Assert.True(_isInstalled);
-        Assert.Equal(NameOf(frame).Etag, _used!.Pages.PublishedEtag);
+        Assert.Equal(NameOf(frame).Etag, _used!.Pages.Roots.PublishedEtag);
     }
 
     // Requests for a checkpoint never ended: the old store was stopped, and no new one took its place while the disk was full.

@@ -101,7 +101,7 @@ public sealed class DamageTests
         using var opened = PageStore.Open(store.Disk, Path, store.Options);
         Assert.True(opened.Covered.Etag == newer.Etag || opened.Covered.Etag == newer.Etag.Predecessor, $"The opened file covers {opened.Covered.Etag}.");
         opened.Verify();
-        using var snapshot = opened.OpenSnapshot();
+        using var snapshot = opened.Roots.OpenSnapshot();
         if (snapshot.Etag == newer.Etag)
             newer.CheckAll(snapshot);
     }
@@ -138,7 +138,7 @@ public sealed class DamageTests
             // The older meta page may have been used in place of a damaged newer one. Recovery then replays more of the journal.
             if (opened.Covered.Etag != state.Etag)
                 return false;
-            using var snapshot = opened.OpenSnapshot();
+            using var snapshot = opened.Roots.OpenSnapshot();
             state.CheckAll(snapshot);
             return true;
         }

@@ -34,7 +34,7 @@ public sealed class MapRangeTests
         using (var store = PageStore.Open(disk, "data", Small))
         {
             Assert.True(store.FileBytes > Small.MapBytes, $"The file has {store.FileBytes} bytes.");
-            Assert.Equal(160ul, store.Count(TreeId.Kv));
+            Assert.Equal(160ul, store.Roots.Count(TreeId.Kv));
             store.Verify();
         }
     }
@@ -44,8 +44,8 @@ public sealed class MapRangeTests
         var batch = store.Begin();
         for (var i = 0; i < count; i++)
             batch.Put(TreeId.Kv, BitConverter.GetBytes((etag << 32) + (ulong)i), new byte[8000]);
-        store.Seal(batch, new Etag(0, etag));
-        store.Publish(new Etag(0, etag));
+        store.Roots.Seal(batch, new Etag(0, etag));
+        store.Roots.Publish(new Etag(0, etag));
     }
 
     private static Checkpoint Begin(PageStore store) =>

@@ -21,8 +21,8 @@ public sealed unsafe partial class PageCacheTests
         var batch = file.Pages.Begin();
         for (var key = 0; key < 20_000; key++)
             batch.Put(TreeId.Kv, BitConverter.GetBytes(key), new byte[100]);
-        file.Pages.Seal(batch, new Etag(0, 1));
-        file.Pages.Publish(new Etag(0, 1));
+        file.Pages.Roots.Seal(batch, new Etag(0, 1));
+        file.Pages.Roots.Publish(new Etag(0, 1));
         file.Checkpoint();
 
         using var reader = LocalDisk.Instance.Open(file.FilePath, new StorageFileOptions(StorageFileMode.OpenExisting));

@@ -52,8 +52,8 @@ public sealed class DataFormatTests
             var batch = store.Begin();
             batch.Put(TreeId.Kv, "b"u8, "two"u8);
             batch.Put(TreeId.Kv, "abcdefghij"u8, "1"u8);
-            store.Seal(batch, new Etag(0x0102, 0x0304));
-            store.Publish(new Etag(0x0102, 0x0304));
+            store.Roots.Seal(batch, new Etag(0x0102, 0x0304));
+            store.Roots.Publish(new Etag(0x0102, 0x0304));
             var checkpoint = store.BeginCheckpoint(etag => new CheckpointPosition(etag, new JournalPosition(0x0A0B, 0x3000), 0xA1B2C3D4), Etag.MaxValue)!;
             checkpoint.Write();
             store.FinishCheckpoint(checkpoint);

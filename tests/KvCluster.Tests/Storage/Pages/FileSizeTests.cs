@@ -62,8 +62,8 @@ public sealed class FileSizeTests
                 batch.Put(TreeId.Kv, key, header, value);
                 raw += key.Length + value.Length;
             }
-            store.Seal(batch, ++etag);
-            store.Publish(etag);
+            store.Roots.Seal(batch, ++etag);
+            store.Roots.Publish(etag);
         }
         var checkpoint = store.BeginCheckpoint(one => new CheckpointPosition(one, default, 0), Etag.MaxValue)!;
         checkpoint.Write();

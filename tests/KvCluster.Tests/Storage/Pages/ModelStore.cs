@@ -54,12 +54,12 @@ internal sealed class ModelStore : IDisposable
         var etag = NextEtag(Newest.Etag);
         if (!seal)
         {
-            Store.Abort(batch);
+            Store.Roots.Abort(batch);
             return;
         }
-        Store.Seal(batch, etag);
+        Store.Roots.Seal(batch, etag);
         _sealed.Add(model.Result(etag));
-        Assert.Equal(etag, Store.NewestEtag);
+        Assert.Equal(etag, Store.Roots.NewestEtag);
     }
 
     public void Publish(int count = int.MaxValue)
@@ -69,19 +69,19 @@ internal sealed class ModelStore : IDisposable
             return;
         _published = _sealed[count - 1];
         _sealed.RemoveRange(0, count);
-        Store.Publish(_published.Etag);
-        Assert.Equal(_published.Etag, Store.PublishedEtag);
+        Store.Roots.Publish(_published.Etag);
+        Assert.Equal(_published.Etag, Store.Roots.PublishedEtag);
         foreach (var tree in Trees)
-            Assert.Equal((ulong)_published[tree].Count, Store.Count(tree));
+            Assert.Equal((ulong)_published[tree].Count, Store.Roots.Count(tree));
     }
 
     public void DropUnpublished()
     {
         _sealed.Clear();
-        Store.DropUnpublished();
+        Store.Roots.DropUnpublished();
     }
 
-    public void OpenReader() => _readers.Add((Store.OpenSnapshot(), _published));
+    public void OpenReader() => _readers.Add((Store.Roots.OpenSnapshot(), _published));
 
     public void CheckReader(int index, Random random)
     {
@@ -200,7 +200,7 @@ internal sealed class ModelStore : IDisposable
 
     public void CheckPublished()
     {
-        using var snapshot = Store.OpenSnapshot();
+        using var snapshot = Store.Roots.OpenSnapshot();
         Assert.Equal(_published.Etag, snapshot.Etag);
         _published.CheckAll(snapshot);
     }
@@ -221,8 +221,8 @@ internal sealed class ModelStore : IDisposable
     {
         _published = state;
         Assert.Equal(state.Etag, Store.Covered.Etag);
-        Assert.Equal(state.Etag, Store.PublishedEtag);
-        Assert.Equal(state.Etag, Store.NewestEtag);
+        Assert.Equal(state.Etag, Store.Roots.PublishedEtag);
+        Assert.Equal(state.Etag, Store.Roots.NewestEtag);
         if (state.Etag != Etag.None)
             Assert.Equal(CoverageOf(state.Etag), Store.Covered);
     }

@@ -49,11 +49,11 @@ public sealed class ModelTests
                     Publish(random.Next(_unpublished.Count + 1));
                     break;
                 case 12:
-                    file.Pages.DropUnpublished();
+                    file.Pages.Roots.DropUnpublished();
                     _unpublished.Clear();
                     break;
                 case 13 when _snapshots.Count < 5:
-                    _snapshots.Add((file.Pages.OpenSnapshot(), _published));
+                    _snapshots.Add((file.Pages.Roots.OpenSnapshot(), _published));
                     break;
                 case 14 when _snapshots.Count > 0:
                     CloseSnapshot(random.Next(_snapshots.Count));
@@ -114,10 +114,10 @@ public sealed class ModelTests
             }
             if (random.Next(10) == 0)
             {
-                file.Pages.Abort(batch);
+                file.Pages.Roots.Abort(batch);
                 return;
             }
-            file.Pages.Seal(batch, ++_etag);
+            file.Pages.Roots.Seal(batch, ++_etag);
             _unpublished.Add((_etag, content));
         }
 
@@ -135,10 +135,10 @@ public sealed class ModelTests
         {
             if (count == 0)
                 return;
-            file.Pages.Publish(_unpublished[count - 1].Etag);
+            file.Pages.Roots.Publish(_unpublished[count - 1].Etag);
             _published = _unpublished[count - 1].Content;
             _unpublished.RemoveRange(0, count);
-            using var snapshot = file.Pages.OpenSnapshot();
+            using var snapshot = file.Pages.Roots.OpenSnapshot();
             Check(snapshot, _published);
         }
 
@@ -148,7 +148,7 @@ public sealed class ModelTests
             file.Pages.FinishCheckpoint(_checkpoint);
             _checkpoint = null;
             _durable = _frozen!;
-            using var snapshot = file.Pages.OpenSnapshot();
+            using var snapshot = file.Pages.Roots.OpenSnapshot();
             Check(snapshot, _published);
         }
 
@@ -159,7 +159,7 @@ public sealed class ModelTests
             using (var copy = file.Copy(_pin.Value.Pin))
             {
                 copy.Verify();
-                using var snapshot = copy.OpenSnapshot();
+                using var snapshot = copy.Roots.OpenSnapshot();
                 Assert.Equal(_pin.Value.Pin.CheckpointPosition.Etag, snapshot.Etag);
                 Check(snapshot, _pin.Value.Content);
             }
@@ -183,9 +183,9 @@ public sealed class ModelTests
             _unpublished.Clear();
             file.Reopen();
             _published = _durable;
-            _etag = file.Pages.PublishedEtag;
+            _etag = file.Pages.Roots.PublishedEtag;
             Assert.Equal(new CheckpointPosition(_etag, _etag == Etag.None ? default : new JournalPosition(_etag.Change, 4096), (uint)_etag.Change), file.Pages.Covered);
-            using var snapshot = file.Pages.OpenSnapshot();
+            using var snapshot = file.Pages.Roots.OpenSnapshot();
             Check(snapshot, _published);
         }
 

@@ -52,8 +52,8 @@ public sealed unsafe class PageStructureTests
                 var batch = store.Begin();
                 for (var put = 0; put < 300; put++)
                     batch.Put(TreeId.Kv, profile.Key(random), profile.Value(random));
-                store.Seal(batch, new Etag(0, etag));
-                store.Publish(new Etag(0, etag));
+                store.Roots.Seal(batch, new Etag(0, etag));
+                store.Roots.Publish(new Etag(0, etag));
                 var checkpoint = store.BeginCheckpoint(covered => new CheckpointPosition(covered, default, 0), Etag.MaxValue)!;
                 checkpoint.Write();
                 store.FinishCheckpoint(checkpoint);
@@ -111,8 +111,8 @@ public sealed unsafe class PageStructureTests
         var profile = KeyProfile.All[random.Next(KeyProfile.All.Length)];
         for (var put = 0; put < 200; put++)
             batch.Put(TreeId.Kv, profile.Key(random), profile.Value(random));
-        store.Seal(batch, new Etag(0, 1));
-        store.Publish(new Etag(0, 1));
+        store.Roots.Seal(batch, new Etag(0, 1));
+        store.Roots.Publish(new Etag(0, 1));
         var checkpoint = store.BeginCheckpoint(covered => new CheckpointPosition(covered, default, 0), Etag.MaxValue)!;
         checkpoint.Write();
         store.FinishCheckpoint(checkpoint);
@@ -158,7 +158,7 @@ public sealed unsafe class PageStructureTests
 
     private static void Walk(PageStore store)
     {
-        using var snapshot = store.OpenSnapshot();
+        using var snapshot = store.Roots.OpenSnapshot();
         using var cursor = snapshot.Cursor(TreeId.Kv);
         var sum = 0L;
         for (var steps = 0; steps < 10_000 && cursor.MoveNext(); steps++)

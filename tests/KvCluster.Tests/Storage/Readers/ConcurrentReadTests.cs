@@ -60,8 +60,8 @@ public sealed class ConcurrentReadTests : IDisposable
         BinaryPrimitives.WriteUInt64LittleEndian(large, round);
         for (var key = 0; key < Keys; key++)
             batch.Put(TreeId.Kv, KeyOf(key), key % 50 == 0 ? large : value);
-        store.Seal(batch, new Etag(1, round));
-        store.Publish(new Etag(1, round));
+        store.Roots.Seal(batch, new Etag(1, round));
+        store.Roots.Publish(new Etag(1, round));
     }
 
     private static long Read(PageStore store, int index, CancellationToken done)
@@ -70,7 +70,7 @@ public sealed class ConcurrentReadTests : IDisposable
         var reads = 0L;
         while (!done.IsCancellationRequested || reads == 0)
         {
-            using var snapshot = store.OpenSnapshot();
+            using var snapshot = store.Roots.OpenSnapshot();
             var round = snapshot.Etag.Change;
             if (random.Next(2) == 0)
             {

@@ -23,7 +23,7 @@ public sealed class LongReaderTests
         var random = new Random(1);
         var etag = Load(store);
         var treeBytes = store.ScratchBytes;
-        using var snapshot = store.OpenSnapshot();
+        using var snapshot = store.Roots.OpenSnapshot();
         var before = Sum(snapshot);
         for (var put = 0; put < 2_000; put++)
             Put(store, ++etag, random.Next(Keys), (byte)put);
@@ -49,7 +49,7 @@ public sealed class LongReaderTests
         var etag = Load(store);
         Checkpoint(store);
         var treeBytes = store.FileBytes;
-        using var snapshot = store.OpenSnapshot();
+        using var snapshot = store.Roots.OpenSnapshot();
         var before = Sum(snapshot);
         for (var checkpoint = 0; checkpoint < 60; checkpoint++)
         {
@@ -79,7 +79,7 @@ public sealed class LongReaderTests
         var before = Content(pin);
         for (var checkpoint = 0; checkpoint < 10; checkpoint++)
         {
-            using var reader = store.OpenSnapshot();
+            using var reader = store.Roots.OpenSnapshot();
             PutAndCheckpoint(store, random, ref etag);
         }
         Assert.Equal(before, Content(pin));
@@ -154,8 +154,8 @@ public sealed class LongReaderTests
                 System.Buffers.Binary.BinaryPrimitives.WriteInt32BigEndian(name, key);
                 batch.Put(TreeId.Kv, name, new byte[1_900]);
             }
-            store.Seal(batch, ++etag);
-            store.Publish(etag);
+            store.Roots.Seal(batch, ++etag);
+            store.Roots.Publish(etag);
             Checkpoint(store);
         }
 
@@ -176,7 +176,7 @@ public sealed class LongReaderTests
                 var started = System.Diagnostics.Stopwatch.GetTimestamp();
                 var batch = store.Begin();
                 best = Math.Min(best, System.Diagnostics.Stopwatch.GetTimestamp() - started);
-                store.Abort(batch);
+                store.Roots.Abort(batch);
             }
             return best;
         }
@@ -223,9 +223,9 @@ public sealed class LongReaderTests
             var batch = store.Begin();
             for (var put = random.Next(1, 30); put > 0; put--)
                 batch.Put(TreeId.Kv, BitConverter.GetBytes(random.Next(600)), new byte[random.Next(10) == 0 ? 9_000 : 100]);
-            store.Seal(batch, ++etag);
-            store.Publish(etag);
-            using ReadSnapshot? reader = random.Next(3) == 0 ? store.OpenSnapshot() : null;
+            store.Roots.Seal(batch, ++etag);
+            store.Roots.Publish(etag);
+            using ReadSnapshot? reader = random.Next(3) == 0 ? store.Roots.OpenSnapshot() : null;
             if (random.Next(2) == 0)
                 TryCheckpoint();
             if (random.Next(5) == 0 && pins.Count < 5)
@@ -305,9 +305,9 @@ public sealed class LongReaderTests
         using var disk = new SimulatedDisk();
         using var store = Create(disk, pinnedBytesMax: 256 << 10);
         var etag = Load(store);
-        using var old = store.OpenSnapshot();
+        using var old = store.Roots.OpenSnapshot();
         Put(store, ++etag, 1, 1);
-        using var young = store.OpenSnapshot();
+        using var young = store.Roots.OpenSnapshot();
         for (var put = 0; put < 300 && !old.IsTooOld; put++)
             Put(store, ++etag, put * 60, 1);
         Assert.True(old.IsTooOld);
@@ -324,10 +324,10 @@ public sealed class LongReaderTests
         Checkpoint(store);
         using var pin = store.Pin();
         // This reader is as old as the pin. What it reaches does not count either until the pin is released.
-        using var old = store.OpenSnapshot();
+        using var old = store.Roots.OpenSnapshot();
         LeaveAll(store, ref etag);
         Assert.True(store.PinnedBytes > 1 << 20);
-        using var young = store.OpenSnapshot();
+        using var young = store.Roots.OpenSnapshot();
         for (var put = 0; put < 3; put++)
             Put(store, ++etag, put, 2);
         Assert.False(old.IsTooOld || young.IsTooOld);
@@ -346,11 +346,11 @@ public sealed class LongReaderTests
         using var store = Create(disk, pinnedBytesMax: 1 << 20);
         var etag = Load(store);
         Checkpoint(store);
-        using var old = store.OpenSnapshot();
+        using var old = store.Roots.OpenSnapshot();
         LeaveAll(store, ref etag);
         Assert.True(old.IsTooOld);
         Put(store, ++etag, 0, 2);
-        using var young = store.OpenSnapshot();
+        using var young = store.Roots.OpenSnapshot();
         var checkpoint = store.BeginCheckpoint(covered => new CheckpointPosition(covered, default, 0), Etag.MaxValue)!;
         old.Dispose();
         Put(store, ++etag, 0, 3);
@@ -371,8 +371,8 @@ public sealed class LongReaderTests
         var batch = store.Begin();
         for (var key = 0; key < 60_000; key++)
             batch.Put(TreeId.Kv, BitConverter.GetBytes(key), new byte[900]);
-        store.Seal(batch, new Etag(0, 1));
-        store.Publish(new Etag(0, 1));
+        store.Roots.Seal(batch, new Etag(0, 1));
+        store.Roots.Publish(new Etag(0, 1));
         Assert.True(store.ScratchReservedBytes > 50 << 20, $"{store.ScratchReservedBytes} bytes are reserved.");
         var checkpoint = store.BeginCheckpoint(etag => new CheckpointPosition(etag, default, 0), Etag.MaxValue)!;
         checkpoint.Write();
@@ -411,8 +411,8 @@ public sealed class LongReaderTests
         var batch = store.Begin();
         for (var key = 0; key < Keys; key++)
             batch.Put(TreeId.Kv, BitConverter.GetBytes(key), new byte[100]);
-        store.Seal(batch, new Etag(0, 1));
-        store.Publish(new Etag(0, 1));
+        store.Roots.Seal(batch, new Etag(0, 1));
+        store.Roots.Publish(new Etag(0, 1));
         return new Etag(0, 1);
     }
 
@@ -422,8 +422,8 @@ public sealed class LongReaderTests
         var batch = store.Begin();
         for (var key = 0; key < Keys; key++)
             batch.Put(TreeId.Kv, BitConverter.GetBytes(key), new byte[99]);
-        store.Seal(batch, ++etag);
-        store.Publish(etag);
+        store.Roots.Seal(batch, ++etag);
+        store.Roots.Publish(etag);
         for (var checkpoint = 0; checkpoint < 3; checkpoint++)
         {
             Put(store, ++etag, 0, (byte)checkpoint);
@@ -442,8 +442,8 @@ public sealed class LongReaderTests
     {
         var batch = store.Begin();
         batch.Put(TreeId.Kv, BitConverter.GetBytes(key), Enumerable.Repeat(value, 100).ToArray());
-        store.Seal(batch, etag);
-        store.Publish(etag);
+        store.Roots.Seal(batch, etag);
+        store.Roots.Publish(etag);
     }
 
     private static void Checkpoint(PageStore store)

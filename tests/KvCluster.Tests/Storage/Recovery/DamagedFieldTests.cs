@@ -223,7 +223,7 @@ public sealed partial class DamagedFieldTests : IDisposable
                 return false;
             Assert.True(store.Log.Last.Etag == _last, $"{story}: the journal ends with {store.Log.Last.Etag}, and the store says nothing.");
             // Without the newest committed etag, records wait until a leader has committed them again.
-            if (store.Pages.PublishedEtag < _last)
+            if (store.Pages.Roots.PublishedEtag < _last)
                 return true;
             var served = new SortedDictionary<string, string>(StringComparer.Ordinal);
             using (var snapshot = store.OpenSnapshot())

@@ -14,7 +14,7 @@ public sealed class BackgroundDigestTests
     {
         using var bench = Filled(400);
         var expected = bench.Digest();
-        bench.Store.Digests.Take(bench.Store.Pages.PublishedEtag, _told.Add);
+        bench.Store.Digests.Take(bench.Store.Pages.Roots.PublishedEtag, _told.Add);
         Put(bench, "key-3", "another");
         Assert.Empty(_told);
         Pass(bench);
@@ -42,7 +42,7 @@ public sealed class BackgroundDigestTests
         {
         }
 
-        Assert.Equal(leader.Store.Log.Last.Etag, follower.Store.Pages.PublishedEtag);
+        Assert.Equal(leader.Store.Log.Last.Etag, follower.Store.Pages.Roots.PublishedEtag);
         Pass(follower);
         Assert.Equal(expected, Assert.Single(_told));
     }
@@ -51,7 +51,7 @@ public sealed class BackgroundDigestTests
     public void TakeDigest_WhenMuchIsWrittenMeanwhile_GivesUp()
     {
         using var bench = Filled(400, StoreBench.SmallOptions with { CheckpointScratchBytes = 1 << 20, Pages = new PageStoreOptions { PinnedBytesMax = 1 << 20 } });
-        bench.Store.Digests.Take(bench.Store.Pages.PublishedEtag, _told.Add);
+        bench.Store.Digests.Take(bench.Store.Pages.Roots.PublishedEtag, _told.Add);
         for (var index = 0; index < 400; index++)
             Put(bench, $"key-{index}", new string('y', 8000));
         Pass(bench);
@@ -59,7 +59,7 @@ public sealed class BackgroundDigestTests
         // Its memory is released, and another digest succeeds.
         Put(bench, "key-1", "1");
         Pass(bench);
-        bench.Store.Digests.Take(bench.Store.Pages.PublishedEtag, _told.Add);
+        bench.Store.Digests.Take(bench.Store.Pages.Roots.PublishedEtag, _told.Add);
         Pass(bench);
         Assert.Equal(bench.Digest(), _told[1]);
     }
@@ -68,8 +68,8 @@ public sealed class BackgroundDigestTests
     public void TakeDigest_Again_ReplacesTheFirst()
     {
         using var bench = Filled(20);
-        bench.Store.Digests.Take(bench.Store.Pages.PublishedEtag, _ => Assert.Fail("The replaced digest was reported."));
-        bench.Store.Digests.Take(bench.Store.Pages.PublishedEtag, _told.Add);
+        bench.Store.Digests.Take(bench.Store.Pages.Roots.PublishedEtag, _ => Assert.Fail("The replaced digest was reported."));
+        bench.Store.Digests.Take(bench.Store.Pages.Roots.PublishedEtag, _told.Add);
         Pass(bench);
         Assert.Equal(bench.Digest(), Assert.Single(_told));
     }
@@ -78,7 +78,7 @@ public sealed class BackgroundDigestTests
     public void Close_DuringADigest_DoesNotWaitForIt()
     {
         using var bench = Filled(400);
-        bench.Store.Digests.Take(bench.Store.Pages.PublishedEtag, _ => Assert.Fail("A closed store reported a digest."));
+        bench.Store.Digests.Take(bench.Store.Pages.Roots.PublishedEtag, _ => Assert.Fail("A closed store reported a digest."));
         var closing = bench.Store.CloseAsync();
         bench.Run();
         Assert.True(closing.IsCompletedSuccessfully);
@@ -90,7 +90,7 @@ public sealed class BackgroundDigestTests
     {
         // Without a pace the pause cannot be computed.
         using var bench = Filled(400, StoreBench.SmallOptions with { DigestBytesPerSecond = 0 });
-        bench.Store.Digests.Take(bench.Store.Pages.PublishedEtag, _ => Assert.Fail("A failed digest was reported."));
+        bench.Store.Digests.Take(bench.Store.Pages.Roots.PublishedEtag, _ => Assert.Fail("A failed digest was reported."));
         Pass(bench);
         Assert.IsType<DivideByZeroException>(bench.FailureTold);
     }

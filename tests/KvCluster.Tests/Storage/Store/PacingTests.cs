@@ -77,7 +77,7 @@ public sealed class PacingTests
     public void CheckpointAsync_WhileWritesContinue_IsAnsweredByTheCheckpointThatCoversIt()
     {
         using var bench = Filled();
-        var wanted = bench.Store.Pages.PublishedEtag;
+        var wanted = bench.Store.Pages.Roots.PublishedEtag;
         var done = bench.Store.Checkpoints.RequestAsync();
         for (var index = 0; index < 300 && !done.IsCompleted; index++)
         {

@@ -24,7 +24,7 @@ public sealed class ReplicaStoreTests : IDisposable
         _bench.Close();
         _bench.Open();
         Assert.Equal("1", _bench.Read("a"));
-        Assert.Equal(new Etag(2, 3), _bench.Store.Pages.PublishedEtag);
+        Assert.Equal(new Etag(2, 3), _bench.Store.Pages.Roots.PublishedEtag);
     }
 
     [Fact]

@@ -46,7 +46,7 @@ public sealed class ReplicationTests : IDisposable
         bench.Store.Writes.AppendEpochOpen(ReplicaBench.WallTime);
         bench.Run();
         bench.Commit(bench.Store.Log.Last.Etag);
-        Assert.Equal(bench.Store.Log.Last.Etag, bench.Store.Pages.PublishedEtag);
+        Assert.Equal(bench.Store.Log.Last.Etag, bench.Store.Pages.Roots.PublishedEtag);
         Assert.Equal(Keys, (int)bench.Store.Statistics.Keys);
     }
 
@@ -93,7 +93,7 @@ public sealed class ReplicationTests : IDisposable
         var committed = _leader.Store.Log.Last.Etag;
         _follower.Commit(committed);
         Assert.True(_follower.Store.Committed.IsApplying);
-        Assert.Equal(Etag.None, _follower.Store.Pages.PublishedEtag);
+        Assert.Equal(Etag.None, _follower.Store.Pages.Roots.PublishedEtag);
         _ = _leader.Put("later", "1");
         _follower.Follow(_leader);
         Assert.Equal(_leader.Store.Log.Last, _follower.Store.Durable.Last);
@@ -101,7 +101,7 @@ public sealed class ReplicationTests : IDisposable
         while (_follower.Store.Follower.ApplyMore())
             steps++;
         Assert.InRange(steps, 3, Records);
-        Assert.Equal(committed, _follower.Store.Pages.PublishedEtag);
+        Assert.Equal(committed, _follower.Store.Pages.Roots.PublishedEtag);
         Assert.False(_follower.Store.Committed.IsApplying);
         Assert.Equal(_leader.Digest(), _follower.Digest());
     }
@@ -118,7 +118,7 @@ public sealed class ReplicationTests : IDisposable
         _follower.Store.Follower.ApplyMore();
         Assert.True(_follower.Store.Committed.IsApplying);
         _follower.Lead(7);
-        Assert.Equal(committed, _follower.Store.Pages.PublishedEtag);
+        Assert.Equal(committed, _follower.Store.Pages.Roots.PublishedEtag);
         _follower.Commit(_follower.Store.Log.Last.Etag);
         Assert.Equal(30ul, _follower.Store.Statistics.Keys);
         Assert.False(_follower.Store.Follower.ApplyMore());
@@ -216,7 +216,7 @@ public sealed class ReplicationTests : IDisposable
             // The disk has written nothing so far.
             _leader.Commit(record.Etag);
             _leader.Answer();
-            Assert.Equal(record.Etag, _leader.Store.Pages.PublishedEtag);
+            Assert.Equal(record.Etag, _leader.Store.Pages.Roots.PublishedEtag);
             Assert.Equal(durable, _leader.Store.Durable.Last.Etag);
             Assert.Equal("1", _leader.Read($"key {number}"));
             Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(put).Outcome);
@@ -277,9 +277,9 @@ public sealed class ReplicationTests : IDisposable
         _follower.Time.PerLook = 2 * StoreBench.SmallOptions.StepTimeMax;
         _follower.Commit(_leader.Store.Log.Last.Etag);
         var steps = 0;
-        for (var before = _follower.Store.Pages.PublishedEtag; _follower.Store.Follower.ApplyMore(); before = _follower.Store.Pages.PublishedEtag)
+        for (var before = _follower.Store.Pages.Roots.PublishedEtag; _follower.Store.Follower.ApplyMore(); before = _follower.Store.Pages.Roots.PublishedEtag)
         {
-            Assert.True(_follower.Store.Pages.PublishedEtag > before, "Not even one record was applied.");
+            Assert.True(_follower.Store.Pages.Roots.PublishedEtag > before, "Not even one record was applied.");
             steps++;
         }
 
@@ -434,7 +434,7 @@ public sealed class ReplicationTests : IDisposable
         Assert.Equal(committed.Etag, _leader.ControlTold[^1].Committed);
         _leader.Reopen();
         Assert.Equal(("1", null), (_leader.Read("a"), _leader.Read("b")));
-        Assert.Equal(committed.Etag, _leader.Store.Pages.PublishedEtag);
+        Assert.Equal(committed.Etag, _leader.Store.Pages.Roots.PublishedEtag);
         Assert.Equal(committed.Change + 1, _leader.Store.Log.Last.Change);
     }
 

@@ -40,7 +40,7 @@ public sealed class RunTimeDamageTests
     {
         using var bench = Checkpointed();
         FlipEveryPage(bench);
-        bench.Store.Digests.Take(bench.Store.Pages.PublishedEtag, _ => Assert.Fail("A damaged replica reported a digest."));
+        bench.Store.Digests.Take(bench.Store.Pages.Roots.PublishedEtag, _ => Assert.Fail("A damaged replica reported a digest."));
         bench.Run();
         Assert.IsType<CorruptStoreException>(bench.FailureTold);
     }

@@ -45,7 +45,7 @@ public sealed class SnapshotTests : IDisposable
             installer.SwitchIn(_follower.Store.Durable.Control with { Committed = covers.Etag, Acknowledged = covers.Etag });
         }
         _follower.Reopen();
-        Assert.Equal(_follower.Store.Pages.PublishedEtag, _follower.Store.Durable.Control.Committed);
+        Assert.Equal(_follower.Store.Pages.Roots.PublishedEtag, _follower.Store.Durable.Control.Committed);
         Assert.Equal(new string('b', 40), _follower.Read("key-1"));
         _follower.Follow(_leader);
         _follower.Commit(_leader.Store.Log.Last.Etag);

@@ -13,7 +13,7 @@ public sealed class CursorTests
     public void Cursor_BetweenBounds_VisitsWhatTheModelHas(string profile) => Seeded.Run(2, random =>
     {
         using var store = Filled(profile, random);
-        using var snapshot = store.Store.OpenSnapshot();
+        using var snapshot = store.Store.Roots.OpenSnapshot();
         var all = store.Published[TreeId.Kv];
         for (var i = 0; i < 60; i++)
         {
@@ -38,7 +38,7 @@ public sealed class CursorTests
     public void Seek_ThenSteps_FollowTheModel(string profile) => Seeded.Run(2, random =>
     {
         using var store = Filled(profile, random);
-        using var snapshot = store.Store.OpenSnapshot();
+        using var snapshot = store.Store.Roots.OpenSnapshot();
         var keys = store.Published[TreeId.Kv].Keys.ToArray();
         var cursor = snapshot.Cursor(TreeId.Kv);
         for (var i = 0; i < 200; i++)
@@ -67,7 +67,7 @@ public sealed class CursorTests
                 batch.Put(TreeId.Kv, [key], [key]);
         });
         store.Publish();
-        using var snapshot = store.Store.OpenSnapshot();
+        using var snapshot = store.Store.Roots.OpenSnapshot();
         using var cursor = snapshot.Cursor(TreeId.Kv, [], [2]);
         Assert.False(cursor.Seek([4]));
         Assert.True(cursor.MovePrevious());
@@ -78,7 +78,7 @@ public sealed class CursorTests
     public void Cursor_OfAnEmptyTree_EndsAtOnce()
     {
         using var store = new ModelStore();
-        using var snapshot = store.Store.OpenSnapshot();
+        using var snapshot = store.Store.Roots.OpenSnapshot();
         Assert.False(snapshot.Cursor(TreeId.Kv).MoveNext());
         Assert.False(snapshot.Cursor(TreeId.Kv).MovePrevious());
         Assert.False(snapshot.Cursor(TreeId.Kv).Seek([1]));

@@ -246,15 +246,15 @@ public sealed unsafe class SplitTests
                 batch.Put(TreeId.Kv, k, v);
                 model[k] = v;
             }
-            store.Seal(batch, new Etag(0, 1));
-            store.Publish(new Etag(0, 1));
+            store.Roots.Seal(batch, new Etag(0, 1));
+            store.Roots.Publish(new Etag(0, 1));
             store.Verify();
         }
         catch (Exception exception)
         {
             throw new Xunit.Sdk.XunitException($"{name}: {exception.Message}", exception);
         }
-        using var snapshot = store.OpenSnapshot();
+        using var snapshot = store.Roots.OpenSnapshot();
         using var cursor = snapshot.Cursor(TreeId.Kv);
         foreach (var (k, v) in model)
         {
