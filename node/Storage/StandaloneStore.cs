@@ -40,13 +40,14 @@ internal sealed class StandaloneStore : IStoreEvents, IDisposable
     /// <summary>Opens or creates a store on executors that the caller provides and runs.</summary>
     public static StandaloneStore Open(StoreContext context, string directory) => new(context, directory, []);
 
-    /// <summary>Opens or creates a store with four threads of its own.</summary>
-    public static StandaloneStore Open(IFileSystem files, string directory, StoreOptions options, TimeProvider time, ILogger log)
+    /// <summary>Opens or creates a store with four threads of its own. Without a budget of memory it has only the options' bounds.</summary>
+    public static StandaloneStore Open(IFileSystem files, string directory, StoreOptions options, TimeProvider time, ILogger log, long memoryBudget = long.MaxValue)
     {
         WorkThread[] threads = [new("kv-writer"), new("kv-journal-0"), new("kv-journal-1"), new("kv-checkpoint")];
         try
         {
-            return new StandaloneStore(new StoreContext(files, threads[0], threads[1..3], threads[3], time, log, options), directory, threads);
+            var context = new StoreContext(files, threads[0], threads[1..3], threads[3], time, log, options) { Memory = new MemoryAccount(memoryBudget, time) };
+            return new StandaloneStore(context, directory, threads);
         }
         catch
         {

@@ -72,6 +72,15 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
     /// </summary>
     public long KeptIndexBytesMax => IsShort ? budget / 8 / Math.Max(1, _shares.Count) : long.MaxValue;
 
+    /// <summary>
+    /// Bytes of changed pages that a checkpoint is better not begun for while memory is plentiful: a quarter of the budget; 0 if there is none. Over many keys
+    /// each put changes another page, and of two checkpoints of half the size both write most pages.
+    /// </summary>
+    public long ChangedPagesPlenty => budget == long.MaxValue ? 0 : budget / 4;
+
+    /// <summary>Whether the stores together have so many changed pages that those with many should write a checkpoint.</summary>
+    public bool WantsCheckpoints => UsedFor(MemoryUse.ChangedPages) >= ChangedPagesPlenty;
+
     /// <summary>Bytes for one use, over all stores.</summary>
     public long UsedFor(MemoryUse use) => Interlocked.Read(ref _used[(int)use]);
 

@@ -32,6 +32,9 @@ internal sealed record StoreContext(
     /// </summary>
     public MemoryAccount Memory { get; init; } = new(long.MaxValue, Time);
 
+    /// <summary>Bytes of changed pages that start a checkpoint if no other store has any.</summary>
+    public long ChangedBytesForCheckpoint => Math.Max(Options.CheckpointScratchBytes, Memory.ChangedPagesPlenty);
+
     /// <summary>
     /// Returns why a record cannot be applied here, or null to let its content decide. With this, tests simulate a node whose version is too old for a
     /// record. Called on the writer executor and during an open, once for each record that is applied from the journal.

@@ -45,12 +45,11 @@ internal sealed record StoreOptions
     public bool FillSegments { get; init; } = true;
 
     /// <summary>
-    /// Journal bytes since the last checkpoint that start one. This bounds replay to about a second, or three on a machine that is busy with other work. Random
-    /// writes to a large tree reach the bound on scratch memory long before.
+    /// Journal bytes since the last checkpoint that start one. This bounds replay to a second or two, or several on a machine that is busy with other work.
     /// </summary>
-    public long CheckpointJournalBytes { get; init; } = 128 << 20;
+    public long CheckpointJournalBytes { get; init; } = 256 << 20;
 
-    /// <summary>Bytes of scratch memory that start a checkpoint.</summary>
+    /// <summary>Bytes of scratch memory that start a checkpoint, unless <see cref="MemoryAccount.ChangedPagesPlenty"/> allows more.</summary>
     public long CheckpointScratchBytes { get; init; } = 256 << 20;
 
     /// <summary>

@@ -8,8 +8,9 @@ namespace KvCluster.Storage.Maintenance;
 /// How much the next checkpoint has to cover, in bytes of journal and of changed pages. The writer executor changes it; any thread may read it, and may then
 /// find values that are out of date.
 /// </summary>
-internal sealed class CheckpointBacklog(StoreOptions options, PageStore pages, JournalIndex index)
+internal sealed class CheckpointBacklog(StoreContext context, PageStore pages, JournalIndex index)
 {
+    private readonly StoreOptions _options = context.Options;
     private long _journalBytes;
 
     /// <summary>The journal bytes after the running checkpoint that already existed when it began.</summary>
@@ -19,23 +20,23 @@ internal sealed class CheckpointBacklog(StoreOptions options, PageStore pages, J
     public long JournalBytes => Volatile.Read(ref _journalBytes);
 
     /// <summary>Whether it is more than a quiescent shard may leave for a restart to replay.</summary>
-    public bool IsMuchToReplay => JournalBytes >= options.CheckpointIdleJournalBytes;
+    public bool IsMuchToReplay => JournalBytes >= _options.CheckpointIdleJournalBytes;
 
     /// <summary>Whether it is as much as triggers a checkpoint.</summary>
-    public bool IsDue => JournalBytes >= options.CheckpointJournalBytes || pages.ScratchBytes >= options.CheckpointScratchBytes;
+    public bool IsDue => JournalBytes >= _options.CheckpointJournalBytes || (pages.ScratchBytes >= _options.CheckpointScratchBytes && context.Memory.WantsCheckpoints);
 
     /// <summary>
     /// How far checkpoints are behind, from 0 to 1. It is 0 up to twice the amount that triggers a checkpoint, that is until the next one could start as
     /// soon as the running one ends, and 1 from four times that amount. Memory that only readers hold does not count, nor do journal bytes that the
     /// running checkpoint could not cover.
     /// </summary>
-    public double Behind => Math.Max(JournalBehind, BehindOf((double)(pages.ScratchBytes - pages.HeldScratchBytes) / options.CheckpointScratchBytes));
+    public double Behind => Math.Max(JournalBehind, BehindOf((double)(pages.ScratchBytes - pages.HeldScratchBytes) / context.ChangedBytesForCheckpoint));
 
     /// <summary>Like <see cref="Behind"/>, but for the journal only. For changed pages, <see cref="StoreMemory"/> slows the writers.</summary>
     public double JournalBehind => BehindOf(JournalSinceBegin);
 
     /// <summary>Journal written since the running checkpoint began, as a part of what triggers the next one.</summary>
-    public double JournalSinceBegin => (double)(JournalBytes - Volatile.Read(ref _uncoveredBytes)) / options.CheckpointJournalBytes;
+    public double JournalSinceBegin => (double)(JournalBytes - Volatile.Read(ref _uncoveredBytes)) / _options.CheckpointJournalBytes;
 
     private static double BehindOf(double triggers) => Math.Clamp((triggers - 2) / 2, 0, 1);
 

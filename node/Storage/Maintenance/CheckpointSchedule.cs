@@ -63,7 +63,7 @@ internal sealed class CheckpointSchedule
         _bound = bound;
         _life = life;
         _foundNoRoom = foundNoRoom;
-        _backlog = new CheckpointBacklog(context.Options, pages, index);
+        _backlog = new CheckpointBacklog(context, pages, index);
         _requests = new CheckpointRequests(context, pages, OnRequested);
         _recycling = new JournalRecycling(context, pages, index, reader, journal);
         _quiet = new QuietTimer(context, _backlog, OnQuiet);

@@ -37,7 +37,7 @@ internal sealed class StoreMemory : IDisposable
     public StoreMemory(StoreContext context, StoreLifecycle life, PageStore pages, JournalIndex index, CheckpointSchedule checkpoints, Func<long> requestBytes, Action resume)
     {
         (_context, _pages, _index, _requestBytes) = (context, pages, index, requestBytes);
-        var bytes = context.Options.CheckpointScratchBytes;
+        var bytes = context.ChangedBytesForCheckpoint;
         _pace = new GrowthPace(SlowFromTimes * bytes, MaxTimes * bytes, TimeSpan.FromMilliseconds(100), context.Time);
         var relieve = new WorkAction(() => life.Guard(() =>
         {

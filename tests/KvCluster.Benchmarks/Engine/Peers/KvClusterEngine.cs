@@ -1,5 +1,6 @@
 using System.Runtime.CompilerServices;
 using System.Threading.Tasks.Sources;
+using KvCluster.Node.Configuration;
 using KvCluster.Storage;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.DataFile;
@@ -25,7 +26,7 @@ internal sealed class KvClusterEngine(string directory, StoreOptions options) : 
 
     /// <summary>The engine itself.</summary>
     public StandaloneStore Store { get; } = StandaloneStore.Open(
-        LocalDisk.Instance, directory, options with { RetainedJournalBytes = 0 }, TimeProvider.System, NullLogger.Instance);
+        LocalDisk.Instance, directory, options with { RetainedJournalBytes = 0 }, TimeProvider.System, NullLogger.Instance, (long)NodeOptions.MemoryBudgetDefault() << 20);
 
     /// <inheritdoc/>
     public IEngineWriter OpenWriter() => new Writer(Store);

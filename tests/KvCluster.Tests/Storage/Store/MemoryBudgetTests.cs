@@ -122,6 +122,23 @@ public sealed class MemoryBudgetTests : IDisposable
         others.ForEach(static one => one.Dispose());
     }
 
+    // Over many keys each put changes another page, so checkpoints of 256 MiB wrote every page again and again.
+    [Fact]
+    public void StoreWithManyChangedPages_WritesNoCheckpointUntilTheStoresHaveAQuarterOfTheBudget()
+    {
+        Open(1, new StoreOptions { CheckpointScratchBytes = 64 << 10, SegmentBytesMin = 64 << 10, RetainedJournalBytes = 0, ReserveBytes = 4096 });
+        var store = _stores[0];
+        var most = 0L;
+        for (var key = 0; store.Store.Statistics.CheckpointCounts.Pages == 0 && key < 10_000; key++)
+        {
+            most = Math.Max(most, _account.UsedFor(MemoryUse.ChangedPages));
+            _ = Put(store, key, 4_000);
+            Run(limit: int.MaxValue);
+        }
+        Assert.InRange(most, (Budget / 4) - (64 << 10), Budget / 4);
+        Assert.Equal(0, new MemoryAccount(long.MaxValue, _time).ChangedPagesPlenty);
+    }
+
     [Fact]
     public void ClosedStore_LeavesTheAccount()
     {
