@@ -63,6 +63,9 @@ internal static class ApiErrors
     public static readonly ApiError SequenceReused = new(
         StatusCode.FailedPrecondition, "SEQUENCE_REUSED", "Another change of the session has the same sequence. Nothing was applied; increase the sequence by one for each change.");
 
+    public static readonly ApiError RangeTooLarge = BadRequest(
+        "The ranges have too many keys to be deleted in one change with others. Nothing was applied; delete most of them before, each range alone.");
+
     public static readonly ApiError SessionInvalid = BadRequest(
         $"A request id must name a session returned by OpenSession: {Text(WireWriter.SessionBytes)} bytes, not all of them zero. Nothing was applied; open a session.");
 
@@ -180,6 +183,7 @@ internal static class ApiErrors
         WriteOutcome.SessionExpired => SessionExpired,
         WriteOutcome.SequenceClosed => SequenceClosed,
         WriteOutcome.SequenceReused => SequenceReused,
+        WriteOutcome.RangeTooLarge => RangeTooLarge,
         _ => OutcomeUnknown,
     };
 

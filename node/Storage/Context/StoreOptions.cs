@@ -23,6 +23,12 @@ internal sealed record StoreOptions
     /// </summary>
     public TimeSpan StepTimeMax { get; init; } = TimeSpan.FromMilliseconds(20);
 
+    /// <summary>
+    /// Leaves of which one request may delete ranges: 8 MiB, some tens of thousands of small keys. Dropping a leaf takes less than a microsecond if it is in memory,
+    /// and some ten if it has to be read, so that a request takes about as long as a full batch, on each replica. What is left of a larger range is the next request's.
+    /// </summary>
+    public int RangeLeavesMax { get; init; } = 1_024;
+
     /// <summary>Bytes of bodies kept in memory for followers and for applying.</summary>
     public long RecentBodyBytesMax { get; init; } = 16 << 20;
 

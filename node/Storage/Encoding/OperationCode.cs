@@ -20,4 +20,7 @@ internal enum OperationCode : byte
 
     /// <summary>Ends a session that was idle for too long, or to make room for another one.</summary>
     SessionEnd = 7,
+
+    /// <summary>Removes all keys of a range, which may have none.</summary>
+    DeleteRange = 8,
 }

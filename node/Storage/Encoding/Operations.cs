@@ -26,6 +26,14 @@ internal static class Operations
         payload.AppendWithLength(key);
     }
 
+    /// <summary>Appends a delete of the keys from one (empty: the first) up to another, which stays (empty: to the end).</summary>
+    public static void DeleteRange(ByteBuffer payload, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)
+    {
+        payload.Append([(byte)OperationCode.DeleteRange]);
+        payload.AppendWithLength(from);
+        payload.AppendWithLength(to);
+    }
+
     /// <summary>Appends the opening of a session.</summary>
     public static void SessionOpen(ByteBuffer payload, UInt128 session, SessionOwner owner)
     {

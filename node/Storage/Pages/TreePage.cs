@@ -160,16 +160,21 @@ internal static unsafe class TreePage
     }
 
     /// <summary>Removes an entry; its cell becomes garbage.</summary>
-    public static void Remove(byte* page, int index)
+    public static void Remove(byte* page, int index) => Remove(page, index, index + 1);
+
+    /// <summary>Removes entries [from, to); their cells become garbage.</summary>
+    public static void Remove(byte* page, int from, int to)
     {
         var count = Page.Count(page);
-        Page.Garbage(page) += (ushort)CellBytes(page, index);
+        var left = count - (to - from);
+        for (var i = from; i < to; i++)
+            Page.Garbage(page) += (ushort)CellBytes(page, i);
         var heads = Page.Heads(page);
         var slots = Page.Slots(page);
-        Move(slots + index + 1, slots + index, (count - index - 1) * sizeof(ushort));
-        Move(heads + index + 1, heads + index, (count - index - 1) * sizeof(ulong));
-        Page.Count(page) = (ushort)(count - 1);
-        Move(slots, Page.Slots(page), (count - 1) * sizeof(ushort));
+        Move(slots + to, slots + from, (count - to) * sizeof(ushort));
+        Move(heads + to, heads + from, (count - to) * sizeof(ulong));
+        Page.Count(page) = (ushort)left;
+        Move(slots, Page.Slots(page), left * sizeof(ushort));
     }
 
     /// <summary>Appends entries [from, to) of a page to another page of the same type, whose prefix they have.</summary>

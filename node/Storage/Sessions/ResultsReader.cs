@@ -49,23 +49,14 @@ internal ref struct ResultsReader
             return false;
         Sequence += 1 + Varint.Unfold(Read());
         var step = Read();
-        _change += step >> 2;
+        _change += step >> StoredResult.KindBits;
         var kind = (ResultKind)(step & 3);
-        Result = kind switch
-        {
-            ResultKind.Applied or ResultKind.AppliedToExisting =>
-                new WriteResult(WriteOutcome.Applied, new Etag(Epoch, _change), -1, kind == ResultKind.AppliedToExisting),
-            ResultKind.ConditionFailed =>
-                new WriteResult(WriteOutcome.ConditionFailed, new Etag(Epoch, _change), ReadCondition(), false),
-            _ => throw new CorruptStoreException("A result in a record is neither applied nor failed."),
-        };
+        Result = new StoredResult(kind, kind == ResultKind.Applied ? 0 : ReadNumber()).At(new Etag(Epoch, _change));
         Digest = BinaryPrimitives.ReadUInt32LittleEndian(Take(sizeof(uint)));
         return true;
     }
 
-    private int ReadCondition() => Read() is <= int.MaxValue and var index
-        ? (int)index
-        : throw new CorruptStoreException("A result in a record has an invalid condition index.");
+    private uint ReadNumber() => Read() is <= uint.MaxValue and var number ? (uint)number : throw Malformed();
 
     private ulong Read() => Varint.TryRead(ref _rest, out var value) ? value : throw Malformed();
 
@@ -79,20 +70,4 @@ internal ref struct ResultsReader
     }
 
     private static CorruptStoreException Malformed() => new("The results of a session in a record are truncated or malformed.");
-}
-
-/// <summary>How an identified request ended, as stored in records and in the tree (FORMAT.md, "Results").</summary>
-internal enum ResultKind : byte
-{
-    /// <summary>It has no result yet.</summary>
-    None = 0,
-
-    /// <summary>Applied.</summary>
-    Applied = 1,
-
-    /// <summary>Applied, and a key that it deletes existed.</summary>
-    AppliedToExisting = 2,
-
-    /// <summary>A condition did not hold.</summary>
-    ConditionFailed = 3,
 }

@@ -63,18 +63,15 @@ internal sealed class SessionResults
         foreach (var (added, result, digest) in _added)
         {
             Append(content, Varint.Fold(added - sequence - 1));
-            Append(content, ((result.Etag.Change - change) << 2) | (ulong)KindOf(result));
-            if (result.Outcome == WriteOutcome.ConditionFailed)
-                Append(content, (ulong)result.FailedCondition);
+            var stored = StoredResult.Of(result);
+            Append(content, ((result.Etag.Change - change) << StoredResult.KindBits) | (ulong)stored.Kind);
+            if (stored.Kind != ResultKind.Applied)
+                Append(content, stored.Number);
             BinaryPrimitives.WriteUInt32LittleEndian(content.Reserve(sizeof(uint)), digest);
             content.Advance(sizeof(uint));
             (sequence, change) = (added, result.Etag.Change);
         }
     }
-
-    /// <summary>The kind of a result as it is stored in records and in the tree.</summary>
-    public static ResultKind KindOf(in WriteResult result) =>
-        result.Outcome == WriteOutcome.ConditionFailed ? ResultKind.ConditionFailed : result.Existed ? ResultKind.AppliedToExisting : ResultKind.Applied;
 
     private static void Append(ByteBuffer content, ulong number) => content.Advance(Varint.Write(content.Reserve(Varint.BytesMax), number));
 }

@@ -274,8 +274,8 @@ internal static class SessionTable
 
     private static void WritePlace(Span<byte> place, in WriteResult result, uint digest)
     {
-        var condition = result.Outcome == WriteOutcome.ConditionFailed ? (uint)result.FailedCondition : 0;
-        BinaryPrimitives.WriteUInt32LittleEndian(place, (condition << 2) | (uint)SessionResults.KindOf(result));
+        var stored = StoredResult.Of(result);
+        BinaryPrimitives.WriteUInt32LittleEndian(place, (stored.Number << StoredResult.KindBits) | (uint)stored.Kind);
         BinaryPrimitives.WriteUInt64LittleEndian(place[4..], result.Etag.Epoch);
         BinaryPrimitives.WriteUInt64LittleEndian(place[12..], result.Etag.Change);
         BinaryPrimitives.WriteUInt32LittleEndian(place[20..], digest);
@@ -284,12 +284,10 @@ internal static class SessionTable
     private static bool TryReadPlace(ReadOnlySpan<byte> place, out WriteResult result, out uint digest)
     {
         var told = BinaryPrimitives.ReadUInt32LittleEndian(place);
-        var kind = (ResultKind)(told & 3);
+        var stored = new StoredResult((ResultKind)(told & 3), told >> StoredResult.KindBits);
         var etag = new Etag(BinaryPrimitives.ReadUInt64LittleEndian(place[4..]), BinaryPrimitives.ReadUInt64LittleEndian(place[12..]));
-        result = kind == ResultKind.ConditionFailed
-            ? new WriteResult(WriteOutcome.ConditionFailed, etag, (int)(told >> 2), false)
-            : new WriteResult(WriteOutcome.Applied, etag, -1, kind == ResultKind.AppliedToExisting);
         digest = BinaryPrimitives.ReadUInt32LittleEndian(place[20..]);
-        return kind != ResultKind.None;
+        result = stored.Kind == ResultKind.None ? default : stored.At(etag);
+        return stored.Kind != ResultKind.None;
     }
 }

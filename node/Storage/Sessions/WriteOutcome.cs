@@ -41,15 +41,24 @@ internal enum WriteOutcome : byte
 
     /// <summary>Another request used its sequence: the stored result has a different digest.</summary>
     SequenceReused,
+
+    /// <summary>It deletes ranges together with other changes, and more than can be deleted at once.</summary>
+    RangeTooLarge,
 }
 
 /// <summary>The answer to a <c>WriteRequest</c>.</summary>
 /// <param name="Outcome">How it ended.</param>
 /// <param name="Etag">Applied: the etag of its last operation. ConditionFailed: the newest etag it was evaluated on.</param>
 /// <param name="FailedCondition">Index of the first condition that did not hold; -1 if none.</param>
-/// <param name="Existed">Applied: whether a key that it deletes existed.</param>
-internal readonly record struct WriteResult(WriteOutcome Outcome, Etag Etag, int FailedCondition, bool Existed)
+/// <param name="Deleted">Applied: how many keys it has deleted that existed.</param>
+/// <param name="IsPartial">
+/// Applied: keys of the range that it deletes are left, beginning where this request ended. The same request again, as a new one, deletes more of them.
+/// </param>
+internal readonly record struct WriteResult(WriteOutcome Outcome, Etag Etag, int FailedCondition, int Deleted, bool IsPartial = false)
 {
+    /// <summary>Applied: whether a key that it deletes existed.</summary>
+    public bool Existed => Deleted > 0;
+
     /// <summary>An answer that consists only of its outcome.</summary>
-    public static WriteResult Of(WriteOutcome outcome) => new(outcome, default, -1, false);
+    public static WriteResult Of(WriteOutcome outcome) => new(outcome, default, -1, 0);
 }

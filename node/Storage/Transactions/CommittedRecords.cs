@@ -22,9 +22,6 @@ internal sealed class CommittedRecords(
     /// <summary>Bytes of bodies that are applied at once, without steps, and the most in one state.</summary>
     public const int StateBytesMax = 1 << 20;
 
-    /// <summary>If every page has to be read from disk, this is on the order of a hundred pages.</summary>
-    private const int StateBytesLeast = 16 << 10;
-
     /// <summary>
     /// One step applies at least this fraction of what waits, so a follower that receives records faster than it applies them reaches a balance.
     /// </summary>
@@ -34,7 +31,6 @@ internal sealed class CommittedRecords(
     private const int SmallStepBytes = 32 << 10;
 
     private readonly PublishedRoots _roots = pages.Roots;
-    private int _stateBytes = StateBytesMax;
 
     /// <summary>A state that must end exactly at a record, and what to do when it is published.</summary>
     private (Etag Etag, Action Reached)? _stop;
@@ -92,7 +88,7 @@ internal sealed class CommittedRecords(
     public void ApplyPrepared()
     {
         if (index.FirstAfter(_roots.PublishedEtag) is var first && first < index.Count)
-            ApplyAndSeal(first, index.Count);
+            ApplyAndSeal(first, index.Count, Timeout.InfiniteTimeSpan, out _);
     }
 
     /// <summary>Calls back when a state is published that has exactly the records up to an etag, perhaps at once. Replaces an earlier call.</summary>
@@ -116,11 +112,7 @@ internal sealed class CommittedRecords(
         var began = context.Time.GetTimestamp();
         for (var first = index.FirstAfter(_roots.PublishedEtag); left > 0 && first < index.Count && index[first].Record.Etag <= Last;)
         {
-            var end = EndOfState(first, Math.Min(left, isTimed ? _stateBytes : StateBytesMax), out var bytes);
-            var stateBegan = context.Time.GetTimestamp();
-            ApplyAndSeal(first, end);
-            // A state cannot be abandoned halfway, so the size of the next one is doubled or halved by how long this one took.
-            _stateBytes = context.Time.GetElapsedTime(stateBegan) > context.Options.StepTimeMax ? Math.Max(StateBytesLeast, _stateBytes / 2) : Math.Min(StateBytesMax, _stateBytes * 2);
+            var end = ApplyAndSeal(first, EndOfState(first, Math.Min(left, StateBytesMax)), timeMax, out var bytes);
             _roots.Publish(index[end - 1].Record.Etag);
             BytesWaiting -= bytes;
             left -= bytes;
@@ -131,9 +123,9 @@ internal sealed class CommittedRecords(
         }
     }
 
-    private int EndOfState(int first, long bytesMax, out long bytes)
+    private int EndOfState(int first, long bytesMax)
     {
-        bytes = 0;
+        var bytes = 0L;
         var last = _stop?.Etag ?? Last;
         var end = first;
         while (end < index.Count && index[end].Record.Etag <= Last && (end == first || (index[end].Record.Etag <= last && bytes + index[end].Record.BodyBytes <= bytesMax)))
@@ -149,26 +141,35 @@ internal sealed class CommittedRecords(
         stop.Reached();
     }
 
-    /// <summary>Applies records as one state, which gets the etag of the last one.</summary>
-    private void ApplyAndSeal(int first, int end)
+    /// <summary>
+    /// Applies records as one state, which gets the etag of the last one, and returns the index behind that. Once <paramref name="timeMax"/> has passed, the state ends
+    /// early: pages may have to be read from disk, and a small record may delete a large range.
+    /// </summary>
+    private int ApplyAndSeal(int first, int end, TimeSpan timeMax, out long bytes)
     {
         var batch = pages.Begin();
+        var began = context.Time.GetTimestamp();
+        var next = first;
+        bytes = 0;
         try
         {
-            for (var next = first; next < end; next++)
+            do
             {
                 if (context.Unreadable(index[next].Record) is { } why)
                     throw new UnreadableRecordException(why);
                 var body = reader.BodyOf(index[next]).Span;
                 RecordApplier.Apply(batch, body);
                 shardClock.Saw(RecordBody.WallTimeMicroseconds(body));
+                bytes += index[next++].Record.BodyBytes;
             }
+            while (next < end && (timeMax == Timeout.InfiniteTimeSpan || context.Time.GetElapsedTime(began) < timeMax));
         }
         catch
         {
             _roots.Abort(batch);
             throw;
         }
-        _roots.Seal(batch, index[end - 1].Record.Etag);
+        _roots.Seal(batch, index[next - 1].Record.Etag);
+        return next;
     }
 }

@@ -23,6 +23,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     private const int RoomBytesMax = 1 + Operations.SessionBytes;
 
     private readonly ByteBuffer _payload = new(64 << 10);
+    private readonly byte[] _rangeEnd = new byte[KvLimits.KeyBytesMax];
     private readonly TransactionResults _results = new();
     private readonly SessionAgeing _ageing = new(options);
     private Etag _etagLast;
@@ -30,6 +31,9 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     private Etag _next;
     private long _shardTime;
     private int _operationCount;
+
+    /// <summary>Whether the transaction deletes ranges, each of which may take as long as a full batch.</summary>
+    private bool _hasRange;
     private readonly List<object> _traces = [];
 
     /// <summary>Operations collected that take a change.</summary>
@@ -62,7 +66,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         _results.Clear();
         _traces.Clear();
         Waited = TimeSpan.Zero;
-        _operationCount = 0;
+        (_operationCount, _hasRange) = (0, false);
         (_etagLast, _etagFirst, _next, _shardTime) = (etagLast, etagFirst, etagFirst, shardTime);
         EndIdleSessions(batch);
         var now = time.GetTimestamp();
@@ -83,7 +87,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         chain.Flush();
     }
 
-    private bool TookTooLong(int taken, long since) => taken % LookEvery == 0 && time.GetElapsedTime(since) >= options.StepTimeMax;
+    private bool TookTooLong(int taken, long since) => (taken % LookEvery == 0 || _hasRange) && time.GetElapsedTime(since) >= options.StepTimeMax;
 
     /// <summary>The etag of the newest state, which is unpublished or in this transaction.</summary>
     private Etag Newest => _operationCount == 0 ? _etagLast : _next.Predecessor;
@@ -124,7 +128,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     }
 
     private int RecordBytesWith(WriteRequest request) =>
-        RecordEnvelope.RecordBytes(RecordBody.HeaderBytes + _payload.Count + _results.BytesMax + RoomBytesMax + request.EncodedOperations.Length + RecordBody.TrailerBytes);
+        RecordEnvelope.RecordBytes(RecordBody.HeaderBytes + _payload.Count + _results.BytesMax + RoomBytesMax + request.EncodedOperations.Length + (request.HasRange ? _rangeEnd.Length : 0) + RecordBody.TrailerBytes);
 
     private void Apply(WriteBatch batch, WriteRequest request)
     {
@@ -148,7 +152,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     {
         request.Result = Execute(batch, request);
         request.ReleaseEtag = request.Result.Etag;
-        request.IsReadAnswer = request.OperationCount == 0 || request.Result.Outcome == WriteOutcome.ConditionFailed;
+        request.IsReadAnswer = request.OperationCount == 0 || request.Result.Outcome is WriteOutcome.ConditionFailed or WriteOutcome.RangeTooLarge;
     }
 
     private void ApplyIdentified(WriteBatch batch, WriteRequest request)
@@ -166,7 +170,11 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         else
         {
             request.Result = Execute(batch, request);
-            _results.Add(session, request.Sequence, request.Result, request.Digest);
+            // A refusal is no result: the same request may be accepted later.
+            if (request.Result.Outcome == WriteOutcome.RangeTooLarge)
+                request.IsReadAnswer = true;
+            else
+                _results.Add(session, request.Sequence, request.Result, request.Digest);
         }
         // If this transaction has gathered results or operations, the answer depends on the state that this transaction's record produces.
         request.ReleaseEtag = _results.Count > 0 || _operationCount > 0 ? Etag.Max(Newest, _etagFirst) : _etagLast;
@@ -175,13 +183,43 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     private WriteResult Execute(WriteBatch batch, WriteRequest request)
     {
         if (FindFailedCondition(batch, request.EncodedConditions) is >= 0 and var failed)
-            return new WriteResult(WriteOutcome.ConditionFailed, Newest, failed, false);
+            return new WriteResult(WriteOutcome.ConditionFailed, Newest, failed, 0);
         if (request.OperationCount == 0)
-            return new WriteResult(WriteOutcome.Applied, Newest, -1, false);
-        var existed = RecordApplier.ApplyOperations(
-            batch, request.EncodedOperations, _etagFirst, _shardTime, ref _next, ref _operationCount);
-        _payload.Append(request.EncodedOperations);
-        return new WriteResult(WriteOutcome.Applied, _next.Predecessor, -1, existed);
+            return new WriteResult(WriteOutcome.Applied, Newest, -1, 0);
+        var operationBytes = _payload.Count;
+        var isPartial = false;
+        if (!request.HasRange)
+            _payload.Append(request.EncodedOperations);
+        else if (!TryAppendRanges(batch, request, out isPartial))
+            return new WriteResult(WriteOutcome.RangeTooLarge, Newest, -1, 0);
+        var deleted = RecordApplier.ApplyOperations(
+            batch, _payload.Written[operationBytes..], _etagFirst, _shardTime, ref _next, ref _operationCount);
+        return new WriteResult(WriteOutcome.Applied, _next.Predecessor, -1, (int)deleted, isPartial);
+    }
+
+    /// <summary>
+    /// Appends operations among which ranges are deleted. A range alone ends where a part of it does that is small enough, and the record has that end, because
+    /// other replicas may divide the same keys among other leaves. False if ranges are too large together with other operations; nothing is appended then.
+    /// </summary>
+    private bool TryAppendRanges(WriteBatch batch, WriteRequest request, out bool isPartial)
+    {
+        var leavesLeft = options.RangeLeavesMax;
+        isPartial = false;
+        for (var reader = new OperationReader(request.EncodedOperations); reader.MoveNext();)
+        {
+            if (reader.Code != OperationCode.DeleteRange)
+                continue;
+            var end = leavesLeft == 0 ? reader.Key : batch.EndOfPart(TreeId.Kv, reader.Key, reader.KeyEnd, ref leavesLeft, _rangeEnd);
+            isPartial = !end.SequenceEqual(reader.KeyEnd);
+            if (isPartial && request.OperationCount > 1)
+                return false;
+            if (isPartial)
+                Operations.DeleteRange(_payload, reader.Key, end);
+        }
+        _hasRange = true;
+        if (!isPartial)
+            _payload.Append(request.EncodedOperations);
+        return true;
     }
 
     private static int FindFailedCondition(WriteBatch batch, ReadOnlySpan<byte> conditions)

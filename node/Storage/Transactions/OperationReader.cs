@@ -15,8 +15,11 @@ internal ref struct OperationReader(ReadOnlySpan<byte> payload)
     /// <summary>The kind of operation.</summary>
     public OperationCode Code { get; private set; }
 
-    /// <summary>The key that it changes.</summary>
+    /// <summary>The key that it changes, or the first one of a range, which is empty for the first key there is.</summary>
     public ReadOnlySpan<byte> Key { get; private set; }
+
+    /// <summary>The key at which a range ends, which is not in it; empty for a range without an end.</summary>
+    public ReadOnlySpan<byte> KeyEnd { get; private set; }
 
     /// <summary>The value's flags; see <see cref="KvValue"/>.</summary>
     public byte Flags { get; private set; }
@@ -51,6 +54,10 @@ internal ref struct OperationReader(ReadOnlySpan<byte> payload)
                 return true;
             case OperationCode.Delete:
                 Key = ReadBytes();
+                return true;
+            case OperationCode.DeleteRange:
+                Key = ReadBytes();
+                KeyEnd = ReadBytes();
                 return true;
             case OperationCode.SessionOpen:
                 Session = ReadSession();

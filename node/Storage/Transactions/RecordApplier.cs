@@ -32,7 +32,7 @@ internal static class RecordApplier
         SetShardTime(batch, shardTime);
     }
 
-    /// <summary>Applies encoded operations. Each takes one change, except results, which take none. True if a deleted key existed.</summary>
+    /// <summary>Applies encoded operations. Each takes one change, except results, which take none. Returns the number of keys that were deleted.</summary>
     /// <param name="batch">The batch to change.</param>
     /// <param name="operations">The operations.</param>
     /// <param name="etagFirst">The etag of the record's first change, relative to which results are encoded.</param>
@@ -40,10 +40,10 @@ internal static class RecordApplier
     /// <param name="nextChange">The etag of the next operation; advanced.</param>
     /// <param name="count">Operations that took a change; advanced.</param>
     /// <param name="hasSessions">Whether the batch has the tree of the sessions. Without it, operations on sessions only take their changes.</param>
-    public static bool ApplyOperations(
+    public static ulong ApplyOperations(
         WriteBatch batch, ReadOnlySpan<byte> operations, Etag etagFirst, long shardTime, ref Etag nextChange, ref int count, bool hasSessions = true)
     {
-        var existed = false;
+        var deleted = 0ul;
         Span<byte> header = stackalloc byte[KvValue.HeaderBytesMax];
         var reader = new OperationReader(operations);
         while (reader.MoveNext())
@@ -54,7 +54,10 @@ internal static class RecordApplier
                     batch.Put(TreeId.Kv, reader.Key, header[..KvValue.WriteHeader(header, nextChange, reader.ExpiryMilliseconds)], reader.Value);
                     break;
                 case OperationCode.Delete:
-                    existed |= batch.Delete(TreeId.Kv, reader.Key);
+                    deleted += batch.Delete(TreeId.Kv, reader.Key) ? 1u : 0;
+                    break;
+                case OperationCode.DeleteRange:
+                    deleted += batch.DeleteRange(TreeId.Kv, reader.Key, reader.KeyEnd);
                     break;
                 case OperationCode.SessionOpen or OperationCode.SessionEnd when !hasSessions:
                     break;
@@ -75,7 +78,7 @@ internal static class RecordApplier
             nextChange++;
             count++;
         }
-        return existed;
+        return deleted;
     }
 
     /// <summary>Stores the shard time of a record.</summary>

@@ -65,6 +65,9 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <summary>Whether any operation is a put.</summary>
     public bool HasPut { get; private set; }
 
+    /// <summary>Whether any operation deletes a range.</summary>
+    public bool HasRange { get; private set; }
+
     /// <summary>The session that identifies the request, or that it opens; 0 = neither.</summary>
     public UInt128 Session { get; private set; }
 
@@ -147,6 +150,24 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         ValidateKey(key);
         Operations.Delete(_operations, key);
         OperationCount++;
+        ValidateSize();
+    }
+
+    /// <summary>
+    /// Adds a delete of all keys from one (empty: the first) up to another, which stays (empty: to the end). A request that does nothing else deletes as much
+    /// of a large range as one record may, from its first key on, and says so (<see cref="WriteResult.IsPartial"/>). With other operations it is
+    /// applied as a whole, or refused with <see cref="WriteOutcome.RangeTooLarge"/>. The bound is <c>StoreOptions.RangeLeavesMax</c>.
+    /// </summary>
+    /// <exception cref="ArgumentOutOfRangeException">A limit is exceeded, or the range ends before it begins. The request can then only be passed to <see cref="Return"/>.</exception>
+    public void DeleteRange(ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)
+    {
+        ArgumentOutOfRangeException.ThrowIfGreaterThan(from.Length, KvLimits.KeyBytesMax, nameof(from));
+        ArgumentOutOfRangeException.ThrowIfGreaterThan(to.Length, KvLimits.KeyBytesMax, nameof(to));
+        if (!to.IsEmpty && from.SequenceCompareTo(to) > 0)
+            throw new ArgumentOutOfRangeException(nameof(to), "The range ends before it begins.");
+        Operations.DeleteRange(_operations, from, to);
+        OperationCount++;
+        HasRange = true;
         ValidateSize();
     }
 
@@ -244,7 +265,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         _conditions.Clear(PooledBytesMax);
         _operations.Clear(PooledBytesMax);
         OperationCount = 0;
-        HasPut = false;
+        (HasPut, HasRange) = (false, false);
         (OpensSession, Owner, Digest) = (false, default, 0);
         (Session, Sequence, LowestOpen) = (0, 0, 0);
         (ReleaseEtag, IsReadAnswer) = (Etag.None, false);

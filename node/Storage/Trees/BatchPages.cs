@@ -57,7 +57,7 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool)
         var copy = pool.Rent(1);
         Buffer.MemoryCopy(page, copy, Page.Bytes, Page.Bytes);
         Track(copy);
-        Retire(link->Reference, page);
+        Retire(link->Reference);
         *link = new PageLink(space.ScratchReference(copy), 0);
         return copy;
     }
@@ -65,15 +65,20 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool)
     /// <summary>A branch's child, likewise.</summary>
     public byte* OwnChild(byte* branch, int index) => CopyOnWrite(TreePage.Child(branch, index));
 
-    /// <summary>Retires a page or run, which this batch's state no longer reaches.</summary>
-    public void Retire(PageRef reference, byte* page)
+    /// <summary>Retires a leaf or branch, which this batch's state no longer reaches.</summary>
+    public void Retire(PageRef reference) => Retire(reference, 1);
+
+    /// <summary>Retires the run to which a leaf's cell refers. A run in the file is not read for that.</summary>
+    public void RetireRun(PageLink* run) => Retire(run->Reference, Page.RunPages(TreePage.OverflowLength(run)));
+
+    private void Retire(PageRef reference, int pages)
     {
         if (!reference.IsScratch)
         {
-            var pages = Page.Type(page) == PageType.Overflow ? Page.RunPages(Page.ValueLength(page)) : 1;
-            _changes.RetiredFilePages.Add(new PageRun(reference.Number, pages));
+            RetireFilePages(new PageRun(reference.Number, pages));
             return;
         }
+        var page = space.Locate(reference);
         if (Page.Batch(page) != _number)
         {
             _changes.RetiredScratch.Add((nint)page);
@@ -86,6 +91,16 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool)
         Page.ScratchIndex((byte*)made[index]) = index;
         made.RemoveAt(made.Count - 1);
         pool.Return(page);
+    }
+
+    /// <summary>Neighbours become one run, because a range of keys often has its pages one after the other.</summary>
+    private void RetireFilePages(PageRun run)
+    {
+        var runs = _changes.RetiredFilePages;
+        if (runs.Count > 0 && runs[^1] is var last && last.First + last.Count == run.First)
+            runs[^1] = last with { Count = last.Count + run.Count };
+        else
+            runs.Add(run);
     }
 
     private void Track(byte* page)

@@ -10,6 +10,9 @@ namespace KvCluster.Storage.Trees;
 /// </summary>
 internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, TreePath path)
 {
+    /// <summary>A page with less in it is merged with a sibling that has room.</summary>
+    private const int UsedLeast = Page.BodyBytes / 4;
+
     private readonly byte[] _copy = GC.AllocateUninitializedArray<byte>(Page.Bytes, pinned: true);
     private readonly byte[] _secondCopy = GC.AllocateUninitializedArray<byte>(Page.Bytes, pinned: true);
 
@@ -93,8 +96,12 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
         }
         if (level == 0)
             return Collapse(ref root);
-        return Page.Used(page) < Page.BodyBytes / 4 && Merge(ref root, level);
+        return Page.Used(page) < UsedLeast && Merge(ref root, level);
     }
+
+    /// <summary>Whether <see cref="Shrink"/> may change the path's page at this level.</summary>
+    public bool IsUnderfull(int level) => path.PageAt(level) is var page
+        && (level == 0 ? Page.Type(page) == PageType.Branch && Page.Count(page) == 1 : Page.Used(page) < UsedLeast);
 
     /// <summary>The length of the prefix that a page's keys share with another key.</summary>
     [SkipLocalsInit]
@@ -205,7 +212,7 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
     private void RemovePage(ref TreeRoot root, int level)
     {
         var page = path.PageAt(level);
-        pages.Retire(space.ScratchReference(page), page);
+        pages.Retire(space.ScratchReference(page));
         if (level == 0)
         {
             root.Link = default;
@@ -226,7 +233,7 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
                     return collapsed;
                 var left = place->Link.Reference;
                 place->Link = *TreePage.Child(page, 0);
-                pages.Retire(left, page);
+                pages.Retire(left);
             }
         }
     }
@@ -261,7 +268,7 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
             Buffer.MemoryCopy(joined, left, Page.Bytes, Page.Bytes);
             (Page.ScratchIndex(left), Page.Batch(left), Page.Placed(left)) = (scratchIndex, batch, placed);
         }
-        pages.Retire(rightReference, right);
+        pages.Retire(rightReference);
         TreePage.Remove(parent, index + 1);
         return true;
     }

@@ -14,6 +14,7 @@ internal sealed unsafe class WriteBatch
     private readonly BatchPages _pages;
     private readonly TreePath _path = new();
     private readonly Rebalancing _rebalancing;
+    private readonly RangeRemoval _removal;
     private readonly TreeRoot[] _trees = new TreeRoot[StoreRoot.TreesMax];
 
     /// <summary>The store's only batch, which is reopened for each transaction.</summary>
@@ -22,6 +23,7 @@ internal sealed unsafe class WriteBatch
         _space = space;
         _pages = new BatchPages(space, pool);
         _rebalancing = new Rebalancing(space, _pages, _path);
+        _removal = new RangeRemoval(space, _pages);
     }
 
     /// <summary>Whether the batch is open for changes.</summary>
@@ -102,6 +104,38 @@ internal sealed unsafe class WriteBatch
         return true;
     }
 
+    /// <summary>
+    /// Removes all keys from <paramref name="from"/> on (empty: from the first) up to <paramref name="to"/>, which stays (empty: to the end), and returns their
+    /// number. Pages within the range are read, but not copied.
+    /// </summary>
+    public ulong DeleteRange(TreeId tree, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)
+    {
+        Invariant.Check(IsOpen, $"A batch that is not open was used.");
+        if (!to.IsEmpty && from.SequenceCompareTo(to) >= 0)
+            return 0;
+        _path.Clear();
+        ulong removed;
+        fixed (TreeRoot* root = &_trees[(int)tree])
+        {
+            removed = _removal.Remove(root, from, to);
+            root->Count -= removed;
+        }
+        if (removed == 0)
+            return 0;
+        MergeNextTo(tree, from);
+        if (!to.IsEmpty)
+            MergeNextTo(tree, to);
+        return removed;
+    }
+
+    /// <summary>Where a part of a range ends that <see cref="DeleteRange"/> can delete alone.</summary>
+    /// <inheritdoc cref="RangeRemoval.EndOfPart"/>
+    public ReadOnlySpan<byte> EndOfPart(TreeId tree, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to, ref int leavesLeft, Span<byte> buffer)
+    {
+        fixed (TreeRoot* root = &_trees[(int)tree])
+            return _removal.EndOfPart(root, from, to, ref leavesLeft, buffer);
+    }
+
     /// <summary>The value of a key as this batch sees it. Valid until the batch changes anything.</summary>
     public bool TryGet(TreeId tree, ReadOnlySpan<byte> key, out ReadOnlySpan<byte> value)
     {
@@ -152,9 +186,33 @@ internal sealed unsafe class WriteBatch
     private void RemoveEntry(ref TreeRoot root, byte* leaf, int index)
     {
         if (TreePage.IsOverflow(leaf, index, out var run))
-            _pages.Retire(run->Reference, _space.ResolveRun(run, TreePage.OverflowLength(run)));
+            _pages.RetireRun(run);
         TreePage.Remove(leaf, index);
         root.Count--;
+    }
+
+    /// <summary>Merges the underfull pages between the root and the leaf of a key, whose neighbours are gone, as far as that is possible.</summary>
+    private void MergeNextTo(TreeId tree, ReadOnlySpan<byte> key)
+    {
+        do
+            Find(tree, key, out _);
+        while (!_path.IsEmpty && MergeOne(ref _trees[(int)tree]));
+    }
+
+    /// <summary>Merges the lowest underfull page of the path that can be merged. False if there is none.</summary>
+    private bool MergeOne(ref TreeRoot root)
+    {
+        for (var level = _path.LeafLevel; level >= 0; level--)
+        {
+            if (!_rebalancing.IsUnderfull(level))
+                continue;
+            OwnTo(level);
+            if (!_rebalancing.Shrink(ref root, level))
+                continue;
+            _path.Clear();
+            return true;
+        }
+        return false;
     }
 
     /// <summary>
@@ -203,9 +261,14 @@ internal sealed unsafe class WriteBatch
     /// <summary>Copies the pages of the path that this batch does not own yet, and returns the leaf.</summary>
     private byte* OwnLeaf()
     {
-        for (var level = _path.OwnedLevels; level <= _path.LeafLevel; level++)
-            _path.Own(level == 0 ? OwnRoot(_path.Tree) : _pages.OwnChild(_path.PageAt(level - 1), _path.ChildAt(level - 1)));
+        OwnTo(_path.LeafLevel);
         return _path.Leaf;
+    }
+
+    private void OwnTo(int levelLast)
+    {
+        for (var level = _path.OwnedLevels; level <= levelLast; level++)
+            _path.Own(level == 0 ? OwnRoot(_path.Tree) : _pages.OwnChild(_path.PageAt(level - 1), _path.ChildAt(level - 1)));
     }
 
     /// <summary>The topmost page of a tree, copied unless this batch owns it. The first leaf of an empty tree is made.</summary>

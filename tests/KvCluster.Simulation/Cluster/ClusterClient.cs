@@ -21,6 +21,7 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, Node
     // A value longer than a quarter of a page gets pages of its own.
     private const int WideValueBytesMax = 20_000;
     private const int ScanKeysMax = 40;
+    private const int RangeInOneOf = 20;
 
     private const int SessionsLeftInOneOf = 8;
 
@@ -67,8 +68,17 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, Node
 
     private ReadKind DrawKind() => (ReadKind)run.Random.Next(Enum.GetValues<ReadKind>().Length);
 
-    private ClusterWrite DrawWrite(int[] keys, UInt128 session, ulong sequence) => run.Conditions.IsLarge ? DrawLargeWrite(session, sequence) : history.Begin(
+    private ClusterWrite DrawWrite(int[] keys, UInt128 session, ulong sequence) => run.Random.Next(RangeInOneOf) == 0
+        ? DrawRangeDelete(keys, session, sequence)
+        : run.Conditions.IsLarge ? DrawLargeWrite(session, sequence) : history.Begin(
         keys, deletes: run.Random.Next(6) == 0, run.Random.Next(12) == 0 ? run.Random.Next(sizeof(long), WideValueBytesMax) : sizeof(long), DrawCondition(keys[0]), session, sequence);
+
+    private ClusterWrite DrawRangeDelete(int[] keys, UInt128 session, ulong sequence)
+    {
+        string[] ends = [.. new[] { keys[0], run.Random.Next(run.Conditions.Keys) }.Select(ClusterData.NameOf).Order(StringComparer.Ordinal)];
+        var range = new ClusterKeys(ends[0], ends[1]);
+        return history.Begin(range.Of(run.Conditions.Keys), deletes: true, 0, DrawCondition(keys[0]), session, sequence, range);
+    }
 
     private ClusterWrite DrawLargeWrite(UInt128 session, ulong sequence)
     {
@@ -247,7 +257,7 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, Node
     private void Remember(ClusterWrite write, Etag first)
     {
         for (var i = 0; i < write.Keys.Length; i++)
-            _found[write.Keys[i]] = new CommittedLog.Version(new Etag(first.Epoch, first.Change + (ulong)i), write.Deletes ? null : write.Value);
+            _found[write.Keys[i]] = new CommittedLog.Version(write.At(first, i), write.Deletes ? null : write.Value);
     }
 
     // The outcome of an identified write is found out, however long that takes. Without an identity it stays unknown.

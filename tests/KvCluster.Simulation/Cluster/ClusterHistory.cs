@@ -42,9 +42,9 @@ internal sealed class ClusterHistory
     public long Repeats { get; private set; }
 
     /// <summary>A write is about to be sent for the first time.</summary>
-    public ClusterWrite Begin(int[] keys, bool deletes, int valueBytes, ClusterCondition? condition, UInt128 session, ulong sequence)
+    public ClusterWrite Begin(int[] keys, bool deletes, int valueBytes, ClusterCondition? condition, UInt128 session, ulong sequence, ClusterKeys? range = null)
     {
-        var write = new ClusterWrite(_writes.Count + 1L, keys, deletes, valueBytes, condition, Floor, session, sequence);
+        var write = new ClusterWrite(_writes.Count + 1L, keys, deletes, valueBytes, condition, Floor, session, sequence, range);
         _writes.Add(write);
         return write;
     }
@@ -157,13 +157,16 @@ internal sealed class ClusterHistory
         var first = write.FirstOf(etag);
         if (write.Condition is { } condition)
             Violation.Unless(condition.Holds(log.Before(ClusterData.NameOf(condition.Key), first)), Rule.Linearizable, $"write {write.Id} is applied at {first}, and just before {condition} does not hold");
-        var existed = write.Deletes && write.Keys.Any(key => log.Before(ClusterData.NameOf(key), first).Exists);
+        var existed = write.Deletes ? write.Keys.Count(key => log.Before(ClusterData.NameOf(key), first).Exists) : 0;
         if (isAcknowledged)
-            Violation.Unless(existed == result.Existed, Rule.Linearizable, $"write {write.Id} deletes keys at {first} and was answered {result.Existed} to whether one was there");
+            Violation.Unless(existed == result.Deleted, Rule.Linearizable, $"write {write.Id} deletes {existed} keys at {first}, and {result.Deleted} was answered");
         for (var i = 0; i < write.Keys.Length; i++)
         {
-            var done = log.At(ClusterData.NameOf(write.Keys[i]), new Etag(first.Epoch, first.Change + (ulong)i));
-            Violation.Unless(done.Etag.Change == first.Change + (ulong)i && done.Exists != write.Deletes, Rule.CommittedStays, $"write {write.Id} at {etag} lacks its change of key {write.Keys[i]}");
+            var (key, changed) = (ClusterData.NameOf(write.Keys[i]), write.At(first, i));
+            var done = log.At(key, changed);
+            // A range changes only keys that are there.
+            var isChanged = write.Range is null || log.Before(key, first).Exists;
+            Violation.Unless((done.Etag == changed || !isChanged) && done.Exists != write.Deletes, Rule.CommittedStays, $"write {write.Id} at {etag} lacks its change of {key}");
         }
     }
 

@@ -11,7 +11,9 @@ namespace KvCluster.Simulation.Cluster;
 /// <param name="Floor">The greatest etag answered to anybody before the first attempt.</param>
 /// <param name="Session">The session that identifies it. Without one it is tried only once.</param>
 /// <param name="Sequence">Its number in the session.</param>
-internal sealed record ClusterWrite(long Id, int[] Keys, bool Deletes, int ValueBytes, ClusterCondition? Condition, Etag Floor, UInt128 Session, ulong Sequence)
+/// <param name="Range">Not null if it deletes <paramref name="Keys"/> in one operation, as the keys of this range.</param>
+internal sealed record ClusterWrite(
+    long Id, int[] Keys, bool Deletes, int ValueBytes, ClusterCondition? Condition, Etag Floor, UInt128 Session, ulong Sequence, ClusterKeys? Range)
 {
     public bool IsIdentified => Sequence != 0;
 
@@ -19,7 +21,20 @@ internal sealed record ClusterWrite(long Id, int[] Keys, bool Deletes, int Value
     public byte[] Value => ClusterData.Value(Id, ValueBytes);
 
     /// <summary>The etag of its first operation, if its last one has this etag.</summary>
-    public Etag FirstOf(Etag last) => new(last.Epoch, last.Change - (ulong)Keys.Length);
+    public Etag FirstOf(Etag last) => new(last.Epoch, last.Change - (ulong)(Range is null ? Keys.Length : 1));
+
+    /// <summary>The etag with which it changes one of its keys, if its first operation has this etag.</summary>
+    public Etag At(Etag first, int index) => new(first.Epoch, first.Change + (ulong)(Range is null ? index : 0));
+}
+
+/// <summary>A range of the keys that all callers share.</summary>
+/// <param name="From">The name of its first key.</param>
+/// <param name="To">The name of the first key behind it.</param>
+internal sealed record ClusterKeys(string From, string To)
+{
+    /// <summary>Those of the keys from 0 up to a number that are in the range.</summary>
+    public int[] Of(int keys) =>
+        [.. Enumerable.Range(0, keys).Where(key => string.CompareOrdinal(ClusterData.NameOf(key), From) >= 0 && string.CompareOrdinal(ClusterData.NameOf(key), To) < 0)];
 }
 
 /// <summary>A condition of a write.</summary>

@@ -78,6 +78,8 @@ internal sealed class CommittedLog
         {
             if (reader.Code is OperationCode.Put or OperationCode.Delete)
                 Apply(Encoding.ASCII.GetString(reader.Key), etag, reader.Code == OperationCode.Put ? reader.Value.ToArray() : null);
+            if (reader.Code == OperationCode.DeleteRange)
+                ApplyDelete(Encoding.ASCII.GetString(reader.Key), Encoding.ASCII.GetString(reader.KeyEnd), etag);
             if (reader.Code != OperationCode.Results)
                 etag = new Etag(etag.Epoch, etag.Change + 1);
         }
@@ -94,6 +96,15 @@ internal sealed class CommittedLog
         if (!_appliedAt.TryGetValue(writeId, out var etags))
             _appliedAt.Add(writeId, etags = []);
         etags.Add(etag);
+    }
+
+    private void ApplyDelete(string from, string to, Etag etag)
+    {
+        foreach (var (key, versions) in _versions)
+        {
+            if (versions[^1].Exists && string.CompareOrdinal(key, from) >= 0 && (to.Length == 0 || string.CompareOrdinal(key, to) < 0))
+                versions.Add(new Version(etag, null));
+        }
     }
 
     /// <summary>What a change has left under a key.</summary>

@@ -34,7 +34,9 @@ internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
         var request = WriteRequest.Rent();
         if (write.Condition is { } condition && !IsFaulty(InjectedBug.ConditionSkipped))
             request.AddCondition(ClusterData.Key(condition.Key), condition.Kind, condition.Etag, condition.Value);
-        foreach (var key in write.Keys)
+        if (write.Range is { } range)
+            request.DeleteRange(Encoding.UTF8.GetBytes(range.From), Encoding.UTF8.GetBytes(range.To));
+        foreach (var key in write.Range is null ? write.Keys : [])
         {
             if (write.Deletes)
                 request.Delete(ClusterData.Key(key));

@@ -41,7 +41,9 @@ internal sealed class StoreRun : ISimulation
 
     private readonly Random _random;
     private readonly InjectedBug _bug;
-    private readonly List<(string Key, string? Value)> _writes = [];
+    private const int RangeInOneOf = 15;
+
+    private readonly List<(string Key, string? Value, string? RangeEnd)> _writes = [];
     private readonly List<(Task<WriteResult> Answer, Action<WriteResult> Done)> _open = [];
     private VirtualExecutor[] _executors = [];
     private SimulatedDisk _disk = new();
@@ -115,7 +117,7 @@ internal sealed class StoreRun : ISimulation
 
         var endUs = Time.NowUs + LifeUs;
         // Answered when the store leads and has applied its whole journal.
-        Write("life", $"{_lives}", _ =>
+        Write("life", $"{_lives}", null, _ =>
         {
             Check();
             Time.After(1, Next);
@@ -131,9 +133,11 @@ internal sealed class StoreRun : ISimulation
             if (_random.Next(CheckpointInOneOf) == 0)
                 _ = store.Store.Checkpoints.RequestAsync();
             var index = _writes.Count;
-            var (key, value) = ($"key{_random.Next(Keys):D3}", _random.Next(8) == 0 ? null : $"{index} {new string('x', _random.Next(ValueBytesMax))}");
-            _writes.Add((key, value));
-            Write(key, value, _ =>
+            var (first, end) = (_random.Next(Keys), _random.Next(RangeInOneOf) == 0);
+            var rangeEnd = end ? $"key{_random.Next(first, Keys):D3}" : null;
+            var (key, value) = ($"key{first:D3}", end || _random.Next(8) == 0 ? null : $"{index} {new string('x', _random.Next(ValueBytesMax))}");
+            _writes.Add((key, value, rangeEnd));
+            Write(key, value, rangeEnd, _ =>
             {
                 _answered = Math.Max(_answered, index + 1);
                 _acknowledged++;
@@ -185,10 +189,12 @@ internal sealed class StoreRun : ISimulation
             disk.CrashAtCall = disk.Calls + 1;
     }
 
-    private void Write(string key, string? value, Action<WriteResult> done, int? index = null)
+    private void Write(string key, string? value, string? rangeEnd, Action<WriteResult> done, int? index = null)
     {
         var request = WriteRequest.Rent();
-        if (value is null)
+        if (rangeEnd is not null)
+            request.DeleteRange(Bytes(key), Bytes(rangeEnd));
+        else if (value is null)
             request.Delete(Bytes(key));
         else
             request.Put(Bytes(key), Bytes(value));
@@ -213,9 +219,14 @@ internal sealed class StoreRun : ISimulation
         var expected = new SortedDictionary<string, string>(StringComparer.Ordinal);
         if (count > 0)
             expected[LastKey] = $"{count - 1}";
-        foreach (var (key, value) in _writes)
+        foreach (var (key, value, rangeEnd) in _writes)
         {
-            if (value is null)
+            if (rangeEnd is not null)
+            {
+                foreach (var gone in expected.Keys.Where(other => string.CompareOrdinal(other, key) >= 0 && string.CompareOrdinal(other, rangeEnd) < 0).ToArray())
+                    expected.Remove(gone);
+            }
+            else if (value is null)
                 expected.Remove(key);
             else
                 expected[key] = value;

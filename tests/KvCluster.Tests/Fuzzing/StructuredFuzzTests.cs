@@ -148,7 +148,9 @@ public sealed class StructuredFuzzTests
         var payload = new ByteBuffer(64);
         for (var operations = random.Next(4); operations >= 0; operations--)
         {
-            if (random.Next(3) == 0)
+            if (random.Next(5) == 0)
+                Operations.DeleteRange(payload, Mutation.RandomBytes(random, random.Next(20)), Mutation.RandomBytes(random, random.Next(20)));
+            else if (random.Next(3) == 0)
                 Operations.Delete(payload, Mutation.RandomBytes(random, random.Next(1, 20)));
             else
                 Operations.Put(payload, Mutation.RandomBytes(random, random.Next(1, 20)), Mutation.RandomBytes(random, random.Next(60)), (ulong)random.Next(2) * 77);

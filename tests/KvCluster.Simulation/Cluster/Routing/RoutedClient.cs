@@ -145,7 +145,7 @@ internal sealed class RoutedClient : IDisposable
         var (outcome, etag) = await OutcomeAsync(_client.WriteAsync(request)).ConfigureAwait(false);
         _openWrites--;
         _run.Transcript.Answer(_run.NowUs, $"caller {Number}: write {write.Id} {outcome}", etag);
-        _history.OnWrite(write, new WriteResult(outcome, etag, -1, false), _run.NowUs);
+        _history.OnWrite(write, new WriteResult(outcome, etag, -1, 0), _run.NowUs);
         if (outcome is WriteOutcome.Applied or WriteOutcome.ConditionFailed)
             See(etag);
         if (outcome != WriteOutcome.Applied)

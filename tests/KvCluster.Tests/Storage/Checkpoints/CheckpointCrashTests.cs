@@ -124,6 +124,7 @@ public sealed class CheckpointCrashTests
                 var profile = KeyProfile.All[i % 7 == 0 ? 4 : 2];
                 batch.Put(TreeId.Kv, profile.Key(random), profile.Value(random));
             }
+            batch.DeleteSomeRange(TreeId.Kv, KeyProfile.All[2], random);
         });
         store.Publish();
     }

@@ -29,6 +29,41 @@ internal sealed class ModelBatch(WriteBatch batch, ModelState from)
         Assert.Equal(existed, batch.Delete(tree, key));
     }
 
+    /// <summary>Deletes the keys from one (empty: the first) up to another (empty: the end).</summary>
+    public void DeleteRange(TreeId tree, byte[] from, byte[] to)
+    {
+        var keys = this[tree].Keys.Where(key => ByteKeys.Order.Compare(key, from) >= 0 && (to.Length == 0 || ByteKeys.Order.Compare(key, to) < 0)).ToArray();
+        this[tree].RemoveRange(keys);
+        Assert.Equal((ulong)keys.Length, batch.DeleteRange(tree, from, to));
+    }
+
+    /// <summary>Deletes a range of any size, between keys that exist or not.</summary>
+    public void DeleteSomeRange(TreeId tree, KeyProfile profile, Random random)
+    {
+        var keys = this[tree].Keys.ToArray();
+        byte[] Bound() => random.Next(8) switch
+        {
+            0 => [],
+            < 3 => profile.Key(random),
+            _ => keys[random.Next(keys.Length)],
+        };
+        if (keys.Length == 0)
+        {
+            DeleteRange(tree, profile.Key(random), []);
+            return;
+        }
+        // Most ranges are short, so that something is left for the next ones.
+        var first = random.Next(keys.Length);
+        var last = Math.Min(first + (int)Math.Pow(keys.Length, random.NextDouble()), keys.Length - 1);
+        if (random.Next(3) == 0)
+            DeleteRange(tree, Bound(), Bound());
+        else
+            DeleteRange(tree, keys[first], keys[last]);
+    }
+
+    /// <summary>Scratch pages that the batch uses.</summary>
+    public int PagesMade => batch.PagesMade;
+
     public void Get(TreeId tree, byte[] key)
     {
         var found = batch.TryGet(tree, key, out var value);

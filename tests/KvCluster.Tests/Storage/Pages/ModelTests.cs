@@ -1,5 +1,6 @@
 using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Trees;
 
 namespace KvCluster.Tests.Storage.Pages;
 
@@ -98,6 +99,8 @@ public sealed class ModelTests
             var deletes = random.Next(3) == 0 ? 9 : 3;
             for (var i = random.Next(1, 120); i > 0; i--)
             {
+                if (random.Next(100) == 0)
+                    DeleteRange(batch, content);
                 if (random.Next(10) < deletes && content.Count > 0)
                 {
                     var gone = random.Next(5) == 0 ? NewKey() : content.Keys.ElementAt(random.Next(content.Count));
@@ -119,6 +122,15 @@ public sealed class ModelTests
             }
             file.Pages.Roots.Seal(batch, ++_etag);
             _unpublished.Add((_etag, content));
+        }
+
+        private void DeleteRange(WriteBatch batch, SortedDictionary<byte[], byte[]> content)
+        {
+            byte[] from = random.Next(10) == 0 ? [] : NewKey(), to = random.Next(10) == 0 ? [] : NewKey();
+            var gone = content.Keys.Where(key => KeyOrder.Compare(key, from) >= 0 && (to.Length == 0 || KeyOrder.Compare(key, to) < 0)).ToArray();
+            Assert.Equal((ulong)gone.Length, batch.DeleteRange(TreeId.Kv, from, to));
+            foreach (var key in gone)
+                content.Remove(key);
         }
 
         private byte[] NewKey()

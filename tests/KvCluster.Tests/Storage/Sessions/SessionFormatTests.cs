@@ -42,7 +42,7 @@ public sealed class SessionFormatTests
             request.Delete(StoreBench.Text("k"));
         });
         // 7 applied as change 3; 6 is closed; 10 deleted as change 4; 9 failed at change 4.
-        Assert.Equal("01016B000176" + "02016B" + "0624" + IdBytes + "07" + "0005" + "828F21C6" + "0406" + "BF77C26D" + "030300" + "75E414E6", Payload(bench));
+        Assert.Equal("01016B000176" + "02016B" + "0625" + IdBytes + "07" + "0005" + "828F21C6" + "040602" + "BF77C26D" + "030300" + "75E414E6", Payload(bench));
     }
 
     [Fact]

@@ -119,6 +119,8 @@ public sealed class CrashTests
         request.Put(StoreBench.Text($"key-{index % 9}"), StoreBench.Text($"value-{index}-{new string('x', 700 * (index % 5))}"));
         if (index % 3 == 0)
             request.Delete(StoreBench.Text($"key-{(index + 4) % 9}"));
+        if (index % 11 == 0)
+            request.DeleteRange(StoreBench.Text("key-2"), StoreBench.Text("key-7"));
         request.Put(StoreBench.Text(LastKey), StoreBench.Text($"{index}"));
     }
 
@@ -137,6 +139,11 @@ public sealed class CrashTests
             expected[$"key-{index % 9}"] = $"value-{index}-{new string('x', 700 * (index % 5))}";
             if (index % 3 == 0)
                 expected.Remove($"key-{(index + 4) % 9}");
+            if (index % 11 == 0)
+            {
+                for (var key = 2; key < 7; key++)
+                    expected.Remove($"key-{key}");
+            }
             expected[LastKey] = $"{index}";
         }
         Assert.Equal(expected, bench.ReadAllKeys());

@@ -45,8 +45,8 @@ public sealed class ReplicaStoreTests : IDisposable
         });
         _bench.RunUntilIdle();
         Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(first).Outcome);
-        Assert.Equal(new WriteResult(WriteOutcome.ConditionFailed, StoreBench.Answer(first).Etag, 1, false), StoreBench.Answer(second));
-        Assert.Equal(new WriteResult(WriteOutcome.Applied, new Etag(1, 3), -1, true), StoreBench.Answer(third));
+        Assert.Equal(new WriteResult(WriteOutcome.ConditionFailed, StoreBench.Answer(first).Etag, 1, 0), StoreBench.Answer(second));
+        Assert.Equal(new WriteResult(WriteOutcome.Applied, new Etag(1, 3), -1, 1), StoreBench.Answer(third));
         Assert.Null(_bench.Read("a"));
     }
 

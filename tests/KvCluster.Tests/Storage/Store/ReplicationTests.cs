@@ -159,7 +159,7 @@ public sealed class ReplicationTests : IDisposable
         Assert.Equal((true, false), (second.IsCompleted, read.IsCompleted));
         _leader.Store.Writes.ReleaseReadAnswers(_leader.Store.Writes.HeldReadAnswers);
         _leader.Run();
-        Assert.Equal(new WriteResult(WriteOutcome.ConditionFailed, StoreBench.Answer(second).Etag, 0, false), StoreBench.Answer(read));
+        Assert.Equal(new WriteResult(WriteOutcome.ConditionFailed, StoreBench.Answer(second).Etag, 0, 0), StoreBench.Answer(read));
     }
 
     // A failed condition that arrived after a heartbeat round was sent was answered with that round's confirmation. A deposed leader could answer it
@@ -265,13 +265,16 @@ public sealed class ReplicationTests : IDisposable
     }
 
     // A follower applied all committed records in one step, and its answers to heartbeats waited behind that.
-    [Fact]
-    public void ApplyMore_SlowRecords_TakesSmallerSteps()
+    // Small records may delete large ranges.
+    [Theory]
+    [InlineData(100 << 10)]
+    [InlineData(1)]
+    public void ApplyMore_SlowRecords_TakesSmallerSteps(int valueBytes)
     {
         const int Records = 40;
         _leader.Lead(1);
         for (var number = 0; number < Records; number++)
-            _ = _leader.Put($"key {number}", new string('x', 100 << 10));
+            _ = _leader.Put($"key {number}", new string('x', valueBytes));
         _leader.Commit(_leader.Store.Log.Last.Etag);
         _follower.Follow(_leader);
         _follower.Time.PerLook = 2 * StoreBench.SmallOptions.StepTimeMax;
@@ -484,12 +487,16 @@ public sealed class ReplicationTests : IDisposable
         var payload = new ByteBuffer(16);
         Operations.Put(payload, "key"u8, "value"u8, expiryMilliseconds: 77);
         Operations.Delete(payload, "gone"u8);
-        Assert.Equal("01036B657901" + "4D" + "0576616C7565" + "0204676F6E65", Convert.ToHexString(payload.Written));
+        Operations.DeleteRange(payload, "a"u8, "bc"u8);
+        Assert.Equal("01036B657901" + "4D" + "0576616C7565" + "0204676F6E65" + "080161026263", Convert.ToHexString(payload.Written));
         var reader = new OperationReader(payload.Written);
         Assert.True(reader.MoveNext());
         Assert.Equal(77ul, reader.ExpiryMilliseconds);
         Assert.True(reader.MoveNext());
         Assert.Equal(OperationCode.Delete, reader.Code);
+        Assert.True(reader.MoveNext());
+        Assert.Equal(OperationCode.DeleteRange, reader.Code);
+        Assert.True(reader.Key.SequenceEqual("a"u8) && reader.KeyEnd.SequenceEqual("bc"u8));
         Assert.False(reader.MoveNext());
     }
 

@@ -45,7 +45,7 @@ public sealed class StoreModelTests(ITestOutputHelper output)
 
         public void Execute()
         {
-            using var bench = new StoreBench(seed: seed);
+            using var bench = new StoreBench(seed: seed, options: StoreBench.SmallOptions with { RangeLeavesMax = 2 });
             for (var life = 0; life < LivesPerSeed; life++)
             {
                 bench.Open();
@@ -79,7 +79,8 @@ public sealed class StoreModelTests(ITestOutputHelper output)
         private void Submit(StoreBench bench)
         {
             var conditions = _random.Next(3) == 0 ? 1 + _random.Next(2) : 0;
-            var operations = _random.Next(10) == 0 ? 0 : 1 + _random.Next(4);
+            var isRange = _random.Next(20) == 0;
+            var operations = _random.Next(10) == 0 || isRange ? 0 : 1 + _random.Next(4);
             var expectation = new Expectation();
             var answer = bench.Submit(request =>
             {
@@ -91,6 +92,12 @@ public sealed class StoreModelTests(ITestOutputHelper output)
                     var etag = condition.UseLast ? known.Etag : new Etag(0, 5);
                     request.AddCondition(StoreBench.Text(condition.Item1), condition.Item2, etag, StoreBench.Text(value));
                     expectation.Conditions.Add((condition.Item1, condition.Item2, etag, value));
+                }
+                if (isRange)
+                {
+                    var ends = new[] { Key(), Key() }.Order(StringComparer.Ordinal).ToArray();
+                    request.DeleteRange(StoreBench.Text(ends[0]), StoreBench.Text(ends[1]));
+                    expectation.Range = (ends[0], ends[1]);
                 }
                 for (var index = 0; index < operations; index++)
                 {
@@ -135,6 +142,11 @@ public sealed class StoreModelTests(ITestOutputHelper output)
 
         private void Apply(Expectation expectation, WriteResult result)
         {
+            if (expectation.Range is { } range)
+            {
+                DeleteRange(range.From, range.To, result);
+                return;
+            }
             var existed = false;
             var etag = result.Etag with { Change = result.Etag.Change - (ulong)expectation.Operations.Count };
             foreach (var (key, value) in expectation.Operations)
@@ -146,6 +158,15 @@ public sealed class StoreModelTests(ITestOutputHelper output)
                     _model[key] = (value, etag);
             }
             Assert.Equal(existed, result.Existed);
+        }
+
+        /// <summary>The keys of a range, or the first of them if not all.</summary>
+        private void DeleteRange(string from, string to, WriteResult result)
+        {
+            var keys = _model.Keys.Where(key => string.CompareOrdinal(key, from) >= 0 && string.CompareOrdinal(key, to) < 0).ToArray();
+            Assert.InRange(result.Deleted, result.IsPartial ? 1 : keys.Length, keys.Length);
+            foreach (var key in keys.Take(result.Deleted))
+                _model.Remove(key);
         }
 
         private void OpenReader(StoreBench bench)
@@ -195,6 +216,8 @@ public sealed class StoreModelTests(ITestOutputHelper output)
         public List<(string Key, ConditionKind Kind, Etag Etag, string Value)> Conditions { get; } = [];
 
         public List<(string Key, string? Value)> Operations { get; } = [];
+
+        public (string From, string To)? Range { get; set; }
 
         public Task<WriteResult>? Answer { get; set; }
     }

@@ -1,0 +1,165 @@
+using System.Text;
+using KvCluster.Storage.Pages;
+using KvCluster.Tests.Storage.Pages;
+
+namespace KvCluster.Tests.Storage.Trees;
+
+/// <summary>Deletes of ranges: what is left, what is copied, and what becomes of the pages.</summary>
+public sealed class RangeRemovalTests
+{
+    // Two levels of branches.
+    private const int Keys = 60_000;
+
+    public static TheoryData<string> Profiles => [.. KeyProfile.All.Select(profile => profile.Name)];
+
+    [Theory]
+    [MemberData(nameof(Profiles))]
+    public void DeleteRange_OfAnySize_LeavesTheOtherKeysAndAllPagesAccounted(string profile) => Seeded.Run(2, random =>
+    {
+        var keys = KeyProfile.All.Single(one => one.Name == profile);
+        using var store = new ModelStore();
+        for (var round = 0; round < 12; round++)
+        {
+            store.Batch(batch =>
+            {
+                for (var i = random.Next(600); i > 0; i--)
+                    batch.Put(TreeId.Kv, keys.Key(random), keys.Value(random));
+            });
+            // Some ranges are in the file, some in pages of earlier batches, and some in pages of their own batch.
+            if (random.Next(2) == 0)
+                store.Publish();
+            if (random.Next(2) == 0)
+                store.Checkpoint();
+            if (random.Next(3) == 0)
+                store.OpenReader();
+            store.Batch(batch =>
+            {
+                for (var i = random.Next(4); i >= 0; i--)
+                    batch.DeleteSomeRange(TreeId.Kv, keys, random);
+                if (random.Next(3) == 0)
+                    batch.Put(TreeId.Kv, keys.Key(random), keys.Value(random));
+            }, seal: random.Next(6) != 0);
+            store.Publish();
+            store.CheckPublished();
+            store.Store.Verify();
+        }
+        while (store.Readers > 0)
+            store.CloseReader(0);
+        store.Checkpoint();
+        store.Reopen();
+        store.CheckPublished();
+        store.Store.Verify();
+    });
+
+    [Fact]
+    public void DeleteRange_OfMostKeys_CopiesOnlyTheEdges()
+    {
+        using var store = Loaded();
+        store.Batch(batch =>
+        {
+            batch.DeleteRange(TreeId.Kv, Key(7_777), Key(50_001));
+            // The root, and a branch and a leaf on each side.
+            Assert.InRange(batch.PagesMade, 1, 5);
+        });
+        store.Publish();
+        store.CheckPublished();
+        store.Checkpoint();
+        store.Store.Verify();
+        Assert.InRange(store.Store.CheckpointCounts.Pages, 1, 12);
+    }
+
+    [Fact]
+    public void DeleteRange_WithNoKeyInIt_CopiesNothing()
+    {
+        using var store = Loaded();
+        store.Batch(batch =>
+        {
+            foreach (var key in (int[])[0, 63, 64, 8_000, 30_000, Keys - 1])
+                batch.DeleteRange(TreeId.Kv, [.. Key(key), 0], Key(key + 1));
+            batch.DeleteRange(TreeId.Kv, Key(Keys), []);
+            batch.DeleteRange(TreeId.Kv, [], Key(0));
+            batch.DeleteRange(TreeId.Kv, Key(9), Key(9));
+            batch.DeleteRange(TreeId.Kv, Key(9), Key(8));
+            Assert.Equal(0, batch.PagesMade);
+        });
+    }
+
+    [Fact]
+    public void DeleteRange_OfAllButAFewKeys_LeavesOnePage()
+    {
+        foreach (var left in (int[])[0, 1, 30_000, Keys - 2])
+        {
+            using var store = Loaded();
+            store.Batch(batch =>
+            {
+                batch.DeleteRange(TreeId.Kv, [], Key(left));
+                batch.DeleteRange(TreeId.Kv, Key(left + 2), []);
+                Assert.Equal(1, batch.PagesMade);
+            });
+            store.Publish();
+            store.CheckPublished();
+            store.Store.Verify();
+        }
+    }
+
+    [Fact]
+    public void DeleteRange_OfAWholeTree_LeavesNoPage()
+    {
+        using var store = Loaded();
+        store.Batch(batch =>
+        {
+            batch.DeleteRange(TreeId.Kv, [], []);
+            Assert.Equal(0, batch.PagesMade);
+        });
+        store.Publish();
+        store.Store.Verify();
+        store.Batch(batch => batch.Put(TreeId.Kv, Key(1), [1]));
+        store.Publish();
+        store.CheckPublished();
+        store.Checkpoint();
+        store.Checkpoint();
+        store.Store.Verify();
+    }
+
+    /// <summary>Values of their own pages go with their keys, wherever they are, and their pages are used again.</summary>
+    [Fact]
+    public void DeleteRange_WithLargeValues_FreesTheirPages()
+    {
+        using var store = new ModelStore();
+        var lengths = new List<long>();
+        for (var round = 0; round < 6; round++)
+        {
+            store.Batch(batch =>
+            {
+                for (var key = 0; key < 300; key++)
+                    batch.Put(TreeId.Kv, Key(key), new byte[20_000]);
+            });
+            store.Publish();
+            if (round % 2 == 0)
+                store.Checkpoint();
+            store.Batch(batch => batch.DeleteRange(TreeId.Kv, Key(3), Key(297)));
+            store.Publish();
+            store.Store.Verify();
+            store.CheckPublished();
+            store.Checkpoint();
+            lengths.Add(store.Store.FileBytes);
+        }
+        Assert.InRange(lengths[^1], 1, lengths[1] * 1.2);
+        Assert.InRange(store.Store.ScratchBytes, 0, 1 << 20);
+    }
+
+    private static ModelStore Loaded()
+    {
+        var store = new ModelStore();
+        store.Batch(batch =>
+        {
+            for (var key = 0; key < Keys; key++)
+                batch.Put(TreeId.Kv, Key(key), new byte[100]);
+        });
+        store.Publish();
+        store.Checkpoint();
+        return store;
+    }
+
+    private static byte[] Key(int number) => Encoding.ASCII.GetBytes($"key-{number:d8}");
+}
