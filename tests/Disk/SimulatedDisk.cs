@@ -28,7 +28,7 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     /// <summary>Called before each call with operation and path. An exception that it returns is thrown instead.</summary>
     public Func<string, string, StorageIoException?>? Refuse { get; set; }
 
-    /// <summary>Chooses the fault of each call, including reads. Null means no faults. Called under the disk's lock, so it must not call the disk.</summary>
+    /// <summary>Chooses the fault of each call, including reads and mappings. Null means no faults. Called under the disk's lock, so it must not call the disk.</summary>
     public Func<DiskCall, DiskFault>? Fault { get; set; }
 
     /// <summary>Whether files can be opened for direct I/O. Their reads and writes are refused unless memory, offset and length are multiples of 4 KiB.</summary>
@@ -39,6 +39,9 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
 
     /// <summary>Called when a write into this path has begun and changed nothing yet, for concurrent work.</summary>
     public Action<string>? DuringWrite { get; set; }
+
+    /// <summary>Called with offset and length when a part of a mapped file will be read soon. Returns whether it is not in memory; null means that it is.</summary>
+    public Func<long, long, bool>? BeginsRead { get; set; }
 
     /// <summary>Whether power is lost.</summary>
     public bool IsOff => _off;
@@ -290,6 +293,13 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     {
         lock (_lock)
             CheckReadable(node, path, offset, (int)Math.Clamp(node.Content.Length - offset, 0, bytes));
+    }
+
+    /// <summary>Fails if a mapping does.</summary>
+    internal void CheckMap(string path)
+    {
+        lock (_lock)
+            ThrowIfFaulty(new DiskCall("Map", path));
     }
 
     internal void Write(SimulatedNode node, string path, ReadOnlySpan<byte> source, long offset, bool dataSync, bool isCached)

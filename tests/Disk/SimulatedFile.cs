@@ -31,7 +31,7 @@ internal sealed unsafe class SimulatedFile(SimulatedDisk disk, string path, Simu
 
     /// <inheritdoc/>
     /// <remarks>The mapping shows the content anyway.</remarks>
-    public bool TryBeginReadIntoMap(long offset, long bytes) => false;
+    public bool TryBeginReadIntoMap(long offset, long bytes) => disk.BeginsRead?.Invoke(offset, bytes) ?? false;
 
     /// <inheritdoc/>
     public void ReadIntoMap(long offset, long bytes) => disk.ReadIntoMap(Node, Path, offset, bytes);
@@ -60,6 +60,7 @@ internal sealed unsafe class SimulatedFile(SimulatedDisk disk, string path, Simu
     /// <inheritdoc/>
     public byte* Map(long reserveBytes)
     {
+        disk.CheckMap(Path);
         var address = Node.Map(reserveBytes);
         _maps.Add((nint)address);
         return address;

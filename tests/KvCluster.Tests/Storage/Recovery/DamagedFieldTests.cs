@@ -87,6 +87,39 @@ public sealed partial class DamagedFieldTests : IDisposable
         Assert.True(tried > 80 && found > tried / 4, $"Of {tried} damages, {found} were found.");
     }
 
+    /// <summary>A whole slot, header, record, page or run is missing, torn, as in an older version, or another one of its kind, or the file ends in it.</summary>
+    [Fact]
+    public void Structure_MissingTornOlderSwappedOrCut_IsFoundOrHarmless()
+    {
+        var (tried, found) = (0, 0);
+        // A body is part of the record that begins with its envelope.
+        foreach (var (structure, places) in Places().Where(places => places.Structure != "Body"))
+        {
+            foreach (var (index, (path, start)) in places.Index())
+            {
+                var file = _bench.Disk.ReadAll(path);
+                var length = LengthAt(structure, file.AsSpan((int)start));
+                var (otherPath, otherStart) = places[(index + 1) % places.Count];
+                var other = _bench.Disk.ReadAll(otherPath).AsSpan((int)otherStart);
+                var another = other[..Math.Min(length, LengthAt(structure, other))].ToArray();
+                Try("missing", Damages["zeroed"]);
+                Try("without its first half", (whole, _) => whole.AsSpan(0, Half()).Clear());
+                Try("without its second half", (whole, _) => whole.AsSpan(Half()).Clear());
+                Try("as in an older version", Damages["as in an older version"]);
+                Try("another one in its place", (whole, _) => another.CopyTo(whole, 0));
+                TryCut("the file ends before it", start);
+                TryCut("the file ends in it", start + Half());
+
+                // At least the first sector.
+                int Half() => Math.Max(512, length / 2 / 512 * 512);
+                void Try(string damage, Action<byte[], byte[]> apply) => TryIt(damage, disk => Change(disk, path, start, length, apply));
+                void TryCut(string damage, long end) => TryIt(damage, disk => disk.WriteAll(path, file.AsSpan(0, (int)end)));
+                void TryIt(string damage, Action<SimulatedDisk> apply) => found += IsFound($"{structure} at {start} of {path}: {damage}", apply, TakesAll || tried++ % 3 == 0) ? 1 : 0;
+            }
+        }
+        Assert.True(tried > 80 && found > tried / 2, $"Of {tried} damages, {found} were found.");
+    }
+
     [Fact]
     public void File_MissingTruncatedOrExtended_IsFoundOrHarmless()
     {
@@ -152,6 +185,19 @@ public sealed partial class DamagedFieldTests : IDisposable
             foreach (var offset in (int[])[64, 72, 80, 64 + 256, 4000, Page.Bytes - 16, Page.Bytes - 8])
                 yield return (offset, 8);
         }
+    }
+
+    /// <summary>The length of what begins here: a block of the control file or journal, a record with its padding, a page or a run of pages.</summary>
+    private static unsafe int LengthAt(string structure, ReadOnlySpan<byte> bytes)
+    {
+        if (structure == "Envelope")
+            return RecordEnvelope.TryRead(bytes, out var envelope) ? RecordEnvelope.RecordBytes(envelope.BodyBytes) : throw new InvalidOperationException("There is no record.");
+        fixed (byte* page = bytes)
+        {
+            if (structure == "Page header" && Page.Type(page) == PageType.Overflow)
+                return Page.RunPages(Page.ValueLength(page)) * Page.Bytes;
+        }
+        return structure is "Meta page" or "Page header" ? Page.Bytes : RecordEnvelope.BlockBytes;
     }
 
     private static IEnumerable<(string Name, List<(long Offset, int Length)> Fields)> Structures()

@@ -1,0 +1,132 @@
+using KvCluster.Disk;
+using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Tests.Storage.Pages;
+
+/// <summary>
+/// A page of the file is read as a whole, in a way that can fail, and compared with its parent's checksum before anything in it is served: at its first access
+/// since the open or since it was written, by whichever reader.
+/// </summary>
+public sealed class FirstTouchTests : IDisposable
+{
+    private const int Keys = 60;
+    private readonly SimulatedDisk _disk = new();
+    private readonly PageStoreOptions _options = new() { MapBytes = 1 << 28 };
+    private PageStore _store;
+
+    public FirstTouchTests()
+    {
+        _store = PageStore.Create(_disk, "data", _options, new byte[16]);
+        Write(1);
+    }
+
+    public void Dispose()
+    {
+        _store.Dispose();
+        _disk.Dispose();
+    }
+
+    [Fact]
+    public void Read_DamagedPage_FailsForEveryReaderAndNotOnlyForTheFirst()
+    {
+        var found = 0;
+        foreach (var page in TreePages())
+        {
+            Reopen();
+            _disk.FlipBit("data", (page * Page.Bytes) + 4_000);
+            var (first, second) = (Unreadable(_store), Unreadable(_store));
+            _disk.FlipBit("data", (page * Page.Bytes) + 4_000);
+            Assert.Equal(first, second);
+            found += first.Count;
+        }
+        // Some bytes of a page are neither key nor value, but its checksum covers them, too.
+        Assert.True(found > Keys, $"Only {found} reads failed.");
+    }
+
+    /// <summary>Each page is read, freed, written anew for something else, and then damaged before the new content is read.</summary>
+    [Fact]
+    public void Read_PageWrittenAnewAndDamaged_IsFound()
+    {
+        var touched = new HashSet<long>();
+        for (byte round = 2; round < 8; round++)
+        {
+            Assert.Empty(Unreadable(_store));
+            touched.UnionWith(TreePages());
+            Write(round);
+        }
+        var written = TreePages().Where(touched.Contains).ToList();
+        Assert.True(written.Count > Keys / 2, $"Only {written.Count} pages were written anew.");
+        foreach (var page in written)
+            _disk.FlipBit("data", (page * Page.Bytes) + 4_000);
+        Assert.NotEmpty(Unreadable(_store));
+    }
+
+    /// <summary>Wherever in a page or run the bad sector is, accessing it through the mapping would end the process.</summary>
+    [Fact]
+    public void Read_BadSectorAnywhereInAPageOrRun_IsDamage()
+    {
+        foreach (var page in TreePages())
+        {
+            using var disk = _disk.Copy();
+            disk.MakeUnreadable("data", (page * Page.Bytes) + (page % 16 * 512), 1);
+            using var store = PageStore.Open(disk, "data", _options);
+            Assert.True(Unreadable(store).Count > 0, $"Page {page} cannot be read, and nothing says so.");
+        }
+    }
+
+    /// <summary>The keys that cannot be read, each in a snapshot of its own.</summary>
+    private static List<int> Unreadable(PageStore store)
+    {
+        var found = new List<int>();
+        for (var key = 0; key < Keys; key++)
+        {
+            using var snapshot = store.Roots.OpenSnapshot();
+            try
+            {
+                Assert.True(snapshot.TryGet(TreeId.Kv, BitConverter.GetBytes(key), out _));
+            }
+            catch (CorruptStoreException)
+            {
+                found.Add(key);
+            }
+        }
+        return found;
+    }
+
+    /// <summary>The pages that the newest checkpoint reaches, without meta pages and the free map.</summary>
+    private HashSet<long> TreePages()
+    {
+        var file = _disk.ReadAll("data");
+        var pages = _store.Free.UsedRuns().SelectMany(run => Enumerable.Range(0, (int)run.Count).Select(index => run.First + index)).Where(page => page > 1);
+        return [.. pages.Except(_store.Free.MapPages().Select(map => map.Reference.Number)).Where(page => page != _store.Meta.Newest.FreeDirectory.Number && file.AsSpan((int)page * Page.Bytes, Page.Bytes).ContainsAnyExcept((byte)0))];
+    }
+
+    /// <summary>Values of one page and of several pages, in leaves and in runs, and a checkpoint of them.</summary>
+    private void Write(byte value)
+    {
+        var batch = _store.Begin();
+        for (var key = 0; key < Keys; key++)
+        {
+            var bytes = new byte[key % 4 == 0 ? 30_000 : 1_000];
+            bytes.AsSpan().Fill(value);
+            batch.Put(TreeId.Kv, BitConverter.GetBytes(key), bytes);
+        }
+        var etag = _store.Roots.NewestEtag == Etag.None ? new Etag(1, 1) : new Etag(1, _store.Roots.NewestEtag.Change + 1);
+        _store.Roots.Seal(batch, etag);
+        _store.Roots.Publish(etag);
+        var checkpoint = _store.BeginCheckpoint(one => new CheckpointPosition(one, default, 0), Etag.MaxValue)!;
+        checkpoint.Write();
+        _store.FinishCheckpoint(checkpoint);
+        while (_store.ReleaseSome())
+        {
+        }
+    }
+
+    private void Reopen()
+    {
+        _store.Dispose();
+        _store = PageStore.Open(_disk, "data", _options);
+    }
+}

@@ -1,0 +1,310 @@
+using KvCluster.Disk;
+using KvCluster.Storage;
+using KvCluster.Storage.Files;
+using KvCluster.Storage.Recovery;
+using KvCluster.Storage.Sessions;
+using KvCluster.Storage.Snapshots;
+
+namespace KvCluster.Tests.Storage.Store;
+
+/// <summary>
+/// The disk fails at any one call of what <see cref="DiskFaultTests"/> does not reach: a data file that shrinks and gets holes, a received snapshot, a cut of the
+/// journal, a mark of quarantine, and a mapping. The engine stays down, and neither a restart nor a power loss behind it loses anything.
+/// </summary>
+public sealed class MaintenanceFaultTests
+{
+    private static readonly bool TakesAll = Environment.GetEnvironmentVariable("KV_LONG") == "1";
+
+    public static TheoryData<string> Faults => new(nameof(DiskFault.Error), nameof(DiskFault.ShortWrite), nameof(DiskFault.SyncLosesData));
+
+    [Theory]
+    [MemberData(nameof(Faults))]
+    public void ShrinkingFile_AnyCallFails_EndsTheEngineAndLosesNothing(string name)
+    {
+        var fault = Enum.Parse<DiskFault>(name);
+        using var full = Full();
+        var operations = new List<string>();
+        using (var sound = full.Copy())
+        {
+            sound.Fault = call =>
+            {
+                if (call.Changes)
+                    operations.Add($"{call.Operation} {call.Path.Split('/')[^1]}");
+                return DiskFault.None;
+            };
+            Assert.Equal(4, Shrink(sound, out _));
+        }
+        Assert.True(operations.Contains("Make hole data") && operations.Contains("Resize data"), $"The file does not shrink: {string.Join(", ", operations.Distinct())}");
+        var happened = 0;
+        for (var chosen = 1; chosen <= operations.Count; chosen += TakesAll || operations[chosen - 1] is "Make hole data" or "Resize data" or "Sync data" ? 1 : 3)
+        {
+            var story = $"{fault} at call {chosen}, {operations[chosen - 1]}";
+            using var disk = full.Copy();
+            FailAt(disk, chosen, fault);
+            var written = Shrink(disk, out var isDown);
+            happened += disk.CountOf(fault);
+            Assert.True(isDown || written == 4, $"{story}: the engine went on.");
+            disk.Fault = null;
+            CheckShrunk(disk, written, story);
+            disk.Restart((UnsyncedWrites)(chosen % 4), chosen);
+            CheckShrunk(disk, written, story);
+        }
+        Assert.True(happened > operations.Count / 6, $"The fault was injected only {happened} times.");
+    }
+
+    [Theory]
+    [MemberData(nameof(Faults))]
+    public void Snapshot_AnyCallOfTheReceiverFails_LeavesTheOldStateOrTheNewOne(string name)
+    {
+        var fault = Enum.Parse<DiskFault>(name);
+        using var leader = new ReplicaBench(new(1));
+        leader.Lead(1);
+        for (var index = 0; index < 60; index++)
+            leader.Put($"key-{index}", new string('x', index % 20 == 0 ? 20_000 : 900));
+        leader.Commit(leader.Store.Log.Last.Etag);
+        _ = leader.Store.Checkpoints.RequestAsync();
+        leader.Run();
+        using var source = leader.Store.Checkpoints.OpenSource();
+        var (old, received, repeated) = (0, 0, 0);
+        for (var chosen = 1; ; chosen++)
+        {
+            var story = $"{fault} at call {chosen}";
+            using var replica = new ReplicaBench(new(2));
+            FailAt(replica.Disk, chosen, fault);
+            var isDone = TryInstall(source, replica, ref repeated, story);
+            replica.Disk.Fault = null;
+            replica.Reopen();
+            var isNew = CheckReceived(source, replica, story);
+            (old, received) = (old + (isNew ? 0 : 1), received + (isNew ? 1 : 0));
+            // What it has served counts.
+            replica.Store.Dispose();
+            replica.Disk.Restart((UnsyncedWrites)(chosen % 4), chosen);
+            replica.Reopen();
+            Assert.True(CheckReceived(source, replica, story) == isNew, $"{story}: the power loss brought {(isNew ? "the old state back" : "a new state")}.");
+            if (isDone && replica.Disk.CountOf(fault) == 0)
+                break;
+        }
+        Assert.True(received > 3 && repeated > 5, $"{old} old states, {received} new ones, {repeated} transfers that were repeated.");
+    }
+
+    [Theory]
+    [MemberData(nameof(Faults))]
+    public void Cut_AnyCallFails_KeepsEverythingBeforeItAndEndsTheReplica(string name)
+    {
+        var fault = Enum.Parse<DiskFault>(name);
+        for (var chosen = 1; ; chosen++)
+        {
+            using var leader = new ReplicaBench(new(1));
+            using var replica = new ReplicaBench(new(2));
+            leader.Lead(1);
+            for (var index = 0; index < 6; index++)
+                _ = leader.Put($"key-{index}", new string('x', 3_000));
+            replica.Follow(leader);
+            var tail = replica.Store.Durable.Last;
+            FailAt(replica.Disk, chosen, fault);
+            replica.Store.Committed.Cut(new Etag(1, 3));
+            replica.Run();
+            replica.Disk.Fault = null;
+            if (replica.Disk.CountOf(fault) == 0)
+            {
+                Assert.True(chosen > 5 && replica.FailureTold is null, $"The cut made {chosen} calls; {replica.FailureTold}");
+                return;
+            }
+            var story = $"{fault} at call {chosen}";
+            Assert.True(replica.FailureTold is StorageIoException, $"{story}: {replica.FailureTold}");
+            var isTold = replica.CutsTold.Count > 0;
+            for (var start = 0; start < 2; start++)
+            {
+                replica.Reopen();
+                Assert.True(replica.Store.Log.Last.Etag == new Etag(1, 3) || (!isTold && replica.Store.Log.Last == tail), $"{story}: after restart {start} the journal ends with {replica.Store.Log.Last}.");
+                replica.Store.Dispose();
+                replica.Disk.Restart((UnsyncedWrites)(chosen % 4), chosen);
+            }
+            replica.Reopen();
+        }
+    }
+
+    [Fact]
+    public void Quarantine_AnyCallFails_IsReportedAndRefusesOrChangesNothing()
+    {
+        var (marked, unmarked) = (0, 0);
+        for (var chosen = 1; ; chosen++)
+        {
+            using var replica = new ReplicaBench(new(1));
+            replica.Run();
+            replica.Store.Dispose();
+            FailAt(replica.Disk, chosen, DiskFault.Error);
+            var thrown = Record.Exception(() => QuarantineMark.Write(replica.Disk, ReplicaBench.DirectoryPath, "a test"));
+            replica.Disk.Fault = null;
+            var opened = Record.Exception(replica.Reopen);
+            (marked, unmarked) = (marked + (opened is null ? 0 : 1), unmarked + (opened is null ? 1 : 0));
+            Assert.True(opened is null or RecoveryRefusedException { Row: "quarantined" }, $"Call {chosen}: {opened}");
+            replica.IsDamaged = true;
+            if (thrown is null)
+                break;
+            Assert.IsType<StorageIoException>(thrown);
+        }
+        Assert.True(marked > 2 && unmarked > 0, $"{marked} times the mark was there, {unmarked} times not.");
+    }
+
+    /// <summary>A lack of address space or of mappings is no damage. The next open succeeds.</summary>
+    [Fact]
+    public void Open_MappingFails_IsNoDamageAndLeavesNothingOpen()
+    {
+        using var replica = new ReplicaBench(new(1));
+        replica.Lead(1);
+        replica.Put("key", "1");
+        replica.Commit(replica.Store.Log.Last.Etag);
+        replica.Run();
+        var last = replica.Store.Log.Last;
+        replica.Store.Dispose();
+        replica.Disk.Fault = call => call.Operation == "Map" ? DiskFault.Error : DiskFault.None;
+        Assert.Throws<StorageIoException>(() => ReplicaStore.Open(replica.Context, ReplicaBench.DirectoryPath, mayRecover: true));
+        Assert.Empty(replica.Disk.OpenPaths);
+        replica.Disk.Fault = null;
+        replica.Reopen();
+        Assert.Equal(last, replica.Store.Log.Last);
+    }
+
+    private static void FailAt(SimulatedDisk disk, int chosen, DiskFault fault)
+    {
+        var calls = 0;
+        disk.Fault = call => call.Changes && ++calls == chosen ? fault : DiskFault.None;
+    }
+
+    /// <summary>A store whose file is large, and closed.</summary>
+    private static SimulatedDisk Full()
+    {
+        var disk = new SimulatedDisk();
+        var bench = new StoreBench(disk);
+        bench.Open();
+        Assert.Equal(WriteOutcome.Applied, bench.Write(request =>
+        {
+            for (var key = 0; key < 300; key++)
+                request.Put(StoreBench.Text($"key-{key:000}"), StoreBench.Text(new string('x', 10_000)));
+        }).Outcome);
+        bench.Checkpoint();
+        bench.Close();
+        return disk;
+    }
+
+    /// <summary>
+    /// Deletes most, and writes checkpoints that make holes and cut the file. Returns how many of four writes were answered, and whether the engine ended,
+    /// after which nothing is written.
+    /// </summary>
+    private static int Shrink(SimulatedDisk disk, out bool isDown)
+    {
+        var bench = new StoreBench(disk);
+        var written = 0;
+        try
+        {
+            bench.Open();
+            for (; written < 4 && !bench.Standalone.Failure.IsCompleted; written++)
+            {
+                var step = written;
+                var answer = bench.Submit(request =>
+                {
+                    for (var key = 20 + step; step < 3 && key < 300; key++)
+                        request.Delete(StoreBench.Text($"key-{key:000}"));
+                    request.Put(StoreBench.Text("last"), StoreBench.Text($"{step}"));
+                });
+                bench.RunUntilIdle();
+                if (!answer.IsCompleted || StoreBench.Answer(answer).Outcome != WriteOutcome.Applied)
+                    break;
+                for (var checkpoint = 0; checkpoint < 2; checkpoint++)
+                {
+                    _ = bench.Store.Checkpoints.RequestAsync();
+                    bench.RunUntilIdle();
+                }
+            }
+            isDown = bench.Standalone.Failure.IsCompletedSuccessfully;
+            var calls = disk.Calls;
+            if (isDown)
+            {
+                Assert.Equal(WriteOutcome.Stopped, bench.Write(request => request.Put("more"u8, "1"u8)).Outcome);
+                bench.Time.Advance(TimeSpan.FromHours(7));
+                bench.RunUntilIdle();
+                Assert.Equal(calls, disk.Calls);
+            }
+        }
+        catch (StorageIoException)
+        {
+            // While it was opening.
+            isDown = true;
+        }
+        bench.Close();
+        return written;
+    }
+
+    private static void CheckShrunk(SimulatedDisk disk, int written, string story)
+    {
+        var bench = new StoreBench(disk);
+        bench.Open();
+        var keys = bench.ReadAllKeys();
+        bench.Store.Pages.Verify();
+        bench.Close();
+        var steps = keys.TryGetValue("last", out var last) ? int.Parse(last, System.Globalization.CultureInfo.InvariantCulture) + 1 : 0;
+        Assert.True(steps >= written, $"{story}: {written} writes were answered, but {steps} are in the store.");
+        Assert.True(keys.Keys.Count(key => key != "last") == (steps == 0 ? 300 : 20) && keys.Values.Count(value => value.Length == 10_000) == (steps == 0 ? 300 : 20), $"{story}: after {steps} writes there are {keys.Count} keys.");
+    }
+
+    /// <summary>
+    /// Receives a snapshot and switches to it. A transfer that fails is discarded and repeated while the old state serves; a failure behind it ends the process.
+    /// False if it failed.
+    /// </summary>
+    private static bool TryInstall(SnapshotSource source, ReplicaBench replica, ref int repeated, string story)
+    {
+        SnapshotInstaller? installer = null;
+        var control = replica.Store.Durable.Control with { Committed = source.Covers.Etag, Acknowledged = source.Covers.Etag };
+        try
+        {
+            for (var attempt = 0; installer is null; attempt++)
+            {
+                Assert.True(attempt < 2, $"{story}: the transfer fails again.");
+                installer = TryReceive(source, replica);
+                repeated += installer is null ? 1 : 0;
+                Assert.Null(replica.Read("key-1"));
+            }
+            replica.Store.Dispose();
+            installer.SwitchIn(control);
+            return true;
+        }
+        catch (StorageIoException)
+        {
+            return false;
+        }
+        finally
+        {
+            installer?.Dispose();
+        }
+    }
+
+    private static SnapshotInstaller? TryReceive(SnapshotSource source, ReplicaBench replica)
+    {
+        SnapshotInstaller? installer = null;
+        try
+        {
+            installer = new SnapshotInstaller(replica.Context, ReplicaBench.DirectoryPath, source.Covers.Etag, source.Covers.ChainChecksum, source.BytesTotal);
+            var chunk = new byte[20_000];
+            while (installer.BytesStored < source.BytesTotal)
+                installer.Store(chunk.AsSpan(0, source.Read(chunk, installer.BytesStored)));
+            installer.Complete(replica.Store.Durable.Control);
+            return installer;
+        }
+        catch (StorageIoException)
+        {
+            installer?.Discard();
+            return null;
+        }
+    }
+
+    /// <summary>Whether the replica has the received state. Otherwise it has nothing, as before.</summary>
+    private static bool CheckReceived(SnapshotSource source, ReplicaBench replica, string story)
+    {
+        var isNew = replica.Store.Log.Last.Etag == source.Covers.Etag;
+        Assert.True(isNew || replica.Store.Log.Last.Etag == default, $"{story}: the journal ends with {replica.Store.Log.Last}.");
+        Assert.True(replica.Read("key-1") == (isNew ? new string('x', 900) : null), $"{story}: the state is not that of its journal.");
+        replica.Store.Pages.Verify();
+        return isNew;
+    }
+}

@@ -1,0 +1,125 @@
+using KvCluster.Disk;
+using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Tests.Storage.Trees;
+
+/// <summary>What a scan of a file that is not in memory asks the system to read ahead: leaves that it will enter, each once, and nothing else.</summary>
+public sealed class LeafReadAheadTests : IDisposable
+{
+    private const int Keys = 12_000;
+    private const int ValueBytes = 1_500;
+    private static readonly PageStoreOptions Options = new() { MapBytes = 1 << 28 };
+    private readonly SimulatedDisk _disk = new();
+
+    public void Dispose() => _disk.Dispose();
+
+    [Fact]
+    public void Scan_OfAFileThatIsNotInMemory_AsksForEachLeafOnceAndInTime()
+    {
+        using var store = Filled();
+        var leaves = Leaves(store);
+        Assert.True(leaves.Count > 2_000, $"There are only {leaves.Count} leaves.");
+        var asked = Scan(store, (page, passed) =>
+        {
+            Assert.True(leaves.TryGetValue(page, out var first), $"Page {page}, for which the scan asks, is no leaf.");
+            Assert.True(first >= passed, $"The scan is at key {passed} and asks for the leaf that begins with key {first}.");
+        });
+        Assert.Equal(asked.Distinct().Count(), asked.Count);
+        Assert.True(asked.Count > leaves.Count * 0.95, $"The scan asked for {asked.Count} of {leaves.Count} leaves.");
+    }
+
+    /// <summary>The former place of a leaf that was changed since the checkpoint is not read.</summary>
+    [Fact]
+    public void Scan_WithLeavesChangedSinceTheCheckpoint_AsksOnlyForTheOthers()
+    {
+        using var store = Filled();
+        var leaves = Leaves(store);
+        Write(store, Enumerable.Range(0, Keys).Where(static key => key % 300 < 60));
+        var asked = Scan(store, (page, _) => Assert.True(leaves[page] % 300 >= 40, $"The leaf that begins with key {leaves[page]} was changed."));
+        Assert.Equal(asked.Distinct().Count(), asked.Count);
+        Assert.True(asked.Count > leaves.Count / 2, $"The scan asked for {asked.Count} of {leaves.Count} leaves.");
+    }
+
+    [Fact]
+    public void Scan_OfAFileInMemory_AsksForLittle()
+    {
+        using var store = Filled();
+        var calls = 0;
+        _disk.BeginsRead = (_, _) => ++calls < 0;
+        using var snapshot = store.Roots.OpenSnapshot();
+        using var cursor = snapshot.Cursor(TreeId.Kv);
+        while (cursor.MoveNext())
+        {
+        }
+        Assert.InRange(calls, 1, Leaves(store).Count / 20);
+    }
+
+    /// <summary>Scans all keys while nothing is in memory. Returns the pages that were asked for, in order, each checked with the number of keys passed by then.</summary>
+    private List<long> Scan(PageStore store, Action<long, int> check)
+    {
+        var (asked, passed) = (new List<long>(), 0);
+        _disk.BeginsRead = (offset, bytes) =>
+        {
+            for (var page = offset / Page.Bytes; page * Page.Bytes < offset + bytes; page++)
+            {
+                check(page, passed);
+                asked.Add(page);
+            }
+            return true;
+        };
+        using var snapshot = store.Roots.OpenSnapshot();
+        using var cursor = snapshot.Cursor(TreeId.Kv);
+        while (cursor.MoveNext())
+            passed++;
+        Assert.Equal(Keys, passed);
+        return asked;
+    }
+
+    /// <summary>The leaves in the file, each with the number of keys before it.</summary>
+    private unsafe Dictionary<long, int> Leaves(PageStore store)
+    {
+        var leaves = new Dictionary<long, int>();
+        fixed (byte* file = _disk.ReadAll("data"))
+        {
+            var root = file + (store.Meta.Newest.Trees[(int)TreeId.Kv].Link.Reference.Number * Page.Bytes);
+            Collect(file, root, leaves);
+        }
+        return leaves;
+    }
+
+    private static unsafe int Collect(byte* file, byte* page, Dictionary<long, int> leaves, int before = 0)
+    {
+        if (Page.Type(page) == PageType.Leaf)
+        {
+            leaves.Add((long)Page.Number(page), before);
+            return before + Page.Count(page);
+        }
+        for (var child = 0; child < Page.Count(page); child++)
+            before = Collect(file, file + (TreePage.Child(page, child)->Reference.Number * Page.Bytes), leaves, before);
+        return before;
+    }
+
+    /// <summary>A store with a checkpoint, opened again.</summary>
+    private PageStore Filled()
+    {
+        using (var store = PageStore.Create(_disk, "data", Options, new byte[16]))
+        {
+            Write(store, Enumerable.Range(0, Keys));
+            var checkpoint = store.BeginCheckpoint(etag => new CheckpointPosition(etag, default, 0), Etag.MaxValue)!;
+            checkpoint.Write();
+            store.FinishCheckpoint(checkpoint);
+        }
+        return PageStore.Open(_disk, "data", Options);
+    }
+
+    private static void Write(PageStore store, IEnumerable<int> keys)
+    {
+        var batch = store.Begin();
+        foreach (var key in keys)
+            batch.Put(TreeId.Kv, [(byte)(key >> 24), (byte)(key >> 16), (byte)(key >> 8), (byte)key], new byte[ValueBytes]);
+        var etag = store.Roots.NewestEtag == Etag.None ? new Etag(1, 1) : new Etag(1, store.Roots.NewestEtag.Change + 1);
+        store.Roots.Seal(batch, etag);
+        store.Roots.Publish(etag);
+    }
+}
