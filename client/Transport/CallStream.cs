@@ -6,7 +6,7 @@ using KvCluster.V1;
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// One Exchange stream to a node. It sends the open calls whose ids are in the queue, many in one message, and completes them with the node's replies. While it
+/// One Exchange stream to a node. It sends the open calls that are in the queue, many in one message, and completes them with the node's replies. While it
 /// runs it is the only reader of the queue. It leaves the calls open that had no reply when it broke.
 /// </summary>
 /// <param name="address">The node's address, for the text that says why the stream broke.</param>
@@ -61,17 +61,19 @@ internal sealed class CallStream(string address, ChannelReader<CallStream.Entry>
         var now = Environment.TickCount64;
         for (var bytes = 0; bytes < MessageBytes && message.Calls.Count + message.Cancelled.Count < CallsPerMessageMax && queue.TryRead(out var entry);)
         {
-            var id = entry.Id;
-            if (entry.IsCancel)
+            if (entry.Call is not { } call)
             {
-                message.Cancelled.Add(id);
+                message.Cancelled.Add(entry.GivenUp);
                 continue;
             }
-            if (!open.TrySend(id, out var call))
+            if (!call.Progress.TrySend())
+            {
+                open.Withdraw(call.Id);
                 continue;
+            }
             message.Calls.Add(new Call
             {
-                Id = id,
+                Id = call.Id,
                 Method = call.Method,
                 Request = call.Request,
                 TimeoutMs = (uint)Math.Clamp(call.DeadlineMs - now, 1, uint.MaxValue),
@@ -104,6 +106,8 @@ internal sealed class CallStream(string address, ChannelReader<CallStream.Entry>
 
     private string Describe(Exception failure) => failure is RpcException { Status.Detail: { Length: > 0 } detail } ? $"{address}: {detail}" : $"{address}: {failure.Message}";
 
-    /// <summary>What the stream is to send: a call, or the cancellation of a call that was sent.</summary>
-    internal readonly record struct Entry(ulong Id, bool IsCancel);
+    /// <summary>What the stream is to send: a call, or that a call which was sent has been given up.</summary>
+    /// <param name="Call">The call. Until it is sent it is not used for another, because only a reply returns it to the pool.</param>
+    /// <param name="GivenUp">Without a call: the id of the one that was given up.</param>
+    internal readonly record struct Entry(PendingCall? Call, ulong GivenUp);
 }

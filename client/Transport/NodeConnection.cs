@@ -55,7 +55,7 @@ internal sealed class NodeConnection : INodeConnection
         _address = address;
         _connector = connector;
         _log = log;
-        _open = new OpenCalls(callsInFlightMax, id => _queue.Writer.TryWrite(new CallStream.Entry(id, IsCancel: true)));
+        _open = new OpenCalls(callsInFlightMax, id => _queue.Writer.TryWrite(new CallStream.Entry(null, id)));
         _running = RunAsync();
     }
 
@@ -80,9 +80,10 @@ internal sealed class NodeConnection : INodeConnection
             return new CallAnswer(null, false, NoConnectionYet, false);
         if (!_open.TryTakePlace(call) && !await _open.TakePlaceAsync(call, cancellationToken).ConfigureAwait(false))
             return NoPlace;
-        // A place has at most two entries, a call and the cancellation of an earlier one, so the queue is bounded too.
-        (call.OpenIn, call.Id) = (_open, _open.Add(call));
-        if (!_queue.Writer.TryWrite(new CallStream.Entry(call.Id, IsCancel: false)))
+        // A place has at most two entries, a call and the cancellation of an earlier one, so the queue is bounded too. While there is no connection, calls that
+        // left for another node have entries as well; that is no more than were waiting when it became slow.
+        _open.Add(call);
+        if (!_queue.Writer.TryWrite(new CallStream.Entry(call, default)))
         {
             // Callers that wait for the place then get the same answer at once instead of waiting until their deadlines.
             _open.Withdraw(call.Id);
@@ -92,8 +93,7 @@ internal sealed class NodeConnection : INodeConnection
         // Disposing the registration waits for a cancellation in progress, so nothing refers to the call afterwards.
         using (cancellationToken.UnsafeRegister(static state => Cancel((PendingCall)state!), call))
             answer = await call.Answer.ConfigureAwait(false);
-        // A call that was cancelled or whose deadline passed may still be in a message being written. It is not pooled again but left to the garbage
-        // collector.
+        // A call that ended without a reply may still be in the queue or in a message being written. It is not pooled again but left to the garbage collector.
         if (answer.Reply is not null)
             call.Return();
         return answer;

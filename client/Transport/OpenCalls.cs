@@ -1,12 +1,12 @@
-using System.Diagnostics.CodeAnalysis;
 using KvCluster.V1;
 
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// The calls of one connection that wait to be sent or for a reply, by id. The number of places is fixed. An id consists of a place and a sequence number, so
-/// a late reply to an older call of the place finds nothing. Shards share the places (<see cref="FairPlaces"/>), and a cancelled call has none, so calls to a
-/// stuck shard do not block others. Thread-safe.
+/// The places of the calls of one connection that wait to be sent or for a reply, by id. The number of places is fixed. An id consists of a place and a
+/// sequence number, so a late reply to an older call of the place finds nothing. Shards share the places (<see cref="FairPlaces"/>), and a call that ended
+/// after it was sent has none, so calls to a stuck shard do not block others. Whether a call is sent or answered is decided by its
+/// <see cref="CallProgress"/>. Thread-safe.
 /// </summary>
 internal sealed class OpenCalls
 {
@@ -75,76 +75,37 @@ internal sealed class OpenCalls
         }
     }
 
-    /// <summary>Puts the call in a reserved place and returns its id.</summary>
-    public ulong Add(PendingCall call)
+    /// <summary>Puts the call in a reserved place and gives it its id.</summary>
+    public void Add(PendingCall call)
     {
         lock (_lock)
         {
             var place = _free.Pop();
             _calls[place] = call;
-            return _ids[place] = (++_number << PlaceBits) | (uint)place;
+            _ids[place] = (++_number << PlaceBits) | (uint)place;
+            (call.OpenIn, call.Id) = (this, _ids[place]);
         }
     }
 
-    /// <summary>Marks the call as sent. Returns false if it has been answered already because its deadline passed.</summary>
-    public bool TrySend(ulong id, [NotNullWhen(true)] out PendingCall? call)
-    {
-        var place = PlaceOf(id);
-        lock (_lock)
-        {
-            call = _ids[place] == id ? _calls[place] : null;
-            if (call is { IsCancelled: true })
-            {
-                Free(place, call);
-                call = null;
-            }
-            if (call is not null)
-                call.Sent = true;
-            return call is not null;
-        }
-    }
+    /// <summary>Answers the call that the reply is for. A reply to a call that has ended is ignored.</summary>
+    public void Complete(Reply reply) =>
+        Take(reply.Id, static call => call.Progress.TryReply())?.SetAnswer(new CallAnswer(reply, true, null, false));
 
-    /// <summary>Answers the call that the reply is for. A reply to an older call is ignored.</summary>
-    public void Complete(Reply reply) => Take(reply.Id)?.Complete(new CallAnswer(reply, true, null, false));
-
-    /// <summary>Frees the place of a call that will not be sent and gets no other answer.</summary>
+    /// <summary>Frees the place of a call that will not be sent, if it still has one, and does not answer it.</summary>
     public void Withdraw(ulong id) => Take(id);
 
-    /// <summary>
-    /// Answers a call that its caller cancelled and frees its place. If it has not been sent, the place is freed only when its turn to be sent comes, so that
-    /// the stream's queue never has more entries than there are places.
-    /// </summary>
-    public void Cancel(ulong id)
-    {
-        var place = PlaceOf(id);
-        PendingCall call;
-        lock (_lock)
-        {
-            if (_ids[place] != id || _calls[place] is not { } found)
-                return;
-            call = found;
-            call.IsCancelled = true;
-            if (call.Sent)
-                Free(place, call);
-        }
-        if (call.Sent)
-            _givenUp(id);
-        call.Complete(new CallAnswer(null, call.Sent, "cancelled", false));
-    }
+    /// <summary>Answers a call that its caller cancelled.</summary>
+    public void Cancel(ulong id) => End(id, "cancelled", deadlinePassed: false);
 
     /// <summary>Answers the calls whose deadline has passed.</summary>
     public void Expire(long nowMs)
     {
         for (var place = 0; place < _calls.Length; place++)
         {
-            // Reads the id first. If the place is reused in between, taking by the old id finds nothing.
+            // Reads the id first. If the place is reused in between, the old id finds nothing.
             var id = Volatile.Read(ref _ids[place]);
-            if (Volatile.Read(ref _calls[place]) is { } call && call.DeadlineMs <= nowMs && Take(id) is { } expired)
-            {
-                if (expired.Sent)
-                    _givenUp(id);
-                expired.Complete(new CallAnswer(null, expired.Sent, "no answer in time", true));
-            }
+            if (Volatile.Read(ref _calls[place]) is { } call && call.DeadlineMs <= nowMs && call.Progress.IsOpen)
+                End(id, "no answer in time", deadlinePassed: true);
         }
     }
 
@@ -154,8 +115,11 @@ internal sealed class OpenCalls
         for (var place = 0; place < _calls.Length; place++)
         {
             var id = Volatile.Read(ref _ids[place]);
-            if (Volatile.Read(ref _calls[place]) is { IsPatient: false } && TakeUnsent(id) is { } call)
-                call.Complete(new CallAnswer(null, false, failure, false));
+            if (Volatile.Read(ref _calls[place]) is { IsPatient: false }
+                && Take(id, static call => !call.IsPatient && call.Progress.TryEndUnsent()) is { } call)
+            {
+                call.SetAnswer(new CallAnswer(null, false, failure, false));
+            }
         }
     }
 
@@ -164,29 +128,49 @@ internal sealed class OpenCalls
     {
         for (var place = 0; place < _calls.Length; place++)
         {
-            if (Take(Volatile.Read(ref _ids[place])) is { } call)
-                call.Complete(new CallAnswer(null, call.Sent, failure, false));
+            if (Take(Volatile.Read(ref _ids[place])) is { } call && call.Progress.TryEnd(out var wasSent))
+                call.SetAnswer(new CallAnswer(null, wasSent, failure, false));
         }
     }
 
     private static int PlaceOf(ulong id) => (int)(id & ((1 << PlaceBits) - 1));
 
-    private PendingCall? Take(ulong id) => Take(id, static _ => true);
+    /// <summary>
+    /// Answers a call that nobody waits for any more. If it was sent, its place is free for another. If not, it keeps the place until the sender finds it in the
+    /// queue and withdraws it, so that the queue never has more entries than there are places.
+    /// </summary>
+    private void End(ulong id, string failure, bool deadlinePassed)
+    {
+        PendingCall call;
+        bool wasSent;
+        lock (_lock)
+        {
+            if (Find(id) is not { } found || !found.Progress.TryEnd(out wasSent))
+                return;
+            call = found;
+            if (wasSent)
+                Free(PlaceOf(id), call);
+        }
+        if (wasSent)
+            _givenUp(id);
+        call.SetAnswer(new CallAnswer(null, wasSent, failure, deadlinePassed));
+    }
 
-    // Checked under the lock: it was not sent, and the place has not been reused.
-    private PendingCall? TakeUnsent(ulong id) => Take(id, static call => call is { Sent: false, IsPatient: false });
+    private PendingCall? Take(ulong id) => Take(id, static _ => true);
 
     private PendingCall? Take(ulong id, Func<PendingCall, bool> isWanted)
     {
-        var place = PlaceOf(id);
         lock (_lock)
         {
-            if (place >= _calls.Length || _ids[place] != id || _calls[place] is not { } call || !isWanted(call))
+            if (Find(id) is not { } call || !isWanted(call))
                 return null;
-            Free(place, call);
+            Free(PlaceOf(id), call);
             return call;
         }
     }
+
+    // The caller holds the lock.
+    private PendingCall? Find(ulong id) => PlaceOf(id) is var place && place < _calls.Length && _ids[place] == id ? _calls[place] : null;
 
     // The caller holds the lock.
     private void Free(int place, PendingCall call)

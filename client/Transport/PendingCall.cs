@@ -7,15 +7,15 @@ using KvCluster.V1;
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// One call between its caller, a connection and the node. The caller rents it, the connection completes it once, and <see cref="NodeConnection.CallAsync"/>
-/// awaits and returns it. The caller's code never runs on a connection's loops.
+/// One call between its caller, a connection and the node. The caller rents it, the one that ends its <see cref="Progress"/> answers it, and
+/// <see cref="NodeConnection.CallAsync"/> awaits it and returns it. The caller's code never runs on a connection's loops.
 /// </summary>
 internal sealed class PendingCall : IValueTaskSource<CallAnswer>
 {
     private const int PooledMax = 4096;
     private static readonly ConcurrentQueue<PendingCall> Pool = new();
     private ManualResetValueTaskSourceCore<CallAnswer> _core = new() { RunContinuationsAsynchronously = true };
-    private int _completed;
+    private CallProgress _progress;
 
     public Method Method { get; private set; }
 
@@ -35,8 +35,8 @@ internal sealed class PendingCall : IValueTaskSource<CallAnswer>
     /// <summary>A node refuses a read whose response is larger; 0 means no limit.</summary>
     public uint ReplyBytesMax { get; set; }
 
-    /// <summary>It was passed to the stream. From here on, a change without an answer has an unknown outcome.</summary>
-    public bool Sent { get; set; }
+    /// <summary>Whether it waits, was sent or is answered.</summary>
+    public ref CallProgress Progress => ref _progress;
 
     /// <summary>The table in which it has a place, and its id there.</summary>
     public OpenCalls? OpenIn { get; set; }
@@ -49,9 +49,6 @@ internal sealed class PendingCall : IValueTaskSource<CallAnswer>
 
     /// <summary>There is no other node to try, so it waits for a connection up to its deadline.</summary>
     public bool IsPatient { get; set; }
-
-    /// <summary>Its caller cancelled it before it was sent.</summary>
-    public bool IsCancelled { get; set; }
 
     public ValueTask<CallAnswer> Answer => new(this, _core.Version);
 
@@ -67,20 +64,16 @@ internal sealed class PendingCall : IValueTaskSource<CallAnswer>
         return call;
     }
 
-    /// <summary>Completes the call; the first answer wins, which is a reply, a broken stream or the deadline.</summary>
-    public void Complete(in CallAnswer answer)
-    {
-        if (Interlocked.Exchange(ref _completed, 1) == 0)
-            _core.SetResult(answer);
-    }
+    /// <summary>Gives the caller the answer. Called once, by the one that ended its <see cref="Progress"/>.</summary>
+    public void SetAnswer(in CallAnswer answer) => _core.SetResult(answer);
 
-    /// <summary>Returns it to the pool. Called by the one that awaited it, when nothing else refers to it any more.</summary>
+    /// <summary>Returns it to the pool. Called by the one that awaited it, after a reply.</summary>
     public void Return()
     {
+        _progress.Restart();
         Request = ByteString.Empty;
         (Traceparent, ReplyBytesMax) = ("", 0);
-        (Sent, IsPatient, IsCancelled, Share, OpenIn) = (false, false, false, null, null);
-        _completed = 0;
+        (IsPatient, Share, OpenIn) = (false, null, null);
         _core.Reset();
         if (Pool.Count < PooledMax)
             Pool.Enqueue(this);

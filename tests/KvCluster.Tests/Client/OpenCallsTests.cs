@@ -1,6 +1,9 @@
+using System.Collections.Concurrent;
+using System.Threading.Channels;
 using Google.Protobuf;
 using KvCluster.Client.Transport;
 using KvCluster.V1;
+using Xunit.Abstractions;
 
 namespace KvCluster.Tests.Client;
 
@@ -15,10 +18,15 @@ public sealed class OpenCallsTests
     /// <summary>Three quarters of the places are not reserved for callers with few. Of these, one shard's calls of a kind leave half.</summary>
     private const int Share = 24;
 
-    private readonly List<ulong> _givenUp = [];
+    private readonly ITestOutputHelper _output;
+    private readonly ConcurrentQueue<ulong> _givenUp = [];
     private readonly OpenCalls _open;
 
-    public OpenCallsTests() => _open = new OpenCalls(Places, _givenUp.Add);
+    public OpenCallsTests(ITestOutputHelper output)
+    {
+        _output = output;
+        _open = new OpenCalls(Places, _givenUp.Enqueue);
+    }
 
     [Fact]
     public void TryTakePlace_WithAShardStuck_LeavesPlacesForOthersAndForItsReads()
@@ -43,38 +51,137 @@ public sealed class OpenCallsTests
     [InlineData(false)]
     public async Task Cancel_OfACall_FreesItsPlace(bool isSent)
     {
-        Assert.Equal(Share, Fill(shard: 1, Method.Put, out var ids));
+        Assert.Equal(Share, Fill(shard: 1, Method.Put, out var calls));
+        var first = calls[0];
         if (isSent)
-            Assert.True(_open.TrySend(ids[0], out _));
+            Assert.True(first.Progress.TrySend());
         var waiting = _open.TakePlaceAsync(Waits(out var call), CancellationToken.None);
         Assert.False(waiting.IsCompleted);
-        _open.Cancel(ids[0]);
+        _open.Cancel(first.Id);
+        Assert.Equal(new CallAnswer(null, isSent, "cancelled", false), await first.Answer);
         // An unsent call still has an entry in the stream's queue, which keeps the place until its turn comes.
         if (!isSent)
-            Assert.False(_open.TrySend(ids[0], out _));
+        {
+            Assert.False(waiting.IsCompleted);
+            Assert.False(first.Progress.TrySend());
+            _open.Withdraw(first.Id);
+        }
         Assert.True(await waiting);
-        Assert.NotEqual(0ul, _open.Add(call));
+        _open.Add(call);
         // A late reply finds no call.
-        _open.Complete(new Reply { Id = ids[0] });
+        Assert.True(call.Progress.TrySend());
+        _open.Complete(new Reply { Id = first.Id });
+        Assert.True(call.Progress.IsOpen);
         Assert.False(_open.TryTakePlace(Call(1, Method.Put)));
+    }
+
+    /// <summary>
+    /// Places of calls that had passed their deadline unsent went to new calls, whose entries joined theirs in the queue. Behind a node that does not read, the
+    /// queue grew without bound.
+    /// </summary>
+    [Fact]
+    public void Expire_OfUnsentCalls_KeepsTheirPlacesUntilTheSenderHasSeenThem()
+    {
+        Assert.Equal(Share, Fill(shard: 1, Method.Put, out var calls, deadlineMs: 1));
+        _open.Expire(nowMs: 2);
+        Assert.All(calls, call => Assert.False(call.Progress.IsOpen));
+        Assert.False(_open.TryTakePlace(Call(1, Method.Put)));
+        foreach (var call in calls)
+            _open.Withdraw(call.Id);
+        Assert.Equal(Share, Fill(shard: 1, Method.Put));
+    }
+
+    [Fact]
+    public void Complete_OfACallThatWasNotSent_IsIgnored()
+    {
+        var call = Added(1, Method.Put);
+        _open.Complete(new Reply { Id = call.Id });
+        Assert.True(call.Progress.TrySend());
+        _open.Complete(new Reply { Id = call.Id });
+        Assert.False(call.Progress.IsOpen);
+        call.Return();
     }
 
     /// <summary>The node was not told of calls given up by their callers, and kept their places.</summary>
     [Fact]
     public void GivenUpCalls_AlreadySent_AreReportedToTheNode()
     {
-        var ids = new[] { 1L, 1, long.MaxValue, long.MaxValue }.Select(deadlineMs =>
-        {
-            var call = Call(1, Method.Get, deadlineMs);
-            Assert.True(_open.TryTakePlace(call));
-            return _open.Add(call);
-        }).ToArray();
-        Assert.True(_open.TrySend(ids[0], out _));
-        Assert.True(_open.TrySend(ids[2], out _));
+        var calls = new[] { 1L, 1, long.MaxValue, long.MaxValue }.Select(deadlineMs => Added(1, Method.Get, deadlineMs)).ToArray();
+        Assert.True(calls[0].Progress.TrySend());
+        Assert.True(calls[2].Progress.TrySend());
         _open.Expire(nowMs: 2);
-        _open.Cancel(ids[2]);
-        _open.Cancel(ids[3]);
-        Assert.Equal([ids[0], ids[2]], _givenUp);
+        _open.Cancel(calls[2].Id);
+        _open.Cancel(calls[3].Id);
+        Assert.Equal([calls[0].Id, calls[2].Id], _givenUp);
+    }
+
+    /// <summary>
+    /// The stream's sender and receiver, the caller's cancellation, the deadline sweep and the end of the stream race for each call. Answering a call twice throws.
+    /// A call that is used again too early would be sent with another's request.
+    /// </summary>
+    [Fact]
+    public async Task Calls_ThatManyRaceFor_AreAnsweredOnceAndFreeTheirPlaces()
+    {
+        const int Callers = 32;
+        const int Turns = 500;
+        var random = Seeds.Next(_output);
+        var queue = Channel.CreateUnbounded<PendingCall>();
+        var sent = Channel.CreateUnbounded<ulong>();
+        var isDone = false;
+        var sweeping = Task.Run(() =>
+        {
+            while (!Volatile.Read(ref isDone))
+            {
+                _open.Expire(nowMs: 1);
+                _open.FailImpatient("no connection");
+                Thread.Sleep(1);
+            }
+        });
+        var sending = Task.Run(async () =>
+        {
+            await foreach (var call in queue.Reader.ReadAllAsync())
+            {
+                if (!call.Progress.TrySend())
+                {
+                    _open.Withdraw(call.Id);
+                    continue;
+                }
+                Assert.Equal((byte)call.Shard.Value, call.Request.Span[0]);
+                await sent.Writer.WriteAsync(call.Id);
+            }
+        });
+        var replying = Task.Run(async () =>
+        {
+            await foreach (var id in sent.Reader.ReadAllAsync())
+                _open.Complete(new Reply { Id = id });
+        });
+        var calling = Task.WhenAll(Enumerable.Range(1, Callers).Select(caller => CallAsync((uint)caller, new Random(random.Next()))));
+        // If one of the others has failed, the callers wait for ever.
+        await await Task.WhenAny(calling, sweeping, sending, replying);
+        Volatile.Write(ref isDone, true);
+        queue.Writer.Complete();
+        await sending;
+        sent.Writer.Complete();
+        await Task.WhenAll(sweeping, replying);
+        Assert.Equal(Share, Fill(shard: 1, Method.Put));
+
+        async Task CallAsync(uint shard, Random chance)
+        {
+            for (var turn = 0; turn < Turns; turn++)
+            {
+                var call = PendingCall.Rent(Method.Put, ByteString.CopyFrom((byte)shard), new(shard), 1, chance.Next(4) == 0 ? 1 : long.MaxValue);
+                call.IsPatient = chance.Next(4) != 0;
+                while (!_open.TryTakePlace(call))
+                    await Task.Yield();
+                _open.Add(call);
+                await queue.Writer.WriteAsync(call);
+                if (chance.Next(4) == 0)
+                    _open.Cancel(call.Id);
+                var answer = await call.Answer;
+                if (answer.Reply is not null)
+                    call.Return();
+            }
+        }
     }
 
     /// <summary>Only the node counted the bytes of requests, and it stopped reading. The large writes of one shard blocked everything behind them.</summary>
@@ -91,14 +198,16 @@ public sealed class OpenCallsTests
         Assert.True(_open.TryTakePlace(Call(1, Method.Get)));
         var waiting = _open.TakePlaceAsync(third, CancellationToken.None);
         Assert.False(waiting.IsCompleted);
-        _open.Complete(new Reply { Id = _open.Add(first) });
+        _open.Add(first);
+        Assert.True(first.Progress.TrySend());
+        _open.Complete(new Reply { Id = first.Id });
         Assert.True(await waiting);
     }
 
     [Fact]
     public async Task TakePlaceAsync_GivenUp_TakesNoPlace()
     {
-        Fill(shard: 1, Method.Put, out var ids);
+        Fill(shard: 1, Method.Put, out var calls);
         using var givesUp = new CancellationTokenSource();
         var waiting = _open.TakePlaceAsync(Waits(out _), givesUp.Token);
         await givesUp.CancelAsync();
@@ -106,8 +215,8 @@ public sealed class OpenCallsTests
         var late = Call(1, Method.Put, deadlineMs: Environment.TickCount64);
         Assert.False(_open.TryTakePlace(late));
         Assert.False(await _open.TakePlaceAsync(late, CancellationToken.None));
-        foreach (var id in ids)
-            _open.Complete(new Reply { Id = id });
+        foreach (var call in calls)
+            _open.Withdraw(call.Id);
         Assert.Equal(Share, Fill(shard: 1, Method.Put));
     }
 
@@ -120,13 +229,24 @@ public sealed class OpenCallsTests
         return call;
     }
 
+    private PendingCall Added(uint shard, Method method, long deadlineMs = long.MaxValue)
+    {
+        var call = Call(shard, method, deadlineMs);
+        Assert.True(_open.TryTakePlace(call));
+        _open.Add(call);
+        return call;
+    }
+
     private int Fill(uint shard, Method method) => Fill(shard, method, out _);
 
-    private int Fill(uint shard, Method method, out List<ulong> ids)
+    private int Fill(uint shard, Method method, out List<PendingCall> calls, long deadlineMs = long.MaxValue)
     {
-        ids = [];
-        for (var call = Call(shard, method); _open.TryTakePlace(call); call = Call(shard, method))
-            ids.Add(_open.Add(call));
-        return ids.Count;
+        calls = [];
+        for (var call = Call(shard, method, deadlineMs); _open.TryTakePlace(call); call = Call(shard, method, deadlineMs))
+        {
+            _open.Add(call);
+            calls.Add(call);
+        }
+        return calls.Count;
     }
 }

@@ -41,6 +41,7 @@ internal sealed class RoutedConnection(ClusterRun run, RoutedNetwork network, Cl
         // A waiting caller continues in the step that ends its wait, on the run's thread.
         var open = new Open(message, call, new TaskCompletionSource<CallAnswer>());
         _open.Add(message.Id, open);
+        Invariant.Check(call.Progress.TrySend(), "a call was given to a connection twice");
         run.Time.After(20 + run.Random.NextInt64(300), () => Arrive(open));
         if (run.Bug != InjectedBug.CallWithoutTimer)
             run.Time.After(leftUs + 1_000, () => Complete(open, new CallAnswer(null, run.Bug != InjectedBug.LateIsUnsent, "no answer in time", true)));
@@ -78,7 +79,7 @@ internal sealed class RoutedConnection(ClusterRun run, RoutedNetwork network, Cl
             var copy = Reply.Parser.ParseFrom(Google.Protobuf.MessageExtensions.ToByteArray(reply));
             run.Time.After(20 + run.Random.NextInt64(!run.Healed && run.Chance(LatePermille) ? 2_000_000 : 300), () =>
             {
-                if (!network.IsCut(Node.Id) && Complete(open, new CallAnswer(copy, true, null, false)))
+                if (!network.IsCut(Node.Id) && Complete(open, new CallAnswer(copy, true, null, false)) && open.Pending.Progress.TryReply())
                     open.Pending.Return();
             });
         });

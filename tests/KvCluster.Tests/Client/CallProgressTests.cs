@@ -1,0 +1,66 @@
+using KvCluster.Client.Transport;
+
+namespace KvCluster.Tests.Client;
+
+public sealed class CallProgressTests
+{
+    /// <summary>The stages, by a way to reach each of them.</summary>
+    private static readonly Dictionary<string, Func<CallProgress>> Stages = new()
+    {
+        ["waiting"] = () => default,
+        ["sent"] = () => After(default, static (ref call) => call.TrySend()),
+        ["replied"] = () => After(Stages!["sent"](), static (ref call) => call.TryReply()),
+        ["ended unsent"] = () => After(default, static (ref call) => call.TryEndUnsent()),
+        ["ended after it was sent"] = () => After(Stages!["sent"](), static (ref call) => call.TryEnd(out _)),
+    };
+
+    private delegate bool Move(ref CallProgress call);
+
+    /// <summary>Each stage, and which of the transitions succeed in it.</summary>
+    [Theory]
+    [InlineData("waiting", true, true, false, true, true)]
+    [InlineData("sent", true, false, true, false, true)]
+    [InlineData("replied", false, false, false, false, false)]
+    [InlineData("ended unsent", false, false, false, false, false)]
+    [InlineData("ended after it was sent", false, false, false, false, false)]
+    public void Stage_AllowsItsTransitionsOnly(string stage, bool isOpen, bool mayBeSent, bool mayGetAReply, bool mayEndUnsent, bool mayEnd)
+    {
+        var reached = Stages[stage];
+        Assert.Equal(isOpen, reached().IsOpen);
+        Assert.Equal(mayBeSent, Try(reached(), static (ref call) => call.TrySend()));
+        Assert.Equal(mayGetAReply, Try(reached(), static (ref call) => call.TryReply()));
+        Assert.Equal(mayEndUnsent, Try(reached(), static (ref call) => call.TryEndUnsent()));
+        Assert.Equal(mayEnd, Try(reached(), static (ref call) => call.TryEnd(out _)));
+    }
+
+    [Fact]
+    public void TryEnd_SaysWhetherTheCallWasSent()
+    {
+        Assert.True(Stages["waiting"]().TryEnd(out var wasSent));
+        Assert.False(wasSent);
+        Assert.True(Stages["sent"]().TryEnd(out wasSent));
+        Assert.True(wasSent);
+    }
+
+    /// <summary>A call that ended without a reply may still be in the queue, which would send another's request under its id.</summary>
+    [Theory]
+    [InlineData("waiting")]
+    [InlineData("sent")]
+    [InlineData("ended unsent")]
+    [InlineData("ended after it was sent")]
+    public void Restart_OfACallWithoutAReply_IsRefused(string stage)
+    {
+        Assert.Throws<InvariantException>(() => Stages[stage]().Restart());
+        var replied = Stages["replied"]();
+        replied.Restart();
+        Assert.True(replied.TrySend());
+    }
+
+    private static bool Try(CallProgress call, Move move) => move(ref call);
+
+    private static CallProgress After(CallProgress call, Move move)
+    {
+        Assert.True(move(ref call));
+        return call;
+    }
+}
