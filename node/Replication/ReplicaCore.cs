@@ -69,7 +69,7 @@ internal sealed class ReplicaCore
     public long LeaseEndUs => Lease.EndUs;
 
     /// <summary>This leader has asked another replica to take over.</summary>
-    public bool MayHandOver => Leader is { MayHandOver: true };
+    public bool IsTransferring => Leader is { IsTransferring: true };
 
     /// <summary>
     /// This leader is quiescent: nothing was asked of it for some time, and it sends few heartbeats, so silence of its followers means little.

@@ -10,7 +10,7 @@ internal sealed class CallPlaces(ExchangePlaces process, ByteBudget requests)
 {
     private readonly FairPlaces _ofStream = new(ExchangeLimits.CallsMax);
     private readonly FairPlaces.Share _heldOfProcess = new();
-    private BudgetShare _bytes = new(requests);
+    private StreamBudget _bytes = new(requests);
 
     /// <summary>The number of open calls.</summary>
     public int Taken => _ofStream.Taken;

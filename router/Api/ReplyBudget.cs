@@ -14,7 +14,7 @@ internal sealed class ReplyBudget(Lock gate, ByteBudget process)
 
     private readonly ByteBudget _process = process;
     private readonly LinkedList<Hold> _holds = new();
-    private BudgetShare _waiting = new(process);
+    private StreamBudget _waiting = new(process);
     private long _heldBytes;
 
     /// <summary>Whether another call may be begun.</summary>

@@ -1,7 +1,7 @@
 namespace KvCluster.Simulation;
 
 /// <summary>How much happened in one run or in many.</summary>
-internal readonly record struct Activity(long Writes, long Reads, long Scans, long FailedConditions, long Epochs, long Snapshots, long HandOvers, long ReplicaChanges, long FollowerReads, long Repeats, long DigestsCompared, long Unapplied)
+internal readonly record struct Activity(long Writes, long Reads, long Scans, long FailedConditions, long Epochs, long Snapshots, long Transfers, long ReplicaChanges, long FollowerReads, long Repeats, long DigestsCompared, long Unapplied)
 {
     public static Activity operator +(Activity left, Activity right) => new(
         left.Writes + right.Writes,
@@ -10,7 +10,7 @@ internal readonly record struct Activity(long Writes, long Reads, long Scans, lo
         left.FailedConditions + right.FailedConditions,
         left.Epochs + right.Epochs,
         left.Snapshots + right.Snapshots,
-        left.HandOvers + right.HandOvers,
+        left.Transfers + right.Transfers,
         left.ReplicaChanges + right.ReplicaChanges,
         left.FollowerReads + right.FollowerReads,
         left.Repeats + right.Repeats,
@@ -18,5 +18,5 @@ internal readonly record struct Activity(long Writes, long Reads, long Scans, lo
         left.Unapplied + right.Unapplied);
 
     public override string ToString() =>
-        $"{Writes} acknowledged writes, {Reads} reads, {Scans} scans, {FailedConditions} failed conditions, {Epochs} epochs, {Snapshots} snapshots installed, {HandOvers} leaderships transferred, {ReplicaChanges} changes of replicas, {FollowerReads} reads at followers, {Repeats} answers given again, {DigestsCompared} comparisons of digests, {Unapplied} replicas stopped at a record";
+        $"{Writes} acknowledged writes, {Reads} reads, {Scans} scans, {FailedConditions} failed conditions, {Epochs} epochs, {Snapshots} snapshots installed, {Transfers} leaderships transferred, {ReplicaChanges} changes of replicas, {FollowerReads} reads at followers, {Repeats} answers given again, {DigestsCompared} comparisons of digests, {Unapplied} replicas stopped at a record";
 }

@@ -25,7 +25,7 @@ public sealed class InjectedBugTests(ITestOutputHelper output)
         [InjectedBug.PrepareDuringGrant] = ("clocks-drift", 414),
         [InjectedBug.NoWaitAfterRestart] = ("grant-outlived", 25),
         [InjectedBug.DriftIgnored] = ("grant-outlived", 11),
-        [InjectedBug.ReadOnAfterRelease] = ("hand-over", 91),
+        [InjectedBug.ReadOnAfterRelease] = ("transfer", 91),
         [InjectedBug.LeaseFromBefore] = ("nodes-leader-cut-off", 222),
         [InjectedBug.RoundFromBefore] = ("voters-half-changed", 69),
         [InjectedBug.ConditionWithoutLease] = ("nodes-callers-cut-off", 17),

@@ -67,7 +67,7 @@ internal sealed class Leader
     public bool IsServing => Phase == LeaderPhase.Serving;
 
     /// <summary>A transfer has begun. It may still fail, and this replica then continues to lead.</summary>
-    public bool MayHandOver => _succession.IsTransferring;
+    public bool IsTransferring => _succession.IsTransferring;
 
     /// <summary>Nothing was asked of it for some time, so it sends few heartbeats and has no lease.</summary>
     public bool IsQuiescent => _heartbeats.Quiescence.IsQuiescent;

@@ -63,8 +63,8 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
             // The next leader does it. A leader does not remove itself, and it does not transfer for a replacement that the next leader would refuse.
             if (await replacement.ForeseeOwnAsync(shard, request).ConfigureAwait(false) is { } known)
                 return known.Done ? new ReplaceResponse() : throw ApiErrors.NotReplaced(request.ShardId, known.Reason).ToStatus().ToRpcException();
-            var (next, handedOver) = await placement.TransferAsync(shard, NodeId.None).ConfigureAwait(false);
-            throw (handedOver.Done ? ApiErrors.NotLeader(new ShardRoute(shard.Route) { LeaderId = next }, identity.Node) : ApiErrors.NotReplaced(request.ShardId, handedOver.Reason)).ToStatus().ToRpcException();
+            var (next, transferred) = await placement.TransferAsync(shard, NodeId.None).ConfigureAwait(false);
+            throw (transferred.Done ? ApiErrors.NotLeader(new ShardRoute(shard.Route) { LeaderId = next }, identity.Node) : ApiErrors.NotReplaced(request.ShardId, transferred.Reason)).ToStatus().ToRpcException();
         }
         var result = await replacement.ReplaceAsync(shard, request, context.CancellationToken).ConfigureAwait(false);
         return result.Done ? new ReplaceResponse() : throw ApiErrors.NotReplaced(request.ShardId, result.Reason).ToStatus().ToRpcException();

@@ -22,7 +22,7 @@ internal sealed class ExchangeReplies(
     private readonly Lock _gate = new();
     private readonly TaskCompletionSource _ended = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private readonly GatheredReplies _replies = new(memory.Replies);
-    private BudgetShare _requests = new(memory.Requests);
+    private StreamBudget _requests = new(memory.Requests);
     private readonly CancellationTokenSource _stopping = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
     private TaskCompletionSource? _room;
     private RpcException? _reason;

@@ -12,7 +12,7 @@ internal sealed class GatheredReplies(ByteBudget budget)
 {
     private readonly Queue<MessageBytes> _full = new();
     private MessageBytes _gathering = MessageBytes.Rent();
-    private BudgetShare _bytes = new(budget);
+    private StreamBudget _bytes = new(budget);
 
     public bool IsEmpty => _gathering.Count == 0 && _full.Count == 0;
 

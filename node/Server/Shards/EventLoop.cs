@@ -127,7 +127,7 @@ internal sealed class EventLoop(
         if (!journal.Store.Space.IsDiskFull)
             return false;
         TellDisk();
-        return core.MayHandOver;
+        return core.IsTransferring;
     }
 
     private void TellDisk()

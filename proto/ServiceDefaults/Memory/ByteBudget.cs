@@ -1,4 +1,4 @@
-// Counts the bytes of calls that a process holds. Any thread. Taking and returning is one atomic addition each, so streams take pieces (BudgetShare).
+// Counts the bytes of calls that a process holds. Any thread. Taking and returning is one atomic addition each, so streams take pieces (StreamBudget).
 namespace KvCluster.ServiceDefaults.Memory;
 
 /// <summary>Limits the number of bytes held at a time.</summary>

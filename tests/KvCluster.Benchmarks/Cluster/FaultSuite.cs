@@ -36,7 +36,7 @@ internal static class FaultSuite
         var rows = new List<BenchmarkRow>();
         rows.AddRange(await FailoversAsync(quick ? 3 : 20, progress, cancellation));
         rows.AddRange(await ManyShardsAsync(quick ? 1 : 3, progress, cancellation));
-        rows.AddRange(await HandOverMeasure.RunAsync(quick ? 5 : 20, progress, cancellation));
+        rows.AddRange(await TransferMeasure.RunAsync(quick ? 5 : 20, progress, cancellation));
         rows.AddRange(await CatchUpMeasure.RunAsync(quick ? 1 : 3, progress, cancellation));
         rows.AddRange(await MissingPartMeasure.RunAsync(quick ? 1 : 5, TimeSpan.FromSeconds(quick ? 2 : 4), quick ? TimeSpan.Zero : TimeSpan.FromMinutes(5), progress, cancellation));
         rows.AddRange(await RunSlowDiskAsync(quick, progress, cancellation));

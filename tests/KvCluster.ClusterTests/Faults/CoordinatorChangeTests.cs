@@ -37,7 +37,7 @@ public sealed class CoordinatorChangeTests
         cluster.Network.Heal();
         await UntilReplacedAsync(cluster, from, to);
         await histories.MoreChangesAsync(Some);
-        await cluster.HandOverAsync();
+        await cluster.TransferAsync();
         await histories.MoreChangesAsync(Some);
         await histories.CheckAsync();
         await cluster.UntilEqualAsync();

@@ -23,7 +23,7 @@ public sealed class DiskFaultTests
         await histories.MoreChangesAsync(Some);
         disk.Fill();
         await FillJournalsAsync(cluster);
-        await cluster.HandOverAsync();
+        await cluster.TransferAsync();
         await histories.MoreChangesAsync(Some);
         disk.Empty();
         await histories.MoreChangesAsync(Some);
@@ -108,7 +108,7 @@ public sealed class DiskFaultTests
         await Eventually.TrueAsync(() => Task.FromResult(!cluster.Node(node).IsRunning), "the node has ended");
         await cluster.LeaderAsync(except: node);
         await histories.MoreChangesAsync(Some);
-        await cluster.HandOverAsync();
+        await cluster.TransferAsync();
         await histories.MoreChangesAsync(Some);
         disk.Rule();
         cluster.Node(node).Start();

@@ -65,7 +65,7 @@ public sealed class ManyShardsTests(ManyShardsCluster shared) : IClassFixture<Ma
         {
             await histories.MoreChangesAsync(Some);
             Assert.Equal(0, await node.StopAsync());
-            await cluster.HandOverAsync();
+            await cluster.TransferAsync();
             await histories.MoreChangesAsync(Some);
             node.Start();
             await cluster.UntilEveryReplicaWorksAsync();

@@ -20,7 +20,7 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
             await cluster.Node(leader).KillAsync();
             await cluster.UntilLedWithoutAsync(leader);
             await histories.MoreChangesNowAsync(Some);
-            await cluster.HandOverAsync();
+            await cluster.TransferAsync();
             await histories.MoreChangesNowAsync(Some);
             cluster.Node(leader).Start();
             await cluster.UntilFollowsAsync(leader);
@@ -99,7 +99,7 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
         });
         await cluster.Node(follower).KillAsync();
         await histories.MoreChangesAsync(Some);
-        await cluster.HandOverAsync();
+        await cluster.TransferAsync();
         await histories.MoreChangesAsync(Some);
         cluster.Node(follower).Start();
         await histories.MoreChangesAsync(Some);
@@ -177,7 +177,7 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
         var leader = await cluster.UntilOneSaysAsync("Snapshot", since);
         cluster.Network.Cut(leader, follower);
         await histories.MoreChangesAsync(Some);
-        await cluster.HandOverAsync();
+        await cluster.TransferAsync();
         cluster.Network.Heal();
         await histories.MoreChangesAsync(Some);
         await histories.CheckAsync();
@@ -202,7 +202,7 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
             await cluster.LeaderAsync(except: leader);
             await histories.MoreChangesAsync(Some);
             cluster.Node(leader).Resume();
-            await cluster.HandOverAsync();
+            await cluster.TransferAsync();
         }
 
         // Even with another clock, a node's promises from before its restart must hold.

@@ -24,7 +24,7 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
         await histories.MoreChangesAsync(Some);
         var before = await ReplicaAsync(cluster, Follower);
         await cluster.Node(Follower).KillAsync();
-        await cluster.HandOverAsync();
+        await cluster.TransferAsync();
         Directory.Delete(cluster.Node(Follower).Data, recursive: true);
         await UnregisterAsync(cluster, Follower);
         cluster.Node(Follower).Start();
@@ -59,7 +59,7 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
         await cluster.UntilSaidAsync(Follower, "is an old copy", since);
         await UntilReplacedAsync(cluster, Follower, before, acknowledged);
         Assert.True(Directory.Exists(Path.Combine(node.Data, "aside", "0")), "what it held is kept");
-        await cluster.HandOverAsync();
+        await cluster.TransferAsync();
         await histories.MoreChangesAsync(Some);
         await shared.EndAsync();
         var record = await cluster.RecordAsync();
@@ -102,7 +102,7 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
         foreach (var segment in SegmentsOf(State(cluster, Follower)))
             FlipBits(segment, JournalBlockBytes, from: JournalBlockBytes);
         cluster.Node(Follower).Start();
-        await cluster.HandOverAsync();
+        await cluster.TransferAsync();
         await histories.MoreChangesAsync(Some);
         await shared.EndAsync();
         Assert.Contains(cluster.Node(Follower).Log.Skip(since), static line => line.Contains("Opening '", StringComparison.Ordinal) && !line.Contains(": sound:", StringComparison.Ordinal));
@@ -122,7 +122,7 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
         var acknowledged = await AcknowledgedAsync(cluster, before);
         cluster.Node(node).Start();
         await UntilReplacedAsync(cluster, node, before, acknowledged);
-        await cluster.HandOverAsync();
+        await cluster.TransferAsync();
         await histories.MoreChangesAsync(Some);
         await shared.EndAsync(test);
     }

@@ -37,7 +37,7 @@ public class SharedCluster : IAsyncLifetime
     /// <summary>Ends the test's history with a transfer. The history must be linearizable, and all replicas equal.</summary>
     internal async Task EndAsync([System.Runtime.CompilerServices.CallerMemberName] string test = "")
     {
-        await _cluster!.HandOverAsync();
+        await _cluster!.TransferAsync();
         await _histories!.MoreChangesNowAsync(50);
         await _histories.CheckAsync(test);
         await _cluster.UntilEqualAsync();

@@ -183,7 +183,7 @@ internal sealed class FaultCluster : IAsyncDisposable
     }, $"node {node} leads shard {shard}{Explain()}");
 
     /// <summary>Makes a shard's leader transfer to the node that has most of its journal. Returns when another leadership has begun.</summary>
-    public async Task HandOverAsync(uint shard = 0)
+    public async Task TransferAsync(uint shard = 0)
     {
         var before = await EpochAsync(shard);
         await Eventually.TrueAsync(async () =>

@@ -168,8 +168,8 @@ public sealed class PrometheusTests(ITestOutputHelper output)
         }),
         (["KvClusterLeadersMove"], fire => Eventually.TrueAsync(async () =>
         {
-            await scraped.Cluster.HandOverAsync(0);
-            await scraped.Cluster.HandOverAsync(1);
+            await scraped.Cluster.TransferAsync(0);
+            await scraped.Cluster.TransferAsync(1);
             return await fire();
         }, "the alert of moving leaders fires")),
         (["KvClusterNodeUnreachable", "KvClusterFollowerLags"], fire => WithoutAsync(scraped, [3], () => WithLargeValuesAsync(scraped, fire))),

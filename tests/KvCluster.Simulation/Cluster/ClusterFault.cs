@@ -22,7 +22,7 @@ internal enum ClusterFault
     CutOffAndCrash,
     Pause,
     Checkpoint,
-    HandOver,
+    Transfer,
 
     /// <summary>A bit flips once in a run, while the node is down or running.</summary>
     Damage,

@@ -48,8 +48,8 @@ internal sealed class ClusterFaults(ClusterRun run, (ClusterFault Fault, int Wei
             case ClusterFault.Checkpoint:
                 node.Checkpoint();
                 break;
-            case ClusterFault.HandOver:
-                Leader.Admin.HandOver(run.Random.Next(2) == 0 ? ReplicaId.None : node.ReplicaId);
+            case ClusterFault.Transfer:
+                Leader.Admin.Transfer(run.Random.Next(2) == 0 ? ReplicaId.None : node.ReplicaId);
                 break;
             // One disk at a time, because nobody can restore what a majority has lost.
             case ClusterFault.Damage when AllAreWhole:
@@ -135,7 +135,7 @@ internal sealed class ClusterFaults(ClusterRun run, (ClusterFault Fault, int Wei
     {
         ClusterFault.Crash or ClusterFault.Pause => node.IsUp,
         ClusterFault.Checkpoint => node.Replica is not null,
-        ClusterFault.HandOver => Leader.Replica is not null,
+        ClusterFault.Transfer => Leader.Replica is not null,
         ClusterFault.CutOffAndCrash or ClusterFault.Damage or ClusterFault.RestoreDisk or ClusterFault.Outdate or ClusterFault.FailDisk or ClusterFault.Replace or ClusterFault.Quarantine
             or ClusterFault.DiskError or ClusterFault.DiskShortWrite or ClusterFault.DiskSyncLosesData or ClusterFault.DiskReadError or ClusterFault.DiskLostWrite or ClusterFault.DiskMisdirectedWrite
             or ClusterFault.LoseDisk or ClusterFault.RestoreCoordinator or ClusterFault.RestoreCoordinatorRaised or ClusterFault.CrashInCall or ClusterFault.DamageSpare or ClusterFault.CutOffCaller or ClusterFault.FallBehind => false,

@@ -104,7 +104,7 @@ internal sealed class ClusterRun : ISimulation
     /// <summary>Faults are over. Messages in flight may still be late.</summary>
     public bool Healed { get; private set; }
 
-    public long HandOvers { get; set; }
+    public long Transfers { get; set; }
 
     public long DigestsCompared { get; set; }
 
@@ -112,7 +112,7 @@ internal sealed class ClusterRun : ISimulation
     public long Unapplied { get; set; }
 
     public Activity Activity => new(
-        _history.Writes, _history.Reads, _history.Scans, _history.FailedConditions, (long)Coordinator.Record.Epoch, Network.SnapshotsInstalled, HandOvers,
+        _history.Writes, _history.Reads, _history.Scans, _history.FailedConditions, (long)Coordinator.Record.Epoch, Network.SnapshotsInstalled, Transfers,
         (long)Coordinator.Record.Generation - 1, _history.FollowerReads, _history.Repeats, DigestsCompared, Unapplied);
 
     public Tally Tally { get; } = new();

@@ -12,7 +12,7 @@ internal static class DiskScenarios
         [
             (ClusterFault.DiskError, 3), (ClusterFault.DiskShortWrite, 3), (ClusterFault.DiskSyncLosesData, 3),
             (ClusterFault.DiskReadError, 9), (ClusterFault.DiskLostWrite, 6), (ClusterFault.DiskMisdirectedWrite, 3),
-            (ClusterFault.Checkpoint, 8), (ClusterFault.Crash, 4), (ClusterFault.HandOver, 2),
+            (ClusterFault.Checkpoint, 8), (ClusterFault.Crash, 4), (ClusterFault.Transfer, 2),
         ]),
     ];
 }

@@ -9,8 +9,8 @@ internal static class MembershipScenarios
     public static IReadOnlyList<ClusterScenario> All { get; } =
     [
         new("nodes-restored-replaced", "F41", 3, 4, ClusterConditions.Any,
-            [(ClusterFault.RestoreCoordinatorRaised, 6), (ClusterFault.Replace, 6), (ClusterFault.Crash, 4), (ClusterFault.HandOver, 2)]),
+            [(ClusterFault.RestoreCoordinatorRaised, 6), (ClusterFault.Replace, 6), (ClusterFault.Crash, 4), (ClusterFault.Transfer, 2)]),
         new("nodes-quarantined", "F44", 3, 4, ClusterConditions.Any,
-            [(ClusterFault.Quarantine, 6), (ClusterFault.HandOver, 3), (ClusterFault.Crash, 2), (ClusterFault.CutOff, 2), (ClusterFault.CrashInCall, 2), (ClusterFault.Replace, 1)]),
+            [(ClusterFault.Quarantine, 6), (ClusterFault.Transfer, 3), (ClusterFault.Crash, 2), (ClusterFault.CutOff, 2), (ClusterFault.CrashInCall, 2), (ClusterFault.Replace, 1)]),
     ];
 }

@@ -35,13 +35,13 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
     public void Forget() => MayBeQuarantined = false;
 
     /// <summary>An operator asks it to transfer its leadership.</summary>
-    public void HandOver(ReplicaId replica) => node.Events.Deliver(() =>
+    public void Transfer(ReplicaId replica) => node.Events.Deliver(() =>
     {
         if (node.Replica is null)
             return;
         run.Trace($"node {node.Id} is asked to transfer its leadership");
         // It completes on the thread pool, at a poll that may differ between runs. It is counted but does not affect the replayed course.
-        node.Events.Poll(node.Replica.Orders.TransferAsync(replica), result => run.HandOvers += result.Done ? 1 : 0);
+        node.Events.Poll(node.Replica.Orders.TransferAsync(replica), result => run.Transfers += result.Done ? 1 : 0);
     });
 
     /// <summary>It is asked repeatedly, as the leader, for a replacement. Each time it does the next step. The record shows the result.</summary>
@@ -51,7 +51,7 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
             return;
         if (request.FromNodeId == node.Id)
         {
-            HandOver(ReplicaId.None);
+            Transfer(ReplicaId.None);
             return;
         }
 

@@ -25,7 +25,7 @@ internal enum Fault
     LosePower,
     SlowDisk,
     SlowFollower,
-    HandOver,
+    Transfer,
     Checkpoint,
 
     /// <summary>After a restart the end of the journal is missing, which the control file reveals.</summary>

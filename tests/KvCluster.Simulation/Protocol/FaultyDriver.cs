@@ -96,7 +96,7 @@ internal sealed class FaultyDriver(SimulationRun run, SimulatedReplica replica, 
     }
 
     /// <summary>The core no longer serves.</summary>
-    public void ServingEnded(ReplicaCore core) => _readsOnUntilUs = Bug == InjectedBug.ReadOnAfterRelease && core.MayHandOver ? _leaseEndUs : 0;
+    public void ServingEnded(ReplicaCore core) => _readsOnUntilUs = Bug == InjectedBug.ReadOnAfterRelease && core.IsTransferring ? _leaseEndUs : 0;
 
     /// <summary>Whether reads are answered although the core does not serve.</summary>
     public bool ReadsOn(long nowUs) => nowUs < _readsOnUntilUs;

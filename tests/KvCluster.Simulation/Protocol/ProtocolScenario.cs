@@ -17,7 +17,7 @@ internal sealed record ProtocolScenario(
     private static readonly (Fault, int)[] Everything =
     [
         (Fault.Restart, 35), (Fault.Pause, 10), (Fault.Isolate, 15), (Fault.CutLink, 8), (Fault.Partition, 4), (Fault.CutOffCoordinator, 7),
-        (Fault.CoordinatorAway, 3), (Fault.LosePower, 5), (Fault.SlowDisk, 5), (Fault.HandOver, 5), (Fault.Checkpoint, 3), (Fault.LoseTail, 3), (Fault.ChangeReplicas, 4),
+        (Fault.CoordinatorAway, 3), (Fault.LosePower, 5), (Fault.SlowDisk, 5), (Fault.Transfer, 5), (Fault.Checkpoint, 3), (Fault.LoseTail, 3), (Fault.ChangeReplicas, 4),
     ];
 
     public static IReadOnlyList<ProtocolScenario> All { get; } =
@@ -29,7 +29,7 @@ internal sealed record ProtocolScenario(
         new("follower-trouble", "F4", 4, Conditions.Any, [(Fault.IsolateFollower, 4), (Fault.RestartFollower, 4), (Fault.SlowFollower, 4)], () => new RandomAdversary()),
         new("coordinator-trouble", "F5 F6 F8 F9 F13", 8, Conditions.BadCoordinator,
             [(Fault.CutOffCoordinator, 4), (Fault.CoordinatorAway, 4), (Fault.RestartLeader, 4), (Fault.IsolateLeader, 3), (Fault.Restart, 3)], () => new RandomAdversary()),
-        new("bad-network", "F7", 5, Conditions.BadNetwork, [(Fault.CutLink, 5), (Fault.Isolate, 2), (Fault.Restart, 2), (Fault.HandOver, 1)], () => new RandomAdversary()),
+        new("bad-network", "F7", 5, Conditions.BadNetwork, [(Fault.CutLink, 5), (Fault.Isolate, 2), (Fault.Restart, 2), (Fault.Transfer, 1)], () => new RandomAdversary()),
         new("failover-in-failover", "F14", 18, Conditions.SlowDisks, [], () => new FailoverInFailover(endsAtMatch: false)),
         new("old-tail-returns", "F14", 0, Conditions.SlowDisks, [], () => new FailoverInFailover(endsAtMatch: true)),
         new("cut-overtaken", "F4 F14 F15", 0, Conditions.FiveVoters, [], () => new CutOvertaken()),
@@ -38,7 +38,7 @@ internal sealed record ProtocolScenario(
         new("behind-retention", "F20", 5, Conditions.Any, [(Fault.Checkpoint, 6), (Fault.Restart, 4), (Fault.Isolate, 2)], () => new RandomAdversary()),
         new("clocks-drift", "F21", 5, Conditions.LongLeases, [(Fault.IsolateLeaderInSteps, 6), (Fault.IsolateLeader, 3)], () => new RandomAdversary()),
         new("granter-restarts", "F1 F3 F13", 6, Conditions.LongLeases, [(Fault.IsolateLeaderInSteps, 8), (Fault.IsolateLeader, 2)], () => new GranterRestarts()),
-        new("hand-over", "F19 F25", 6, Conditions.Calm, [(Fault.HandOver, 8), (Fault.Restart, 1)], () => new HandOverCut()),
+        new("transfer", "F19 F25", 6, Conditions.Calm, [(Fault.Transfer, 8), (Fault.Restart, 1)], () => new TransferCut()),
         new("leader-disk-slow", "F19", 0, SlowLeader.Draw, [], () => new SlowLeader()),
         new("learners", "F25", 6, Conditions.WithLearners, [(Fault.Partition, 6), (Fault.Restart, 2), (Fault.IsolateLeader, 2)], () => new RandomAdversary()),
         new("leader-among-learners", "F3 F25", 0, Conditions.WithLearners, [], () => new LeaderAmongLearners()),

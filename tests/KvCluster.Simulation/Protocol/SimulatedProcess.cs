@@ -286,9 +286,9 @@ internal sealed class SimulatedProcess
                     _run.LeaderHint = (int)known.Node.Value;
                 break;
             case Effect.OrderEnded ended:
-                _run.Trace($"node {_replica.Node}: {(ended.OrderId == 0 ? "hand-over" : "change of replicas")} done: {ended.Done} ({ended.Reason})");
+                _run.Trace($"node {_replica.Node}: {(ended.OrderId == 0 ? "transfer" : "change of replicas")} done: {ended.Done} ({ended.Reason})");
                 if (ended is { Done: true, OrderId: 0 })
-                    _run.LeadershipsHandedOver++;
+                    _run.LeadershipsTransferred++;
                 else if (ended.Done)
                     _run.ReplicasChanged++;
                 break;

@@ -93,7 +93,7 @@ internal sealed class SimulationRun : ISimulation
 
     public int SnapshotsInstalled { get; set; }
 
-    public int LeadershipsHandedOver { get; set; }
+    public int LeadershipsTransferred { get; set; }
 
     public int ReplicasChanged { get; set; }
 
@@ -103,7 +103,7 @@ internal sealed class SimulationRun : ISimulation
     public int DigestsCompared { get; set; }
 
     public Activity Activity => new(
-        Checker.AnsweredWrites, Checker.AnsweredReads, Checker.AnsweredScans, Checker.FailedConditions, Checker.Epochs, SnapshotsInstalled, LeadershipsHandedOver, ReplicasChanged, FollowerReadsAnswered, Repeats: 0, DigestsCompared, Unapplied: 0);
+        Checker.AnsweredWrites, Checker.AnsweredReads, Checker.AnsweredScans, Checker.FailedConditions, Checker.Epochs, SnapshotsInstalled, LeadershipsTransferred, ReplicasChanged, FollowerReadsAnswered, Repeats: 0, DigestsCompared, Unapplied: 0);
 
     public Tally Tally { get; } = new();
 
@@ -346,7 +346,7 @@ internal sealed class SimulationRun : ISimulation
             case Fault.SlowFollower:
                 SlowDisk(Follower());
                 break;
-            case Fault.HandOver:
+            case Fault.Transfer:
                 var leader = Leader() ?? replica;
                 Trace($"node {leader.Node} is asked to transfer its leadership");
                 leader.Transfer(Random.Next(2) == 0 ? ReplicaId.None : Any().Id);
@@ -367,7 +367,7 @@ internal sealed class SimulationRun : ISimulation
     private bool TakesEffect(Fault fault, SimulatedReplica replica) => fault switch
     {
         Fault.Restart or Fault.Pause or Fault.Checkpoint => replica.Up,
-        Fault.RestartLeader or Fault.PauseLeader or Fault.IsolateLeader or Fault.IsolateLeaderInSteps or Fault.HandOver or Fault.ChangeReplicas => Leader() is not null,
+        Fault.RestartLeader or Fault.PauseLeader or Fault.IsolateLeader or Fault.IsolateLeaderInSteps or Fault.Transfer or Fault.ChangeReplicas => Leader() is not null,
         Fault.RestartFollower => Replicas.Any(other => other.Up && !other.Leads),
         Fault.LoseTail => false,
         _ => true,

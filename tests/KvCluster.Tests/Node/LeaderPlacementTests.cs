@@ -129,9 +129,9 @@ public sealed class LeaderPlacementTests
             var before = (await cluster.RecordAsync()).Epoch;
             await cluster.StopNodeAsync(leader);
             // An election would not have begun yet, because its shortest timeout is longer than the rest of a stop.
-            var handedOver = (await cluster.RecordAsync()).Epoch == before + 1;
+            var transferred = (await cluster.RecordAsync()).Epoch == before + 1;
             Assert.NotEqual(leader, await cluster.LeaderOfAsync(0));
-            if (handedOver)
+            if (transferred)
                 return;
             Assert.True(stop < 5, "No leadership was transferred.");
             await cluster.StartNodeAsync(leader);

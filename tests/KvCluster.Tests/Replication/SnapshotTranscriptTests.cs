@@ -16,7 +16,7 @@ public sealed class SnapshotTranscriptTests
     [Fact]
     public void Follower_OvertakenBeforeTheLastChunkIsStored_KeepsTheNewerState()
     {
-        // After the last chunk was handed over, a late append that reached further could be acknowledged and committed before the chunk was stored.
+        // After the last chunk was passed on, a late append that reached further could be acknowledged and committed before the chunk was stored.
         // The snapshot was then installed over it, and acknowledged records were lost.
         var follower = Receiving(bytesTotal: 4);
         var append = Transcript.Append((1, 2), (2, 3), (2, 4), (2, 5));
@@ -268,7 +268,7 @@ public sealed class SnapshotTranscriptTests
     private static SnapshotChunk Chunk(long offset, long bytesTotal, int bytes = 4) =>
         new() { Covers = Covers.ToWire(), Offset = (ulong)offset, BytesTotal = (ulong)bytesTotal, Data = ByteString.CopyFrom(new byte[bytes]) };
 
-    // Replica 1 follows replica 2 in epoch 2, both have 1.2, and it has handed over the first chunk.
+    // Replica 1 follows replica 2 in epoch 2, both have 1.2, and it has passed on the first chunk.
     private static Transcript Receiving(long bytesTotal, int bytes = 4)
     {
         var control = new HardState { ReplicaId = new(1), PromisedEpoch = 1, PromisedLeader = new(3), PromisedIncarnation = 30 };

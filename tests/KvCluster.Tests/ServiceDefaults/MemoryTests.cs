@@ -27,24 +27,24 @@ public sealed class MemoryTests
         var seed = int.TryParse(Environment.GetEnvironmentVariable("KV_SEED"), out var given) ? given : Random.Shared.Next();
         var random = new Random(seed);
         var budget = new ByteBudget(64 * Mebibyte);
-        var share = new BudgetShare(budget);
+        var stream = new StreamBudget(budget);
         var used = new Queue<int>();
         for (var step = 0; step < 10_000; step++)
         {
             var bytes = random.Next(2) == 0 ? random.Next(2_000) : random.Next(1 << 20);
             if (random.Next(2) == 0)
             {
-                if (share.TryUse(bytes))
+                if (stream.TryUse(bytes))
                     used.Enqueue(bytes);
             }
             else if (used.TryDequeue(out var freed))
             {
-                share.Free(freed);
+                stream.Free(freed);
             }
-            Assert.True(share.Used == used.Sum(one => (long)one), $"KV_SEED={seed}");
-            Assert.True(budget.Taken >= share.Used && budget.Taken <= share.Used + (2 * ByteBudget.SmallBytes), $"KV_SEED={seed}: {budget.Taken} of {share.Used}");
+            Assert.True(stream.Used == used.Sum(one => (long)one), $"KV_SEED={seed}");
+            Assert.True(budget.Taken >= stream.Used && budget.Taken <= stream.Used + (2 * ByteBudget.SmallBytes), $"KV_SEED={seed}: {budget.Taken} of {stream.Used}");
         }
-        share.Free(share.Used);
+        stream.Free(stream.Used);
         Assert.Equal(0, budget.Taken);
     }
 
@@ -53,11 +53,11 @@ public sealed class MemoryTests
     {
         var budget = new ByteBudget(Mebibyte);
         budget.Take(Mebibyte);
-        var share = new BudgetShare(budget);
-        Assert.False(share.TryUse(100));
-        share.Use(100);
+        var stream = new StreamBudget(budget);
+        Assert.False(stream.TryUse(100));
+        stream.Use(100);
         Assert.Equal(Mebibyte + 100, budget.Taken);
-        share.Free(100);
+        stream.Free(100);
         Assert.Equal(Mebibyte, budget.Taken);
     }
 

@@ -9,7 +9,7 @@ namespace KvCluster.Benchmarks.Cluster;
 /// The delay of a writer by a planned transfer: the longest of its puts around it, one after the other. The leadership goes back and forth between
 /// two nodes. If it moves by itself during a run, as when it returns to the preferred node, the run is repeated.
 /// </summary>
-internal static class HandOverMeasure
+internal static class TransferMeasure
 {
     private const int SettledPuts = 200;
     private const int MovedMax = 5;
@@ -18,8 +18,8 @@ internal static class HandOverMeasure
     {
         await using var servers = await NodeServers.StartAsync(FaultSuite.Nodes, shards: 1, cancellation);
         await using var client = new KvClient(new KvClientOptions { Endpoints = servers.Endpoints });
-        var (handedOver, undisturbed) = (new List<double>(), new List<double>());
-        for (var moved = 0; handedOver.Count < runs;)
+        var (transferred, undisturbed) = (new List<double>(), new List<double>());
+        for (var moved = 0; transferred.Count < runs;)
         {
             var led = await servers.AllLedAsync(except: 0, cancellation);
             var (from, to) = (led.First(node => node.Value == 1).Key, led.First(node => node.Value == 0).Key);
@@ -29,20 +29,20 @@ internal static class HandOverMeasure
             if (transfer.IsFaulted || (await servers.AllLedAsync(except: 0, cancellation))[to] == 0)
             {
                 var reason = transfer.IsFaulted ? (transfer.Exception.InnerException as RpcException)?.Status.Detail ?? throw transfer.Exception : $"node {to} led for a moment only.";
-                progress($"hand-over from node {from} to node {to}: {reason} The leadership has moved by itself, {++moved} so far; the run is repeated.");
+                progress($"transfer from node {from} to node {to}: {reason} The leadership has moved by itself, {++moved} so far; the run is repeated.");
                 if (moved > MovedMax)
-                    throw new InvalidOperationException($"The leadership moved by itself in {moved} of {handedOver.Count + moved} runs: nothing to measure.");
+                    throw new InvalidOperationException($"The leadership moved by itself in {moved} of {transferred.Count + moved} runs: nothing to measure.");
                 continue;
             }
 
             undisturbed.Add(calm);
-            handedOver.Add(longest);
-            progress($"hand-over {handedOver.Count} of {runs}: longest put {longest:F1} ms, without one {calm:F1} ms");
+            transferred.Add(longest);
+            progress($"transfer {transferred.Count} of {runs}: longest put {longest:F1} ms, without one {calm:F1} ms");
         }
 
         return
         [
-            BenchmarkRow.Of(FaultSuite.Name, "longest put of a writer across a planned hand-over", FaultSuite.Ours, "ms", handedOver),
+            BenchmarkRow.Of(FaultSuite.Name, "longest put of a writer across a planned transfer", FaultSuite.Ours, "ms", transferred),
             BenchmarkRow.Of(FaultSuite.Name, $"longest of {SettledPuts} puts without one", FaultSuite.Ours, "ms", undisturbed),
         ];
     }

@@ -1,7 +1,7 @@
 namespace KvCluster.Simulation.Protocol;
 
 /// <summary>The leader that has just released its grants hears nothing for a while. It alone must know that it no longer serves.</summary>
-internal sealed class HandOverCut : Adversary
+internal sealed class TransferCut : Adversary
 {
     public override void On(SimulationRun run, SimulatedReplica replica, Moment moment)
     {
