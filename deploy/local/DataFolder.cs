@@ -1,6 +1,6 @@
 using System.Text.Json;
 using System.Text.Json.Serialization;
-using KvCluster.Node.Runtime;
+using KvCluster.Storage.Files;
 
 namespace KvCluster.Local;
 

@@ -1,6 +1,5 @@
 using System.CommandLine;
 using System.Text;
-using KvCluster.Node.Runtime;
 using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Configuration;
 using KvCluster.Storage.Files;

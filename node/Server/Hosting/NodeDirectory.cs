@@ -3,7 +3,6 @@
 // other; retired/{id}-{replica} has replicas that left, until space is needed; `kv doctor` writes `examined` to test the disk, and a start `.probe`. Used while the node starts,
 // on one thread.
 using System.Globalization;
-using KvCluster.Node.Runtime;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Inspection;
 using KvCluster.Storage.Recovery;

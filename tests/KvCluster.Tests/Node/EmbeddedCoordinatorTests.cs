@@ -1,7 +1,6 @@
 using KvCluster.Disk;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Coordination.Embedded;
-using KvCluster.Node.Runtime;
 using KvCluster.Replication.Protocol;
 using KvCluster.Storage.Files;
 

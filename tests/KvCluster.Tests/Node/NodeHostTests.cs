@@ -5,7 +5,6 @@ using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Coordination.Embedded;
 using KvCluster.Node.Hosting;
-using KvCluster.Node.Runtime;
 using KvCluster.ServiceDefaults.Admin;
 using KvCluster.Storage;
 using KvCluster.Storage.Context;

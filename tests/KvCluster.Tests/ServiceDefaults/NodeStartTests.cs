@@ -4,7 +4,6 @@ using KvCluster.Node.Coordination;
 using KvCluster.Node.Coordination.Embedded;
 using KvCluster.Node.Coordination.Etcd;
 using KvCluster.Node.Hosting;
-using KvCluster.Node.Runtime;
 using KvCluster.Processes;
 using KvCluster.ServiceDefaults.Admin;
 using KvCluster.Storage.Files;

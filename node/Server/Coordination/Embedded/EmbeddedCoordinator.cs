@@ -6,7 +6,6 @@ using System.Security.Cryptography;
 using Etcdserverpb;
 using Google.Protobuf;
 using KvCluster.Node.Coordination.Etcd;
-using KvCluster.Node.Runtime;
 using KvCluster.Replication.Protocol;
 using KvCluster.Storage.Files;
 using CoordinatorLease = KvCluster.V1.CoordinatorLease;
