@@ -39,7 +39,7 @@ internal readonly unsafe struct ReadSnapshot : IDisposable
     public ulong Count(TreeId tree) => _root.Trees[(int)tree].Count;
 
     /// <summary>The value of a key, in place.</summary>
-    public bool TryGet(TreeId tree, ReadOnlySpan<byte> key, out ReadOnlySpan<byte> value)
+    public bool TryGet(TreeId tree, scoped ReadOnlySpan<byte> key, out ReadOnlySpan<byte> value)
     {
         fixed (TreeRoot* root = &_root.Trees[(int)tree])
             return Lookup.TryGet(_roots.Space, root, key, out value);

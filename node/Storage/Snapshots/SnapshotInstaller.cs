@@ -23,9 +23,7 @@ internal sealed class SnapshotInstaller : IDisposable
 
     private readonly StoreContext _context;
     private readonly StoreLayout _layout;
-    private readonly Etag _etag;
-    private readonly uint _chainChecksum;
-    private readonly long _bytesTotal;
+    private readonly (Etag Etag, uint ChainChecksum, long BytesTotal)? _announced;
     private byte[] _prefix = new byte[SnapshotStream.HeaderBytes];
     private SnapshotStream? _stream;
     private IStorageFile? _data;
@@ -43,8 +41,15 @@ internal sealed class SnapshotInstaller : IDisposable
     /// <param name="chainChecksum">The checksum of that record.</param>
     /// <param name="bytesTotal">The length that the stream should have, in bytes.</param>
     public SnapshotInstaller(StoreContext context, string directory, Etag etag, uint chainChecksum, long bytesTotal)
+        : this(context, directory) =>
+        _announced = (etag, chainChecksum, bytesTotal);
+
+    /// <summary>The same for a snapshot of which nothing is known before it arrives, such as a backup.</summary>
+    /// <param name="context">The executors, disk and options of the replica's store.</param>
+    /// <param name="directory">The replica's directory.</param>
+    public SnapshotInstaller(StoreContext context, string directory)
     {
-        (_context, _etag, _chainChecksum, _bytesTotal) = (context, etag, chainChecksum, bytesTotal);
+        _context = context;
         _layout = new StoreLayout(directory);
         context.Files.DeleteDirectory(_layout.Incoming);
         context.Files.CreateDirectory(_layout.Incoming);
@@ -55,6 +60,9 @@ internal sealed class SnapshotInstaller : IDisposable
 
     /// <summary>Bytes stored without a gap, which is where the next chunk starts.</summary>
     public long BytesStored { get; private set; }
+
+    /// <summary>Bytes that certainly follow, as far as is known yet. 0: the snapshot is complete.</summary>
+    public long BytesWanted => (_stream?.BytesTotal ?? _prefix.Length) - BytesStored;
 
     /// <summary>Bytes of verified pages.</summary>
     public long BytesVerified => _walk?.BytesWalked ?? 0;
@@ -159,7 +167,7 @@ internal sealed class SnapshotInstaller : IDisposable
         _pages = null;
     }
 
-    private CheckpointPosition Covers => new(_etag, new JournalPosition(1, SegmentHeader.BlockBytes), _chainChecksum);
+    private CheckpointPosition Covers => new(_stream!.Etag, new JournalPosition(1, SegmentHeader.BlockBytes), _stream.ChainChecksum);
 
     private int StorePrefix(ReadOnlySpan<byte> chunk)
     {
@@ -175,7 +183,7 @@ internal sealed class SnapshotInstaller : IDisposable
             return count;
         }
         var stream = SnapshotStream.Decode(_prefix, _layout.Directory);
-        if (stream.Etag != _etag || stream.ChainChecksum != _chainChecksum || stream.BytesTotal != _bytesTotal)
+        if (_announced is { } announced && announced != (stream.Etag, stream.ChainChecksum, stream.BytesTotal))
             throw new CorruptStoreException($"The snapshot for '{_layout.Directory}' is not the one that its sender announced.");
         _prefix = [];
         TakeRoom(stream.FilePages * Page.Bytes);

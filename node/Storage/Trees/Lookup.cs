@@ -10,7 +10,7 @@ internal static unsafe class Lookup
     /// <summary>The value of a key, in place.</summary>
     /// <exception cref="CorruptStoreException">A page on the path does not match its parent's reference.</exception>
     [SkipLocalsInit]
-    public static bool TryGet(PageSpace space, TreeRoot* root, ReadOnlySpan<byte> key, out ReadOnlySpan<byte> value)
+    public static bool TryGet(PageSpace space, TreeRoot* root, scoped ReadOnlySpan<byte> key, out ReadOnlySpan<byte> value)
     {
         value = default;
         if (root->Link.Reference.IsNone)

@@ -3,8 +3,8 @@ using System.Text.RegularExpressions;
 namespace KvCluster.Tests.House;
 
 /// <summary>
-/// Inside a project, directories have an order, too. Each uses only those listed before it, and none uses the project's own directory, which composes
-/// them all. A new edge against the order is a decision about the architecture, made here and in ARCHITECTURE.md.
+/// Inside a project, directories have an order, too. Each uses only those listed before it. None uses the project's own directory, which composes them all,
+/// except a directory above it, which it does not use. A new edge against the order is a decision about the architecture, made here and in ARCHITECTURE.md.
 /// </summary>
 public sealed partial class FolderOrderTests
 {
@@ -14,6 +14,7 @@ public sealed partial class FolderOrderTests
         ["node/Storage"] = ("KvCluster.Storage",
         [
             "Files", "Threads", "Encoding", "Pages", "Trees", "DataFile", "Control", "Context", "Journal", "Sessions", "Transactions", "Recovery", "Snapshots", "Maintenance", "Inspection",
+            "Embedded",
         ]),
         ["node/Replication"] = ("KvCluster.Replication", ["Log", "Protocol", "State", "Progress", "Digests", "Reconfiguration", "Following", "Leading", "Elections"]),
         ["node/Server"] = ("KvCluster.Node",
@@ -26,8 +27,11 @@ public sealed partial class FolderOrderTests
     /// <summary>Directories with projects of their own inside another project's directory.</summary>
     private static readonly string[] NestedProjects = ["client/Cli/", "client/Console/"];
 
-    /// <summary>Everything that users of the client library name is in its root namespace, so that one using line is enough.</summary>
-    private static readonly string[] WithoutNamespace = ["client/Model"];
+    /// <summary>Everything that users of a library name is in its root namespace, so that one using line is enough.</summary>
+    private static readonly string[] WithoutNamespace = ["client/Model", "node/Storage/Embedded"];
+
+    /// <summary>Directories that are built on what the project's own directory composes. They are the last of their projects.</summary>
+    private static readonly string[] AboveTheRoot = ["node/Storage/Embedded"];
 
     public static TheoryData<string> Names => new(Projects.Keys);
 
@@ -48,9 +52,12 @@ public sealed partial class FolderOrderTests
     {
         var (root, order) = Projects[project];
         var position = order.Index().ToDictionary(entry => entry.Item, entry => entry.Index);
-        var ofRoot = Sources(project).Where(source => source.Directory.Length == 0).SelectMany(source => DeclaredType().Matches(source.Text)).Select(type => type.Groups[1].Value).ToHashSet();
+        var ofRoot = TypesOf(project, source => source.Directory.Length == 0);
+        var ofAbove = TypesOf(project, source => IsAboveTheRoot(project, source.Directory));
         var wrong = new List<string>();
-        foreach (var source in Sources(project).Where(source => source.Directory.Length > 0))
+        foreach (var source in Sources(project).Where(source => !IsAboveTheRoot(project, source.Directory)))
+            wrong.AddRange(TypesUsed(source.Text, ofAbove).Select(type => $"{source.Path} -> {type} above the root"));
+        foreach (var source in Sources(project).Where(source => source.Directory.Length > 0 && !IsAboveTheRoot(project, source.Directory)))
         {
             foreach (var used in UsedNamespace().Matches(source.Text).Select(match => match.Groups[1].Value).Distinct())
             {
@@ -61,10 +68,18 @@ public sealed partial class FolderOrderTests
                         wrong.Add($"{source.Path} -> {(directory.Length == 0 ? "the root" : directory)}");
                 }
             }
-            wrong.AddRange(Identifier().Matches(Code(source.Text)).Select(match => match.Value).Where(ofRoot.Contains).Distinct().Select(type => $"{source.Path} -> {type} of the root"));
+            wrong.AddRange(TypesUsed(source.Text, ofRoot).Select(type => $"{source.Path} -> {type} of the root"));
         }
         Assert.Empty(wrong);
     }
+
+    private static bool IsAboveTheRoot(string project, string directory) => AboveTheRoot.Contains($"{project}/{directory}");
+
+    private static HashSet<string> TypesOf(string project, Func<(string Path, string Directory, string Text), bool> which) =>
+        [.. Sources(project).Where(which).SelectMany(source => DeclaredType().Matches(source.Text)).Select(type => type.Groups[1].Value)];
+
+    private static IEnumerable<string> TypesUsed(string text, HashSet<string> types) =>
+        Identifier().Matches(Code(text)).Select(match => match.Value).Where(types.Contains).Distinct();
 
     private static string NamespaceOf(string project, string directory) =>
         directory.Length == 0 || WithoutNamespace.Contains($"{project}/{directory}") ? Projects[project].Namespace : $"{Projects[project].Namespace}.{directory.Replace('/', '.')}";

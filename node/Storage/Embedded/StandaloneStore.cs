@@ -11,7 +11,8 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Storage;
 
 /// <summary>
-/// A store without peers, which always leads; a record is committed when it is durable here. For benchmarks and for tests of the engine. Any thread.
+/// A store without peers, which always leads; a record is committed when it is durable here. What <see cref="KvStore"/> is made of; benchmarks, tests of the engine
+/// and the simulation use it directly, with executors, disks and requests of their own. Any thread.
 /// </summary>
 internal sealed class StandaloneStore : IStoreEvents, IDisposable
 {
@@ -19,13 +20,13 @@ internal sealed class StandaloneStore : IStoreEvents, IDisposable
     private readonly WorkThread[] _threads;
     private readonly TaskCompletionSource<Exception> _failed = new(TaskCreationOptions.RunContinuationsAsynchronously);
 
-    private StandaloneStore(StoreContext context, string directory, WorkThread[] threads)
+    private StandaloneStore(StoreContext context, string directory, WorkThread[] threads, StoreIdentity? identity = null)
     {
         _context = context;
         _threads = threads;
         Store = context.Files.DirectoryExists(directory)
-            ? ReplicaStore.Open(context, directory)
-            : ReplicaStore.Create(context, directory, new ControlState { ReplicaId = new(1), Shard = new(1) });
+            ? ReplicaStore.Open(context, directory, expected: identity)
+            : ReplicaStore.Create(context, directory, StateOf(identity ?? new StoreIdentity(new(1), new(1), 0)));
         Store.Start(this);
         // Posted before the notice of any request, so that no request finds a store that does not lead yet.
         context.Writer.Post(new WorkAction(Lead));
@@ -34,20 +35,31 @@ internal sealed class StandaloneStore : IStoreEvents, IDisposable
     /// <summary>The engine.</summary>
     public ReplicaStore Store { get; }
 
+    /// <summary>Writes checkpoints, and reads what is read beside them.</summary>
+    public ISerialExecutor Checkpoints => _context.Checkpoints;
+
     /// <summary>Completes with the first failure of the engine, if there is one.</summary>
     public Task<Exception> Failure => _failed.Task;
 
     /// <summary>Opens or creates a store on executors that the caller provides and runs.</summary>
     public static StandaloneStore Open(StoreContext context, string directory) => new(context, directory, []);
 
-    /// <summary>Opens or creates a store with four threads of its own. Without a budget of memory it has only the options' bounds.</summary>
-    public static StandaloneStore Open(IFileSystem files, string directory, StoreOptions options, TimeProvider time, ILogger log, long memoryBudget = long.MaxValue)
+    /// <summary>Opens or creates a store with four threads of its own.</summary>
+    /// <param name="files">The disk.</param>
+    /// <param name="directory">The directory.</param>
+    /// <param name="options">Bounds.</param>
+    /// <param name="time">The clock.</param>
+    /// <param name="log">Gets one line per decision.</param>
+    /// <param name="memoryBudget">What the store may use, in bytes. Without it, the store has only the options' bounds.</param>
+    /// <param name="identity">What the directory must belong to, or will belong to; null accepts any.</param>
+    public static StandaloneStore Open(
+        IFileSystem files, string directory, StoreOptions options, TimeProvider time, ILogger log, long memoryBudget = long.MaxValue, StoreIdentity? identity = null)
     {
         WorkThread[] threads = [new("kv-writer"), new("kv-journal-0"), new("kv-journal-1"), new("kv-checkpoint")];
         try
         {
             var context = new StoreContext(files, threads[0], threads[1..3], threads[3], time, log, options) { Memory = new MemoryAccount(memoryBudget, time) };
-            return new StandaloneStore(context, directory, threads);
+            return new StandaloneStore(context, directory, threads, identity);
         }
         catch
         {
@@ -98,6 +110,9 @@ internal sealed class StandaloneStore : IStoreEvents, IDisposable
     bool IStoreEvents.MayAnswerReads() => true;
 
     void IStoreEvents.Failed(Exception first) => _failed.TrySetResult(first);
+
+    /// <summary>The first control state of a store.</summary>
+    public static ControlState StateOf(StoreIdentity identity) => new() { ReplicaId = identity.ReplicaId, Shard = identity.Shard, ClusterHash = identity.ClusterHash };
 
     private void Lead()
     {

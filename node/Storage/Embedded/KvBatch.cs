@@ -1,0 +1,153 @@
+using System.Runtime.CompilerServices;
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Transactions;
+
+namespace KvCluster.Storage;
+
+/// <summary>
+/// Operations on the trees of one store, and conditions for them, which <see cref="KvStore.WriteAsync"/> applies as a whole or not at all. Fill it, write it
+/// once, and create another one. Keys and values are copied when they are added. What is over a limit is not added, and the batch can still be written. Used by
+/// one thread at a time.
+/// </summary>
+/// <remarks>
+/// Conditions are evaluated before the operations, on the newest state, which has all batches that were answered. Operations take effect in the order in which
+/// they were added.
+/// </remarks>
+public sealed class KvBatch
+{
+    /// <summary>Bytes that an operation or condition takes beside its key and value, at most: its code, its flags, an etag or two lengths.</summary>
+    private const int OverheadBytesMax = 2 + (2 * Varint.BytesMax) + TreeKey.NumberBytes;
+
+    private WriteRequest? _request = WriteRequest.Rent();
+    private KvTree? _tree;
+    private List<KvTree>? _otherTrees;
+
+    /// <summary>Operations added.</summary>
+    public int Count { get; private set; }
+
+    /// <summary>Conditions added.</summary>
+    public int ConditionCount { get; private set; }
+
+    /// <summary>Adds a put, which sets the value of a key.</summary>
+    /// <exception cref="ArgumentOutOfRangeException">The key or the value is over its limit (<see cref="KvStoreLimits"/>).</exception>
+    /// <exception cref="KvBatchFullException">The batch is full.</exception>
+    [SkipLocalsInit]
+    public KvBatch Put(KvTree tree, ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
+    {
+        CheckValue(value);
+        Span<byte> buffer = stackalloc byte[TreeKey.BytesMax];
+        var full = TreeKey.WriteWhole(buffer, NumberOf(tree), key);
+        Admit(tree, full, value.Length, Count).Put(full, value);
+        Count++;
+        return this;
+    }
+
+    /// <summary>Adds a delete, which removes a key and does nothing if the key does not exist.</summary>
+    /// <inheritdoc cref="Put" path="/exception"/>
+    [SkipLocalsInit]
+    public KvBatch Delete(KvTree tree, ReadOnlySpan<byte> key)
+    {
+        Span<byte> buffer = stackalloc byte[TreeKey.BytesMax];
+        var full = TreeKey.WriteWhole(buffer, NumberOf(tree), key);
+        Admit(tree, full, 0, Count).Delete(full);
+        Count++;
+        return this;
+    }
+
+    /// <summary>Adds a condition: the value of the key was set by the change with this etag. <see cref="Etag.None"/>: the key does not exist.</summary>
+    /// <inheritdoc cref="Put" path="/exception"/>
+    public KvBatch IfEtag(KvTree tree, ReadOnlySpan<byte> key, Etag etag) => If(tree, key, ConditionKind.EtagEquals, etag, default);
+
+    /// <summary>Adds a condition: the key exists.</summary>
+    /// <inheritdoc cref="Put" path="/exception"/>
+    public KvBatch IfExists(KvTree tree, ReadOnlySpan<byte> key) => If(tree, key, ConditionKind.Exists, default, default);
+
+    /// <summary>Adds a condition: the key does not exist.</summary>
+    /// <inheritdoc cref="Put" path="/exception"/>
+    public KvBatch IfAbsent(KvTree tree, ReadOnlySpan<byte> key) => If(tree, key, ConditionKind.Absent, default, default);
+
+    /// <summary>Adds a condition: the key exists and has exactly this value.</summary>
+    /// <inheritdoc cref="Put" path="/exception"/>
+    public KvBatch IfValue(KvTree tree, ReadOnlySpan<byte> key, ReadOnlySpan<byte> value) => If(tree, key, ConditionKind.ValueEquals, default, value);
+
+    /// <summary>Ends the batch and returns its request. Nothing of the batch has changed if this throws.</summary>
+    /// <exception cref="InvalidOperationException">It was written before.</exception>
+    /// <exception cref="ArgumentException">Its trees belong to another store.</exception>
+    /// <exception cref="KvTreeNotFoundException">A tree was dropped.</exception>
+    internal WriteRequest Take(KvStore store)
+    {
+        var request = Request();
+        if (_tree is { } first && first.Store != store)
+            throw new ArgumentException("The trees of the batch belong to another store. Nothing was changed.");
+        ThrowIfDropped(_tree);
+        foreach (var tree in _otherTrees ?? [])
+            ThrowIfDropped(tree);
+        _request = null;
+        return request;
+    }
+
+    [SkipLocalsInit]
+    private KvBatch If(KvTree tree, ReadOnlySpan<byte> key, ConditionKind kind, Etag etag, ReadOnlySpan<byte> value)
+    {
+        CheckValue(value);
+        Span<byte> buffer = stackalloc byte[TreeKey.BytesMax];
+        var full = TreeKey.WriteWhole(buffer, NumberOf(tree), key);
+        Admit(tree, full, value.Length, ConditionCount).AddCondition(full, kind, etag, value);
+        ConditionCount++;
+        return this;
+    }
+
+    /// <summary>Checks everything about an operation or condition, so that adding it to the request cannot fail in the middle.</summary>
+    private WriteRequest Admit(KvTree tree, ReadOnlySpan<byte> full, int valueBytes, int count)
+    {
+        var request = Request();
+        if (_tree is { } first && first.Store != tree.Store)
+            throw new ArgumentException($"The tree '{tree.Name}' belongs to another store than the tree '{first.Name}' of the same batch. Nothing was added.", nameof(tree));
+        ThrowIfDropped(tree);
+        if (count >= KvStoreLimits.BatchOperationsMax)
+            throw new KvBatchFullException($"The batch has {count} operations or conditions, which is the most. Nothing was added; write it and begin another one.");
+        if ((long)request.Bytes + full.Length + valueBytes + OverheadBytesMax > KvStoreLimits.BatchBytesMax)
+            throw new KvBatchFullException(
+                $"The batch has {request.Bytes} bytes and cannot take {full.Length + valueBytes} more, because the most are {KvStoreLimits.BatchBytesMax}. Nothing was added; write it and begin another one.");
+        Use(tree);
+        return request;
+    }
+
+    private void Use(KvTree tree)
+    {
+        if (tree == _tree || (_tree is not null && _otherTrees?.Contains(tree) == true))
+            return;
+        if (_tree is null)
+            _tree = tree;
+        else
+            (_otherTrees ??= []).Add(tree);
+    }
+
+    private WriteRequest Request() => _request ?? throw new InvalidOperationException("The batch was written already. Nothing was changed; create another batch.");
+
+    private static uint NumberOf(KvTree tree)
+    {
+        ArgumentNullException.ThrowIfNull(tree);
+        return tree.Number;
+    }
+
+    private static void CheckValue(ReadOnlySpan<byte> value)
+    {
+        if (value.Length > KvStoreLimits.ValueBytesMax)
+            throw new ArgumentOutOfRangeException(nameof(value), value.Length, $"A value has at most {KvStoreLimits.ValueBytesMax} bytes.");
+    }
+
+    private static void ThrowIfDropped(KvTree? tree)
+    {
+        if (tree is { IsDropped: true })
+            throw new KvTreeNotFoundException(tree.Name, $"The tree '{tree.Name}' was dropped. Nothing was changed.");
+    }
+}
+
+/// <summary>How a batch ended that was evaluated. Failures are exceptions.</summary>
+/// <param name="IsApplied">Whether all conditions held. Then all operations are applied and on stable storage. Otherwise nothing was changed.</param>
+/// <param name="Etag">
+/// The etag of the last operation; the operations have consecutive etags. If nothing was applied, the etag of the state on which the conditions were evaluated.
+/// </param>
+/// <param name="FailedCondition">The index of the first condition that did not hold; -1 if all held.</param>
+public readonly record struct KvWriteResult(bool IsApplied, Etag Etag, int FailedCondition);

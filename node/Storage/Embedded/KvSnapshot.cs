@@ -1,0 +1,139 @@
+using System.Runtime.CompilerServices;
+using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Storage;
+
+/// <summary>
+/// The state of all trees at one moment, which later writes do not change. Any thread, also several at a time. Keep it as long as needed and no longer: it keeps
+/// pages from being reused. Dispose of it when no thread uses it or its cursors.
+/// </summary>
+/// <remarks>
+/// Values are returned where they are stored. Such a span is valid until the snapshot, or the store, is disposed of; copy what has to live longer. After that every
+/// member throws an <see cref="ObjectDisposedException"/>.
+/// </remarks>
+public sealed class KvSnapshot : IDisposable
+{
+    private readonly KvStore _store;
+    private readonly ReadSnapshot _snapshot;
+    private volatile bool _isDisposed;
+
+    internal KvSnapshot(KvStore store, ReadSnapshot snapshot) => (_store, _snapshot) = (store, snapshot);
+
+    /// <summary>The newest change in it.</summary>
+    public Etag Etag
+    {
+        get
+        {
+            Check();
+            return _snapshot.Etag;
+        }
+    }
+
+    /// <summary>
+    /// Whether it keeps so much from being reused that the store grows because of it. Whoever holds snapshots for long looks at this now and then, and continues
+    /// with a new one.
+    /// </summary>
+    public bool IsTooOld
+    {
+        get
+        {
+            Check();
+            return _snapshot.IsTooOld;
+        }
+    }
+
+    /// <summary>Finds the value of a key, in place.</summary>
+    /// <returns>Whether the key exists.</returns>
+    /// <exception cref="ArgumentOutOfRangeException">The key is empty or too long.</exception>
+    /// <exception cref="KvStoreDamagedException">What is on the disk is not what was written.</exception>
+    public bool TryGet(KvTree tree, scoped ReadOnlySpan<byte> key, out ReadOnlySpan<byte> value) => TryGet(tree, key, out value, out _);
+
+    /// <summary>Finds the value of a key, in place, and the etag of the change that set it.</summary>
+    /// <inheritdoc cref="TryGet(KvTree, ReadOnlySpan{byte}, out ReadOnlySpan{byte})" path="/returns|/exception"/>
+    [SkipLocalsInit]
+    public bool TryGet(KvTree tree, scoped ReadOnlySpan<byte> key, out ReadOnlySpan<byte> value, out Etag etag)
+    {
+        Check(tree);
+        Span<byte> buffer = stackalloc byte[TreeKey.BytesMax];
+        try
+        {
+            if (_snapshot.TryGet(TreeId.Kv, TreeKey.WriteWhole(buffer, tree.Number, key), out var stored))
+            {
+                value = KvValue.Read(stored, out etag);
+                return true;
+            }
+        }
+        catch (CorruptStoreException damage)
+        {
+            throw StoreErrors.DamagedBy(damage);
+        }
+        value = default;
+        etag = default;
+        return false;
+    }
+
+    /// <summary>A copy of the value of a key; null if the key does not exist.</summary>
+    /// <inheritdoc cref="TryGet(KvTree, ReadOnlySpan{byte}, out ReadOnlySpan{byte})" path="/exception"/>
+    public byte[]? Get(KvTree tree, ReadOnlySpan<byte> key) => TryGet(tree, key, out var value) ? value.ToArray() : null;
+
+    /// <summary>The entries of a tree with keys from one key to another, to be iterated over once with <c>foreach</c>.</summary>
+    /// <param name="tree">The tree.</param>
+    /// <param name="from">The first key, inclusive; empty: from the beginning.</param>
+    /// <param name="to">The end, exclusive; empty: to the end.</param>
+    /// <param name="reverse">Begin with the last entry.</param>
+    /// <exception cref="ArgumentOutOfRangeException">A bound is longer than a key may be.</exception>
+    public KvScan Scan(KvTree tree, ReadOnlySpan<byte> from = default, ReadOnlySpan<byte> to = default, bool reverse = false) => new(OpenCursor(tree, from, to), reverse);
+
+    /// <summary>The entries of a tree whose keys begin with a prefix, to be iterated over once with <c>foreach</c>.</summary>
+    /// <param name="tree">The tree.</param>
+    /// <param name="prefix">What the keys begin with; empty: all.</param>
+    /// <param name="reverse">Begin with the last entry.</param>
+    /// <exception cref="ArgumentOutOfRangeException">The prefix is longer than a key may be.</exception>
+    [SkipLocalsInit]
+    public KvScan ScanPrefix(KvTree tree, ReadOnlySpan<byte> prefix, bool reverse = false)
+    {
+        Check(tree);
+        Span<byte> lower = stackalloc byte[TreeKey.BytesMax], upper = stackalloc byte[TreeKey.BytesMax];
+        var first = TreeKey.Write(lower, tree.Number, prefix);
+        return new KvScan(new KvCursor(this, tree, _snapshot.Cursor(TreeId.Kv, first, TreeKey.EndOfPrefix(upper, first))), reverse);
+    }
+
+    /// <summary>A cursor over the entries of a tree with keys from one key to another, which moves in both directions. The caller disposes of it.</summary>
+    /// <param name="tree">The tree.</param>
+    /// <param name="from">The first key, inclusive; empty: from the beginning.</param>
+    /// <param name="to">The end, exclusive; empty: to the end.</param>
+    /// <exception cref="ArgumentOutOfRangeException">A bound is longer than a key may be.</exception>
+    [SkipLocalsInit]
+    public KvCursor OpenCursor(KvTree tree, ReadOnlySpan<byte> from = default, ReadOnlySpan<byte> to = default)
+    {
+        Check(tree);
+        Span<byte> lower = stackalloc byte[TreeKey.BytesMax], upper = stackalloc byte[TreeKey.BytesMax];
+        var first = TreeKey.Write(lower, tree.Number, from);
+        var end = to.IsEmpty ? TreeKey.End(upper, tree.Number) : TreeKey.Write(upper, tree.Number, to);
+        return new KvCursor(this, tree, _snapshot.Cursor(TreeId.Kv, first, end));
+    }
+
+    /// <summary>Releases the pages. A second call does nothing.</summary>
+    public void Dispose()
+    {
+        _isDisposed = true;
+        _snapshot.Dispose();
+    }
+
+    /// <exception cref="ObjectDisposedException">The snapshot or the store was disposed of.</exception>
+    internal void Check()
+    {
+        ObjectDisposedException.ThrowIf(_isDisposed, this);
+        _store.ThrowIfDisposed();
+    }
+
+    private void Check(KvTree tree)
+    {
+        Check();
+        ArgumentNullException.ThrowIfNull(tree);
+        if (tree.Store != _store)
+            throw new ArgumentException($"The tree '{tree.Name}' belongs to another store.", nameof(tree));
+    }
+}

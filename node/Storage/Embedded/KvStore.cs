@@ -1,0 +1,393 @@
+using System.Diagnostics.CodeAnalysis;
+using System.Runtime.CompilerServices;
+using KvCluster.Storage.Context;
+using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Files;
+using KvCluster.Storage.Sessions;
+using KvCluster.Storage.Transactions;
+
+namespace KvCluster.Storage;
+
+/// <summary>
+/// An ordered key-value store in a directory, embedded in this process: named trees, atomic and durable batches, snapshots, cursors, backups. One process has a
+/// directory open at a time. Any thread, many at a time; writes that wait together share one sync of the disk.
+/// </summary>
+/// <remarks>
+/// A write is answered when it is on stable storage, and every snapshot that is opened afterwards has it. A crash at any moment loses nothing that was answered and
+/// leaves no batch half applied. Failures are of the type <see cref="KvStoreException"/>. After one of the type <see cref="KvStoreFailedException"/> only
+/// <see cref="DisposeAsync"/> is left. Every member throws an <see cref="ObjectDisposedException"/> after that.
+/// </remarks>
+public sealed class KvStore : IAsyncDisposable
+{
+    private static readonly TimeSpan FullQueuePauseFirst = TimeSpan.FromMilliseconds(1);
+    private static readonly TimeSpan FullQueuePauseMax = TimeSpan.FromMilliseconds(64);
+
+    private readonly StoreHome _home;
+    private readonly StandaloneStore _engine;
+    private readonly TimeProvider _time;
+    private readonly TreeCatalogue _trees;
+    private readonly SemaphoreSlim _backupGate = new(1, 1);
+    private readonly CancellationTokenSource _ending = new();
+    private readonly Lazy<Task> _disposal;
+    private volatile bool _isDisposed;
+
+    private KvStore(StoreHome home, StandaloneStore engine, TimeProvider time)
+    {
+        (_home, _engine, _time) = (home, engine, time);
+        _trees = new TreeCatalogue(this);
+        _disposal = new Lazy<Task>(EndAsync);
+    }
+
+    /// <summary>The names of the trees, in no order.</summary>
+    public IReadOnlyCollection<string> TreeNames
+    {
+        get
+        {
+            ThrowIfDisposed();
+            return [.. _trees.Trees.Keys];
+        }
+    }
+
+    /// <summary>Sizes and counts. The engine decides nothing by them.</summary>
+    public KvStoreStatistics Statistics
+    {
+        get
+        {
+            ThrowIfDisposed();
+            var engine = _engine.Store.Statistics;
+            return new KvStoreStatistics(engine.DataBytes, engine.JournalBytes, engine.ScratchBytes, engine.PinnedBytes, engine.Readers, _trees.Trees.Count);
+        }
+    }
+
+    /// <summary>
+    /// Opens the store in a directory, or creates it there. The directory must have a store, be empty or not exist. Replays what the last checkpoint does not cover,
+    /// which takes about a second for each 128 MiB after a crash, and nothing after <see cref="DisposeAsync"/>.
+    /// </summary>
+    /// <param name="directory">The directory. Nothing else may be kept in it.</param>
+    /// <param name="options">Null: the defaults.</param>
+    /// <exception cref="KvStoreInUseException">It is open in another process, or in this one.</exception>
+    /// <exception cref="KvStoreFormatException">It has something else in it, or the files of another version.</exception>
+    /// <exception cref="KvStoreDamagedException">Something that was durable is, or may be, missing. Nothing was changed.</exception>
+    /// <exception cref="KvStoreDiskException">It cannot be used, for example because it is a file or read-only.</exception>
+    public static KvStore Open(string directory, KvStoreOptions? options = null)
+    {
+        ArgumentException.ThrowIfNullOrWhiteSpace(directory);
+        options ??= new KvStoreOptions();
+        options.Validate();
+        StoreHome? home = null;
+        StandaloneStore? engine = null;
+        try
+        {
+            home = StoreHome.Take(directory);
+            engine = StandaloneStore.Open(LocalDisk.Instance, home.Store, options.Engine, options.Time, options.Log, options.MemoryBudgetBytes, StoreHome.Identity);
+            var store = new KvStore(home, engine, options.Time);
+            store.StartAsync().GetAwaiter().GetResult();
+            return store;
+        }
+        catch (Exception failure)
+        {
+            engine?.Dispose();
+            home?.Dispose();
+            if (StoreErrors.TryTranslateOpen(failure, out var translated))
+                throw translated;
+            throw;
+        }
+    }
+
+    /// <summary>
+    /// Creates a store in a directory from a backup, which is verified as a whole. Reads as many bytes of the stream as the backup has. Until this has ended there is no store in
+    /// the directory, also after a crash.
+    /// </summary>
+    /// <param name="source">The stream, at the beginning of what <see cref="BackupAsync"/> has written.</param>
+    /// <param name="directory">A directory that is empty or does not exist.</param>
+    /// <param name="options">Null: the defaults.</param>
+    /// <param name="cancellationToken">Ends the restore; what it has written is removed.</param>
+    /// <returns>The etag of the newest change in the backup. Later changes get greater ones; they do not compare with those of the store that was backed up.</returns>
+    /// <exception cref="KvStoreDamagedException">The stream is not a whole backup.</exception>
+    /// <exception cref="KvStoreFormatException">The directory has something in it, or the backup has another version.</exception>
+    /// <inheritdoc cref="Open" path="/exception[@cref='KvStoreInUseException' or @cref='KvStoreDiskException']"/>
+    public static async Task<Etag> RestoreAsync(Stream source, string directory, KvStoreOptions? options = null, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(source);
+        ArgumentException.ThrowIfNullOrWhiteSpace(directory);
+        options ??= new KvStoreOptions();
+        options.Validate();
+        try
+        {
+            using var home = StoreHome.TakeForRestore(directory);
+            try
+            {
+                var etag = await StoreBackup.ReadAsync(source, home.Restoring, options, cancellationToken).ConfigureAwait(false);
+                home.CompleteRestore();
+                return etag;
+            }
+            catch
+            {
+                home.DiscardRestore();
+                throw;
+            }
+        }
+        catch (Exception failure) when (StoreErrors.TryTranslateOpen(failure, out var translated))
+        {
+            throw translated;
+        }
+    }
+
+    /// <summary>The tree with a name.</summary>
+    /// <exception cref="KvTreeNotFoundException">There is none.</exception>
+    public KvTree Tree(string name) =>
+        TryGetTree(name, out var tree) ? tree : throw new KvTreeNotFoundException(name, $"There is no tree '{name}'. Create it with {nameof(CreateTreeAsync)}.");
+
+    /// <summary>Finds the tree with a name.</summary>
+    public bool TryGetTree(string name, [NotNullWhen(true)] out KvTree? tree)
+    {
+        ArgumentNullException.ThrowIfNull(name);
+        ThrowIfDisposed();
+        return _trees.Trees.TryGetValue(name, out tree);
+    }
+
+    /// <summary>Creates a tree, durably, or finds the one that has the name.</summary>
+    /// <param name="name">1 to 255 bytes of UTF-8.</param>
+    /// <param name="cancellationToken">Ends the wait.</param>
+    /// <exception cref="ArgumentException">The name is empty, too long or not valid Unicode.</exception>
+    /// <exception cref="KvStoreException">There are as many trees as may be.</exception>
+    public Task<KvTree> CreateTreeAsync(string name, CancellationToken cancellationToken = default)
+    {
+        ThrowIfDisposed();
+        return _trees.CreateAsync(name, cancellationToken);
+    }
+
+    /// <summary>
+    /// Removes a tree with all its keys. Its name is gone, durably, before its keys are removed; what a crash or the token leaves of them is removed by the next open. Snapshots from
+    /// before still have the tree.
+    /// </summary>
+    /// <exception cref="KvTreeNotFoundException">It was dropped before.</exception>
+    public Task DropTreeAsync(KvTree tree, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(tree);
+        ThrowIfDisposed();
+        return tree.Store == this ? _trees.DropAsync(tree, cancellationToken) : throw new ArgumentException($"The tree '{tree.Name}' belongs to another store.", nameof(tree));
+    }
+
+    /// <summary>
+    /// Applies a batch as a whole if all its conditions hold, and otherwise changes nothing. When this returns, the outcome is on stable storage and visible. While too much waits for
+    /// the disk it waits for its turn.
+    /// </summary>
+    /// <param name="batch">Belongs to the store from here on, and cannot be used again.</param>
+    /// <param name="cancellationToken">Takes the batch back while it waits. A batch that is on its way to the disk is not stopped.</param>
+    /// <exception cref="InvalidOperationException">The batch was written before.</exception>
+    /// <exception cref="KvTreeNotFoundException">One of its trees was dropped. Nothing was changed.</exception>
+    /// <exception cref="KvStoreDiskException">The disk is full, and the batch has puts. Nothing was changed.</exception>
+    /// <exception cref="KvStoreFailedException">The store has stopped; see <see cref="KvStoreFailedException.IsOutcomeUnknown"/>.</exception>
+    /// <exception cref="OperationCanceledException">The batch was taken back. Nothing was changed.</exception>
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
+    public async ValueTask<KvWriteResult> WriteAsync(KvBatch batch, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(batch);
+        ThrowIfDisposed();
+        cancellationToken.ThrowIfCancellationRequested();
+        var result = await SubmitAsync(batch.Take(this), cancellationToken).ConfigureAwait(false);
+        return new KvWriteResult(result.Outcome == WriteOutcome.Applied, result.Etag, result.FailedCondition);
+    }
+
+    /// <summary>
+    /// Removes the keys of a tree from one to another. A large range is removed from its beginning on, in steps of some megabytes that are atomic and durable each, so that others'
+    /// writes do not wait for all of it.
+    /// </summary>
+    /// <param name="tree">The tree.</param>
+    /// <param name="from">The first key, inclusive; empty: from the beginning.</param>
+    /// <param name="to">The end, exclusive; empty: to the end.</param>
+    /// <param name="cancellationToken">Ends it between two steps.</param>
+    /// <returns>How many keys were removed.</returns>
+    /// <exception cref="ArgumentOutOfRangeException">A bound is longer than a key may be.</exception>
+    /// <exception cref="KvTreeNotFoundException">The tree was dropped.</exception>
+    /// <exception cref="KvStoreFailedException">The store has stopped. Keys from the beginning of the range on may be removed.</exception>
+    public Task<long> DeleteRangeAsync(KvTree tree, ReadOnlySpan<byte> from = default, ReadOnlySpan<byte> to = default, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(tree);
+        ThrowIfDisposed();
+        if (tree.Store != this)
+            throw new ArgumentException($"The tree '{tree.Name}' belongs to another store.", nameof(tree));
+        if (tree.IsDropped)
+            throw new KvTreeNotFoundException(tree.Name, $"The tree '{tree.Name}' was dropped. Nothing was changed.");
+        return DeleteRangeAsync(TreeKey.Bound(tree.Number, from), to.IsEmpty ? TreeKey.Bound(tree.Number + 1, default) : TreeKey.Bound(tree.Number, to), cancellationToken);
+    }
+
+    /// <summary>A snapshot of everything that was answered so far. The caller disposes of it.</summary>
+    /// <exception cref="KvSnapshotLimitException">Too many are open.</exception>
+    /// <exception cref="KvStoreFailedException">The store has stopped.</exception>
+    public KvSnapshot OpenSnapshot()
+    {
+        ThrowIfDisposed();
+        try
+        {
+            return new KvSnapshot(this, _engine.OpenSnapshot());
+        }
+        catch (Exception failure) when (StoreErrors.TryTranslate(failure, out var translated))
+        {
+            throw translated;
+        }
+    }
+
+    /// <summary>
+    /// Writes the changed pages of everything that was answered so far into the data file, so that an open has nothing of it to replay. The store does that by itself; this is for a
+    /// program that wants it at a certain time.
+    /// </summary>
+    /// <param name="cancellationToken">Ends the wait, not the checkpoint.</param>
+    /// <exception cref="KvStoreDiskException">The disk is full. Nothing is lost.</exception>
+    /// <exception cref="KvStoreFailedException">The store has stopped.</exception>
+    public async Task CheckpointAsync(CancellationToken cancellationToken = default)
+    {
+        ThrowIfDisposed();
+        try
+        {
+            await _engine.Store.Checkpoints.RequestAsync().WaitAsync(cancellationToken).ConfigureAwait(false);
+        }
+        catch (Exception failure) when (StoreErrors.TryTranslate(failure, out var translated))
+        {
+            throw translated;
+        }
+    }
+
+    /// <summary>
+    /// Writes a backup to a stream: a checkpoint with everything that was answered before the call. Reads and writes go on meanwhile; the data file grows by what they change. One
+    /// backup is made at a time, and others wait for it.
+    /// </summary>
+    /// <param name="destination">Is written from its position on, and flushed, but not closed.</param>
+    /// <param name="cancellationToken">Ends the backup.</param>
+    /// <returns>The etag of the newest change in the backup.</returns>
+    /// <exception cref="KvStoreDamagedException">A page on the disk is not what was written. The store stops.</exception>
+    /// <inheritdoc cref="CheckpointAsync" path="/exception"/>
+    public async Task<Etag> BackupAsync(Stream destination, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(destination);
+        ThrowIfDisposed();
+        using var either = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken, _ending.Token);
+        await _backupGate.WaitAsync(cancellationToken).ConfigureAwait(false);
+        try
+        {
+            ThrowIfDisposed();
+            return await StoreBackup.WriteAsync(_engine, destination, either.Token).ConfigureAwait(false);
+        }
+        catch (OperationCanceledException) when (_isDisposed)
+        {
+            throw new ObjectDisposedException(nameof(KvStore), "The store was disposed of during the backup, which is incomplete.");
+        }
+        catch (Exception failure) when (StoreErrors.TryTranslate(failure, out var translated))
+        {
+            throw translated;
+        }
+        finally
+        {
+            _backupGate.Release();
+        }
+    }
+
+    /// <summary>
+    /// Closes the store. Batches that were passed to <see cref="WriteAsync"/> before are answered; a backup under way ends. If the journal has much that no checkpoint covers, one is
+    /// written. Waits for open snapshots to be disposed of, for ten seconds at most; from the beginning on they throw. Then another process can open the directory.
+    /// </summary>
+    public ValueTask DisposeAsync()
+    {
+        _isDisposed = true;
+        return new ValueTask(_disposal.Value);
+    }
+
+    /// <exception cref="ObjectDisposedException">The store was disposed of.</exception>
+    internal void ThrowIfDisposed() => ObjectDisposedException.ThrowIf(_isDisposed, this);
+
+    /// <summary>Removes stored keys in a range, step by step.</summary>
+    internal async Task<long> DeleteRangeAsync(byte[] from, byte[] to, CancellationToken cancellationToken)
+    {
+        var deleted = 0L;
+        for (var isPartial = from.AsSpan().SequenceCompareTo(to) < 0; isPartial;)
+        {
+            cancellationToken.ThrowIfCancellationRequested();
+            var request = WriteRequest.Rent();
+            request.DeleteRange(from, to);
+            var result = await SubmitAsync(request, cancellationToken).ConfigureAwait(false);
+            (deleted, isPartial) = (deleted + result.Deleted, result.IsPartial);
+        }
+        return deleted;
+    }
+
+    internal ReadSnapshot OpenEngineSnapshot() => _engine.OpenSnapshot();
+
+    /// <summary>Has a request applied. Answers that the request was not applied, other than a failed condition, are exceptions.</summary>
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
+    internal async ValueTask<WriteResult> SubmitAsync(WriteRequest request, CancellationToken cancellationToken)
+    {
+        var (completion, life) = (request.Completion, request.Life);
+        for (var pause = FullQueuePauseFirst; !_engine.Store.Requests.TrySubmit(request); pause = Shorter(2 * pause, FullQueuePauseMax))
+        {
+            try
+            {
+                await Task.Delay(pause, _time, cancellationToken).ConfigureAwait(false);
+            }
+            catch (OperationCanceledException)
+            {
+                request.Return();
+                throw;
+            }
+        }
+        using var giveUp = cancellationToken.CanBeCanceled
+            ? cancellationToken.UnsafeRegister(static state => ((GivenUpWrite)state!).GiveUp(), new GivenUpWrite(request, life))
+            : default;
+        var result = await completion.ConfigureAwait(false);
+        return result.Outcome is WriteOutcome.Applied or WriteOutcome.ConditionFailed ? result : throw FailureOf(result.Outcome, cancellationToken);
+    }
+
+    private static TimeSpan Shorter(TimeSpan one, TimeSpan other) => one < other ? one : other;
+
+    private Exception FailureOf(WriteOutcome outcome, CancellationToken cancellationToken)
+    {
+        var first = _engine.Store.Life.Failure;
+        return outcome switch
+        {
+            WriteOutcome.GivenUp => new OperationCanceledException("The batch was taken back before its turn came. Nothing was changed.", cancellationToken),
+            WriteOutcome.DiskFull => new KvStoreDiskException("The disk is full, so the batch was not applied. Batches without puts still are; make room.", isFull: true),
+            WriteOutcome.OutcomeUnknown => new KvStoreFailedException(
+                $"The store {(first is null ? "was closed" : $"has stopped ({first.Message})")} while the batch was on its way to the disk. Whether it was applied shows after the next open.",
+                isOutcomeUnknown: true, first),
+            _ when first is null => new ObjectDisposedException(nameof(KvStore), "The store was disposed of. Nothing was changed."),
+            _ => new KvStoreFailedException($"The store has stopped: {first.Message} Nothing was changed; dispose of the store and open it again.", isOutcomeUnknown: false, first),
+        };
+    }
+
+    /// <summary>
+    /// Waits until everything in the journal is committed and visible, and every request from before is answered. A request that changes nothing is answered after those before it.
+    /// </summary>
+    private async Task SettleAsync() => await SubmitAsync(WriteRequest.Rent(), CancellationToken.None).ConfigureAwait(false);
+
+    private async Task StartAsync()
+    {
+        await SettleAsync().ConfigureAwait(false);
+        await _trees.LoadAsync().ConfigureAwait(false);
+    }
+
+    private async Task EndAsync()
+    {
+        await _ending.CancelAsync().ConfigureAwait(false);
+        await _backupGate.WaitAsync().ConfigureAwait(false);
+        await _trees.EndAsync().ConfigureAwait(false);
+        try
+        {
+            await SettleAsync().ConfigureAwait(false);
+            if (_engine.Store.Statistics.HasMuchToReplay)
+                await _engine.Store.Checkpoints.RequestAsync().ConfigureAwait(false);
+        }
+        catch (Exception failure) when (failure is KvStoreException or StoreStoppedException or StorageIoException)
+        {
+            // Whoever waits for a write has the failure. What the journal has is replayed by the next open.
+        }
+        await _engine.Store.CloseAsync().ConfigureAwait(false);
+        _engine.Dispose();
+        _home.Dispose();
+        _ending.Dispose();
+    }
+
+    private sealed class GivenUpWrite(WriteRequest request, long life)
+    {
+        public void GiveUp() => request.GiveUp(life);
+    }
+}

@@ -1,0 +1,62 @@
+using KvCluster.Storage.Context;
+using KvCluster.Storage.DataFile;
+using Microsoft.Extensions.Logging;
+using Microsoft.Extensions.Logging.Abstractions;
+
+namespace KvCluster.Storage;
+
+/// <summary>
+/// How a <see cref="KvStore"/> is opened. The defaults suit a store of any size beside other work in the process. There is no option for durability: a write is
+/// answered when it is on stable storage.
+/// </summary>
+public sealed record KvStoreOptions
+{
+    /// <summary>Least value of <see cref="MemoryBudgetBytes"/>.</summary>
+    public const long MemoryBudgetBytesMin = 32 << 20;
+
+    /// <summary>Least value of <see cref="CheckpointJournalBytes"/>: the first segment of a journal.</summary>
+    public const long CheckpointJournalBytesMin = 1 << 20;
+
+    /// <summary>Least value of <see cref="SnapshotsMax"/>.</summary>
+    public const int SnapshotsMaxMin = 16;
+
+    /// <summary>
+    /// Memory for changed pages that are not in the data file yet, for journal records and for waiting writes, in bytes. From half of it on writers are slowed
+    /// until a checkpoint is written. What readers touch is in the system's page cache and does not count.
+    /// </summary>
+    public long MemoryBudgetBytes { get; init; } = 512 << 20;
+
+    /// <summary>
+    /// Journal that starts a checkpoint, in bytes. It bounds what the next open has to replay after a crash: the default takes about a second.
+    /// </summary>
+    public long CheckpointJournalBytes { get; init; } = 128 << 20;
+
+    /// <summary>Snapshots that may be open at a time. Each takes a cache line.</summary>
+    public int SnapshotsMax { get; init; } = 4_096;
+
+    /// <summary>Gets one line for each decision, such as what an open found. By default nothing is logged.</summary>
+    public ILogger Log { get; init; } = NullLogger.Instance;
+
+    /// <summary>The clock for intervals and pauses. Tests may pass another one.</summary>
+#pragma warning disable RS0030 // Whoever embeds the engine need not pass a clock. Inside it is passed on.
+    public TimeProvider Time { get; init; } = TimeProvider.System;
+#pragma warning restore RS0030
+
+    /// <summary>The bounds of the engine. Nothing is kept for followers, because there are none.</summary>
+    internal StoreOptions Engine => new()
+    {
+        CheckpointJournalBytes = CheckpointJournalBytes,
+        RetainedJournalBytes = 0,
+        Pages = new PageStoreOptions { SnapshotsMax = SnapshotsMax },
+    };
+
+    /// <exception cref="ArgumentOutOfRangeException">A value is out of range.</exception>
+    internal void Validate()
+    {
+        ArgumentOutOfRangeException.ThrowIfLessThan(MemoryBudgetBytes, MemoryBudgetBytesMin);
+        ArgumentOutOfRangeException.ThrowIfLessThan(CheckpointJournalBytes, CheckpointJournalBytesMin);
+        ArgumentOutOfRangeException.ThrowIfLessThan(SnapshotsMax, SnapshotsMaxMin);
+        ArgumentNullException.ThrowIfNull(Log);
+        ArgumentNullException.ThrowIfNull(Time);
+    }
+}

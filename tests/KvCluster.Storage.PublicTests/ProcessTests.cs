@@ -1,0 +1,65 @@
+using System.Buffers.Binary;
+using KvCluster.Storage;
+
+namespace KvCluster.PublicTests;
+
+/// <summary>One directory and more than one process.</summary>
+public sealed class ProcessTests : StoreTest
+{
+    [Fact]
+    public async Task Open_OfADirectoryThatAnotherProcessHas_NamesThatProcess()
+    {
+        using var other = await OtherProcess.StartAsync("hold", Folder);
+        var refused = Assert.Throws<KvStoreInUseException>(() => KvStore.Open(Folder));
+        if (OperatingSystem.IsLinux())
+        {
+            Assert.StartsWith($"{other.Id} (dotnet) on {Environment.MachineName}", refused.Holder, StringComparison.Ordinal);
+            Assert.Contains($"process {other.Id} ", refused.Message, StringComparison.Ordinal);
+        }
+        await other.KillAsync();
+        await using var store = KvStore.Open(Folder);
+        Assert.Equal(["numbers"], store.TreeNames);
+    }
+
+    [Fact]
+    public async Task Open_OfADirectoryThatThisProcessHas_IsRefusedUntilItIsDisposedOf()
+    {
+        await using (KvStore.Open(Folder))
+        {
+            Assert.Throws<KvStoreInUseException>(() => KvStore.Open(Folder));
+            Assert.Throws<KvStoreInUseException>(() => KvStore.Open(Path.Combine(Folder, ".")));
+        }
+        await KvStore.Open(Folder).DisposeAsync();
+    }
+
+    [Fact]
+    public async Task Open_AfterAWritingProcessWasKilled_HasEveryAcknowledgedWriteAndWholeBatches()
+    {
+        for (var life = 0; life < 2; life++)
+        {
+            var acknowledged = new List<int>();
+            using (var other = await OtherProcess.StartAsync("write", Folder))
+            {
+                for (var count = 0; count < 500; count++)
+                    acknowledged.Add(await other.NextNumberAsync());
+                acknowledged.AddRange(await other.KillAsync());
+            }
+            await using var store = KvStore.Open(Folder);
+            var tree = store.Tree("numbers");
+            using var snapshot = store.OpenSnapshot();
+            foreach (var number in acknowledged)
+                Assert.Equal((200, 100), (snapshot.Get(tree, KeyOf(number))?.Length, snapshot.Get(tree, [.. KeyOf(number), 1])?.Length));
+            var keys = 0;
+            foreach (var (key, _) in snapshot.Scan(tree))
+                keys += key.Length == sizeof(int) ? 1 : -1;
+            Assert.Equal(0, keys);
+        }
+    }
+
+    private static byte[] KeyOf(int number)
+    {
+        var key = new byte[sizeof(int)];
+        BinaryPrimitives.WriteInt32BigEndian(key, number);
+        return key;
+    }
+}

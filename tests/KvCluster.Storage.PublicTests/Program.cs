@@ -1,0 +1,38 @@
+// The other process of the tests, started with `dotnet exec` on the tests' own assembly.
+using System.Buffers.Binary;
+using KvCluster.Storage;
+
+namespace KvCluster.PublicTests;
+
+internal static class Program
+{
+    /// <summary>"hold DIRECTORY": opens the store, says so, and keeps it open. "write DIRECTORY": also writes until it is killed, and prints the number of each acknowledged write.</summary>
+    public static async Task<int> Main(string[] arguments)
+    {
+        var (command, directory) = (arguments[0], arguments[1]);
+        await using var store = KvStore.Open(directory);
+        var tree = await store.CreateTreeAsync("numbers");
+        Console.WriteLine("open");
+        if (command == "write")
+            await Task.WhenAll(Enumerable.Range(0, 8).Select(writer => WriteAsync(store, tree, writer)));
+        else
+            await Task.Delay(Timeout.Infinite);
+        return 0;
+    }
+
+    private static async Task WriteAsync(KvStore store, KvTree tree, int writer)
+    {
+        for (var number = writer; ; number += 8)
+        {
+            await store.WriteAsync(Numbered(tree, number));
+            Console.WriteLine(number);
+        }
+    }
+
+    private static KvBatch Numbered(KvTree tree, int number)
+    {
+        Span<byte> key = stackalloc byte[sizeof(int)];
+        BinaryPrimitives.WriteInt32BigEndian(key, number);
+        return new KvBatch().Put(tree, key, new byte[200]).Put(tree, [.. key, 1], new byte[100]);
+    }
+}

@@ -1,0 +1,132 @@
+using System.Text;
+using KvCluster.Storage;
+
+namespace KvCluster.PublicTests;
+
+/// <summary>Snapshots and cursors.</summary>
+public sealed class SnapshotTests : StoreTest
+{
+    [Fact]
+    public async Task Snapshot_WhileOthersWrite_KeepsItsState()
+    {
+        await using var store = KvStore.Open(Folder);
+        var tree = await store.CreateTreeAsync("t");
+        await PutAsync(store, tree, "a", "b");
+        using var before = store.OpenSnapshot();
+        for (var turn = 0; turn < 50; turn++)
+        {
+            await store.WriteAsync(new KvBatch().Put(tree, "a"u8, Bytes($"{turn}")).Delete(tree, "b"u8).Put(tree, Bytes($"new-{turn}"), new byte[5000]));
+            if (turn % 10 == 0)
+                await store.CheckpointAsync();
+        }
+        using var after = store.OpenSnapshot();
+        Assert.Equal("a b", Keys(before.Scan(tree)));
+        Assert.Equal("a", Read(before, tree, "a"));
+        Assert.Equal(("49", null), (Read(after, tree, "a"), Read(after, tree, "b")));
+        Assert.True(before.Etag < after.Etag);
+        Assert.Equal(2, store.Statistics.OpenSnapshots);
+    }
+
+    [Fact]
+    public async Task Scan_WithBoundsAndPrefixes_HasExactlyTheirKeysInBothDirections()
+    {
+        await using var store = KvStore.Open(Folder);
+        var (before, tree, after) = (await store.CreateTreeAsync("before"), await store.CreateTreeAsync("tree"), await store.CreateTreeAsync("after"));
+        await PutAsync(store, before, "zz");
+        await PutAsync(store, after, "aa");
+        await PutAsync(store, tree, "a", "b", "ba", "bb", "c");
+        await store.WriteAsync(new KvBatch().Put(tree, [0xFF, 0xFF], ""u8).Put(tree, [0xFF, 0xFF, 1], ""u8));
+        using var snapshot = store.OpenSnapshot();
+        Assert.Equal("b ba bb", Keys(snapshot.ScanPrefix(tree, "b"u8)));
+        Assert.Equal("bb ba b", Keys(snapshot.ScanPrefix(tree, "b"u8, reverse: true)));
+        Assert.Equal("b ba", Keys(snapshot.Scan(tree, "aa"u8, "bb"u8)));
+        Assert.Equal("ba b", Keys(snapshot.Scan(tree, "aa"u8, "bb"u8, reverse: true)));
+        Assert.Equal("a b ba", Keys(snapshot.Scan(tree, to: "bb"u8)));
+        Assert.Equal("", Keys(snapshot.Scan(tree, "c"u8, "b"u8)));
+        Assert.Equal("", Keys(snapshot.ScanPrefix(tree, "x"u8)));
+        Assert.Equal(2, Keys(snapshot.ScanPrefix(tree, [0xFF])).Split(' ').Length);
+        Assert.Equal(7, Keys(snapshot.ScanPrefix(tree, default)).Split(' ').Length);
+        Assert.Equal("aa", Keys(snapshot.Scan(after, reverse: true)));
+    }
+
+    [Fact]
+    public async Task Cursor_OverManyPages_SeeksAndMovesBothWays()
+    {
+        const int Count = 5_000;
+        await using var store = KvStore.Open(Folder);
+        var tree = await store.CreateTreeAsync("t");
+        var other = await store.CreateTreeAsync("other");
+        for (var first = 0; first < Count; first += 1_000)
+        {
+            var batch = new KvBatch().Put(other, Bytes($"{first}"), "x"u8);
+            for (var number = first; number < first + 1_000; number++)
+                batch.Put(tree, Bytes($"{2 * number:000000}"), Bytes($"value of {2 * number} {new string('x', number % 50 == 0 ? 4_000 : 10)}"));
+            await store.WriteAsync(batch);
+        }
+        using var snapshot = store.OpenSnapshot();
+        using var cursor = snapshot.OpenCursor(tree);
+        for (var number = 0; number < Count; number++)
+        {
+            Assert.True(cursor.MoveNext());
+            Assert.Equal($"{2 * number:000000}", Encoding.UTF8.GetString(cursor.Key));
+            Assert.StartsWith($"value of {2 * number} ", Encoding.UTF8.GetString(cursor.Value), StringComparison.Ordinal);
+        }
+        Assert.False(cursor.MoveNext());
+        Assert.Throws<InvalidOperationException>(() => cursor.Key.Length);
+        for (var number = Count - 1; number >= 0; number--)
+        {
+            Assert.True(cursor.MovePrevious());
+            Assert.Equal($"{2 * number:000000}", Encoding.UTF8.GetString(cursor.Key));
+        }
+        Assert.False(cursor.MovePrevious());
+        Assert.True(cursor.MoveNext());
+        Assert.Equal("000000", Encoding.UTF8.GetString(cursor.Key));
+        Assert.True(cursor.Seek("004001"u8));
+        Assert.Equal("004002", Encoding.UTF8.GetString(cursor.Key));
+        Assert.True(cursor.MovePrevious());
+        Assert.Equal("004000", Encoding.UTF8.GetString(cursor.Key));
+        Assert.True(cursor.Seek("004000"u8));
+        var (key, value) = cursor.Current;
+        Assert.Equal("004000", Encoding.UTF8.GetString(key));
+        Assert.True(value.SequenceEqual(cursor.Value) && cursor.Etag <= snapshot.Etag && cursor.Etag > Etag.None);
+        Assert.False(cursor.Seek("zzz"u8));
+        Assert.True(cursor.MovePrevious());
+        Assert.Equal("009998", Encoding.UTF8.GetString(cursor.Key));
+    }
+
+    [Fact]
+    public async Task Snapshot_FromManyThreads_ReadsWhileOthersWrite()
+    {
+        await using var store = KvStore.Open(Folder);
+        var tree = await store.CreateTreeAsync("t");
+        await store.WriteAsync(Pair(tree, 0));
+        using var ended = new CancellationTokenSource();
+        var readers = Enumerable.Range(0, 2).Select(_ => Task.Run(() =>
+        {
+            var reads = 0;
+            for (; !ended.IsCancellationRequested; reads++)
+            {
+                using var snapshot = store.OpenSnapshot();
+                Assert.Equal(Read(snapshot, tree, "one"), Read(snapshot, tree, "two"));
+            }
+            return reads;
+        })).ToArray();
+        for (var number = 1; number <= 100; number++)
+            await store.WriteAsync(Pair(tree, number));
+        await ended.CancelAsync();
+        Assert.All(await Task.WhenAll(readers), reads => Assert.True(reads > 0));
+
+        static KvBatch Pair(KvTree tree, int number) => new KvBatch().Put(tree, "one"u8, Bytes($"{number}")).Put(tree, "two"u8, Bytes($"{number}"));
+    }
+
+    [Fact]
+    public async Task OpenSnapshot_BeyondTheLimit_IsRefusedAndOneEndedMakesRoom()
+    {
+        await using var store = KvStore.Open(Folder, new KvStoreOptions { SnapshotsMax = KvStoreOptions.SnapshotsMaxMin });
+        var open = Enumerable.Range(0, KvStoreOptions.SnapshotsMaxMin).Select(_ => store.OpenSnapshot()).ToList();
+        Assert.Throws<KvSnapshotLimitException>(store.OpenSnapshot);
+        open[3].Dispose();
+        store.OpenSnapshot().Dispose();
+        open.ForEach(snapshot => snapshot.Dispose());
+    }
+}
