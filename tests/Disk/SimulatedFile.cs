@@ -50,6 +50,9 @@ internal sealed unsafe class SimulatedFile(SimulatedDisk disk, string path, Simu
     public bool TryMakeHole(long offset, long length) => disk.TryMakeHole(Node, Path, offset, length);
 
     /// <inheritdoc/>
+    public bool TryFindHole(long offset, long end, out long holeOffset, out long holeEnd) => Node.TryFindHole(offset, end, out holeOffset, out holeEnd);
+
+    /// <inheritdoc/>
     public void BeginWriteOut(long offset, long length)
     {
         // The system decides when to write. After a crash unsynced data may or may not be on the disk.

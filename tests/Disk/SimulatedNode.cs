@@ -39,6 +39,18 @@ internal sealed unsafe partial class SimulatedNode
         return BlocksOf(offset, length).Count(_holes.Add) * (long)HoleBytes;
     }
 
+    /// <summary>Finds the first part of a range that takes no space.</summary>
+    public bool TryFindHole(long offset, long end, out long holeOffset, out long holeEnd)
+    {
+        holeOffset = offset;
+        while (holeOffset < end && !_holes.Contains(holeOffset / HoleBytes))
+            holeOffset += HoleBytes;
+        holeEnd = holeOffset;
+        while (holeEnd < end && _holes.Contains(holeEnd / HoleBytes))
+            holeEnd += HoleBytes;
+        return holeOffset < end;
+    }
+
     public void Write(ReadOnlySpan<byte> source, long offset, bool durable)
     {
         var end = checked((int)offset + source.Length);

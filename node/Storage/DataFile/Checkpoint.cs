@@ -131,6 +131,7 @@ internal sealed unsafe class Checkpoint
         long pages = 0;
         foreach (var tree in Root.Trees)
             Collect(tree.Link.Reference, ref pages);
+        _store.FileSpace.FindHoles(_store.Free);
         _store.Free.BeginNext(Left, pages + 2, new PageBirth(_firstBatchToPlace, _store.Meta.Newest.Revision + 1));
         return new RunWriter(_store.File, _store.Space, _store.Options.WriteBytes);
     }

@@ -13,6 +13,7 @@ internal sealed class FileSpace(IStorageFile file, PageSpace space)
     private const int HolesMax = 256;
     private long _bytes = file.Length;
     private bool _makesHoles = true;
+    private bool _knowsHoles;
 
     /// <summary>Length of the file. Any thread.</summary>
     public long Bytes => Volatile.Read(ref _bytes);
@@ -39,6 +40,28 @@ internal sealed class FileSpace(IStorageFile file, PageSpace space)
         }
         Volatile.Write(ref _bytes, file.Length);
         return pagesWanted;
+    }
+
+    /// <summary>
+    /// Before the first checkpoint: notes which free pages have no space, so that they are taken last. Looked for in long runs only, since shorter holes are
+    /// not made.
+    /// </summary>
+    public void FindHoles(FreeMap map)
+    {
+        if (_knowsHoles)
+            return;
+        _knowsHoles = true;
+        foreach (var run in map.LongRuns())
+        {
+            var end = (run.First + run.Count) * Page.Bytes;
+            for (var from = run.First * Page.Bytes; file.TryFindHole(from, end, out var hole, out from);)
+            {
+                // A page counts if its beginning has no space.
+                var first = (hole + Page.Bytes - 1) / Page.Bytes;
+                if (((from + Page.Bytes - 1) / Page.Bytes) - first is > 0 and var count)
+                    map.AddHole(new PageRun(first, count));
+            }
+        }
     }
 
     /// <summary>

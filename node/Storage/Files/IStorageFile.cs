@@ -35,6 +35,12 @@ internal interface IStorageFile : IDisposable
     /// </summary>
     bool TryMakeHole(long offset, long length);
 
+    /// <summary>
+    /// Finds the first part of a range that takes no space. Space that is allocated and was never written may count as such a part. False if there is none,
+    /// or if the file system does not tell.
+    /// </summary>
+    bool TryFindHole(long offset, long end, out long holeOffset, out long holeEnd);
+
     /// <summary>Makes the system begin to write out a range, so that <see cref="Sync"/> has little left to do. This makes nothing durable.</summary>
     void BeginWriteOut(long offset, long length);
 

@@ -23,6 +23,8 @@ internal static unsafe partial class LibC
     /// <summary>MADV_POPULATE_WRITE, likewise.</summary>
     public const int AdvisePopulateWrite = 23;
     public const int SeekEnd = 2;
+    public const int SeekData = 3;
+    public const int SeekHole = 4;
     public const int AllocateKeepSize = 1;
     public const int AllocatePunchHole = 2;
     public const uint SyncRangeWrite = 2;
@@ -47,7 +49,7 @@ internal static unsafe partial class LibC
     [LibraryImport("libc", EntryPoint = "close", SetLastError = true)]
     public static partial int Close(int file);
 
-    /// <summary>With <see cref="SeekEnd"/> this returns the file's length.</summary>
+    /// <summary>With <see cref="SeekEnd"/> this returns the file's length; the others, since Linux 3.1, find where the next data or hole begins.</summary>
     [LibraryImport("libc", EntryPoint = "lseek64", SetLastError = true)]
     public static partial long Seek(int file, long offset, int whence);
 

@@ -100,6 +100,19 @@ internal sealed unsafe class LinuxFile : IStorageFile
     }
 
     /// <inheritdoc/>
+    public bool TryFindHole(long offset, long end, out long holeOffset, out long holeEnd)
+    {
+        holeOffset = LibC.Seek(_descriptor, offset, LibC.SeekHole);
+        holeEnd = end;
+        if (holeOffset < 0 || holeOffset >= end)
+            return false;
+        // An error says that no data follows.
+        if (LibC.Seek(_descriptor, holeOffset, LibC.SeekData) is >= 0 and var data)
+            holeEnd = Math.Min(data, end);
+        return true;
+    }
+
+    /// <inheritdoc/>
     /// <remarks>
     /// The kernel reports a failed write-out once per descriptor. An error reported here is not reported by the sync again, so it stops the engine as
     /// well.

@@ -81,6 +81,13 @@ internal sealed unsafe class PortableFile(string path, SafeFileHandle handle, bo
     public bool TryMakeHole(long offset, long length) => false;
 
     /// <inheritdoc/>
+    public bool TryFindHole(long offset, long end, out long holeOffset, out long holeEnd)
+    {
+        holeOffset = holeEnd = end;
+        return false;
+    }
+
+    /// <inheritdoc/>
     /// <remarks>The runtime has no such call, so the sync does all of it.</remarks>
     public void BeginWriteOut(long offset, long length)
     {

@@ -363,6 +363,8 @@ internal sealed class CheckpointSchedule
             Start();
             return;
         }
+        // Makes room for the next attempt.
+        _recycling.Recycle(isForSpace: true);
         IsDiskFull = true;
         _requests.Fail(failure);
         _foundNoRoom();

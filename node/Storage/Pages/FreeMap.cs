@@ -4,9 +4,9 @@ namespace KvCluster.Storage.Pages;
 
 /// <summary>
 /// Which pages of the file are free. The newest checkpoint's map has two bits per page: free, and pending, which means retired since the previous
-/// checkpoint, whose meta page still reaches the page. Two more sets exist in memory only: reusable, the free pages that no snapshot or pin holds, and of
-/// those the ones whose space the file system has back. Used by the writer and, between the begin and the finish of a checkpoint, by the checkpoint
-/// executor; never by both at once.
+/// checkpoint, whose meta page still reaches the page. Two more sets exist in memory only, both of free pages that no snapshot or pin holds: reusable ones,
+/// which have space on the disk, and holes, whose space the file system has back. Used by the writer and, between the begin and the finish of a checkpoint,
+/// by the checkpoint executor; never by both at once.
 /// </summary>
 /// <remarks>In the file it is in <see cref="FreeMapPages"/>, of which a checkpoint writes those that changed.</remarks>
 internal sealed class FreeMap
@@ -18,6 +18,12 @@ internal sealed class FreeMap
     public const int HolePagesMin = (1 << 20) / Page.Bytes;
 
     /// <summary>
+    /// Reusable pages that are always kept, 1 MiB: with them a checkpoint of some deletes goes through on a full disk, whatever else takes the space that is
+    /// given back. What becomes a hole leaves as much again, so that the end of the file can be cut while some of the last pages are reusable.
+    /// </summary>
+    private const long ReusablePagesMin = (1 << 20) / Page.Bytes;
+
+    /// <summary>
     /// The most pages that a file may have: 1 TiB. Two levels of the directory could list more, but the table of the runs in a snapshot has to fit into
     /// memory.
     /// </summary>
@@ -27,6 +33,7 @@ internal sealed class FreeMap
     private const long MapPagesWanted = 2;
 
     private readonly FreeExtents _extents = new();
+    private readonly FreeExtents _holeExtents = new();
     private readonly FreeMapPages _pages = new();
     private readonly PageBirths _births = new(FreeMapPages.PagesPerMapPage);
     private readonly PageBitmap _free = new();
@@ -39,13 +46,13 @@ internal sealed class FreeMap
     private long _taken;
 
     /// <summary>The map before the checkpoint in progress; 0 pages while there is none.</summary>
-    private readonly (PageBitmap Free, PageBitmap Pending, PageBitmap Reusable) _saved = (new(), new(), new());
+    private readonly (PageBitmap Free, PageBitmap Pending, PageBitmap Reusable, PageBitmap Holes) _saved = (new(), new(), new(), new());
     private long _savedPages;
 
     /// <summary>Pages of the file, in use or free.</summary>
     public long FilePages { get; private set; } = 2;
 
-    /// <summary>Reads the map to which a meta page refers. All free pages are reusable.</summary>
+    /// <summary>Reads the map to which a meta page refers. All free pages are reusable; which of them are holes is to be told by <see cref="AddHole"/>.</summary>
     /// <exception cref="CorruptStoreException">A page of the map is not what was written.</exception>
     public static FreeMap Load(PageSpace space, MetaPage meta)
     {
@@ -62,8 +69,19 @@ internal sealed class FreeMap
     /// <summary>Runs of free pages.</summary>
     public List<PageRun> FreeRuns() => _free.Runs();
 
-    /// <summary>Runs of pages that the next checkpoint may take.</summary>
-    public List<PageRun> ReusableRuns() => _reusable.Runs();
+    /// <summary>Runs of pages that the next checkpoint may take, then those that it may take if the disk has space for them.</summary>
+    public List<PageRun> ReusableRuns() => [.. _reusable.Runs(), .. _holes.Runs()];
+
+    /// <summary>Runs of reusable pages that are long enough for a hole.</summary>
+    public List<PageRun> LongRuns() => _reusable.Runs(HolePagesMin);
+
+    /// <summary>Notes that reusable pages have no space on the disk.</summary>
+    public void AddHole(PageRun run)
+    {
+        Invariant.Check(_reusable.CountIn(run) == run.Count, $"Of the {run.Count} pages from {run.First} on, which have no space, some are not reusable.");
+        _reusable.Remove(run);
+        _holes.Add(run);
+    }
 
     /// <summary>Runs of pages retired since the checkpoint before the newest.</summary>
     public List<PageRun> PendingRuns() => _pending.Runs();
@@ -83,7 +101,7 @@ internal sealed class FreeMap
     public void AllowReuse(PageRun run)
     {
         Invariant.Check(
-            _free.CountIn(run) == run.Count && _reusable.CountIn(run) == 0, $"Pages of the {run.Count} from {run.First} on were released for reuse twice, or while in use.");
+            _free.CountIn(run) == run.Count && _reusable.CountIn(run) + _holes.CountIn(run) == 0, $"Pages of the {run.Count} from {run.First} on were released for reuse twice, or while in use.");
         _reusable.Add(run);
     }
 
@@ -101,6 +119,7 @@ internal sealed class FreeMap
         _saved.Free.CopyFrom(_free);
         _saved.Pending.CopyFrom(_pending);
         _saved.Reusable.CopyFrom(_reusable);
+        _saved.Holes.CopyFrom(_holes);
         _pages.BeginNext();
         foreach (var run in _pending.Runs())
         {
@@ -110,20 +129,23 @@ internal sealed class FreeMap
         }
         foreach (var run in left)
             LeavePages(run);
-        _extents.Begin(_reusable, pagesWanted);
+        BeginTaking(pagesWanted);
         (_wanted, _taken) = (pagesWanted, 0);
     }
 
-    /// <summary>Takes consecutive pages for a checkpoint. The file grows when no free extent is long enough.</summary>
+    /// <summary>
+    /// Takes consecutive pages for a checkpoint: reusable ones, or in a hole if no others are long enough, which may find the disk full. When no hole is long
+    /// enough either, the file grows.
+    /// </summary>
     public long Take(int pages, FileGrowth grow)
     {
-        if (!_extents.TryTake(pages, out var first))
+        if (!_extents.TryTake(pages, out var first) && !_holeExtents.TryTake(pages, out first))
         {
             Grow(pages, grow);
             _ = _extents.TryTake(pages, out first);
         }
         var run = new PageRun(first, pages);
-        Invariant.Check(_reusable.CountIn(run) == pages, $"The {pages} pages from {first} on were taken, but some of them are not reusable.");
+        Invariant.Check(_reusable.CountIn(run) + _holes.CountIn(run) == pages, $"The {pages} pages from {first} on were taken, but some of them are not reusable.");
         _wanted -= pages;
         _taken += pages;
         _free.Remove(run);
@@ -140,7 +162,7 @@ internal sealed class FreeMap
     /// </summary>
     public void CutEnd()
     {
-        var cut = Math.Min(_reusable.CountBefore(FilePages), PagesToSpare());
+        var cut = FreePagesAtEnd(PagesToSpare());
         if (cut < HolePagesMin)
             return;
         FilePages -= cut;
@@ -150,7 +172,7 @@ internal sealed class FreeMap
         _pages.Change(end);
         foreach (var place in _pages.Shrink(FilePages))
             LeavePages(new PageRun(place.Number, 1));
-        _extents.Begin(_reusable, MapPagesWanted);
+        BeginTaking(MapPagesWanted);
     }
 
     /// <summary>Places and writes each map page that changed, and the directory, to which it returns a link.</summary>
@@ -158,24 +180,23 @@ internal sealed class FreeMap
         _pages.WriteNext(writer, etag, _free, _pending, () => Take(1, grow), place => LeavePages(new PageRun(place.Number, 1)));
 
     /// <summary>
-    /// The next run of 1 MiB or more whose space can be given back to the file system, because no meta page, snapshot, pin or root reaches it, and the next
-    /// checkpoint will probably not need it. Called when the new meta page is durable.
+    /// Runs of 1 MiB or more whose space can be given back to the file system, because no meta page, snapshot, pin or root reaches them, and the next
+    /// checkpoint will probably not need them. They are holes from here on. Those at the back of the file come first, so that what is taken next is in front.
+    /// Called when the new meta page is durable.
     /// </summary>
     /// <param name="holesMax">At most this many.</param>
     public List<PageRun> TakeHoles(int holesMax)
     {
         var holes = new List<PageRun>();
-        var spare = PagesToSpare() - _holes.Count;
-        foreach (var run in _reusable.Runs(HolePagesMin))
+        var spare = PagesToSpare() - ReusablePagesMin;
+        var runs = LongRuns();
+        for (var i = runs.Count - 1; i >= 0 && spare >= HolePagesMin && holes.Count < holesMax; i--)
         {
-            if (spare < HolePagesMin || holes.Count == holesMax)
-                break;
-            var there = run.Count - _holes.CountIn(run);
-            if (there == 0)
-                continue;
-            spare -= there;
-            _holes.Add(run);
-            holes.Add(run);
+            var count = Math.Min(runs[i].Count, spare);
+            var hole = new PageRun(runs[i].First + runs[i].Count - count, count);
+            spare -= count;
+            AddHole(hole);
+            holes.Add(hole);
         }
         return holes;
     }
@@ -192,13 +213,36 @@ internal sealed class FreeMap
         _free.CopyFrom(_saved.Free);
         _pending.CopyFrom(_saved.Pending);
         _reusable.CopyFrom(_saved.Reusable);
+        // Some have space now. The next checkpoint takes them after the others as before.
+        _holes.CopyFrom(_saved.Holes);
         _pages.Restore();
     }
 
     /// <summary>
     /// Reusable pages beyond what the next checkpoint needs if it is like this one. It also has the pages that this one frees, which are reusable by then.
     /// </summary>
-    private long PagesToSpare() => _reusable.Count - Math.Max(0, _taken - (_free.Count - _reusable.Count));
+    private long PagesToSpare() =>
+        _reusable.Count - Math.Max(ReusablePagesMin, _taken - (_free.Count - _reusable.Count - _holes.Count));
+
+    /// <summary>The number of pages at the end of the file that are holes, or reusable but at most so many of these.</summary>
+    private long FreePagesAtEnd(long reusableMax)
+    {
+        var end = FilePages;
+        for (long holes = -1, reusable = 0; holes != 0 || reusable != 0;)
+        {
+            holes = _holes.CountBefore(end);
+            reusable = Math.Clamp(reusableMax, 0, _reusable.CountBefore(end - holes));
+            end -= holes + reusable;
+            reusableMax -= reusable;
+        }
+        return FilePages - end;
+    }
+
+    private void BeginTaking(long pagesWanted)
+    {
+        _extents.Begin(_reusable, pagesWanted);
+        _holeExtents.Begin(_holes, Math.Max(0, pagesWanted - _reusable.Count));
+    }
 
     private void LeavePages(PageRun run)
     {
@@ -212,7 +256,7 @@ internal sealed class FreeMap
     {
         var first = FilePages;
         // Free pages are left only if a run does not fit into them. Others can still be placed there.
-        FilePages = grow(first + pages, first + Math.Max(pages, _wanted - _reusable.Count));
+        FilePages = grow(first + pages, first + Math.Max(pages, _wanted - _reusable.Count - _holes.Count));
         Reserve();
         var grown = new PageRun(first, FilePages - first);
         _free.Add(grown);

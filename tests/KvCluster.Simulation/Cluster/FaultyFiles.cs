@@ -100,6 +100,8 @@ internal sealed class FaultyFiles : IFileSystem
 
         public bool TryMakeHole(long offset, long length) => file.TryMakeHole(offset, length);
 
+        public bool TryFindHole(long offset, long end, out long holeOffset, out long holeEnd) => file.TryFindHole(offset, end, out holeOffset, out holeEnd);
+
         public void BeginWriteOut(long offset, long length) => file.BeginWriteOut(offset, length);
 
         public byte* Map(long reserveBytes) => file.Map(reserveBytes);

@@ -43,10 +43,10 @@ public sealed class FileSpaceTests
         Assert.True(length > 16_000_000);
         Delete(store, Enumerable.Range(50, 900));
         GoOn();
-        Assert.True(store.Disk.UsedBytes < used - 13_000_000, $"{store.Disk.UsedBytes} of {used} bytes are still allocated.");
+        Assert.True(store.Disk.UsedBytes < used - 12_000_000, $"{store.Disk.UsedBytes} of {used} bytes are still allocated.");
         Delete(store, Enumerable.Range(0, 50).Concat(Enumerable.Range(950, 50)));
         GoOn();
-        Assert.True(store.Store.FileBytes < 1_500_000, $"The file has {store.Store.FileBytes} bytes, before it had {length}.");
+        Assert.True(store.Store.FileBytes < 3_000_000, $"The file has {store.Store.FileBytes} bytes, before it had {length}.");
         store.Reopen();
         store.CheckPublished();
         store.Store.Verify();
@@ -96,7 +96,7 @@ public sealed class FileSpaceTests
             Put(store, [round], 70);
             store.Checkpoint();
         }
-        Assert.True(store.Store.FileBytes < 2_000_000, $"The file has {store.Store.FileBytes} bytes.");
+        Assert.True(store.Store.FileBytes < 3_000_000, $"The file has {store.Store.FileBytes} bytes.");
         store.Store.Verify();
     }
 
@@ -189,6 +189,39 @@ public sealed class FileSpaceTests
         store.CheckPublished();
     }
 
+    // The longest free extents were taken first, also holes, so a checkpoint on a full disk was put off although free pages had space.
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void Write_OnAFullDiskWithHoles_TakesFreePagesThatHaveSpace(bool reopened)
+    {
+        using var store = new ModelStore();
+        Put(store, Enumerable.Range(0, 1_000), ValueBytes);
+        store.Checkpoint();
+        Delete(store, Enumerable.Range(100, 800));
+        for (var round = 0; round < 4; round++)
+        {
+            store.Checkpoint();
+            Put(store, [2_000], 100 + round);
+        }
+        store.Checkpoint();
+        var holes = store.Store.FileBytes - store.Disk.UsedBytes;
+        Assert.True(holes > 4_000_000, $"Of the file's {store.Store.FileBytes} bytes {store.Disk.UsedBytes} are allocated.");
+        if (reopened)
+            store.Reopen();
+        store.Disk.CapacityBytes = store.Disk.UsedBytes;
+        var length = store.Store.FileBytes;
+        for (var round = 0; round < 10; round++)
+        {
+            Delete(store, Enumerable.Range(round * 10, 10));
+            Put(store, Enumerable.Range(3_000, 4), ValueBytes);
+            store.Checkpoint();
+        }
+        Assert.True(store.Store.FileBytes <= length, $"The file grew from {length} to {store.Store.FileBytes} bytes.");
+        store.CheckPublished();
+        store.Store.Verify();
+    }
+
     private static bool CrashAt(int call, int rounds, UnsyncedWrites unsynced)
     {
         using var store = new ModelStore();
@@ -203,7 +236,7 @@ public sealed class FileSpaceTests
         Assert.True(store.BeginCheckpoint());
         var length = store.Store.FileBytes;
         var crashed = store.CrashWritingCheckpoint(call);
-        Assert.True(crashed || rounds != 5 || store.Store.FileBytes < length / 2, $"The file has {store.Store.FileBytes} bytes, before the checkpoint it had {length}.");
+        Assert.True(crashed || rounds != 5 || store.Store.FileBytes < length - 500_000, $"The file has {store.Store.FileBytes} bytes, before the checkpoint it had {length}.");
         store.ReopenAfterCrashInCheckpoint(unsynced, seed: call);
         store.CheckPublished();
         store.Store.Verify();
