@@ -31,10 +31,10 @@ internal sealed unsafe class SimulatedFile(SimulatedDisk disk, string path, Simu
 
     /// <inheritdoc/>
     /// <remarks>The mapping shows the content anyway.</remarks>
-    public bool TryBeginReadIntoMap(long offset, long bytes) => disk.BeginsRead?.Invoke(offset, bytes) ?? false;
+    public bool TryBeginReadIntoMap(byte* memory, long offset, long bytes) => disk.BeginsRead?.Invoke(offset, bytes) ?? false;
 
     /// <inheritdoc/>
-    public void ReadIntoMap(long offset, long bytes) => disk.ReadIntoMap(Node, Path, offset, bytes);
+    public void ReadIntoMap(byte* memory, long offset, long bytes) => disk.ReadIntoMap(Node, Path, offset, bytes);
 
     /// <inheritdoc/>
     public void Write(ReadOnlySpan<byte> source, long offset)
@@ -61,10 +61,10 @@ internal sealed unsafe class SimulatedFile(SimulatedDisk disk, string path, Simu
     }
 
     /// <inheritdoc/>
-    public byte* Map(long reserveBytes)
+    public byte* Map(long offset, long bytes)
     {
         disk.CheckMap(Path);
-        var address = Node.Map(reserveBytes);
+        var address = Node.Map(offset, bytes);
         _maps.Add((nint)address);
         return address;
     }

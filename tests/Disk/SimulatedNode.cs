@@ -15,7 +15,7 @@ internal sealed unsafe partial class SimulatedNode
     private const int HoleBytes = 4096;
     private const int PrivateAnonymous = 2 | 0x20 | 0x4000; // MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE
     private readonly List<Pending> _unsynced = [];
-    private readonly List<(nint Address, nuint Length)> _maps = [];
+    private readonly List<(nint Address, long Offset, long Length)> _maps = [];
     private readonly SortedSet<long> _badSectors = [];
     private readonly HashSet<long> _holes = [];
     private byte[] _bytes = [];
@@ -125,22 +125,24 @@ internal sealed unsafe partial class SimulatedNode
         _holes.Clear();
     }
 
-    /// <summary>Memory of that size at a fixed address that always shows the content.</summary>
-    public byte* Map(long reserveBytes)
+    /// <summary>Memory at a fixed address that always shows a range of the content.</summary>
+    public byte* Map(long offset, long bytes)
     {
         const int ReadWrite = 3;
-        var address = MapMemory(null, (nuint)reserveBytes, ReadWrite, PrivateAnonymous, -1, 0);
+        var address = MapMemory(null, (nuint)bytes, ReadWrite, PrivateAnonymous, -1, 0);
         if (address == (byte*)-1)
-            throw new OutOfMemoryException($"mmap of {reserveBytes} bytes failed with errno {Marshal.GetLastPInvokeError()}.");
-        Content.CopyTo(new Span<byte>(address, _length));
-        _maps.Add(((nint)address, (nuint)reserveBytes));
+            throw new OutOfMemoryException($"mmap of {bytes} bytes failed with errno {Marshal.GetLastPInvokeError()}.");
+        var map = ((nint)address, offset, bytes);
+        _maps.Add(map);
+        if (PartOf(map, 0, _length, out var from) is { IsEmpty: false } part)
+            Content.Slice(from, part.Length).CopyTo(part);
         return address;
     }
 
     public void Unmap(byte* address)
     {
         var index = _maps.FindIndex(map => map.Address == (nint)address);
-        _ = UnmapMemory(address, _maps[index].Length);
+        _ = UnmapMemory(address, (nuint)_maps[index].Length);
         _maps.RemoveAt(index);
     }
 
@@ -184,15 +186,27 @@ internal sealed unsafe partial class SimulatedNode
     private void Clear(int offset, int count)
     {
         _bytes.AsSpan(offset, count).Clear();
-        foreach (var (address, _) in _maps)
-            new Span<byte>((byte*)address + offset, count).Clear();
+        foreach (var map in _maps)
+            PartOf(map, offset, count, out _).Clear();
     }
 
     private void Put(ReadOnlySpan<byte> source, int offset)
     {
         source.CopyTo(_bytes.AsSpan(offset));
-        foreach (var (address, _) in _maps)
-            source.CopyTo(new Span<byte>((byte*)address + offset, source.Length));
+        foreach (var map in _maps)
+        {
+            if (PartOf(map, offset, source.Length, out var from) is { IsEmpty: false } part)
+                source.Slice(from, part.Length).CopyTo(part);
+        }
+    }
+
+    /// <summary>The memory in which a map has a part of the content, and where in that part it begins.</summary>
+    private static Span<byte> PartOf((nint Address, long Offset, long Length) map, int offset, int count, out int from)
+    {
+        var start = Math.Max(map.Offset, offset);
+        var end = Math.Min(map.Offset + map.Length, (long)offset + count);
+        from = (int)(start - offset);
+        return start < end ? new Span<byte>((byte*)map.Address + (start - map.Offset), (int)(end - start)) : default;
     }
 
     private sealed record Pending(int Offset, byte[] Replaced, byte[] Written, int LengthBefore, int LengthAfter)

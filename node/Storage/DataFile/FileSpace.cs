@@ -23,10 +23,18 @@ internal sealed class FileSpace(IStorageFile file, PageSpace space)
     /// </summary>
     public long Grow(long pagesNeeded, long pagesWanted)
     {
-        var pagesMax = Math.Min(space.PagesMax, FreeMap.FilePagesMax);
-        if (pagesNeeded > pagesMax)
-            throw new StorageIoException("grow", file.Path, $"{pagesNeeded} pages are needed, but at most {pagesMax} can be mapped", isDiskFull: true);
-        pagesWanted = Math.Min(pagesWanted, pagesMax);
+        if (pagesNeeded > FreeMap.FilePagesMax)
+            throw new StorageIoException("grow", file.Path, $"{pagesNeeded} pages are needed, but a file has at most {FreeMap.FilePagesMax}", isDiskFull: true);
+        pagesWanted = Math.Min(pagesWanted, FreeMap.FilePagesMax);
+        try
+        {
+            space.Reserve(pagesWanted);
+        }
+        catch (StorageIoException exception)
+        {
+            // What can be mapped stays readable, so this is like a disk that is full.
+            throw new StorageIoException("grow", file.Path, exception.Message, isDiskFull: true, exception);
+        }
         try
         {
             if (file.Length < pagesWanted * Page.Bytes)

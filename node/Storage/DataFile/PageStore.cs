@@ -26,8 +26,7 @@ internal sealed class PageStore : IDisposable
     private PageStore(IStorageFile file, PageStoreOptions options, MetaPages meta)
     {
         (File, Options, Meta) = (file, options, meta);
-        // A file that has almost filled its range gets a larger one at the next open.
-        Space = new PageSpace(file, Math.Max(options.MapBytes, 2 * file.Length));
+        Space = new PageSpace(file, options.MapBytes);
         Free = FreeMap.Load(Space, meta.Newest);
         var readers = new ReaderSlots(options.SnapshotsMax);
         _pins = new CheckpointPins(meta.Newest, Free.UsedRuns());

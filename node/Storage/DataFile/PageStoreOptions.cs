@@ -4,8 +4,8 @@ namespace KvCluster.Storage.DataFile;
 internal sealed record PageStoreOptions
 {
     /// <summary>
-    /// Minimum address range reserved for the mapping, in bytes; twice the size of the file if that is more at the open. Page tables are needed only for
-    /// the size of the file.
+    /// The file is mapped in pieces of this many bytes, a power of two. The next one is added when the file grows into it. Large, because pages of the
+    /// largest file should be in few pieces. Addresses cost nothing; page tables are needed only for the size of the file.
     /// </summary>
     public long MapBytes { get; init; } = 64L << 30;
 

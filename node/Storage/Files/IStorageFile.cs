@@ -45,23 +45,27 @@ internal interface IStorageFile : IDisposable
     void BeginWriteOut(long offset, long length);
 
     /// <summary>
-    /// A read-only mapping of a reserved range that may extend beyond the file. Access to pages beyond <see cref="Length"/> faults. It remains valid while
-    /// the file grows and until <see cref="IDisposable.Dispose"/>, which unmaps it.
+    /// A read-only mapping of a range that may extend beyond the file. Access to pages beyond <see cref="Length"/> faults. It remains valid while the file
+    /// grows and until <see cref="IDisposable.Dispose"/>, which unmaps it. Ranges may overlap. One thread at a time.
     /// </summary>
-    unsafe byte* Map(long reserveBytes);
+    /// <param name="offset">Where in the file the range begins, a multiple of 4 KiB.</param>
+    /// <param name="bytes">Its length.</param>
+    unsafe byte* Map(long offset, long bytes);
 
     /// <summary>
-    /// Reads a part of the file into the memory of the mapping. Throws a <see cref="StorageIoException"/> if the disk cannot read it; accessing such a
-    /// page through the mapping would crash the process. Requires <see cref="Map"/>, within <see cref="Length"/>; any thread, also concurrently with a
-    /// write.
+    /// Reads a part of the file into the memory of a mapping. Throws a <see cref="StorageIoException"/> if the disk cannot read it; accessing such a
+    /// page through the mapping would crash the process. Within <see cref="Length"/>; any thread, also concurrently with a write.
     /// </summary>
-    void ReadIntoMap(long offset, long bytes);
+    /// <param name="memory">Where a mapping has that part.</param>
+    /// <param name="offset">Where it is in the file.</param>
+    /// <param name="bytes">Its length.</param>
+    unsafe void ReadIntoMap(byte* memory, long offset, long bytes);
 
     /// <summary>
-    /// Makes the system begin to read a part of the file into the memory of the mapping, and does not wait. False if that was not necessary because its
-    /// first page is in memory, as far as the system tells. Requires <see cref="Map"/>, within <see cref="Length"/>; any thread.
+    /// Makes the system begin to read a part of the file into the memory of a mapping, and does not wait. False if that was not necessary because its
+    /// first page is in memory, as far as the system tells. Parameters and threads are those of <see cref="ReadIntoMap"/>.
     /// </summary>
-    bool TryBeginReadIntoMap(long offset, long bytes);
+    unsafe bool TryBeginReadIntoMap(byte* memory, long offset, long bytes);
 }
 
 /// <summary>Whether a file must exist or must not.</summary>

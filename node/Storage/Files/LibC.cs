@@ -79,8 +79,8 @@ internal static unsafe partial class LibC
     [LibraryImport("libc", EntryPoint = "ftruncate64", SetLastError = true)]
     public static partial int Truncate(int file, long length);
 
-    [LibraryImport("libc", EntryPoint = "mmap", SetLastError = true)]
-    public static partial byte* Map(byte* address, nuint length, int protection, int flags, int file, nint offset);
+    [LibraryImport("libc", EntryPoint = "mmap64", SetLastError = true)]
+    public static partial byte* Map(byte* address, nuint length, int protection, int flags, int file, long offset);
 
     [LibraryImport("libc", EntryPoint = "munmap", SetLastError = true)]
     public static partial int Unmap(byte* address, nuint length);

@@ -131,22 +131,22 @@ internal sealed unsafe class LinuxFile : IStorageFile
     public void Sync() => ThrowIfFailed("sync", Finish(() => LibC.DataSync(_descriptor)));
 
     /// <inheritdoc/>
-    public byte* Map(long reserveBytes)
+    public byte* Map(long offset, long bytes)
     {
-        var address = LibC.Map(null, (nuint)reserveBytes, LibC.ProtectRead, LibC.MapShared, _descriptor, 0);
+        var address = LibC.Map(null, (nuint)bytes, LibC.ProtectRead, LibC.MapShared, _descriptor, offset);
         if (address == (byte*)-1)
             throw LinuxFileSystem.Failure("map", Path, Marshal.GetLastPInvokeError());
-        _maps.Add(((nint)address, (nuint)reserveBytes));
+        _maps.Add(((nint)address, (nuint)bytes));
         // Only a hint. A kernel that does not know it reads ahead more than it should.
-        _ = LibC.Advise(address, (nuint)reserveBytes, LibC.AdviseRandom);
+        _ = LibC.Advise(address, (nuint)bytes, LibC.AdviseRandom);
         return address;
     }
 
     /// <inheritdoc/>
-    public bool TryBeginReadIntoMap(long offset, long bytes) => MapReading.TryBegin((byte*)_maps[0].Address, offset, bytes);
+    public bool TryBeginReadIntoMap(byte* memory, long offset, long bytes) => MapReading.TryBegin(memory, bytes);
 
     /// <inheritdoc/>
-    public void ReadIntoMap(long offset, long bytes) => MapReading.Read(_descriptor, Path, (byte*)_maps[0].Address, offset, bytes);
+    public void ReadIntoMap(byte* memory, long offset, long bytes) => MapReading.Read(_descriptor, Path, memory, offset, bytes);
 
     /// <inheritdoc/>
     public void Dispose()

@@ -15,23 +15,29 @@ internal static unsafe class MapReading
     private const int BlockBytes = 16 << 10;
 
     /// <summary>Makes the kernel read pages of a mapping from its file.</summary>
+    /// <param name="file">The descriptor.</param>
+    /// <param name="path">The file's path, for errors.</param>
+    /// <param name="memory">Where the mapping has them.</param>
+    /// <param name="offset">Where they are in the file.</param>
+    /// <param name="bytes">Their length.</param>
     /// <exception cref="StorageIoException">The disk cannot read them.</exception>
-    public static void Read(int file, string path, byte* map, long offset, long bytes)
+    public static void Read(int file, string path, byte* memory, long offset, long bytes)
     {
-        var start = offset & ~(Environment.SystemPageSize - 1L);
-        var length = offset + bytes - start;
+        var start = StartOf(memory);
+        offset -= memory - start;
+        var length = memory + bytes - start;
         // In a mapping that is read at random, populating alone reads each 4 KiB by itself, one after the other.
         if (length > Environment.SystemPageSize)
-            _ = LibC.Advise(map + start, (nuint)length, LibC.AdviseWillNeed);
+            _ = LibC.Advise(start, (nuint)length, LibC.AdviseWillNeed);
         for (var attempt = 0; attempt < AttemptsMax; attempt++)
         {
-            if (LibC.Advise(map + start, (nuint)length, LibC.AdvisePopulateRead) == 0)
+            if (LibC.Advise(start, (nuint)length, LibC.AdvisePopulateRead) == 0)
                 return;
             var error = Marshal.GetLastPInvokeError();
             if (error is LibC.ErrorInterrupted or LibC.ErrorAgain)
                 continue;
             // Throws the disk's error if there is one. Otherwise the pages are in the cache now.
-            ReadInBlocks(file, path, start, length);
+            ReadInBlocks(file, path, offset, length);
             if (error is not (LibC.ErrorFault or LibC.ErrorPoisoned))
                 return;
         }
@@ -39,16 +45,19 @@ internal static unsafe class MapReading
     }
 
     /// <summary>Makes the kernel begin to read pages of a mapping, unless the first one is in memory. False in that case.</summary>
-    public static bool TryBegin(byte* map, long offset, long bytes)
+    public static bool TryBegin(byte* memory, long bytes)
     {
-        var start = offset & ~(Environment.SystemPageSize - 1L);
+        var start = StartOf(memory);
         byte isInMemory = 0;
-        if (LibC.InMemory(map + start, (nuint)Environment.SystemPageSize, &isInMemory) == 0 && (isInMemory & 1) != 0)
+        if (LibC.InMemory(start, (nuint)Environment.SystemPageSize, &isInMemory) == 0 && (isInMemory & 1) != 0)
             return false;
         // What cannot be read now is an error when it is read.
-        _ = LibC.Advise(map + start, (nuint)(offset + bytes - start), LibC.AdviseWillNeed);
+        _ = LibC.Advise(start, (nuint)(memory + bytes - start), LibC.AdviseWillNeed);
         return true;
     }
+
+    /// <summary>The page of the system with this address.</summary>
+    private static byte* StartOf(byte* memory) => (byte*)((nint)memory & ~(Environment.SystemPageSize - 1L));
 
     private static void ReadInBlocks(int file, string path, long offset, long bytes)
     {

@@ -95,22 +95,22 @@ internal sealed unsafe class PortableFile(string path, SafeFileHandle handle, bo
 
     /// <inheritdoc/>
     /// <exception cref="PlatformNotSupportedException">On Windows, which cannot map beyond a file's end.</exception>
-    public byte* Map(long reserveBytes)
+    public byte* Map(long offset, long bytes)
     {
         if (OperatingSystem.IsWindows())
             throw new PlatformNotSupportedException("The data file must be mapped beyond its end, which Windows does not support.");
-        var address = LibC.Map(null, (nuint)reserveBytes, LibC.ProtectRead, LibC.MapShared, (int)handle.DangerousGetHandle(), 0);
+        var address = LibC.Map(null, (nuint)bytes, LibC.ProtectRead, LibC.MapShared, (int)handle.DangerousGetHandle(), offset);
         if (address == (byte*)-1)
             throw LinuxFileSystem.Failure("map", Path, Marshal.GetLastPInvokeError());
-        _maps.Add(((nint)address, (nuint)reserveBytes));
+        _maps.Add(((nint)address, (nuint)bytes));
         return address;
     }
 
     /// <inheritdoc/>
-    public bool TryBeginReadIntoMap(long offset, long bytes) => MapReading.TryBegin((byte*)_maps[0].Address, offset, bytes);
+    public bool TryBeginReadIntoMap(byte* memory, long offset, long bytes) => MapReading.TryBegin(memory, bytes);
 
     /// <inheritdoc/>
-    public void ReadIntoMap(long offset, long bytes) => MapReading.Read((int)handle.DangerousGetHandle(), Path, (byte*)_maps[0].Address, offset, bytes);
+    public void ReadIntoMap(byte* memory, long offset, long bytes) => MapReading.Read((int)handle.DangerousGetHandle(), Path, memory, offset, bytes);
 
     /// <inheritdoc/>
     public void Dispose()

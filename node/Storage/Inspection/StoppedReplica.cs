@@ -13,9 +13,6 @@ namespace KvCluster.Storage.Inspection;
 /// </summary>
 internal sealed class StoppedReplica : IDisposable
 {
-    /// <summary>Mapped beyond the end of the file, because a mapping must not be empty.</summary>
-    private const long MapBytesMin = 1 << 20;
-
     private readonly List<uint> _states;
     private IStorageFile? _data;
 
@@ -177,7 +174,7 @@ internal sealed class StoppedReplica : IDisposable
         try
         {
             var newest = MetaPages.Read(data).Newest;
-            Space = new PageSpace(data, Math.Max(MapBytesMin, Math.Max(data.Length, newest.FilePages * Page.Bytes)));
+            Space = new PageSpace(data, new PageStoreOptions().MapBytes);
             Free = FreeMap.Load(Space, newest);
             if (Control is not null && newest.Identity != BinaryPrimitives.ReadUInt128LittleEndian(StoreDirectory.IdentityOf(Control)))
                 DataFault = new CorruptStoreException($"'{path}' belongs to another replica");
@@ -185,7 +182,7 @@ internal sealed class StoppedReplica : IDisposable
         catch (CorruptStoreException fault)
         {
             DataFault = fault;
-            Space ??= new PageSpace(data, Math.Max(MapBytesMin, data.Length));
+            Space ??= new PageSpace(data, new PageStoreOptions().MapBytes);
         }
     }
 }

@@ -4,8 +4,8 @@ using System.Runtime.InteropServices;
 namespace KvCluster.Storage.Pages;
 
 /// <summary>
-/// A reference to a page or run, as it is stored in pages (FORMAT.md): a distance from the start of the mapping. For a page in the file that is its byte
-/// offset, for a scratch page the distance of its memory, with bit 0 set. Zero, the location of a meta page, refers to nothing.
+/// A reference to a page or run, as it is stored in pages (FORMAT.md). For a page in the file it is the byte offset, for a scratch page the address of its
+/// memory, with bit 0 set. Zero, the location of a meta page, refers to nothing.
 /// </summary>
 internal readonly record struct PageRef(ulong Value)
 {
@@ -20,14 +20,14 @@ internal readonly record struct PageRef(ulong Value)
     /// <summary>The number of the page in the file.</summary>
     public long Number => (long)(Value / Page.Bytes);
 
-    /// <summary>The distance in bytes.</summary>
-    public ulong Distance => Value & ~ScratchBit;
+    /// <summary>The memory of a scratch page.</summary>
+    public unsafe byte* Memory => (byte*)(Value & ~ScratchBit);
 
     /// <summary>The reference to a page of the file.</summary>
     public static PageRef ToFile(long number) => new((ulong)number * Page.Bytes);
 
     /// <summary>The reference to scratch memory.</summary>
-    public static PageRef ToScratch(ulong distance) => new(distance | ScratchBit);
+    public static unsafe PageRef ToScratch(byte* memory) => new((ulong)memory | ScratchBit);
 
     /// <summary>Whether it is to a page of the file other than a meta page.</summary>
     /// <param name="pagesMax">The most pages that the file may have.</param>

@@ -1,3 +1,4 @@
+using System.Numerics;
 using System.Runtime.CompilerServices;
 using System.Runtime.InteropServices;
 using KvCluster.Storage.Encoding;
@@ -9,36 +10,68 @@ namespace KvCluster.Storage.Pages;
 /// Resolves references to pages to their addresses in memory. Used by readers on any thread, the writer and the checkpoint executor. An exception means
 /// that a page of the file does not match its parent's reference.
 /// </summary>
+/// <remarks>
+/// The file is mapped in pieces, and a piece is added when the file grows into it. None is moved or removed while the file is open, so nobody holds an
+/// address that could become invalid: whoever sees a reference to a page also sees the piece with the page, which was added before.
+/// </remarks>
 internal sealed unsafe class PageSpace
 {
+    /// <summary>Bytes by which each piece extends into the next, so that a run that begins in a piece is in its memory as a whole.</summary>
+    private const long OverlapBytes = 16 << 20;
+
     private readonly IStorageFile _file;
-    private readonly byte* _map;
-    private readonly ulong* _checked;
+    private readonly Piece* _pieces;
+    private readonly int _pieceShift;
+
+    /// <summary>The bits of pieces that are not mapped: no page is checked.</summary>
+    private readonly ulong* _noneChecked;
+    private int _piecesMapped;
 
     /// <summary>Maps the file. It does not own the file or the mapping, which is released with the file.</summary>
-    public PageSpace(IStorageFile file, long mapBytes)
+    /// <param name="file">The file.</param>
+    /// <param name="pieceBytes">The size of a piece in bytes, a power of two, from 1 MiB on.</param>
+    public PageSpace(IStorageFile file, long pieceBytes)
     {
+        Invariant.Check(BitOperations.IsPow2(pieceBytes) && pieceBytes >= 1 << 20, $"A data file cannot be mapped in pieces of {pieceBytes} bytes.");
         _file = file;
-        PagesMax = mapBytes / Page.Bytes;
-        _map = file.Map(mapBytes);
-        // One bit per page of the mapped range. The kernel provides memory only where bits are set.
-        _checked = (ulong*)NativeMemory.AllocZeroed((nuint)((PagesMax + 63) / 64), sizeof(ulong));
+        _pieceShift = BitOperations.Log2((ulong)pieceBytes);
+        var pieces = (FreeMap.FilePagesMax * Page.Bytes) >> _pieceShift;
+        _pieces = (Piece*)NativeMemory.Alloc((nuint)pieces, (nuint)sizeof(Piece));
+        _noneChecked = NewBits();
+        for (var piece = 0; piece < pieces; piece++)
+            _pieces[piece] = new Piece { Checked = _noneChecked - FirstWord(piece) };
+        Reserve(file.Length / Page.Bytes);
     }
 
-    ~PageSpace() => NativeMemory.Free(_checked);
+    ~PageSpace()
+    {
+        for (var piece = 0; piece < _piecesMapped; piece++)
+            NativeMemory.Free(_pieces[piece].Checked + FirstWord(piece));
+        NativeMemory.Free(_noneChecked);
+        NativeMemory.Free(_pieces);
+    }
 
     /// <summary>Called for every damaged page before the exception is thrown; any thread. May be null.</summary>
     public Action<CorruptStoreException>? Damaged { get; set; }
 
-    /// <summary>Pages for which the mapped range has space.</summary>
-    public long PagesMax { get; }
-
-    /// <summary>The reference to a scratch page.</summary>
-    public PageRef ScratchReference(byte* page) => PageRef.ToScratch((ulong)(page - _map));
+    /// <summary>
+    /// Maps what is missing for a file of this many pages. Called before the file grows, hence before there are references to its new pages. Checkpoint
+    /// executor.
+    /// </summary>
+    /// <exception cref="StorageIoException">The system does not map it.</exception>
+    public void Reserve(long pages)
+    {
+        for (; (long)_piecesMapped << _pieceShift < pages * Page.Bytes; _piecesMapped++)
+        {
+            var start = (long)_piecesMapped << _pieceShift;
+            _pieces[_piecesMapped].Map = _file.Map(start, (1L << _pieceShift) + OverlapBytes) - start;
+            Volatile.Write(ref *(nint*)&_pieces[_piecesMapped].Checked, (nint)(NewBits() - FirstWord(_piecesMapped)));
+        }
+    }
 
     /// <summary>The memory of a page that needs no check: a scratch page, or one known to be intact.</summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
-    public byte* Locate(PageRef reference) => _map + reference.Distance;
+    public byte* Locate(PageRef reference) => reference.IsScratch ? reference.Memory : PieceOf(reference)->Map + reference.Value;
 
     /// <summary>
     /// The memory of a page or run. On the first access since the open or since the page was written, it is read with a call that can report an error, not
@@ -66,7 +99,7 @@ internal sealed unsafe class PageSpace
     }
 
     /// <summary>Makes the next access check the page, because it was rewritten. Called before any reference to it is published.</summary>
-    public void Forget(long number) => Interlocked.And(ref _checked[number / 64], ~(1ul << (int)(number % 64)));
+    public void Forget(long number) => Interlocked.And(ref PieceOf(PageRef.ToFile(number))->Checked[number / 64], ~(1ul << (int)(number % 64)));
 
     /// <summary>Verifies a page's checksums even if it was verified before, and returns its length in pages.</summary>
     public int CheckPage(PageRef reference, uint checksum)
@@ -87,15 +120,15 @@ internal sealed unsafe class PageSpace
             throw Bad(
                 $"'{_file.Path}': page {number} (offset {reference.Value}) does not match its parent's reference, which has the checksum {checksum:x8}.");
         }
-        if (PageStructure.Problem(page, PagesMax) is { } problem)
+        if (PageStructure.Problem(page, FreeMap.FilePagesMax) is { } problem)
             throw Bad($"'{_file.Path}': page {number} (offset {reference.Value}) matches its parent's reference, but its structure is invalid: {problem}.");
-        Interlocked.Or(ref _checked[number / 64], 1ul << (int)(number % 64));
+        Interlocked.Or(ref PieceOf(reference)->Checked[number / 64], 1ul << (int)(number % 64));
         return runPages;
     }
 
     /// <summary>Begins to read pages that will be accessed soon, and does not wait. False if that was not necessary.</summary>
     public bool TryBeginRead(long number, long count) =>
-        number + count <= _file.Length / Page.Bytes && _file.TryBeginReadIntoMap(number * Page.Bytes, count * Page.Bytes);
+        number + count <= _file.Length / Page.Bytes && _file.TryBeginReadIntoMap(Locate(PageRef.ToFile(number)), number * Page.Bytes, count * Page.Bytes);
 
     /// <summary>Reads pages into the mapping before they are accessed there.</summary>
     /// <exception cref="CorruptStoreException">The pages cannot be read; this is treated like damaged bytes.</exception>
@@ -103,7 +136,7 @@ internal sealed unsafe class PageSpace
     {
         try
         {
-            _file.ReadIntoMap(number * Page.Bytes, count * Page.Bytes);
+            _file.ReadIntoMap(Locate(PageRef.ToFile(number)), number * Page.Bytes, count * Page.Bytes);
         }
         catch (StorageIoException failure)
         {
@@ -115,14 +148,23 @@ internal sealed unsafe class PageSpace
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     private byte* Resolve(PageRef reference, PageLink* link)
     {
-        if (!reference.IsScratch)
-        {
-            var number = (ulong)reference.Number;
-            if ((Volatile.Read(ref _checked[number / 64]) & (1ul << (int)(number % 64))) == 0)
-                CheckPage(reference, link->Checksum);
-        }
-        return Locate(reference);
+        if (reference.IsScratch)
+            return reference.Memory;
+        var piece = PieceOf(reference);
+        var number = (ulong)reference.Number;
+        if ((Volatile.Read(ref piece->Checked[number / 64]) & (1ul << (int)(number % 64))) == 0)
+            CheckPage(reference, link->Checksum);
+        return piece->Map + reference.Value;
     }
+
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    private Piece* PieceOf(PageRef reference) => _pieces + (reference.Value >> _pieceShift);
+
+    /// <summary>The word of the bits of all pages in which those of a piece begin.</summary>
+    private long FirstWord(int piece) => ((long)piece << _pieceShift) / (64 * Page.Bytes);
+
+    /// <summary>One bit per page of a piece. The kernel provides memory only where bits are set.</summary>
+    private ulong* NewBits() => (ulong*)NativeMemory.AllocZeroed((nuint)FirstWord(1), sizeof(ulong));
 
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     private byte* AsNode(PageRef reference, byte* page) => Page.Type(page) is PageType.Leaf or PageType.Branch ? page : throw NoNode(reference, page);
@@ -135,5 +177,15 @@ internal sealed unsafe class PageSpace
         var exception = new CorruptStoreException(message, inner);
         Damaged?.Invoke(exception);
         return exception;
+    }
+
+    /// <summary>A part of the file in memory. Both addresses are those that page 0 would have.</summary>
+    private struct Piece
+    {
+        /// <summary>The mapping.</summary>
+        public byte* Map;
+
+        /// <summary>One bit per page: it was read, and its checksum compared, since the open or since it was written.</summary>
+        public ulong* Checked;
     }
 }

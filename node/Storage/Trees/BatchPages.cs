@@ -45,7 +45,7 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool)
         body.CopyTo(value[header.Length..]);
         var end = page + Page.HeaderBytes + length;
         new Span<byte>(end, (int)(page + ((long)Page.RunPages(length) * Page.Bytes) - end)).Clear();
-        return space.ScratchReference(page);
+        return PageRef.ToScratch(page);
     }
 
     /// <summary>The leaf or branch behind a link; copied unless it already belongs to this batch. The link then refers to the copy.</summary>
@@ -58,7 +58,7 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool)
         Buffer.MemoryCopy(page, copy, Page.Bytes, Page.Bytes);
         Track(copy);
         Retire(link->Reference);
-        *link = new PageLink(space.ScratchReference(copy), 0);
+        *link = new PageLink(PageRef.ToScratch(copy), 0);
         return copy;
     }
 

@@ -163,13 +163,13 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
     /// <summary>Inserts a page to the right of the path's page at this level. The path is invalid afterwards.</summary>
     private void InsertSibling(ref TreeRoot root, int level, ReadOnlySpan<byte> separator, byte* right)
     {
-        var reference = space.ScratchReference(right);
+        var reference = PageRef.ToScratch(right);
         if (level == 0)
         {
             var top = pages.MakeEmpty(PageType.Branch);
             TreePage.InsertChild(top, 0, default, root.Link);
             TreePage.InsertChild(top, 1, separator, new PageLink(reference, 0));
-            root.Link = new PageLink(space.ScratchReference(top), 0);
+            root.Link = new PageLink(PageRef.ToScratch(top), 0);
             return;
         }
         var branch = path.PageAt(level - 1);
@@ -212,7 +212,7 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
     private void RemovePage(ref TreeRoot root, int level)
     {
         var page = path.PageAt(level);
-        pages.Retire(space.ScratchReference(page));
+        pages.Retire(PageRef.ToScratch(page));
         if (level == 0)
         {
             root.Link = default;

@@ -279,7 +279,7 @@ internal sealed unsafe class WriteBatch
             if (!root->Link.Reference.IsNone)
                 return _pages.CopyOnWrite(&root->Link);
             var first = _pages.MakeEmpty(PageType.Leaf);
-            root->Link = new PageLink(_space.ScratchReference(first), 0);
+            root->Link = new PageLink(PageRef.ToScratch(first), 0);
             return first;
         }
     }

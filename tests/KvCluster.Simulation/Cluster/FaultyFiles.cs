@@ -104,11 +104,11 @@ internal sealed class FaultyFiles : IFileSystem
 
         public void BeginWriteOut(long offset, long length) => file.BeginWriteOut(offset, length);
 
-        public byte* Map(long reserveBytes) => file.Map(reserveBytes);
+        public byte* Map(long offset, long bytes) => file.Map(offset, bytes);
 
-        public bool TryBeginReadIntoMap(long offset, long bytes) => file.TryBeginReadIntoMap(offset, bytes);
+        public bool TryBeginReadIntoMap(byte* memory, long offset, long bytes) => file.TryBeginReadIntoMap(memory, offset, bytes);
 
-        public void ReadIntoMap(long offset, long bytes) => file.ReadIntoMap(offset, bytes);
+        public void ReadIntoMap(byte* memory, long offset, long bytes) => file.ReadIntoMap(memory, offset, bytes);
 
         public void Dispose() => file.Dispose();
     }

@@ -2,59 +2,137 @@ using KvCluster.Disk;
 using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Pages;
+using KvCluster.Tests.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Checkpoints;
 
-/// <summary>While a data file is open, its mapped range limits its size. The range grows with the file from open to open.</summary>
+/// <summary>The mapping of a data file grows with the file while it is open, also under readers.</summary>
 public sealed class MapRangeTests
 {
     private static readonly PageStoreOptions Small = new() { MapBytes = 1 << 20 };
 
+    // A file was bounded by the range that was mapped at its open.
     [Fact]
-    public void Write_BeyondTheRange_IsAFullDiskUntilTheFileIsOpenedAgain()
+    public void File_GrowingOverManyPieces_IsReadByReadersOfAllAges()
     {
-        using var disk = new SimulatedDisk();
-        using (var store = PageStore.Create(disk, "data", Small, new byte[16]))
+        using var store = new ModelStore(Small);
+        for (var round = 0; round < 12; round++)
         {
-            Fill(store, 1, 80);
-            Write(store);
-            Fill(store, 2, 80);
-            var checkpoint = Begin(store);
-            Assert.True(Assert.Throws<StorageIoException>(checkpoint.Write).IsDiskFull);
-            store.AbandonCheckpoint(checkpoint);
-            store.Verify();
+            // Some of the runs begin in one piece and end in the next.
+            store.Batch(batch =>
+            {
+                for (var key = 0; key < 12; key++)
+                    batch.Put(TreeId.Kv, [(byte)round, (byte)key], Bytes(round, key, 100_000));
+            });
+            store.Publish();
+            store.OpenReader();
+            store.Checkpoint();
         }
-        using (var store = PageStore.Open(disk, "data", Small))
+        Assert.True(store.Store.FileBytes > 12 << 20, $"The file has {store.Store.FileBytes} bytes.");
+        store.Store.Verify();
+        while (store.Readers > 0)
+            store.CloseReader(0);
+        store.Reopen();
+        store.CheckPublished();
+        store.Store.Verify();
+    }
+
+    [Fact]
+    public void File_OnALocalDisk_GrowsOverManyPieces()
+    {
+        using var file = new DataFile(Small);
+        for (var round = 1; round <= 12; round++)
         {
-            Assert.Equal(1ul, store.Covered.Etag.Change);
-            Fill(store, 2, 80);
-            Write(store);
-            store.Verify();
+            var batch = file.Pages.Begin();
+            for (var key = 0; key < 12; key++)
+                batch.Put(TreeId.Kv, [(byte)round, (byte)key], Bytes(round, key, 100_000));
+            file.Pages.Roots.Seal(batch, new Etag(0, (ulong)round));
+            file.Pages.Roots.Publish(new Etag(0, (ulong)round));
+            file.Checkpoint();
         }
-        using (var store = PageStore.Open(disk, "data", Small))
+        Assert.True(file.Pages.FileBytes > 12 << 20, $"The file has {file.Pages.FileBytes} bytes.");
+        using var snapshot = file.Pages.Roots.OpenSnapshot();
+        for (var round = 1; round <= 12; round++)
         {
-            Assert.True(store.FileBytes > Small.MapBytes, $"The file has {store.FileBytes} bytes.");
-            Assert.Equal(160ul, store.Roots.Count(TreeId.Kv));
-            store.Verify();
+            for (var key = 0; key < 12; key++)
+                Assert.True(snapshot.TryGet(TreeId.Kv, [(byte)round, (byte)key], out var value) && value.SequenceEqual(Bytes(round, key, 100_000)));
         }
     }
 
-    private static void Fill(PageStore store, ulong etag, int count)
+    [Fact]
+    public void RandomOperations_WithSmallPieces_MatchTheModel() => Seeded.Run(3, random =>
     {
-        var batch = store.Begin();
-        for (var i = 0; i < count; i++)
-            batch.Put(TreeId.Kv, BitConverter.GetBytes((etag << 32) + (ulong)i), new byte[8000]);
-        store.Roots.Seal(batch, new Etag(0, etag));
-        store.Roots.Publish(new Etag(0, etag));
+        using var store = new ModelStore(Small);
+        var keys = KeyProfile.All[4];
+        for (var step = 0; step < 120; step++)
+        {
+            store.Batch(batch =>
+            {
+                for (var change = 0; change < 40; change++)
+                    batch.Put(TreeId.Kv, BitConverter.GetBytes(random.Next(2_000)), keys.Value(random));
+            });
+            store.Publish();
+            if (store.Readers < 4)
+                store.OpenReader();
+            else
+                store.CloseReader(random.Next(store.Readers));
+            if (random.Next(4) == 0)
+                store.Checkpoint();
+            if (random.Next(40) == 0)
+                store.Reopen();
+        }
+        store.Checkpoint();
+        Assert.True(store.Store.FileBytes > 4 * Small.MapBytes, $"The file has {store.Store.FileBytes} bytes.");
+        store.CheckPublished();
+        store.Store.Verify();
+    });
+
+    /// <summary>A page that is written again is checked again, in whatever piece it is.</summary>
+    [Fact]
+    public void Read_OfAPageDamagedInALaterPiece_IsRefused()
+    {
+        using var store = new ModelStore(Small);
+        Fill(store, 0, 400);
+        store.Checkpoint();
+        var last = store.Store.Free.UsedRuns()[^1];
+        store.Reopen();
+        store.Disk.FlipBit("data", ((last.First + last.Count - 3) * Page.Bytes) + 5_000);
+        Assert.Throws<KvCluster.Storage.Encoding.CorruptStoreException>(store.CheckPublished);
     }
 
-    private static Checkpoint Begin(PageStore store) =>
-        store.BeginCheckpoint(etag => new CheckpointPosition(etag, default, 0), Etag.MaxValue)!;
-
-    private static void Write(PageStore store)
+    [Fact]
+    public void Write_WhenNoMoreCanBeMapped_IsAFullDiskUntilItCan()
     {
-        var checkpoint = Begin(store);
-        checkpoint.Write();
-        store.FinishCheckpoint(checkpoint);
+        using var store = new ModelStore(Small);
+        Fill(store, 0, 80);
+        store.Checkpoint();
+        store.Disk.Fault = static call => call.Operation == "Map" ? DiskFault.Error : DiskFault.None;
+        Fill(store, 80, 80);
+        Assert.True(store.BeginCheckpoint());
+        Assert.True(Assert.Throws<StorageIoException>(store.WriteCheckpoint).IsDiskFull);
+        store.AbandonCheckpoint();
+        store.CheckPublished();
+        store.Store.Verify();
+        store.Disk.Fault = null;
+        store.Checkpoint();
+        store.CheckPublished();
+        store.Store.Verify();
+    }
+
+    private static void Fill(ModelStore store, int first, int count)
+    {
+        store.Batch(batch =>
+        {
+            for (var key = first; key < first + count; key++)
+                batch.Put(TreeId.Kv, BitConverter.GetBytes(key), Bytes(key, 0, 8_000));
+        });
+        store.Publish();
+    }
+
+    private static byte[] Bytes(int round, int key, int count)
+    {
+        var bytes = new byte[count];
+        new Random((round * 1_000) + key).NextBytes(bytes);
+        return bytes;
     }
 }

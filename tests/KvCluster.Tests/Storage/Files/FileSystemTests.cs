@@ -107,15 +107,16 @@ public sealed class FileSystemTests : IDisposable
 
     private static unsafe void CheckMap(IStorageFile file)
     {
-        var map = file.Map(1 << 30);
-        file.ReadIntoMap(0, file.Length);
-        file.ReadIntoMap(8192, 8192);
-        Assert.Equal((0, 7), (map[4095], map[4096]));
+        var map = file.Map(0, 1 << 30);
+        var end = file.Map(4096, 64 << 10);
+        file.ReadIntoMap(map, 0, file.Length);
+        file.ReadIntoMap(end + 4096, 8192, 8192);
+        Assert.Equal((0, 7, 7), (map[4095], map[4096], end[0]));
         file.Resize(20480);
         using var block = new AlignedBuffer(4096);
         block.Span.Fill(5);
         file.Write(block.Span, 16384);
-        Assert.Equal(5, map[16384]);
+        Assert.Equal((5, 5), (map[16384], end[16384 - 4096]));
         file.Resize(16384);
     }
 

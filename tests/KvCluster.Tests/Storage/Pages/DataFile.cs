@@ -8,11 +8,14 @@ namespace KvCluster.Tests.Storage.Pages;
 /// <summary>A data file in its own directory, which is removed with it. The checkpoint's three steps run on the caller's thread.</summary>
 internal sealed class DataFile : IDisposable
 {
-    private static readonly PageStoreOptions Options = new() { MapBytes = 4L << 30, SnapshotsMax = 64 };
-
+    private readonly PageStoreOptions _options;
     private readonly TemporaryDirectory _directory = new();
 
-    public DataFile() => Pages = PageStore.Create(LocalDisk.Instance, FilePath, Options, new byte[16]);
+    public DataFile(PageStoreOptions? options = null)
+    {
+        _options = options ?? new PageStoreOptions { MapBytes = 4L << 30, SnapshotsMax = 64 };
+        Pages = PageStore.Create(LocalDisk.Instance, FilePath, _options, new byte[16]);
+    }
 
     public string FilePath => Path.Combine(_directory.Path, "data");
 
@@ -22,7 +25,7 @@ internal sealed class DataFile : IDisposable
     public void Reopen()
     {
         Pages.Dispose();
-        Pages = PageStore.Open(LocalDisk.Instance, FilePath, Options);
+        Pages = PageStore.Open(LocalDisk.Instance, FilePath, _options);
     }
 
     public Checkpoint? Begin() =>
@@ -52,7 +55,7 @@ internal sealed class DataFile : IDisposable
                 target.Write(pages.Span, run.First * Page.Bytes);
             }
         }
-        return PageStore.Open(LocalDisk.Instance, path, Options);
+        return PageStore.Open(LocalDisk.Instance, path, _options);
     }
 
     public void Dispose()

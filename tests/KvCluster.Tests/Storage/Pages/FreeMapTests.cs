@@ -18,6 +18,7 @@ public sealed class FreeMapTests
         using var disk = new SimulatedDisk();
         using var file = disk.Open("map", new StorageFileOptions(StorageFileMode.CreateNew));
         var space = new PageSpace(file, 1 << 30);
+        space.Reserve(2);
         var map = FreeMap.Load(space, MetaOf(2, default));
         map.BeginNext([], 1, default);
         // Far apart, so that map pages of all parts of the file differ.
@@ -45,6 +46,7 @@ public sealed class FreeMapTests
         using var disk = new SimulatedDisk();
         using var file = disk.Open("map", new StorageFileOptions(StorageFileMode.CreateNew));
         var space = new PageSpace(file, 1 << 30);
+        space.Reserve(2);
         var map = FreeMap.Load(space, MetaOf(2, default));
         map.BeginNext([], 1, default);
         map.Take(1, (_, _) => 100_000);

@@ -150,7 +150,7 @@ public sealed unsafe class PageStructureTests
             {
                 if (MetaPage.TryDecode(bytes.AsSpan(number * Page.Bytes, Page.Bytes), "data") is not { } meta || meta.Trees[0].Link.Reference.IsNone)
                     continue;
-                meta.Trees[0].Link.Checksum = Page.Checksum(file + meta.Trees[0].Link.Reference.Distance);
+                meta.Trees[0].Link.Checksum = Page.Checksum(file + meta.Trees[0].Link.Reference.Value);
                 meta.Encode(bytes.AsSpan(number * Page.Bytes));
             }
         }
