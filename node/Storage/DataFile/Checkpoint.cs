@@ -131,7 +131,7 @@ internal sealed unsafe class Checkpoint
         long pages = 0;
         foreach (var tree in Root.Trees)
             Collect(tree.Link.Reference, ref pages);
-        _store.FileSpace.FindHoles(_store.Free);
+        _store.FileSpace.Prepare(_store.Free);
         _store.Free.BeginNext(Left, pages + 2, new PageBirth(_firstBatchToPlace, _store.Meta.Newest.Revision + 1));
         return new RunWriter(_store.File, _store.Space, _store.Options.WriteBytes);
     }
@@ -162,7 +162,6 @@ internal sealed unsafe class Checkpoint
     private void WriteMeta(MetaPage meta)
     {
         _store.Meta.WriteDurable(meta);
-        _store.FileSpace.GiveBack(_store.Free, Math.Max(meta.FilePages, _store.Meta.Newest.FilePages));
         Meta = meta;
     }
 

@@ -5,14 +5,13 @@ namespace KvCluster.Storage.DataFile;
 
 /// <summary>
 /// The space that the data file takes from the file system: it grows before pages are placed in it, and gives back what is free at its end and in long
-/// holes. Checkpoint executor, except the size. A failure stops the engine unless the disk is full.
+/// holes. Checkpoint executor, except the size and the choice of what is given back. A failure stops the engine unless the disk is full.
 /// </summary>
 internal sealed class FileSpace(IStorageFile file, PageSpace space)
 {
-    /// <summary>Holes made after one checkpoint. The rest follows with the next ones, so that no checkpoint takes much longer than its pages.</summary>
-    private const int HolesMax = 256;
     private long _bytes = file.Length;
     private bool _makesHoles = true;
+    private bool _cutsEnd = true;
     private bool _knowsHoles;
 
     /// <summary>Length of the file. Any thread.</summary>
@@ -51,11 +50,12 @@ internal sealed class FileSpace(IStorageFile file, PageSpace space)
     }
 
     /// <summary>
-    /// Before the first checkpoint: notes which free pages have no space, so that they are taken last. Looked for in long runs only, since shorter holes are
-    /// not made.
+    /// Called before each checkpoint. The first time it notes which free pages have no space, so that they are taken last. It looks in long runs only, since
+    /// shorter holes are not made.
     /// </summary>
-    public void FindHoles(FreeMap map)
+    public void Prepare(FreeMap map)
     {
+        _cutsEnd = true;
         if (_knowsHoles)
             return;
         _knowsHoles = true;
@@ -73,28 +73,54 @@ internal sealed class FileSpace(IStorageFile file, PageSpace space)
     }
 
     /// <summary>
-    /// Gives back what the newest map does not need. Called when its meta page is durable, since until then the other map counts after a crash (S1, S8).
-    /// Nothing here has to be durable: a crash may undo it and leave a longer file, whose rest is free.
+    /// Chooses the part of the file that is given back next: of what is beyond its end, or a hole. Neither meta page needs it. Writer, while no checkpoint is
+    /// in progress; the part is given back before the next one is written.
     /// </summary>
     /// <param name="map">The newest map.</param>
-    /// <param name="pages">The length that either meta page records, whichever is greater. A file that is shorter than its meta page says is refused.</param>
-    public void GiveBack(FreeMap map, long pages)
+    /// <param name="pages">The length that either meta page records, whichever is greater. A file that is shorter than its meta page says is refused (S8).</param>
+    /// <param name="part">The part. Empty if it is not known yet whether there is one.</param>
+    /// <returns>False if there is nothing to give back before the next checkpoint.</returns>
+    public bool TryChooseSurplus(FreeMap map, long pages, out FilePart part)
     {
-        if (file.Length > pages * Page.Bytes)
+        var end = pages * Page.Bytes;
+        if (_cutsEnd && Bytes > end)
+        {
+            var offset = Math.Max(end, Bytes - ((long)FreeMap.HolePagesMax * Page.Bytes));
+            part = new FilePart(offset, Bytes - offset, IsEnd: true);
+            return true;
+        }
+        part = default;
+        if (!_makesHoles || !map.TryTakeHole(out var hole))
+            return false;
+        part = new FilePart(hole.First * Page.Bytes, hole.Count * Page.Bytes, IsEnd: false);
+        return true;
+    }
+
+    /// <summary>Gives a part back. Nothing here has to be durable: a crash may undo it and leave a longer file, whose rest is free.</summary>
+    public void GiveBack(FilePart part)
+    {
+        if (part.IsEnd)
         {
             try
             {
-                file.Resize(pages * Page.Bytes);
+                file.Resize(part.Offset);
             }
             catch (StorageIoException exception) when (exception.IsDiskFull)
             {
-                // A copy-on-write file system may need space even for this. The checkpoint is durable; the next one cuts the file.
+                // A copy-on-write file system may need space even for this. It is tried again after the next checkpoint.
+                _cutsEnd = false;
             }
             Volatile.Write(ref _bytes, file.Length);
         }
-        if (!_makesHoles)
-            return;
-        foreach (var hole in map.TakeHoles(HolesMax))
-            _makesHoles &= file.TryMakeHole(hole.First * Page.Bytes, hole.Count * Page.Bytes);
+        else
+        {
+            _makesHoles &= file.TryMakeHole(part.Offset, part.Bytes);
+        }
     }
 }
+
+/// <summary>A part of the data file that is not needed.</summary>
+/// <param name="Offset">Where it begins, in bytes.</param>
+/// <param name="Bytes">Its length.</param>
+/// <param name="IsEnd">Whether it is beyond the last page, so that the file can be cut.</param>
+internal readonly record struct FilePart(long Offset, long Bytes, bool IsEnd);

@@ -175,6 +175,9 @@ internal sealed class PageStore : IDisposable
         return _reclamation.PlacedBytes > 0;
     }
 
+    /// <inheritdoc cref="FileSpace.TryChooseSurplus"/>
+    public bool TryChooseSurplus(out FilePart part) => FileSpace.TryChooseSurplus(Free, Math.Max(Meta.Newest.FilePages, Meta.Older.FilePages), out part);
+
     /// <summary>Abandons a checkpoint whose write found the disk full. Nothing of it counts, and the next one starts over.</summary>
     public void AbandonCheckpoint(Checkpoint checkpoint)
     {

@@ -26,6 +26,7 @@ internal sealed class CheckpointSchedule
     private readonly CheckpointRequests _requests;
     private readonly JournalRecycling _recycling;
     private readonly QuietTimer _quiet;
+    private readonly SpaceReturn _return;
     private readonly WorkAction _write;
     private readonly WorkAction _finish;
     private readonly WorkAction _release;
@@ -67,6 +68,7 @@ internal sealed class CheckpointSchedule
         _requests = new CheckpointRequests(context, pages, OnRequested);
         _recycling = new JournalRecycling(context, pages, index, reader, journal);
         _quiet = new QuietTimer(context, _backlog, OnQuiet);
+        _return = new SpaceReturn(context, life, pages, () => _running is not null);
         _write = new WorkAction(Write);
         _finish = new WorkAction(Finish);
         _release = new WorkAction(Release);
@@ -197,6 +199,7 @@ internal sealed class CheckpointSchedule
         _hasEnded = true;
         _rest?.Dispose();
         _quiet.Dispose();
+        _return.Dispose();
     }
 
     private void OnRequested()
@@ -317,6 +320,7 @@ internal sealed class CheckpointSchedule
         _requests.AnswerCovered();
         if (_requests.Any)
             Start();
+        _return.Start();
         Ended();
     }
 

@@ -18,6 +18,15 @@ internal sealed class FreeMap
     public const int HolePagesMin = (1 << 20) / Page.Bytes;
 
     /// <summary>
+    /// The longest run whose space is given back at once, 16 MiB. The file system holds the file for that time, and accesses to pages that are not in memory
+    /// wait.
+    /// </summary>
+    public const int HolePagesMax = (16 << 20) / Page.Bytes;
+
+    /// <summary>Pages among which one step looks for holes: 8 GiB take some hundredths of a millisecond.</summary>
+    private const long SearchPages = 1 << 20;
+
+    /// <summary>
     /// Reusable pages that are always kept, 1 MiB: with them a checkpoint of some deletes goes through on a full disk, whatever else takes the space that is
     /// given back. What becomes a hole leaves as much again, so that the end of the file can be cut while some of the last pages are reusable.
     /// </summary>
@@ -44,6 +53,10 @@ internal sealed class FreeMap
     /// <summary>Pages that the checkpoint in progress has still to take, and those that it took.</summary>
     private long _wanted;
     private long _taken;
+
+    /// <summary>Runs that may become holes, and the page before which to look for more.</summary>
+    private readonly List<PageRun> _longRuns = [];
+    private long _searchEnd;
 
     /// <summary>The map before the checkpoint in progress; 0 pages while there is none.</summary>
     private readonly (PageBitmap Free, PageBitmap Pending, PageBitmap Reusable, PageBitmap Holes) _saved = (new(), new(), new(), new());
@@ -114,6 +127,8 @@ internal sealed class FreeMap
     /// <param name="born">The point from which the pages that are placed may be reachable.</param>
     public void BeginNext(List<PageRun> left, long pagesWanted, PageBirth born)
     {
+        _longRuns.Clear();
+        _searchEnd = 0;
         _births.Begin(born);
         _savedPages = FilePages;
         _saved.Free.CopyFrom(_free);
@@ -180,29 +195,37 @@ internal sealed class FreeMap
         _pages.WriteNext(writer, etag, _free, _pending, () => Take(1, grow), place => LeavePages(new PageRun(place.Number, 1)));
 
     /// <summary>
-    /// Runs of 1 MiB or more whose space can be given back to the file system, because no meta page, snapshot, pin or root reaches them, and the next
-    /// checkpoint will probably not need them. They are holes from here on. Those at the back of the file come first, so that what is taken next is in front.
-    /// Called when the new meta page is durable.
+    /// Looks for a run of 1 MiB or more whose space can be given back to the file system, because no meta page, snapshot, pin or root reaches it, and the
+    /// next checkpoint will probably not need it. The search goes from the back of the file to the front, so that what is taken next is in front. Writer,
+    /// while no checkpoint is in progress.
     /// </summary>
-    /// <param name="holesMax">At most this many.</param>
-    public List<PageRun> TakeHoles(int holesMax)
+    /// <param name="hole">The run, which is a hole from here on. Empty if this part of the search has found none.</param>
+    /// <returns>False if there is none before the next checkpoint.</returns>
+    public bool TryTakeHole(out PageRun hole)
     {
-        var holes = new List<PageRun>();
+        hole = default;
         var spare = PagesToSpare() - ReusablePagesMin;
-        var runs = LongRuns();
-        for (var i = runs.Count - 1; i >= 0 && spare >= HolePagesMin && holes.Count < holesMax; i--)
+        if (spare < HolePagesMin || (_longRuns.Count == 0 && _searchEnd == 0))
+            return false;
+        if (_longRuns.Count == 0)
         {
-            var count = Math.Min(runs[i].Count, spare);
-            var hole = new PageRun(runs[i].First + runs[i].Count - count, count);
-            spare -= count;
-            AddHole(hole);
-            holes.Add(hole);
+            var end = _searchEnd;
+            _searchEnd = (end - 1) / SearchPages * SearchPages;
+            _reusable.CollectRuns(_longRuns, HolePagesMin, _searchEnd, _searchEnd + SearchPages);
+            return true;
         }
-        return holes;
+        var run = _longRuns[^1];
+        _longRuns.RemoveAt(_longRuns.Count - 1);
+        var count = Math.Min(Math.Min(run.Count, HolePagesMax), spare);
+        hole = new PageRun(run.First + run.Count - count, count);
+        if (run.Count - count >= HolePagesMin)
+            _longRuns.Add(new PageRun(run.First, run.Count - count));
+        AddHole(hole);
+        return true;
     }
 
     /// <summary>Keeps the new map after the checkpoint has finished.</summary>
-    public void Keep() => _savedPages = 0;
+    public void Keep() => (_savedPages, _searchEnd) = (0, FilePages);
 
     /// <summary>Restores the previous map after the checkpoint failed before its meta page. The file may stay longer.</summary>
     public void Restore()

@@ -118,10 +118,14 @@ internal sealed class PageBitmap
     }
 
     /// <summary>Adds the runs of at least this length to a list, in the order of the file.</summary>
-    public void CollectRuns(List<PageRun> runs, long countMin = 1)
+    /// <param name="runs">The list.</param>
+    /// <param name="countMin">The least length, in pages.</param>
+    /// <param name="from">Where to begin: a page that is the first of a section.</param>
+    /// <param name="end">Where to end, likewise, or beyond the last page. A run is split there.</param>
+    public void CollectRuns(List<PageRun> runs, long countMin = 1, long from = 0, long end = long.MaxValue)
     {
         long first = 0, count = 0;
-        for (var section = 0; section < _counts.Length; section++)
+        for (var section = (int)(from / SectionPages); section < Math.Min(_counts.Length, end / SectionPages); section++)
         {
             var start = (long)section * SectionPages;
             if (_counts[section] == 0)

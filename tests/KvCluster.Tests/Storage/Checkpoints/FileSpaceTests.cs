@@ -145,6 +145,34 @@ public sealed class FileSpaceTests
         Assert.InRange(store.Store.CheckpointCounts.Seeks, 2, 40);
     }
 
+    // Gigabytes were given back by one call, for which accesses to the file waited.
+    [Fact]
+    public void GivingBack_ManyMegabytes_IsDoneInParts()
+    {
+        using var store = new ModelStore();
+        Put(store, Enumerable.Range(0, 10_000), ValueBytes);
+        store.Checkpoint();
+        Delete(store, Enumerable.Range(0, 9_900));
+        var parts = new List<KvCluster.Storage.DataFile.FilePart>();
+        for (var round = 0; round < 6; round++)
+        {
+            Assert.True(store.BeginCheckpoint());
+            store.WriteCheckpoint();
+            store.FinishCheckpoint(givesBack: false);
+            while (store.Store.TryChooseSurplus(out var part))
+            {
+                store.GiveBack(part);
+                parts.Add(part);
+            }
+            Put(store, Enumerable.Range(9_900, 100).Append(20_000 + round), 100);
+        }
+        Assert.All(parts, part => Assert.InRange(part.Bytes, 0, 16 << 20));
+        Assert.True(parts.Count(part => part.IsEnd) > 2 && parts.Count(part => !part.IsEnd && part.Bytes > 0) > 4, string.Join(", ", parts));
+        Assert.True(store.Disk.UsedBytes < 8_000_000, $"{store.Disk.UsedBytes} bytes are still allocated.");
+        store.CheckPublished();
+        store.Store.Verify();
+    }
+
     /// <summary>Power is lost at every call of checkpoints that cut the end of the file and make holes.</summary>
     [Theory]
     [InlineData(0)]
@@ -235,7 +263,16 @@ public sealed class FileSpaceTests
         }
         Assert.True(store.BeginCheckpoint());
         var length = store.Store.FileBytes;
-        var crashed = store.CrashWritingCheckpoint(call);
+        var crashed = false;
+        store.Disk.CrashAtCall = store.Disk.Calls + call;
+        try
+        {
+            store.EndCheckpoint();
+        }
+        catch (SimulatedCrashException)
+        {
+            crashed = true;
+        }
         Assert.True(crashed || rounds != 5 || store.Store.FileBytes < length - 500_000, $"The file has {store.Store.FileBytes} bytes, before the checkpoint it had {length}.");
         store.ReopenAfterCrashInCheckpoint(unsynced, seed: call);
         store.CheckPublished();

@@ -134,7 +134,7 @@ internal sealed class ModelStore : IDisposable
         }
     }
 
-    public void FinishCheckpoint()
+    public void FinishCheckpoint(bool givesBack = true)
     {
         var (checkpoint, state, _) = _checkpoint!.Value;
         Store.FinishCheckpoint(checkpoint);
@@ -142,6 +142,8 @@ internal sealed class ModelStore : IDisposable
         (_checkpointedBefore, _checkpointed) = (_checkpointed, state);
         Assert.Equal(CoverageOf(state.Etag), Store.Covered);
         Assert.Equal(_checkpointedBefore.Etag, Store.CoveredByOlderMeta.Etag);
+        while (givesBack && Store.TryChooseSurplus(out var part))
+            GiveBack(part);
     }
 
     /// <summary>Completes the checkpoint in progress.</summary>
@@ -157,6 +159,12 @@ internal sealed class ModelStore : IDisposable
     {
         Store.AbandonCheckpoint(_checkpoint!.Value.Checkpoint);
         _checkpoint = null;
+    }
+
+    public void GiveBack(FilePart part)
+    {
+        if (part.Bytes > 0)
+            Store.FileSpace.GiveBack(part);
     }
 
     public void Checkpoint()
