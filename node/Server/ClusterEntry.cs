@@ -64,10 +64,8 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
         var rejoin = new Rejoin(options.Node, coordinator, keys, channelTo, options.RejoinWaitMax, log);
         var process = BitConverter.ToUInt32(RandomNumberGenerator.GetBytes(sizeof(uint)));
         await AskUntilAnsweredAsync(async () => await TryCountAsync(directory, rejoin, process, cancellationToken).ConfigureAwait(false), "its count of starts", cancellationToken).ConfigureAwait(false);
-        return IncarnationOf(directory.Starts, process);
+        return directory.Starts.Put.Incarnation;
     }
-
-    private static ulong IncarnationOf(ulong starts, uint process) => (starts << 32) | process;
 
     // Repeats a request without which the node cannot start, and logs why it waits, once per reason. A permanent refusal ends the start.
     private async Task AskUntilAnsweredAsync(Func<Task<string?>> ask, string what, CancellationToken cancellationToken)
@@ -105,22 +103,21 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
         return running is null ? null : throw new NodeRunsAlreadyException(options.Node, running, options.DataDirectory);
     }
 
-    // The directory's count is raised first, so that it is behind the coordinator's only if it is not the directory that was started last. For such a
-    // directory it is not raised before all its contents are set aside, so that it stays behind until then.
+    // The directory notes the start first, so that the coordinator has counted none that the directory does not know, unless it was not started last. An old
+    // copy notes none before all its contents are set aside, so that it stays an old copy until then.
     private async Task<string?> TryCountAsync(NodeDirectory directory, Rejoin rejoin, uint process, CancellationToken cancellationToken)
     {
         var key = keys.Starts(options.Node);
         var read = await coordinator.GetAsync(key, cancellationToken).ConfigureAwait(false);
-        var counted = read.Value is null ? 0 : RecordText.Parse<NodeStarts>(read.Value).Starts;
-        if (Rejoin.IsBehind(directory.Starts, counted) && await rejoin.TryAsync(directory, counted, cancellationToken).ConfigureAwait(false) is { } reason)
-            return reason;
+        var counted = read.Value is null ? new NodeStarts() : RecordText.Parse<NodeStarts>(read.Value);
         var before = directory.Starts;
-        directory.CountStart(counted + 1);
-        var raised = RecordText.Format(new NodeStarts { Starts = directory.Starts, Incarnation = IncarnationOf(directory.Starts, process) });
-        var set = await coordinator.SetUntilSettledAsync(key, read.ModRevision, raised, 0, cancellationToken).ConfigureAwait(false);
+        if (before.IsOldCopy(counted) && await rejoin.TryAsync(directory, counted, cancellationToken).ConfigureAwait(false) is { } reason)
+            return reason;
+        directory.CountStart(before.Next(counted, process));
+        var set = await coordinator.SetUntilSettledAsync(key, read.ModRevision, RecordText.Format(directory.Starts.Put), 0, cancellationToken).ConfigureAwait(false);
         if (set.Outcome == SetOutcome.Won)
             return null;
-        directory.TakeStartBack(before);
+        directory.CountStart(before);
         throw new StaleDirectoryException(options.DataDirectory, $"node {options.Node} was started elsewhere at the same time, with another copy of it; nothing was changed here. Only one copy can be the node's: stop the other process, or leave this one stopped");
     }
 }

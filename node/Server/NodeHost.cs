@@ -231,7 +231,7 @@ internal sealed class NodeHost : IAsyncDisposable
         _placement = placement;
         _grpcHealth.SetStatus("", ServingStatus.Serving);
         _health.Started(new ShardReadiness(map, shards).NotReady);
-        NodeLog.Serves(_log, identity.Node, identity.Cluster, address, directory.Starts);
+        NodeLog.Serves(_log, identity.Node, identity.Cluster, address, directory.Starts.Put.Starts);
     }
 
     /// <summary>The default address to listen on for other nodes, derived from the one for clients.</summary>

@@ -1,5 +1,6 @@
 using System.Runtime.InteropServices;
 using KvCluster.Storage.Files;
+using KvCluster.V1;
 
 namespace KvCluster.Node.Hosting;
 
@@ -48,11 +49,11 @@ internal sealed class ForeignDirectoryException(string directory, string reason)
 internal sealed class StaleDirectoryException(string directory, string reason) : Exception($"The directory '{directory}' is not the node's newest: {reason}.")
 {
     /// <param name="directory">Its path.</param>
-    /// <param name="here">How often the directory was started.</param>
-    /// <param name="counted">How often the node was started according to the coordinator.</param>
+    /// <param name="here">The starts that were counted with it.</param>
+    /// <param name="counted">The coordinator's record of the node's last start.</param>
     /// <param name="why">Why the node cannot continue as one that lost its disk.</param>
-    public StaleDirectoryException(string directory, ulong here, ulong counted, string why)
-        : this(directory, $"it was started {here} times, but the coordinator counted {counted}. It was not changed, because {why}. Start the node with its newest directory, or start the other nodes first; "
+    public StaleDirectoryException(string directory, DirectoryStarts here, NodeStarts counted, string why)
+        : this(directory, $"its last is {DirectoryStarts.TextOf(here.Put)}, but the coordinator counted {DirectoryStarts.TextOf(counted)}. It was not changed, because {why}. Start the node with its newest directory, or start the other nodes first; "
             + "where neither is possible, see 'Old copies of data' in deploy/OPERATIONS.md")
     {
     }

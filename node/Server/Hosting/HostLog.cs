@@ -29,8 +29,8 @@ internal static partial class HostLog
     [LoggerMessage(22, LogLevel.Information, "Shard {Shard}: no checkpoint was taken before the stop; the next start replays more of its journal: {Reason}")]
     public static partial void NotCovered(ILogger log, ShardId shard, string reason);
 
-    [LoggerMessage(23, LogLevel.Warning, "The directory '{Path}' is an old copy (started {Starts} times, but the coordinator counted {Counted}); its {Shards} replicas are set aside in '{Aside}', and new ones come from the other nodes")]
-    public static partial void SetAsideOldCopy(ILogger log, string path, ulong starts, ulong counted, int shards, string aside);
+    [LoggerMessage(23, LogLevel.Warning, "The directory '{Path}' is an old copy (its last is {Own}, but the coordinator counted {Counted}); its {Shards} replicas are set aside in '{Aside}', and new ones come from the other nodes")]
+    public static partial void SetAsideOldCopy(ILogger log, string path, string own, string counted, int shards, string aside);
 
     [LoggerMessage(24, LogLevel.Warning, "Shard {Shard}: it is unknown whether its record was changed: {Reason}")]
     public static partial void RecordNotSet(ILogger log, ShardId shard, string reason);

@@ -1,5 +1,5 @@
-// A node's data directory. LOCK is held while the directory is used; `format` has the layout's version, `owner` the node and cluster, `starts` the number of
-// starts; shards/{id} has one replica each; aside/{id} has the one that was set aside last, or an earlier one that has more, and then aside/{id}-later the
+// A node's data directory. LOCK is held while the directory is used; `format` has the layout's version, `owner` the node and cluster, `starts` which
+// starts of the node were counted with it (DirectoryStarts); shards/{id} has one replica each; aside/{id} has the one that was set aside last, or an earlier one that has more, and then aside/{id}-later the
 // other; retired/{id}-{replica} has replicas that left, until space is needed; `kv doctor` writes `examined` to test the disk, and a start `.probe`. Used while the node starts,
 // on one thread.
 using System.Globalization;
@@ -15,7 +15,7 @@ internal sealed class NodeDirectory : IAsyncDisposable
     /// <summary>Suffix of a directory set aside that has less than one set aside before.</summary>
     private const string LesserSuffix = "-later";
 
-    private const string FormatText = "kvcluster node 1";
+    private const string FormatText = "kvcluster node 2";
 
     private readonly IFileSystem _files;
     private readonly string _path;
@@ -40,8 +40,8 @@ internal sealed class NodeDirectory : IAsyncDisposable
     /// <summary>The path of replicas that left their shards. They are kept until space is needed.</summary>
     public string RetiredPath => Path.Combine(_path, "retired");
 
-    /// <summary>How often it was started, including this start once <see cref="CountStart"/> has run.</summary>
-    public ulong Starts { get; private set; }
+    /// <summary>The starts that were counted with it, including this one once <see cref="CountStart"/> has run.</summary>
+    public DirectoryStarts Starts { get; private set; } = DirectoryStarts.None;
 
     private string FormatPath => Path.Combine(_path, "format");
 
@@ -148,18 +148,14 @@ internal sealed class NodeDirectory : IAsyncDisposable
         _files.SyncDirectory(ShardsPath);
     }
 
-    /// <summary>Raises the number of starts, at least to the coordinator's count, for a directory that was behind. Durable when it returns.</summary>
-    public void CountStart(ulong atLeast)
+    /// <summary>
+    /// Notes a start before the coordinator is asked to count it, or, if the coordinator has counted another directory instead, what was noted before.
+    /// Durable when it returns.
+    /// </summary>
+    public void CountStart(DirectoryStarts starts)
     {
-        Starts = Math.Max(Starts + 1, atLeast);
-        Write(StartsPath, Starts.ToString(CultureInfo.InvariantCulture));
-    }
-
-    /// <summary>Undoes the last <see cref="CountStart"/>, because the coordinator has counted another directory instead.</summary>
-    public void TakeStartBack(ulong starts)
-    {
+        Write(StartsPath, starts.ToString());
         Starts = starts;
-        Write(StartsPath, Starts.ToString(CultureInfo.InvariantCulture));
     }
 
     /// <summary>Releases it to other processes.</summary>
@@ -206,14 +202,11 @@ internal sealed class NodeDirectory : IAsyncDisposable
         Write(FormatPath, FormatText);
     }
 
-    private ulong ReadStarts()
+    private DirectoryStarts ReadStarts()
     {
         if (!_files.FileExists(StartsPath))
-            return 0;
-        var text = File.ReadAllText(StartsPath);
-        return ulong.TryParse(text, NumberStyles.None, CultureInfo.InvariantCulture, out var starts)
-            ? starts
-            : throw new DirectoryFormatException(_path, "its file 'starts' is not a number");
+            return DirectoryStarts.None;
+        return DirectoryStarts.TryParse(File.ReadAllText(StartsPath)) ?? throw new DirectoryFormatException(_path, "its file 'starts' does not have two records of starts");
     }
 
     private void Write(string path, string text)

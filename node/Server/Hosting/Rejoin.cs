@@ -24,22 +24,20 @@ internal sealed class Rejoin(NodeId node, ICoordinator coordinator, CoordinatorK
 
     private long _waitsSince;
 
-    /// <summary>Whether a directory is not the one with which its node was started last.</summary>
-    /// <param name="starts">How often the directory was started.</param>
-    /// <param name="counted">How often the node was started according to the coordinator.</param>
-    public static bool IsBehind(ulong starts, ulong counted) => starts < counted;
-
     /// <summary>
-    /// Sets the contents of a directory that is behind aside, so that the node continues as one that lost its disk. Nothing is changed unless all conditions
-    /// hold. After a crash in the middle the directory is still behind, and the next start completes the work.
+    /// Sets the contents of an old copy aside, so that the node continues as one that lost its disk. Nothing is changed unless all conditions hold. After a
+    /// crash in the middle the directory is still an old copy, and the next start completes the work.
     /// </summary>
+    /// <param name="directory">A directory for which <see cref="DirectoryStarts.IsOldCopy"/> is true.</param>
+    /// <param name="counted">The coordinator's record of the last start.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
     /// <returns>Null if done. Otherwise the obstacle; the caller should retry soon.</returns>
     /// <exception cref="StaleDirectoryException">The obstacle did not pass in time.</exception>
     /// <exception cref="CoordinatorUnavailableException">No answer.</exception>
-    public async Task<string?> TryAsync(NodeDirectory directory, ulong counted, CancellationToken cancellationToken)
+    public async Task<string?> TryAsync(NodeDirectory directory, NodeStarts counted, CancellationToken cancellationToken)
     {
         var holds = directory.ListShards();
-        var isEmpty = directory.Starts == 0 && holds.Count == 0;
+        var isEmpty = directory.Starts == DirectoryStarts.None && holds.Count == 0;
         if (await WhyNotAsync(holds, isEmpty, cancellationToken).ConfigureAwait(false) is { } reason)
         {
             _waitsSince = _waitsSince == 0 ? Environment.TickCount64 : _waitsSince;
@@ -51,7 +49,7 @@ internal sealed class Rejoin(NodeId node, ICoordinator coordinator, CoordinatorK
             return null;
         foreach (var shard in holds)
             directory.SetAside(shard);
-        HostLog.SetAsideOldCopy(log, directory.Location, directory.Starts, counted, holds.Count, directory.AsidePath);
+        HostLog.SetAsideOldCopy(log, directory.Location, DirectoryStarts.TextOf(directory.Starts.Put), DirectoryStarts.TextOf(counted), holds.Count, directory.AsidePath);
         return null;
     }
 

@@ -86,7 +86,7 @@ internal sealed class ClusterNode : IDisposable
     public ulong Process { get; private set; }
 
     /// <summary>Its disk is not the one of its last start, and the content has not been set aside.</summary>
-    public bool IsOldCopy => Rejoin.IsBehind(Disk.LastProcess, Process);
+    public bool IsOldCopy => new DirectoryStarts(new NodeStarts(), StartOf(Disk.LastProcess)).IsOldCopy(StartOf(Process));
 
     /// <summary>Its process runs, whether or not its replica works.</summary>
     public bool IsUp { get; private set; }
@@ -396,6 +396,8 @@ internal sealed class ClusterNode : IDisposable
         Disk.LastProcess = Process;
         Lose("its disk is an old copy");
     }
+
+    private static NodeStarts StartOf(ulong process) => new() { Starts = process, Incarnation = process };
 
     // As the host does: a directory is retired only by a record that lists it as removed and is at least as new as what the replica has seen.
     private void Retire()

@@ -145,7 +145,7 @@ public sealed class NodeHostTests
         Assert.Contains(cluster.AddressOf(1), refused.Message, StringComparison.Ordinal);
         await cluster.StopNodeAsync(1);
         await cluster.StartNodeAsync(1);
-        Assert.Equal("2", (await File.ReadAllTextAsync(Path.Combine(cluster.DirectoryOf(1), "starts"))).Trim());
+        Assert.Equal(2ul, DirectoryStarts.TryParse(await File.ReadAllTextAsync(Path.Combine(cluster.DirectoryOf(1), "starts")))!.Put.Starts);
     }
 
     [Fact]

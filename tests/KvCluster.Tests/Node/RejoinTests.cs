@@ -82,9 +82,9 @@ public sealed class RejoinTests
         Assert.Contains("shard 0 has no replica on another node", await RefusalAsync(cluster, cluster.OptionsOf(1)), StringComparison.Ordinal);
         Assert.False(Directory.Exists(Path.Combine(cluster.DirectoryOf(1), "aside")));
         // As deploy/OPERATIONS.md advises.
-        var starts = await File.ReadAllTextAsync(Path.Combine(cluster.DirectoryOf(1), "starts"));
+        var starts = (await File.ReadAllLinesAsync(Path.Combine(cluster.DirectoryOf(1), "starts")))[^1];
         var counted = await cluster.Coordinator.GetAsync("/kvcluster/local/nodes/1/starts", CancellationToken.None);
-        await cluster.Coordinator.CompareAndSetAsync("/kvcluster/local/nodes/1/starts", counted.ModRevision, $$"""{"starts":"{{starts}}"}""", 0, CancellationToken.None);
+        await cluster.Coordinator.CompareAndSetAsync("/kvcluster/local/nodes/1/starts", counted.ModRevision, starts, 0, CancellationToken.None);
         await cluster.StartNodeAsync(1);
         Assert.Equal(Key(1), (await cluster.AskLeaderAsync(kv => kv.GetAsync(new GetRequest { Key = Key(1) }))).Value);
     }
@@ -150,11 +150,77 @@ public sealed class RejoinTests
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         await cluster.StopNodeAsync(1);
+        var starts = await File.ReadAllTextAsync(Path.Combine(cluster.DirectoryOf(1), "starts"));
         var coordinator = new CountedByAnother(cluster.Coordinator, cluster.Keys.Starts(new(1)));
         var refused = await Assert.ThrowsAsync<StaleDirectoryException>(
             () => NodeHost.StartAsync(cluster.OptionsOf(1), coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None));
         Assert.Contains("node 1 was started elsewhere at the same time", refused.Message, StringComparison.Ordinal);
-        Assert.Equal("1", await File.ReadAllTextAsync(Path.Combine(cluster.DirectoryOf(1), "starts")));
+        Assert.Equal(starts, await File.ReadAllTextAsync(Path.Combine(cluster.DirectoryOf(1), "starts")));
+    }
+
+    /// <summary>
+    /// A copy was started and killed before the coordinator had counted that start, and then the original was started. The copy's count was as high as the
+    /// original's, or higher, so it was opened as the newest directory, without what the original had acknowledged.
+    /// </summary>
+    [Theory]
+    [InlineData(1)]
+    [InlineData(3)]
+    public async Task OldCopy_WhoseStartsWereInterrupted_IsRefused(int interrupted)
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        await cluster.StopNodeAsync(1);
+        var copy = cluster.OptionsOf(1) with { DataDirectory = CopyOf(cluster, 1) };
+        EtcdMembers.CopyFolder(cluster.DirectoryOf(1), copy.DataDirectory);
+        for (var start = 0; start < interrupted; start++)
+            await StartInterruptedAsync(cluster, copy, isCounted: false);
+        await cluster.StartNodeAsync(1);
+        await cluster.PutAsync(new PutRequest { Key = Key(1), Value = Key(1) });
+        await cluster.StopNodeAsync(1);
+        Assert.Contains("shard 0 has no replica on another node", await RefusalAsync(cluster, copy), StringComparison.Ordinal);
+        await cluster.StartNodeAsync(1);
+        Assert.Equal(Key(1), (await cluster.AskLeaderAsync(kv => kv.GetAsync(new GetRequest { Key = Key(1) }))).Value);
+    }
+
+    [Theory]
+    [InlineData(true)]
+    [InlineData(false)]
+    public async Task NewestDirectory_WhoseStartsWereInterrupted_IsStarted(bool isCounted)
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        await cluster.StopNodeAsync(1);
+        for (var start = 0; start < 3; start++)
+            await StartInterruptedAsync(cluster, cluster.OptionsOf(1), isCounted);
+        await cluster.StartNodeAsync(1);
+    }
+
+    /// <summary>What a directory noted before its last start and at it, what the coordinator has now, and whether the directory is an old copy.</summary>
+    [Theory]
+    [InlineData(5, 1, 6, 2, 6, 2, false)] // The last start was counted.
+    [InlineData(5, 1, 6, 2, 5, 1, false)] // It was not, because the process was killed before.
+    [InlineData(5, 1, 6, 2, 6, 3, true)] // Another directory was counted instead.
+    [InlineData(5, 1, 8, 2, 6, 3, true)] // Also if this one was killed several times since.
+    [InlineData(5, 1, 6, 2, 7, 3, true)] // Another directory was counted since.
+    [InlineData(5, 1, 6, 2, 4, 3, false)] // The coordinator was restored from an old backup.
+    [InlineData(0, 0, 0, 0, 0, 0, false)] // Nothing was ever started.
+    [InlineData(0, 0, 0, 0, 1, 1, true)] // The directory is new, but the node is not.
+    public void IsOldCopy_ComparesWhoCounted(ulong found, ulong foundBy, ulong put, ulong putBy, ulong counted, ulong countedBy, bool isOld)
+    {
+        var starts = new DirectoryStarts(new NodeStarts { Starts = found, Incarnation = foundBy }, new NodeStarts { Starts = put, Incarnation = putBy });
+        var now = new NodeStarts { Starts = counted, Incarnation = countedBy };
+        Assert.Equal(isOld, starts.IsOldCopy(now));
+        Assert.Equal(starts, DirectoryStarts.TryParse(starts.ToString()));
+        var next = starts.Next(now, 7);
+        Assert.True(next.Put.Starts > put && next.Put.Starts > counted && next.Put.Incarnation == ((next.Put.Starts << 32) | 7));
+        Assert.False(next.IsOldCopy(now) || next.IsOldCopy(next.Put));
+        Assert.Null(DirectoryStarts.TryParse($"{put}"));
+    }
+
+    // Starts a node that is killed as it counts the start.
+    private static async Task StartInterruptedAsync(NodeCluster cluster, NodeOptions options, bool isCounted)
+    {
+        var coordinator = new KilledAsItCounts(cluster.Coordinator, cluster.Keys.Starts(new(1)), isCounted);
+        await Eventually.TrueAsync(() => cluster.Coordinator.GetAsync(cluster.Keys.Node(new(1)), CancellationToken.None).Result.Value is null, "the registration of the last process ends");
+        await Assert.ThrowsAsync<KilledException>(() => NodeHost.StartAsync(options, coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None));
     }
 
     // Copies the node's directory and starts the node once more.
@@ -246,6 +312,21 @@ public sealed class RejoinTests
             return new CompareAndSetResult(SetOutcome.Unknown, 0);
         }
     }
+
+    /// <summary>Ends the process when it asks to count a start, before or after the coordinator does so.</summary>
+    private sealed class KilledAsItCounts(ICoordinator inner, string key, bool isCounted) : PassingCoordinator(inner)
+    {
+        public override async Task<CompareAndSetResult> CompareAndSetAsync(string changed, long expectedRevision, string? value, long lease, CancellationToken cancellationToken)
+        {
+            if (changed != key)
+                return await base.CompareAndSetAsync(changed, expectedRevision, value, lease, cancellationToken);
+            if (isCounted)
+                Assert.Equal(SetOutcome.Won, (await base.CompareAndSetAsync(changed, expectedRevision, value, lease, cancellationToken)).Outcome);
+            throw new KilledException();
+        }
+    }
+
+    private sealed class KilledException : Exception;
 
     /// <summary>Always marks the replica as another process first.</summary>
     private sealed class MarkedByAnother(ICoordinator inner, string key) : PassingCoordinator(inner)
