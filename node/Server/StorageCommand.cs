@@ -1,5 +1,6 @@
 using System.CommandLine;
 using System.Text;
+using KvCluster.Node.Hosting;
 using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Configuration;
 using KvCluster.Storage.Files;
@@ -16,6 +17,7 @@ internal static class StorageCommand
     private static readonly Option<int> Limit = new("--limit") { Description = "List at most this many keys.", DefaultValueFactory = _ => 100, HelpName = "N" };
     private static readonly Option<int> Records = new("--records") { Description = "List this many of the newest journal records.", DefaultValueFactory = _ => 20, HelpName = "N" };
     private static readonly Option<bool> AcceptLoss = new("--accept-loss") { Description = "Do it. Without this, it is only said what would be done." };
+    private static readonly Option<bool> LoneCopy = new("--lone-copy") { Description = "DIR was copied out of its node's data directory, so that no node can be using it." };
     private static readonly Option<string?> ClusterHash = new("--cluster-hash") { Description = "The cluster in hex, if the control file is lost; 'dump' of another replica of the cluster prints it.", HelpName = "HEX" };
 
     public static Command Create()
@@ -26,24 +28,27 @@ internal static class StorageCommand
         check.SetAction(arguments => WithLock(arguments, Check));
         var dump = new Command("dump", "Prints the control file, meta pages, trees, segments and records, and keys on request. Changes nothing.") { ReplicaDirectory, Keys, Limit, Records };
         dump.SetAction(arguments => WithLock(arguments, Dump));
-        var recover = new Command("recover", "Builds the replica again from what can be read of it. For a shard that has no other replica: what cannot be read is lost.") { ReplicaDirectory, AcceptLoss, ClusterHash };
-        recover.SetAction(arguments => WithLock(arguments, Recover));
+        var recover = new Command("recover", "Builds the replica again from what can be read of it. For a shard that has no other replica: what cannot be read is lost.") { ReplicaDirectory, AcceptLoss, LoneCopy, ClusterHash };
+        recover.SetAction(arguments => WithLock(arguments, Recover, needsLock: arguments.GetValue(AcceptLoss) && !arguments.GetValue(LoneCopy)));
         return new Command("storage", "Looks at a stopped node's replicas, and recovers them.") { probe, check, dump, recover };
     }
 
-    /// <summary>Runs a tool while no node can use the directory.</summary>
-    private static int WithLock(ParseResult arguments, Func<string, ParseResult, int> run)
+    /// <summary>Runs a tool while no node can use the directory, as far as the lock of its data directory can be found.</summary>
+    /// <param name="arguments">What was given.</param>
+    /// <param name="run">The tool.</param>
+    /// <param name="needsLock">Whether the tool is refused without a lock, because a node that uses the directory would lose by it.</param>
+    private static int WithLock(ParseResult arguments, Func<string, ParseResult, int> run, bool needsLock = false)
     {
         var directory = Path.TrimEndingDirectorySeparator(Path.GetFullPath(arguments.GetRequiredValue(ReplicaDirectory)));
-        var target = Directory.Exists(directory) ? new DirectoryInfo(directory).ResolveLinkTarget(returnFinalTarget: true)?.FullName : null;
-        var locks = new List<DirectoryLock?>();
+        IReadOnlyList<DirectoryLock> locks = [];
         try
         {
-            // The lock is in the data directory, two above the replica's; the replica's may be a link to another volume.
-            foreach (var path in (string?[])[directory, target])
+            locks = ReplicaLocks.Take(directory);
+            if (needsLock && locks.Count == 0 && Directory.Exists(directory))
             {
-                if (Path.GetDirectoryName(Path.GetDirectoryName(path)) is { } data)
-                    locks.Add(DirectoryLock.TakeIfUsed(data));
+                Console.Error.WriteLine($"kv-node: There is no data directory above '{directory}', so it is not known whether a node uses it; nothing was changed. "
+                    + $"Give its path in the node's data directory, or {LoneCopy.Name} if it was copied out of one.");
+                return ExitCodes.Unavailable;
             }
             return run(directory, arguments);
         }
@@ -54,7 +59,7 @@ internal static class StorageCommand
         finally
         {
             foreach (var held in locks)
-                held?.Dispose();
+                held.Dispose();
         }
     }
 
@@ -111,6 +116,8 @@ internal static class StorageCommand
             return ExitCodes.Done;
         }
         var kept = recovery.Run();
+        if (recovery.LeftOut > 0)
+            Console.WriteLine($"Left out {recovery.LeftOut} entries that cannot be decoded; the lines above name them.");
         Console.WriteLine($"Recovered up to {EtagText.Of(recovery.Last.Etag)}. What was there before is in '{kept}'.");
         return ExitCodes.Done;
     }

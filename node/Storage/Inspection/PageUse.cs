@@ -90,17 +90,11 @@ internal sealed class PageUse(PageSpace space, string path) : ITreeVisitor
     public void Entry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
     {
         _keys++;
-        if (_tree != TreeId.Kv)
+        if (StoredEntry.WhyUnreadable(_tree, key, value) is not { } fault)
             return;
-        try
-        {
-            _ = KvValue.Read(value, out _);
-        }
-        catch (CorruptStoreException fault)
-        {
-            DamagedTrees.Add(_tree);
-            Findings.Add(Finding.Of(fault, path, null, $"the value of the key {KeyText.Of(key)}"));
-        }
+        DamagedTrees.Add(_tree);
+        // The ids of sessions are their callers' secrets.
+        Findings.Add(Finding.Of(fault, path, null, _tree == TreeId.Sessions ? "an entry of the sessions" : $"{TreeText.Of(_tree)}: the value of the key {KeyText.Of(key)}"));
     }
 
     /// <inheritdoc/>

@@ -20,8 +20,8 @@ internal sealed class SalvagedState(PageStore pages) : ITreeVisitor
     private ulong _checkpoints;
     private TreeId _tree;
 
-    /// <summary>Entries that were copied.</summary>
-    public long Entries { get; private set; }
+    /// <summary>Entries of sound pages that were left out because they cannot be decoded. The check has named them.</summary>
+    public long LeftOut { get; private set; }
 
     /// <summary>Copies what can be read of a tree.</summary>
     public void Copy(PageSpace space, TreeRoot root, TreeId tree)
@@ -60,8 +60,12 @@ internal sealed class SalvagedState(PageStore pages) : ITreeVisitor
     /// <inheritdoc/>
     public void Entry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
     {
+        if (StoredEntry.WhyUnreadable(_tree, key, value) is not null)
+        {
+            LeftOut++;
+            return;
+        }
         (_batch ??= pages.Begin()).Put(_tree, key, value);
-        Entries++;
         Count(key.Length + value.Length);
     }
 

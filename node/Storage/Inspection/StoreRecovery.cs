@@ -53,6 +53,9 @@ internal sealed class StoreRecovery : IDisposable
     /// <summary>The last record that the result has.</summary>
     public RecordRef Last => _source!.Last;
 
+    /// <summary>After <see cref="Run"/>: entries of sound pages that were left out because they cannot be decoded. <see cref="Report"/> names them.</summary>
+    public long LeftOut { get; private set; }
+
     /// <summary>What it would do, a line each. Only if it can.</summary>
     public IEnumerable<string> Plan()
     {
@@ -64,6 +67,8 @@ internal sealed class StoreRecovery : IDisposable
         yield return $"Apply the {source.Records.Count} records of the journal that follow. The result ends with {EtagText.Of(source.Last.Etag)}; later changes, if there were any, are lost.";
         if (_replica.Control is null)
             yield return "Make a control file. The replica's votes and acknowledgements are lost, so another leader of the same epoch could be chosen.";
+        if (_replica.Quarantined is { } reason)
+            yield return $"Leave out the quarantine mark. The replica was quarantined ({reason}), and the node will trust what is recovered of it.";
         yield return $"Write this to '{_replica.Layout.Directory}{NewSuffix}', check it, rename '{_replica.Layout.Directory}' to '{OldName()}', and put the new directory in its place.";
     }
 
@@ -147,6 +152,7 @@ internal sealed class StoreRecovery : IDisposable
         foreach (var record in source.Records)
             salvaged.Apply(reader.ReadBody(record), hasSessions);
         salvaged.Finish(source.Last);
+        LeftOut = salvaged.LeftOut;
     }
 
     /// <summary>The promises stay. What is lost is not named as acknowledged any more, or the engine would wait for it.</summary>

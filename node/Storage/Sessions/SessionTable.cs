@@ -123,6 +123,21 @@ internal static class SessionTable
         }
     }
 
+    /// <summary>Verifies that an entry of the tree has a key and a value as this class writes them.</summary>
+    /// <exception cref="CorruptStoreException">It has not.</exception>
+    public static void Check(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
+    {
+        var bytes = (key.IsEmpty ? -1 : key[0], key.Length) switch
+        {
+            (0, 1) or (PeerMark, PeerKeyBytes) or (OwnerMark, OwnerKeyBytes) => sizeof(ulong),
+            (StateMark, StateKeyBytes) => SessionState.Bytes,
+            (ResultsMark, EntryKeyBytes) => EntryBytes,
+            _ => throw new CorruptStoreException($"A key of {key.Length} bytes is none of a session, its results or a count of sessions."),
+        };
+        if (value.Length != bytes)
+            throw new CorruptStoreException($"An entry of the sessions has {value.Length} bytes instead of {bytes}.");
+    }
+
     /// <summary>Applies the opening of a session.</summary>
     public static void Open(WriteBatch batch, UInt128 session, SessionOwner owner, long shardTime)
     {

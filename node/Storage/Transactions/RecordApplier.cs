@@ -89,6 +89,14 @@ internal static class RecordApplier
         batch.Put(TreeId.Meta, ShardTimeKey, value);
     }
 
+    /// <summary>Verifies an entry of the tree <c>meta</c>.</summary>
+    /// <exception cref="CorruptStoreException">Its value is not of the length that the key has.</exception>
+    public static void CheckMeta(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
+    {
+        if (key.SequenceEqual(ShardTimeKey) && value.Length != sizeof(long))
+            throw new CorruptStoreException($"The shard time has {value.Length} bytes instead of {sizeof(long)}.");
+    }
+
     /// <summary>The shard time of a state; 0 before the first record.</summary>
     public static long ShardTime(ReadSnapshot snapshot) =>
         snapshot.TryGet(TreeId.Meta, ShardTimeKey, out var value) ? BinaryPrimitives.ReadInt64LittleEndian(value) : 0;

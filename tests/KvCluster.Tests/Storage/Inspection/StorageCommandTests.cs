@@ -37,6 +37,7 @@ public sealed class StorageCommandTests : IDisposable
         Assert.Contains("Nothing to recover", output, StringComparison.Ordinal);
 
         await File.WriteAllBytesAsync(Control, new byte[8192]);
+        await File.WriteAllBytesAsync(Path.Combine(_folder.Path, "data", "LOCK"), []);
         (code, output, error) = await RunAsync($"$NODE storage check '{_replica}' --json; echo $? >&2; $NODE storage recover '{_replica}' --cluster-hash 5; $NODE storage recover '{_replica}' --cluster-hash 5 --accept-loss");
         Assert.Equal((0, "65\n"), (code, error));
         using var json = JsonDocument.Parse(output.Split('\n')[0]);
@@ -76,6 +77,39 @@ public sealed class StorageCommandTests : IDisposable
             ],
             error.TrimEnd('\n').Split('\n'));
         Assert.Equal(control, await File.ReadAllBytesAsync(Control));
+    }
+
+    /// <summary>The lock was looked for two levels above the path as it was given. By another path, a replica was recovered that its node was using.</summary>
+    [ToolFact("bash")]
+    public async Task Recover_ByAnotherPath_TakesTheSameLock()
+    {
+        await FillAsync();
+        await File.WriteAllBytesAsync(Control, new byte[8192]);
+        var data = Path.Combine(_folder.Path, "data");
+        Directory.CreateSymbolicLink(Path.Combine(_folder.Path, "shards-link"), Path.Combine(data, "shards"));
+        Directory.CreateSymbolicLink(Path.Combine(_folder.Path, "replica-link"), "shards-link/1");
+        using (new FileStream(Path.Combine(data, "LOCK"), FileMode.Create, FileAccess.ReadWrite, FileShare.None))
+        {
+            var (_, _, refused) = await RunAsync($"cd '{_folder.Path}'; for dir in shards-link/1 replica-link; do $NODE storage recover $dir --cluster-hash 5 --accept-loss --lone-copy; echo $? >&2; done");
+            Assert.Equal([$"kv-node: The directory '{data}' is in use by another process.", "3", $"kv-node: The directory '{data}' is in use by another process.", "3"], refused.TrimEnd('\n').Split('\n'));
+        }
+        Assert.Equal(new byte[8192], await File.ReadAllBytesAsync(Control));
+    }
+
+    [ToolFact("bash")]
+    public async Task Recover_OutsideADataDirectory_NeedsTheWordThatItIsACopy()
+    {
+        await FillAsync();
+        var copy = Path.Combine(_folder.Path, "copies", "of", "1");
+        EtcdMembers.CopyFolder(_replica, copy);
+        await File.WriteAllBytesAsync(Path.Combine(copy, "control"), new byte[8192]);
+        var (_, output, error) = await RunAsync($"$NODE storage recover '{copy}' --cluster-hash 5; $NODE storage recover '{copy}' --cluster-hash 5 --accept-loss; echo $? >&2");
+        Assert.Contains("plan     Make a control file", output, StringComparison.Ordinal);
+        Assert.Matches("^kv-node: There is no data directory above '.*'.* nothing was changed.*--lone-copy.*\n3\n$", error);
+        Assert.Equal(new byte[8192], await File.ReadAllBytesAsync(Path.Combine(copy, "control")));
+        (var code, output, _) = await RunAsync($"$NODE storage recover '{copy}' --cluster-hash 5 --accept-loss --lone-copy");
+        Assert.Equal(0, code);
+        Assert.Contains("Recovered up to", output, StringComparison.Ordinal);
     }
 
     [Fact]

@@ -1,8 +1,11 @@
 using KvCluster.Disk;
+using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Inspection;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Recovery;
 using KvCluster.Storage.Sessions;
+using KvCluster.Storage.Trees;
 using KvCluster.Tests.Storage.Store;
 
 namespace KvCluster.Tests.Storage.Inspection;
@@ -80,6 +83,38 @@ public sealed class StoreCheckTests : IDisposable
         Assert.StartsWith("b", _bench.Read("key-007"), StringComparison.Ordinal);
     }
 
+    /// <summary>The value was copied, and then the check of the result failed: nothing of the replica could be recovered.</summary>
+    [Fact]
+    public void Value_ThatCannotBeDecodedInASoundPage_IsNamedAndLeftOut()
+    {
+        ReplaceData(batch =>
+        {
+            batch.Put(TreeId.Kv, StoreBench.Text("key-001"), [0]);
+            batch.Put(TreeId.Kv, StoreBench.Text("key-002"), [0, 0, 1, (byte)'v']);
+            batch.Put(TreeId.Meta, "shard-time"u8, [1]);
+            batch.Put(TreeId.Sessions, [9], [9]);
+        });
+        var damage = StoreCheck.Run(_bench.Disk, StoreBench.DirectoryPath).Findings.Where(finding => finding.IsDamage).ToArray();
+        Assert.Equal(["kv: the value of the key \"key-001\"", "an entry of the sessions", "meta: the value of the key \"shard-time\""], damage.Select(finding => finding.Lost));
+        using (var recovery = StoreRecovery.Begin(_bench.Disk, StoreBench.DirectoryPath))
+        {
+            Assert.Contains(recovery.Plan(), step => step.StartsWith("Leave out all sessions", StringComparison.Ordinal));
+            recovery.Run();
+            Assert.Equal(2, recovery.LeftOut);
+        }
+        Assert.False(StoreCheck.Run(_bench.Disk, StoreBench.DirectoryPath).IsDamaged);
+        _bench.Open();
+        Assert.Equal(["key-002"], _bench.ReadAllKeys().Keys);
+    }
+
+    [Fact]
+    public void Plan_OfAQuarantinedReplica_SaysThatItIsTrustedAgain()
+    {
+        QuarantineMark.Write(_bench.Disk, StoreBench.DirectoryPath, "its digest differs");
+        using var recovery = StoreRecovery.Begin(_bench.Disk, StoreBench.DirectoryPath);
+        Assert.Contains(recovery.Plan(), step => step.StartsWith("Leave out the quarantine mark", StringComparison.Ordinal) && step.Contains("its digest differs", StringComparison.Ordinal));
+    }
+
     [Fact]
     public void Dump_NamesStructureRecordsAndKeys()
     {
@@ -148,6 +183,24 @@ public sealed class StoreCheckTests : IDisposable
                 return;
             }
         }
+    }
+
+    // Writes another data file for the same checkpoint, all of whose pages are sound.
+    private void ReplaceData(Action<WriteBatch> fill)
+    {
+        CheckpointPosition covers;
+        byte[] identity;
+        using (var replica = StoppedReplica.Open(_bench.Disk, StoreBench.DirectoryPath))
+            (covers, identity) = (replica.Newest!.CheckpointPosition, StoreDirectory.IdentityOf(replica.Control!));
+        _bench.Disk.Delete(Data);
+        using var pages = PageStore.Create(_bench.Disk, Data, new PageStoreOptions(), identity);
+        var batch = pages.Begin();
+        fill(batch);
+        pages.Roots.Seal(batch, covers.Etag);
+        pages.Roots.Publish(covers.Etag);
+        var checkpoint = pages.BeginCheckpoint(_ => covers, covers.Etag, repeats: true)!;
+        checkpoint.Write();
+        pages.FinishCheckpoint(checkpoint);
     }
 
     private void Write(int index, char fill) => Assert.Equal(WriteOutcome.Applied, _bench.Write(request =>

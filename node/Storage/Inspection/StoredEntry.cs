@@ -1,0 +1,35 @@
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Pages;
+using KvCluster.Storage.Sessions;
+using KvCluster.Storage.Transactions;
+
+namespace KvCluster.Storage.Inspection;
+
+/// <summary>Whether the engine can decode an entry of a tree. Its page may be intact and the entry wrong all the same, after a bug or a fault of the memory. Pure.</summary>
+internal static class StoredEntry
+{
+    /// <summary>Why it cannot be decoded; null if it can.</summary>
+    public static CorruptStoreException? WhyUnreadable(TreeId tree, ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
+    {
+        try
+        {
+            switch (tree)
+            {
+                case TreeId.Kv:
+                    _ = KvValue.Read(value, out _);
+                    break;
+                case TreeId.Sessions:
+                    SessionTable.Check(key, value);
+                    break;
+                case TreeId.Meta:
+                    RecordApplier.CheckMeta(key, value);
+                    break;
+            }
+            return null;
+        }
+        catch (CorruptStoreException fault)
+        {
+            return fault;
+        }
+    }
+}
