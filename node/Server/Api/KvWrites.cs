@@ -33,7 +33,7 @@ internal sealed class KvWrites(ShardLookup lookup)
     public ValueTask WriteAsync<TSink>(ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
         where TSink : struct, IReplySink
     {
-        var write = WriteRequest.Rent();
+        var write = WriteRequest.Rent(request.Length);
         if (ChangeReading.TryAddOperations(write, request, lookup, target, out var shard, out var id, out var hasId) is { } bad)
             return Refuse(sink, write, bad);
         // Without operations there is no change whose etag could be returned.
@@ -98,7 +98,7 @@ internal sealed class KvWrites(ShardLookup lookup)
             return KvCalls.Refuse(sink, bad);
         if (lookup.Find(change.Key, target, isForLeader: true, out var refusal) is not { } shard)
             return KvCalls.Refuse(sink, refusal);
-        var write = WriteRequest.Rent();
+        var write = WriteRequest.Rent(request.Length);
         if (change.HasId && ChangeReading.TryIdentify(write, change.Id, shard) is { } badId)
             return Refuse(sink, write, badId);
         if (change.HasConditions && ConditionReading.TryAddAll(write, request, change.ConditionsField, change.Key, shard) is { } badCondition)

@@ -3,7 +3,7 @@ namespace KvCluster.Storage.Encoding;
 /// <summary>A growing array that is written at its end and reused. Not thread-safe.</summary>
 internal sealed class ByteBuffer(int capacity)
 {
-    private byte[] _bytes = new byte[capacity];
+    private byte[] _bytes = GC.AllocateUninitializedArray<byte>(capacity);
 
     /// <summary>Bytes written.</summary>
     public int Count { get; private set; }
@@ -19,14 +19,14 @@ internal sealed class ByteBuffer(int capacity)
     {
         Count = 0;
         if (_bytes.Length > capacityMax)
-            _bytes = new byte[capacity];
+            _bytes = GC.AllocateUninitializedArray<byte>(capacity);
     }
 
     /// <summary>Makes space for at least <paramref name="bytes"/> more. Pass the bytes actually used to <see cref="Advance"/>.</summary>
     public Span<byte> Reserve(int bytes)
     {
         if (_bytes.Length - Count < bytes)
-            Array.Resize(ref _bytes, Math.Max(checked(Count + bytes), _bytes.Length * 2));
+            Grow(bytes);
         return _bytes.AsSpan(Count);
     }
 
@@ -38,6 +38,13 @@ internal sealed class ByteBuffer(int capacity)
     {
         bytes.CopyTo(Reserve(bytes.Length));
         Count += bytes.Length;
+    }
+
+    private void Grow(int bytes)
+    {
+        var larger = GC.AllocateUninitializedArray<byte>(Math.Max(checked(Count + bytes), _bytes.Length * 2));
+        Written.CopyTo(larger);
+        _bytes = larger;
     }
 
     /// <summary>Appends a length and the bytes.</summary>

@@ -11,12 +11,18 @@ internal static class Operations
     /// <summary>Appends a put. <paramref name="expiryMilliseconds"/>: the shard time at which the key expires, in milliseconds since 1970; 0 = never.</summary>
     public static void Put(ByteBuffer payload, ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, ulong expiryMilliseconds = 0)
     {
-        payload.Append([(byte)OperationCode.Put]);
-        payload.AppendWithLength(key);
-        payload.Append([(byte)(expiryMilliseconds == 0 ? 0 : KvValue.ExpiryFlag)]);
+        // One reservation for all parts: a load makes millions of puts.
+        var place = payload.Reserve(2 + (3 * Varint.BytesMax) + key.Length + value.Length);
+        place[0] = (byte)OperationCode.Put;
+        var count = 1 + Varint.Write(place[1..], (ulong)key.Length);
+        key.CopyTo(place[count..]);
+        count += key.Length;
+        place[count++] = expiryMilliseconds == 0 ? (byte)0 : KvValue.ExpiryFlag;
         if (expiryMilliseconds != 0)
-            payload.Advance(Varint.Write(payload.Reserve(Varint.BytesMax), expiryMilliseconds));
-        payload.AppendWithLength(value);
+            count += Varint.Write(place[count..], expiryMilliseconds);
+        count += Varint.Write(place[count..], (ulong)value.Length);
+        value.CopyTo(place[count..]);
+        payload.Advance(count + value.Length);
     }
 
     /// <summary>Appends a delete.</summary>

@@ -409,9 +409,16 @@ internal static unsafe class TreePage
         var heads = Page.Heads(page);
         var slots = Page.Slots(page);
         var slotsAfter = (ushort*)(heads + count + 1);
-        Move(slots + index, slotsAfter + index + 1, (count - index) * sizeof(ushort));
-        Move(slots, slotsAfter, index * sizeof(ushort));
-        Move(heads + index, heads + index + 1, (count - index) * sizeof(ulong));
+        if (index < count)
+        {
+            Move(slots + index, slotsAfter + index + 1, (count - index) * sizeof(ushort));
+            Move(slots, slotsAfter, index * sizeof(ushort));
+            Move(heads + index, heads + index + 1, (count - index) * sizeof(ulong));
+        }
+        else
+        {
+            Move(slots, slotsAfter, count * sizeof(ushort));
+        }
         heads[index] = Page.Head(suffix);
         Page.Count(page) = (ushort)(count + 1);
         Page.CellsStart(page) = (ushort)start;

@@ -28,8 +28,15 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     private const int OperationBytesLeast = 256;
     private const int PooledMax = 8_192;
     private const int PooledBytesMax = 64 << 10;
+
+    /// <summary>Bytes of the larger buffers that are kept, all together: those of some loads at once.</summary>
+    private const int LargePooledBytesMax = 8 << 20;
     private static readonly ConcurrentQueue<WriteRequest> Pool = new();
+
+    /// <summary>Those with larger buffers, apart from the others, among which a load would not find them again.</summary>
+    private static readonly ConcurrentQueue<WriteRequest> LargePool = new();
     private static int _pooled;
+    private static int _largePooledBytes;
     private readonly ByteBuffer _conditions = new(0);
     private readonly ByteBuffer _operations = new(OperationBytesLeast);
     private ManualResetValueTaskSourceCore<WriteResult> _core;
@@ -105,8 +112,14 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     internal bool IsReadAnswer { get; set; }
 
     /// <summary>An empty request.</summary>
-    public static WriteRequest Rent()
+    /// <param name="bytes">About how many bytes of operations it will have.</param>
+    public static WriteRequest Rent(int bytes = 0)
     {
+        if (bytes >= PooledBytesMax && LargePool.TryDequeue(out var large))
+        {
+            Interlocked.Add(ref _largePooledBytes, -large._operations.Capacity);
+            return large;
+        }
         if (!Pool.TryDequeue(out var request))
             return new WriteRequest();
         Interlocked.Decrement(ref _pooled);
@@ -263,7 +276,6 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         (_releases, _queue) = (0, null);
         Volatile.Write(ref _life, Life + OneLife);
         _conditions.Clear(PooledBytesMax);
-        _operations.Clear(PooledBytesMax);
         OperationCount = 0;
         (HasPut, HasRange) = (false, false);
         (OpensSession, Owner, Digest) = (false, default, 0);
@@ -273,10 +285,28 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         NextAnswer = null;
         Result = default;
         _core.Reset();
+        if (TryReturnLarge())
+            return;
+        _operations.Clear(PooledBytesMax);
         if (Interlocked.Increment(ref _pooled) <= PooledMax)
             Pool.Enqueue(this);
         else
             Interlocked.Decrement(ref _pooled);
+    }
+
+    private bool TryReturnLarge()
+    {
+        var bytes = _operations.Capacity;
+        if (bytes <= PooledBytesMax)
+            return false;
+        if (Interlocked.Add(ref _largePooledBytes, bytes) > LargePooledBytesMax)
+        {
+            Interlocked.Add(ref _largePooledBytes, -bytes);
+            return false;
+        }
+        _operations.Clear(bytes);
+        LargePool.Enqueue(this);
+        return true;
     }
 
     /// <summary>Runs the continuations of this request and of those chained to it.</summary>

@@ -58,8 +58,9 @@ internal sealed unsafe class WriteBatch
         ref var root = ref _trees[(int)tree];
         while (true)
         {
-            var leaf = OwnLeafOf(tree, key);
-            var index = TreePage.LowerBound(leaf, key, out var found);
+            var leaf = _path.OwnedLeafBefore(tree, key);
+            var found = false;
+            var index = leaf == null ? TreePage.LowerBound(leaf = OwnLeafOf(tree, key), key, out found) : Page.Count(leaf);
             if (found)
             {
                 if (!overflow && !TreePage.IsOverflow(leaf, index, out _) && TreePage.Value(_space, leaf, index) is var old && old.Length == length)

@@ -112,7 +112,7 @@ internal sealed class KvClusterEngine(string directory, StoreOptions options) : 
 
         public int BatchBytes => LoadBatchBytes;
 
-        public void Put(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value) => (_request ??= WriteRequest.Rent()).Put(key, value);
+        public void Put(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value) => (_request ??= WriteRequest.Rent(LoadBatchBytes)).Put(key, value);
 
         public async ValueTask CommitAsync()
         {

@@ -42,6 +42,22 @@ public sealed unsafe class SplitTests
         Assert.InRange(store.Store.ScratchBytes, 1, 3 * Keys * ValueBytes);
     }
 
+    // A key behind the last one of the leaf before is not searched for.
+    [Fact]
+    public void Put_SortedRunsAmongOtherKeys_AreAllStored() => Seeded.Run(12, random =>
+    {
+        var longest = random.Next(3) == 0 ? Page.KeyBytesMax : random.Next(2, 40);
+        var shared = new byte[random.Next(longest)];
+        byte[] last = [];
+        byte[] NextKey()
+        {
+            var ends = last.Length == 0 || last[^1] == byte.MaxValue || random.Next(40) == 0;
+            last = ends ? AnyKey(random, shared, longest) : [.. last[..^1], (byte)random.Next(last[^1] + 1, Math.Min(last[^1] + 4, byte.MaxValue) + 1)];
+            return last;
+        }
+        Store(random, 1_500, NextKey, () => random.Next(200), $"runs of keys to {longest}");
+    });
+
     [Fact]
     public void Put_KeysAndValuesOfAllLengths_AreAllStored() => Seeded.Run(12, random =>
     {
