@@ -21,7 +21,7 @@ internal sealed class FollowerApply(
     StoreContext context, StoreLifecycle life, PageStore pages, DurableRecords durable, CommittedRecords committed, CheckpointSchedule checkpoints, StoreMemory memory)
 {
     /// <summary>
-    /// Bytes of bodies that may wait to be applied while memory is short. A new leader applies all of them at once, and its other shards wait meanwhile.
+    /// Bytes of bodies that may wait to be applied while the store is slowed. A new leader applies all of them at once, and its other shards wait meanwhile.
     /// </summary>
     private const long WaitingBytesWhileSlowed = 4 << 20;
 
@@ -30,7 +30,8 @@ internal sealed class FollowerApply(
     /// reached their bound. A body that is not passed in is treated like a lost frame: the leader sends it again.
     /// </summary>
     public bool HasRoom =>
-        durable.HasRoom && committed.BytesWaiting < Math.Min(memory.IsSlowed ? WaitingBytesWhileSlowed : long.MaxValue, context.Options.WaitingBodyBytesMax);
+        durable.BytesInFlight < memory.BodyBytesWaitingMax
+        && committed.BytesWaiting < (memory.PagesMax() < int.MaxValue ? WaitingBytesWhileSlowed : context.Options.WaitingBodyBytesMax);
 
     /// <summary>
     /// Everything up to an etag is committed, and this replica follows. Applies and publishes the prepared records up to it, at once if they are few,
@@ -61,13 +62,14 @@ internal sealed class FollowerApply(
 
     private void Apply(bool onlyFew)
     {
-        if (memory.IsHeldBack)
+        if (!committed.IsApplying || !memory.TryBegin())
             return;
         var before = pages.ScratchBytes;
-        if (onlyFew && !memory.IsSlowed)
+        var pagesMax = memory.PagesMax();
+        if (onlyFew && pagesMax == int.MaxValue)
             committed.ApplyFew();
         else
-            committed.ApplyStep(memory.IsSlowed);
+            committed.ApplyStep(pagesMax);
         memory.StepEnded(before, behind: 0);
     }
 }

@@ -61,11 +61,11 @@ internal sealed class GroupCommit
     /// <summary>
     /// Whether the leader may append another batch. False while as many records as the journal has lanes are neither durable here nor committed; further
     /// requests gather for the next batch meanwhile. A record that a majority without this replica has does not count, so a slow local disk delays
-    /// nothing until the records waiting for it exceed the memory bound. When checkpoints fall behind, or the node's memory nears its budget, each batch is
+    /// nothing until the records waiting for it exceed their bound, which shrinks while memory is short. When checkpoints fall behind, or the node's memory nears its budget, each batch is
     /// also followed by a pause that grows with the lag, so that writers slow down gradually and are not stopped.
     /// </summary>
     public bool CanAppend =>
-        IsLeading && !_life.HasEnded && !_memory.IsHeldBack && _durable.UnsettledCount < _context.JournalLanes.Count && _durable.HasRoom;
+        IsLeading && !_life.HasEnded && !_memory.IsHeldBack && _durable.UnsettledCount < _context.JournalLanes.Count && _durable.BytesInFlight < _memory.BodyBytesWaitingMax;
 
     /// <summary>How many read answers have been held so far, including those released since.</summary>
     public long HeldReadAnswers => _answers.HeldCount;
@@ -109,7 +109,7 @@ internal sealed class GroupCommit
     public bool TryAppendBatch(DateTimeOffset wallTime, out RecordRef record)
     {
         record = default;
-        if (!CanAppend || _requests.Queue.IsEmpty)
+        if (!CanAppend || _requests.Queue.IsEmpty || !_memory.TryBegin())
             return false;
         var scratchBefore = _pages.ScratchBytes;
         try
@@ -120,6 +120,10 @@ internal sealed class GroupCommit
         {
             _life.Fail(exception);
             return false;
+        }
+        finally
+        {
+            _transaction.End();
         }
         Answer();
         _memory.StepEnded(scratchBefore, _checkpoints.JournalBehind);

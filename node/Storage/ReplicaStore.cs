@@ -45,19 +45,23 @@ internal sealed class ReplicaStore : IDisposable
         _journal = new JournalWriter(
             context, recovered.JournalDirectory, recovered.Layout.Aside, recovered.Control, reserve, new WorkAction(() => _completions!.Take()));
         _shardClock = new ShardClock(context.Time);
-        Durable = new DurableRecords(context, index, _journal.Completed, recovered.Control.State);
+        Durable = new DurableRecords(index, _journal.Completed, recovered.Control.State);
         Log = new RecordLog(Life, index, segments, _journal, Durable);
         Reader = new JournalReader(context, Life, Pages, index, segments);
         Committed = new CommittedRecords(context, Life, Pages, index, Log, Reader, _shardClock);
         // A checkpoint names nothing beyond what is durable here.
         Checkpoints = new CheckpointSchedule(
             context, Life, Pages, index, segments, _journal, reserve, () => Etag.Min(Pages.Roots.PublishedEtag, Durable.Last.Etag), () => Space!.Watch());
-        _memory = new StoreMemory(context, Life, Pages, index, Checkpoints, () => Requests!.Queue.Bytes, OnPauseEnded);
+        _memory = new StoreMemory(context, Life, Pages, index, Checkpoints, OnPauseEnded);
         Space = new SpaceWatch(context, Life, _journal, reserve, Checkpoints, () => Requests!.Refuse(WriteOutcome.DiskFull));
         Requests = new RequestAdmission(context, Life, Log, Space);
         Writes = new GroupCommit(context, Life, Pages, Log, Durable, Reader, Committed, Requests, Checkpoints, _memory, Space, _shardClock);
         Follower = new FollowerApply(context, Life, Pages, Durable, Committed, Checkpoints, _memory);
-        Log.Grew = Checkpoints.JournalGrewBy;
+        Log.Grew = bytes =>
+        {
+            Checkpoints.JournalGrewBy(bytes);
+            _memory.ObserveJournal();
+        };
         _completions = new JournalCompletions(Life, _journal, Durable, Writes, Checkpoints, _memory, Space);
         Scrub = new Scrub(context, Pages, Life);
         Digests = new DigestAtRecord(context, Pages, Committed, Life);

@@ -28,7 +28,7 @@ internal sealed class RequestAdmission
     {
         (_context, _life, _log, _space) = (context, life, log, space);
         Answers = new AnswerChain(context.Completions);
-        Queue = new RequestQueue(context.Options.QueueCountMax, context.Options.QueueBytesMax, context.Writer, new WorkAction(OnQueueNotice));
+        Queue = new RequestQueue(context.Options.QueueCountMax, context.Options.QueueBytesMax, context.Memory, context.Writer, new WorkAction(OnQueueNotice));
     }
 
     /// <summary>The requests that wait for the writer.</summary>
@@ -41,8 +41,8 @@ internal sealed class RequestAdmission
     public void Start(IStoreEvents events) => _events = events;
 
     /// <summary>
-    /// Queues a request. Returns false at once when the queue is full; the request then still belongs to the caller. A store that does not lead or has
-    /// stopped answers with that outcome. Any thread.
+    /// Queues a request. Returns false at once when the queue is full, or those of all the node's stores are; the request then still belongs to the caller. A
+    /// store that does not lead or has stopped answers with that outcome. Any thread.
     /// </summary>
     public bool TrySubmit(WriteRequest request)
     {

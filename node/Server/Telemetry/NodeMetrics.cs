@@ -32,7 +32,10 @@ internal sealed class NodeMetrics : IAsyncDisposable
     private static readonly (ReplicaRole? Role, string Name)[] Roles = [.. Enum.GetValues<ReplicaRole>().Select(role => ((ReplicaRole?)role, NameOf(role))), (null, "failed")];
 
     private static readonly (MemoryUse Use, string Name)[] MemoryUses =
-        [(MemoryUse.ChangedPages, "changed_pages"), (MemoryUse.FreePages, "free_pages"), (MemoryUse.Journal, "journal"), (MemoryUse.Requests, "requests")];
+    [
+        (MemoryUse.ChangedPages, "changed_pages"), (MemoryUse.ReaderPages, "reader_pages"), (MemoryUse.FreePages, "free_pages"),
+        (MemoryUse.Journal, "journal"), (MemoryUse.JournalIndex, "journal_index"), (MemoryUse.Requests, "requests"),
+    ];
 
     private readonly Meter _meter;
     private readonly Histogram<double> _requests;
@@ -320,7 +323,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _meter.CreateObservableUpDownCounter("kvcluster.node.store.readers", () => Sum(replica => replica.Readers), "{reader}", "Open snapshots.");
         _meter.CreateObservableGauge("kvcluster.node.store.snapshot.age", () => _reading.Replicas.Select(replica => replica.SnapshotAge.TotalSeconds).DefaultIfEmpty().Max(), "s", "Age of the oldest open snapshot.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.store.pinned.size", () => Sum(replica => replica.PinnedBytes), "By", "Memory and file space that open snapshots, and checkpoints being sent, keep from being reused.");
-        _meter.CreateObservableUpDownCounter("kvcluster.node.memory.used.size", MemoryByUse, "By", "Memory that the stores of this node use, by use. Without the free pages, it is what the budget bounds.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.memory.used.size", MemoryByUse, "By", "Memory that the stores of this node use, by use. The sum is what the budget bounds.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.memory.budget.size", () => Volatile.Read(ref _stores)?.Budget ?? 0, "By", "The memory that the stores of this node may use together.");
         _meter.CreateObservableCounter("kvcluster.node.memory.held.duration", () => Volatile.Read(ref _stores)?.HeldBack.TotalSeconds ?? 0, "s", "Time for which stores were held back because the node's memory was near its budget, summed over the stores.");
         _meter.CreateObservableGauge("kvcluster.node.disk.free.size", FreeBytes, "By", "Free space on the file system of the data directory.");

@@ -3,14 +3,20 @@ namespace KvCluster.Storage.Context;
 /// <summary>What stores use memory for.</summary>
 internal enum MemoryUse
 {
-    /// <summary>Changed pages that the next checkpoint writes, or that readers still need.</summary>
+    /// <summary>Changed pages that the next checkpoint writes.</summary>
     ChangedPages,
+
+    /// <summary>Pages that only readers of older states still need.</summary>
+    ReaderPages,
 
     /// <summary>Memory for pages that is not in use: kept for the next batches, or between pages in use.</summary>
     FreePages,
 
-    /// <summary>Bodies of journal records, which wait for the disk or to be applied, or are kept for followers, and the index of all records.</summary>
+    /// <summary>Bodies of journal records, which wait for the disk or to be applied, or are kept for followers.</summary>
     Journal,
+
+    /// <summary>The index of the records of all live segments.</summary>
+    JournalIndex,
 
     /// <summary>Requests that wait for the writer.</summary>
     Requests,
@@ -19,8 +25,7 @@ internal enum MemoryUse
 /// <summary>
 /// The memory that all stores of a node use, and the budget that bounds it. A store joins with a <see cref="Share"/>, sets what it uses at the end of each
 /// step, and asks how it must behave. From 3/8 of the budget on, the stores with most to gain are asked for a checkpoint, a few at a time, so that each is
-/// done soon; bodies of the journal that are only kept for followers shrink to a fair part. From half of it on, writers are slowed, up to 7/8. The rest is
-/// for steps under way, and for gaps between pages. Any thread.
+/// done soon; what is only kept shrinks to a fair part. From half of it on, writers are slowed, up to 7/8. The rest is for steps under way. Any thread.
 /// </summary>
 /// <param name="budget">Bytes; the greatest number if there is no bound.</param>
 /// <param name="time">The clock of pauses and repetitions.</param>
@@ -32,11 +37,26 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
     /// <summary>A store with less than this to gain is not asked.</summary>
     public const long GainBytesMin = 64 << 10;
 
-    /// <summary>The journal bytes that each store may keep in memory however many there are: one frame to a follower.</summary>
-    private const long KeptBytesLeast = 256 << 10;
+    /// <summary>
+    /// The bytes of bodies that each store may keep, or have waiting for its disk, however many stores there are. Less would make every follower read what
+    /// it is sent from the disk.
+    /// </summary>
+    private const long BodyBytesLeast = 64 << 10;
 
-    /// <summary>After this time a store that could not help is asked again: its disk is full, or what it holds is not committed.</summary>
+    /// <summary>
+    /// The bytes of index that each store may keep however many there are: some hundred records, so that a follower that was away for a moment continues
+    /// from the journal and needs no snapshot.
+    /// </summary>
+    private const long IndexBytesLeast = 32 << 10;
+
+    /// <summary>After this time a store that has begun no checkpoint is not awaited any more: its disk is full, or what it holds is not committed.</summary>
     private static readonly TimeSpan AskAgainAfter = TimeSpan.FromMilliseconds(200);
+
+    /// <summary>Bytes of requests that each store may have waiting, however many wait at the others.</summary>
+    private const long RequestBytesLeast = 64 << 10;
+
+    /// <summary>Requests are counted in units of this many bytes, a power of two in bits: so one of 100 bytes rarely touches what all stores share.</summary>
+    private const int RequestUnitBits = 14;
 
     /// <summary>The least interval between two looks at all stores.</summary>
     private static readonly TimeSpan LookInterval = TimeSpan.FromMilliseconds(5);
@@ -47,16 +67,25 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
     private readonly GrowthPace _pace = new(budget / 2, budget - (budget / 8), TimeSpan.FromSeconds(1), time);
     private int _held;
     private long _heldTicks;
+    private long _askedCount;
     private long _lookAgainAt;
 
     /// <summary>The budget in bytes.</summary>
     public long Budget => budget;
 
     /// <summary>
-    /// Bytes in use, as far as they slow writers. What is kept between pages does not count, because waiting for a checkpoint does not return it. Requests count
-    /// for a quarter of the budget at most: slow writers fill the queues, which have bounds of their own, and would slow themselves further.
+    /// Bytes in use. A store counts when it has told, at the end of each of its steps; requests count when they come and go.
     /// </summary>
-    public long Used => UsedFor(MemoryUse.ChangedPages) + UsedFor(MemoryUse.Journal) + Math.Min(UsedFor(MemoryUse.Requests), budget / 4);
+    public long Used
+    {
+        get
+        {
+            var sum = 0L;
+            for (var use = 0; use < _used.Length; use++)
+                sum += UsedFor((MemoryUse)use);
+            return sum;
+        }
+    }
 
     /// <summary>Whether caches are to shrink, and checkpoints are wanted.</summary>
     public bool IsShort => Used > Threshold;
@@ -70,7 +99,22 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
     /// Bytes that a store's index may take for records which a checkpoint covers and which are only kept for followers. The bodies of such records are on the
     /// disk, but for records of 40 bytes the index, which takes more than that for each, outgrows the changed pages.
     /// </summary>
-    public long KeptIndexBytesMax => IsShort ? budget / 8 / Math.Max(1, _shares.Count) : long.MaxValue;
+    public long KeptIndexBytesMax => IsShort ? Math.Max(IndexBytesLeast, FairPart) : long.MaxValue;
+
+    /// <summary>Whether a request may wait for its store's writer. All together take a quarter of the budget at most, but each store may have a few.</summary>
+    /// <param name="bytes">The request's size.</param>
+    /// <param name="waiting">Bytes that wait at its store already.</param>
+    public bool MayWait(long bytes, long waiting) => UsedFor(MemoryUse.Requests) is var all && (bytes <= (budget / 4) - all || waiting + bytes <= RequestBytesLeast || all == 0);
+
+    /// <summary>Counts the requests that wait at one store. Any thread; each change is told once, in any order.</summary>
+    public void RequestsChanged(long before, long after)
+    {
+        var units = (after >> RequestUnitBits) - (before >> RequestUnitBits);
+        if (units != 0)
+            Interlocked.Add(ref _used[(int)MemoryUse.Requests], units << RequestUnitBits);
+    }
+
+    private long FairPart => budget / 8 / Math.Max(1, _shares.Count);
 
     /// <summary>
     /// Bytes of changed pages that a checkpoint is better not begun for while memory is plentiful: a quarter of the budget; 0 if there is none. Over many keys
@@ -86,9 +130,10 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
 
     /// <summary>Adds a store, which uses nothing yet.</summary>
     /// <param name="relieve">Called on any thread when the store should write a checkpoint and drop what is only cached. Must not block.</param>
-    public Share Join(Action relieve)
+    /// <param name="isUnderWay">Tells on any thread whether a checkpoint of the store is being written.</param>
+    public Share Join(Action relieve, Func<bool> isUnderWay)
     {
-        var share = new Share(this, relieve);
+        var share = new Share(this, relieve, isUnderWay);
         lock (_gate)
             _shares.Add(share);
         return share;
@@ -114,7 +159,7 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
             }
             for (; awaited < AskedMax && Used - coming > Threshold && MostLocked(now) is { } most; awaited++)
             {
-                most.AskedAtLocked = now;
+                (most.AskedAtLocked, most.OrderLocked) = (now, ++_askedCount);
                 coming += most.Gain;
                 asked.Add(most);
             }
@@ -123,13 +168,16 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
             share.Relieve();
     }
 
+    // The one with most to gain. Those that were asked in vain come after all others, the one that was asked first before the rest of them.
     private Share? MostLocked(long now)
     {
         Invariant.CheckHeld(_gate);
         Share? most = null;
         foreach (var share in _shares)
         {
-            if (share.Gain >= Math.Max(GainBytesMin, (most?.Gain ?? 0) + 1) && !share.IsAwaitedLocked(now))
+            if (share.Gain < GainBytesMin || share.IsAwaitedLocked(now))
+                continue;
+            if (most is null || share.OrderLocked < most.OrderLocked || (share.OrderLocked == most.OrderLocked && share.Gain > most.Gain))
                 most = share;
         }
         return most;
@@ -142,9 +190,10 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
     }
 
     /// <summary>One store's part of the account. Set on its writer executor.</summary>
-    internal sealed class Share(MemoryAccount account, Action relieve) : IDisposable
+    internal sealed class Share(MemoryAccount account, Action relieve, Func<bool> isUnderWay) : IDisposable
     {
         private readonly long[] _used = new long[account._used.Length];
+        private GrowthPace.Turn _turn;
         private long _gain;
         private bool _isHeld;
         private bool _hasLeft;
@@ -154,6 +203,9 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
 
         /// <summary>When it was asked for relief; 0: it is not awaited. Under the account's lock.</summary>
         internal long AskedAtLocked { get; set; }
+
+        /// <summary>How many had been asked when it was asked in vain; 0: it has helped since, or was not asked. Under the account's lock.</summary>
+        internal long OrderLocked { get; set; }
 
         /// <summary>Asks the store for relief.</summary>
         internal Action Relieve { get; } = relieve;
@@ -179,32 +231,45 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
         public void Relieved()
         {
             lock (account._gate)
-                AskedAtLocked = 0;
+                (AskedAtLocked, OrderLocked) = (0, 0);
             account.Look(isDue: true);
         }
 
-        /// <summary>Bytes of the journal that the store may keep in memory beyond need.</summary>
-        /// <param name="most">What it keeps while there is plenty.</param>
-        public long KeptJournalMax(long most)
-        {
-            if (!account.IsShort && account.UsedFor(MemoryUse.Journal) <= account.Budget / 8)
-                return most;
-            return Math.Min(most, Math.Max(KeptBytesLeast, account.Budget / 8 / Math.Max(1, account._shares.Count)));
-        }
+        /// <summary>Bytes of bodies that the store may keep for followers, or that may wait for its disk.</summary>
+        /// <param name="most">The bound while there is plenty.</param>
+        public long BodyBytesMax(long most) => account.IsJournalShort ? Math.Min(most, Math.Max(BodyBytesLeast, account.FairPart)) : most;
+
+        /// <summary>Bytes of pages that readers of the store may hold: all together a quarter of the budget, or each store its part of that.</summary>
+        public long ReaderBytesMax => Math.Max(2 * account.FairPart, (account.Budget / 4) - (account.UsedFor(MemoryUse.ReaderPages) - _used[(int)MemoryUse.ReaderPages]));
 
         /// <summary>The pages that the next step may make.</summary>
-        public int PagesMax() => account._pace.PagesMax(account.Used, Volatile.Read(ref account._held));
+        public int PagesMax() => account._pace.PagesMax(account.Used, Writers);
 
-        /// <summary>How long to wait after a step that took this many bytes.</summary>
-        public TimeSpan PauseAfter(long grown)
+        /// <summary>Takes a turn for the next step, unless it has one. How long to wait before asking again; zero: the step may begin.</summary>
+        public TimeSpan WaitForTurn()
         {
-            var pause = account._pace.PauseAfter(account.Used, grown);
+            var used = account.Used;
+            if (_turn.IsNone)
+                _turn = account._pace.Enter(used, Writers);
+            return account._pace.WaitFor(_turn, used);
+        }
+
+        /// <summary>A step has ended, and its turn with it.</summary>
+        /// <param name="grown">Bytes that it took.</param>
+        public void StepEnded(long grown)
+        {
+            account._pace.End(_turn, account.Used, grown);
+            _turn = default;
+        }
+
+        /// <summary>The store begins or ends a pause because of the node's memory.</summary>
+        /// <param name="pause">How long it will be; zero at its end.</param>
+        public void Hold(TimeSpan pause)
+        {
             if (pause > TimeSpan.Zero != _isHeld)
                 Interlocked.Add(ref account._held, _isHeld ? -1 : 1);
             _isHeld = pause > TimeSpan.Zero;
-            if (_isHeld)
-                Interlocked.Add(ref account._heldTicks, pause.Ticks);
-            return pause;
+            Interlocked.Add(ref account._heldTicks, pause.Ticks);
         }
 
         /// <summary>The store's memory is returned.</summary>
@@ -215,17 +280,22 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
             foreach (var use in Enum.GetValues<MemoryUse>())
                 Set(use, 0);
             _hasLeft = true;
-            if (_isHeld)
-                Interlocked.Decrement(ref account._held);
+            Hold(TimeSpan.Zero);
             account.Leave(this);
         }
 
         internal bool IsAwaitedLocked(long now)
         {
             Invariant.CheckHeld(account._gate);
-            return AskedAtLocked != 0 && account.Elapsed(AskedAtLocked, now) < AskAgainAfter;
+            return AskedAtLocked != 0 && (account.Elapsed(AskedAtLocked, now) < AskAgainAfter || isUnderWay());
         }
+
+        // Those that pause, and this one.
+        private int Writers => Volatile.Read(ref account._held) + (_isHeld ? 0 : 1);
     }
+
+    // Bodies may take an eighth of the budget even while there is plenty.
+    private bool IsJournalShort => IsShort || UsedFor(MemoryUse.Journal) > budget / 8;
 
     private TimeSpan Elapsed(long since, long now) => time.GetElapsedTime(since, now);
 }

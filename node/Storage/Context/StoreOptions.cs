@@ -72,6 +72,11 @@ internal sealed record StoreOptions
     /// <summary>Journal bytes since the last checkpoint from which a quiescent shard writes one. Replaying less takes some hundredths of a second.</summary>
     public long CheckpointIdleJournalBytes { get; init; } = 4 << 20;
 
+    /// <summary>
+    /// Bytes of changed pages from which a quiescent shard writes a checkpoint, so that their memory is returned. As many bytes of journal cause one too.
+    /// </summary>
+    public long CheckpointIdleScratchBytes { get; init; } = 4 << 20;
+
     /// <summary>Pause between two passes of the scrub, and before the first. Short enough that damage to two replicas in between is unlikely.</summary>
     public TimeSpan ScrubInterval { get; init; } = TimeSpan.FromHours(6);
 

@@ -46,6 +46,9 @@ internal sealed unsafe class PageReclamation
     /// <summary>Bytes of scratch memory that only readers still need. Any thread; may be out of date.</summary>
     public long HeldScratchBytes => _scratch.HeldBytes;
 
+    /// <summary>If readers hold more bytes of scratch memory than this, the oldest is asked to end.</summary>
+    public long HeldScratchBytesMax { get; set; } = long.MaxValue;
+
     /// <summary>Those, plus bytes of the file that are retired and not reusable yet. Any thread; may be out of date.</summary>
     public long PinnedBytes => _scratch.HeldBytes + Volatile.Read(ref _fileBytes);
 
@@ -106,7 +109,7 @@ internal sealed unsafe class PageReclamation
             held += _runs.HeldBytes;
         }
         // Does not count what pins or a checkpoint in progress keep: ending a reader would not free that.
-        if (held > _heldBytesMax)
+        if (held > _heldBytesMax || _scratch.HeldBytes > HeldScratchBytesMax)
             EndOldestReader();
     }
 

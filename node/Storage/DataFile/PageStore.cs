@@ -62,11 +62,24 @@ internal sealed class PageStore : IDisposable
     /// <summary>The part of <see cref="ScratchBytes"/> that only readers still need. Any thread; may be out of date.</summary>
     public long HeldScratchBytes => _reclamation.HeldScratchBytes;
 
-    /// <summary>Memory allocated from the system for scratch pages, in use or not. Any thread.</summary>
+    /// <summary>Memory that the system has given for scratch pages, in use or not. Any thread.</summary>
     public long ScratchReservedBytes => _pool.ReservedBytes;
 
     /// <inheritdoc cref="ScratchPool.KeepEmpty"/>
-    public void KeepFreePages(bool few) => _pool.KeepEmpty(few);
+    public void KeepFreePages(bool some) => _pool.KeepEmpty(some);
+
+    /// <summary>Returns the memory of retired pages that nobody needs any more, and of all free ones, to the system. Not during a batch.</summary>
+    public void ReturnFreePages()
+    {
+        ReleaseRetired();
+        _pool.ReturnFree();
+    }
+
+    /// <summary>Bytes of memory that readers may hold, besides <see cref="PageStoreOptions.PinnedBytesMax"/>. Above it the oldest is asked to end.</summary>
+    public long HeldScratchBytesMax
+    {
+        set => _reclamation.HeldScratchBytesMax = value;
+    }
 
     /// <summary>
     /// Bytes of memory that only readers still need, plus bytes of the file that readers and pins keep from being reused. Any thread; may be out of date.

@@ -8,11 +8,10 @@ namespace KvCluster.Storage.Journal;
 /// How far the disk is: which records and which control state are durable, and how much waits for the disk. Takes the results of the journal's lanes. Owned
 /// by a store; writer executor.
 /// </summary>
-/// <param name="context">The shard's bounds.</param>
 /// <param name="index">The records found at the open.</param>
 /// <param name="completed">What the lanes have done.</param>
 /// <param name="control">The control state found at the open.</param>
-internal sealed class DurableRecords(StoreContext context, JournalIndex index, CompletedJobs completed, ControlState control)
+internal sealed class DurableRecords(JournalIndex index, CompletedJobs completed, ControlState control)
 {
     /// <summary>Etags of own records of the current epoch that are neither durable here nor committed, oldest first.</summary>
     private readonly Queue<Etag> _unsettled = new();
@@ -31,9 +30,6 @@ internal sealed class DurableRecords(StoreContext context, JournalIndex index, C
 
     /// <summary>Journal bytes of the records that wait for the disk.</summary>
     public long BytesInFlight { get; private set; }
-
-    /// <summary>Whether another record may wait for the disk. A slow disk delays nothing until this bound is reached.</summary>
-    public bool HasRoom => BytesInFlight < context.Options.WaitingBodyBytesMax;
 
     /// <summary>A record is about to be given to the lanes.</summary>
     /// <param name="etag">The record.</param>

@@ -67,7 +67,7 @@ internal sealed class CheckpointSchedule
         _backlog = new CheckpointBacklog(context, pages, index);
         _requests = new CheckpointRequests(context, pages, OnRequested);
         _recycling = new JournalRecycling(context, pages, index, reader, journal);
-        _quiet = new QuietTimer(context, _backlog, OnQuiet);
+        _quiet = new QuietTimer(context, () => _backlog.IsMuchToReplay, () => _backlog.JournalBytes, StartQuietly);
         _return = new SpaceReturn(context, life, pages, () => _running is not null);
         _write = new WorkAction(Write);
         _finish = new WorkAction(Finish);
@@ -101,7 +101,7 @@ internal sealed class CheckpointSchedule
     public void JournalGrewBy(long bytes)
     {
         _backlog.Add(bytes);
-        _quiet.Grew();
+        _quiet.Changed();
     }
 
     /// <summary>Counts what was in the journal before the store was opened. Called once, when the owner is set and can receive events.</summary>
@@ -147,6 +147,15 @@ internal sealed class CheckpointSchedule
         if (_running is null && !_hasEnded)
             _recycling.Recycle(isForSpace: false);
         _isUrgent = true;
+    }
+
+    /// <summary>
+    /// Called when the store is idle: covers early what came before, so that a restart has nothing to replay and the memory of changed pages is returned.
+    /// </summary>
+    public void StartQuietly()
+    {
+        if (_running is null && !IsDiskFull && !_hasEnded)
+            Start();
     }
 
     /// <summary>
@@ -207,13 +216,6 @@ internal sealed class CheckpointSchedule
         if (_running is null)
             Start();
         _isUrgent |= _requests.Any;
-    }
-
-    /// <summary>Covers early what came before, so that a restart has nothing to replay.</summary>
-    private void OnQuiet()
-    {
-        if (_running is null && !IsDiskFull)
-            Start();
     }
 
     private void Start()

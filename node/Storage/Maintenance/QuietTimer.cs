@@ -4,33 +4,35 @@ using KvCluster.Storage.Threads;
 namespace KvCluster.Storage.Maintenance;
 
 /// <summary>
-/// Notices that no record has arrived for a while although much is left to replay, so that a checkpoint can be written early. Runs only while much is
-/// left. Owned by <see cref="CheckpointSchedule"/>; writer executor.
+/// Notices that a store has been idle for a while although something is left to do then, such as a checkpoint, so that a restart has little to replay. Runs
+/// only while something is left. Writer executor.
 /// </summary>
 internal sealed class QuietTimer : IDisposable
 {
     private readonly StoreContext _context;
-    private readonly CheckpointBacklog _backlog;
+    private readonly Func<bool> _isWanted;
+    private readonly Func<long> _progress;
     private readonly Action _isQuiet;
     private readonly WorkAction _look;
     private ITimer? _timer;
-    private long _journalBytesBefore;
+    private long _progressBefore;
     private bool _hasEnded;
 
     /// <summary>Creates the timer without starting it.</summary>
     /// <param name="context">The shard's executors and clock.</param>
-    /// <param name="backlog">What is left to replay.</param>
-    /// <param name="isQuiet">Called on the writer executor.</param>
-    public QuietTimer(StoreContext context, CheckpointBacklog backlog, Action isQuiet)
+    /// <param name="isWanted">Whether something is left to do.</param>
+    /// <param name="progress">A number that changes while the store is not idle.</param>
+    /// <param name="isQuiet">Called on the writer executor, again and again as long as something is left.</param>
+    public QuietTimer(StoreContext context, Func<bool> isWanted, Func<long> progress, Action isQuiet)
     {
-        (_context, _backlog, _isQuiet) = (context, backlog, isQuiet);
+        (_context, _isWanted, _progress, _isQuiet) = (context, isWanted, progress, isQuiet);
         _look = new WorkAction(Look);
     }
 
-    /// <summary>Called when the backlog has grown.</summary>
-    public void Grew()
+    /// <summary>Called when the store has done something.</summary>
+    public void Changed()
     {
-        if (_timer is null && _backlog.IsMuchToReplay)
+        if (_timer is null && !_hasEnded && _isWanted())
             Restart();
     }
 
@@ -43,7 +45,7 @@ internal sealed class QuietTimer : IDisposable
 
     private void Restart()
     {
-        _journalBytesBefore = _backlog.JournalBytes;
+        _progressBefore = _progress();
         _timer?.Dispose();
         _timer = _context.Time.CreateTimer(_ => _context.Writer.Post(_look), null, _context.Options.CheckpointIdleTime, Timeout.InfiniteTimeSpan);
     }
@@ -52,10 +54,10 @@ internal sealed class QuietTimer : IDisposable
     {
         if (_hasEnded)
             return;
-        if (_backlog.IsMuchToReplay && _backlog.JournalBytes == _journalBytesBefore)
+        if (_isWanted() && _progress() == _progressBefore)
             _isQuiet();
         // The callback may have ended the store.
-        if (!_hasEnded && _backlog.IsMuchToReplay)
+        if (!_hasEnded && _isWanted())
         {
             Restart();
             return;

@@ -7,9 +7,9 @@ using KvCluster.Storage.Transactions;
 namespace KvCluster.Storage.Maintenance;
 
 /// <summary>
-/// One store's side of the node's memory: tells the account at the end of each step what the store uses, drops what is only cached when memory is short,
-/// starts a checkpoint when the account asks, and says how fast the store may take more. A store also has a bound of its own, so that one busy store does not
-/// take the whole budget before its checkpoints keep up. Owned by a store; writer executor.
+/// One store's side of the node's memory: tells the account at the end of each step what the store uses, drops what is only cached when memory is short or
+/// the store is idle, starts a checkpoint when the account asks, and says when the next step may begin. A store also has a bound of its own, so that one
+/// busy store does not take the whole budget before its checkpoints keep up. Owned by a store; writer executor.
 /// </summary>
 internal sealed class StoreMemory : IDisposable
 {
@@ -20,10 +20,17 @@ internal sealed class StoreMemory : IDisposable
     private readonly StoreContext _context;
     private readonly PageStore _pages;
     private readonly JournalIndex _index;
-    private readonly Func<long> _requestBytes;
+    private readonly CheckpointSchedule _checkpoints;
     private readonly MemoryAccount.Share _share;
     private readonly GrowthPace _pace;
     private readonly HoldBack _holdBack;
+    private readonly QuietTimer _quiet;
+    private readonly Action _resume;
+    private GrowthPace.Turn _turn;
+    private long _steps;
+
+    /// <summary>The steps after which an idle store has returned what it can.</summary>
+    private long _stepsReturned;
     private bool _hasEnded;
 
     /// <summary>Joins the node's account.</summary>
@@ -32,21 +39,17 @@ internal sealed class StoreMemory : IDisposable
     /// <param name="pages">Provides the changed pages.</param>
     /// <param name="index">Provides the bodies of the journal.</param>
     /// <param name="checkpoints">Written when the account asks.</param>
-    /// <param name="requestBytes">Bytes of the requests that wait.</param>
     /// <param name="resume">Called when a pause is over, and steps may follow.</param>
-    public StoreMemory(StoreContext context, StoreLifecycle life, PageStore pages, JournalIndex index, CheckpointSchedule checkpoints, Func<long> requestBytes, Action resume)
+    public StoreMemory(StoreContext context, StoreLifecycle life, PageStore pages, JournalIndex index, CheckpointSchedule checkpoints, Action resume)
     {
-        (_context, _pages, _index, _requestBytes) = (context, pages, index, requestBytes);
+        (_context, _pages, _index, _checkpoints, _resume) = (context, pages, index, checkpoints, resume);
         var bytes = context.ChangedBytesForCheckpoint;
         _pace = new GrowthPace(SlowFromTimes * bytes, MaxTimes * bytes, TimeSpan.FromMilliseconds(100), context.Time);
-        var relieve = new WorkAction(() => life.Guard(() =>
-        {
-            Observe();
-            checkpoints.StartForMemory();
-        }));
-        _holdBack = new HoldBack(context, resume);
-        _share = context.Memory.Join(() => context.Writer.Post(relieve));
-        checkpoints.Released = Observe;
+        var relieve = new WorkAction(() => life.Guard(Relieve));
+        _holdBack = new HoldBack(context, () => life.Guard(OnPauseEnded));
+        _quiet = new QuietTimer(context, () => _steps != _stepsReturned || pages.HeldScratchBytes > 0, () => _steps, () => life.Guard(OnQuiet));
+        _share = context.Memory.Join(() => context.Writer.Post(relieve), () => checkpoints.IsRunning && !checkpoints.IsDiskFull);
+        checkpoints.Released = OnReleased;
         checkpoints.Ended = () =>
         {
             Observe();
@@ -57,11 +60,19 @@ internal sealed class StoreMemory : IDisposable
     /// <summary>The pages that the next step may make.</summary>
     public int PagesMax() => Math.Min(_share.PagesMax(), _pace.PagesMax(Own, writers: 1));
 
-    /// <summary>Whether steps are to be small.</summary>
-    public bool IsSlowed => PagesMax() != int.MaxValue;
+    /// <summary>Bytes of bodies that may wait for the disk.</summary>
+    public long BodyBytesWaitingMax => _share.BodyBytesMax(_context.Options.WaitingBodyBytesMax);
 
-    /// <summary>Whether no step may begin, because the last one is not paid for.</summary>
+    /// <summary>Whether no step may begin, as far as is known without asking.</summary>
     public bool IsHeldBack => _holdBack.IsActive;
+
+    /// <summary>Whether a step may begin now. If not, a pause is under way, whose end is told.</summary>
+    public bool TryBegin()
+    {
+        if (!_holdBack.IsActive)
+            Pause(behind: 0);
+        return !_holdBack.IsActive;
+    }
 
     /// <summary>A step has changed the trees: tells what the store uses now, and begins the pause that the step costs.</summary>
     /// <param name="scratchBefore">Bytes of changed pages before the step.</param>
@@ -70,31 +81,44 @@ internal sealed class StoreMemory : IDisposable
     {
         if (_hasEnded)
             return;
+        _steps++;
         Observe();
         var grown = _pages.ScratchBytes - scratchBefore;
-        var own = _pace.PauseAfter(Own, grown);
-        var ofNode = _share.PauseAfter(grown);
-        _holdBack.Begin(behind, own > ofNode ? own : ofNode);
+        _pace.End(_turn, Own, grown);
+        _turn = default;
+        _share.StepEnded(grown);
+        Pause(behind);
     }
-
-    // Waiting does not return what readers hold.
-    private long Own => _pages.ScratchBytes - _pages.HeldScratchBytes;
 
     /// <summary>A step has ended: tells what the store uses now.</summary>
     public void Observe()
     {
         if (_hasEnded)
             return;
-        _index.BodyBytesMax = _share.KeptJournalMax(_context.Options.RecentBodyBytesMax);
-        _pages.KeepFreePages(few: _context.Memory.IsShort);
+        _index.BodyBytesMax = _share.BodyBytesMax(_context.Options.RecentBodyBytesMax);
+        _pages.KeepFreePages(some: !_context.Memory.IsShort);
+        _pages.HeldScratchBytesMax = _share.ReaderBytesMax;
+        var held = _pages.HeldScratchBytes;
         // What a checkpoint has placed is in use until it is returned; otherwise others would take it before.
         var used = _pages.ScratchBytes + _pages.PlacedBytes;
-        _share.Set(MemoryUse.ChangedPages, used);
-        _share.Set(MemoryUse.FreePages, Math.Max(0, _pages.ScratchReservedBytes - used));
-        _share.Set(MemoryUse.Journal, _index.BodyBytes + ((long)_index.Count * JournalIndex.EntryBytes));
-        _share.Set(MemoryUse.Requests, _requestBytes());
-        _share.SetGain(Own + IndexBeyondNeed());
+        _share.Set(MemoryUse.ChangedPages, Math.Max(0, used - held));
+        _share.Set(MemoryUse.ReaderPages, held);
+        var free = Math.Max(0, _pages.ScratchReservedBytes - used);
+        _share.Set(MemoryUse.FreePages, free);
+        ObserveJournal();
+        _share.SetGain(Own + IndexBeyondNeed() + (_context.Memory.IsShort ? free : 0));
+        _quiet.Changed();
     }
+
+    /// <summary>A record was appended: tells what the journal uses now.</summary>
+    public void ObserveJournal()
+    {
+        _share.Set(MemoryUse.Journal, _index.BodyBytes);
+        _share.Set(MemoryUse.JournalIndex, (long)_index.Count * JournalIndex.EntryBytes);
+    }
+
+    // Waiting does not return what readers hold.
+    private long Own => _pages.ScratchBytes - _pages.HeldScratchBytes;
 
     // The first records that no checkpoint needs any more, beyond those that may be kept for followers.
     private long IndexBeyondNeed() => _context.Memory.IsShort
@@ -106,9 +130,60 @@ internal sealed class StoreMemory : IDisposable
     {
         _hasEnded = true;
         _holdBack.Dispose();
+        _quiet.Dispose();
+        _share.Hold(TimeSpan.Zero);
         _share.SetGain(0);
     }
 
     /// <summary>The store's memory is returned.</summary>
     public void Dispose() => _share.Dispose();
+
+    private void Pause(double behind)
+    {
+        var own = Own;
+        if (_turn.IsNone)
+            _turn = _pace.Enter(own, writers: 1);
+        var forOwn = _pace.WaitFor(_turn, own);
+        var forNode = _share.WaitForTurn();
+        _holdBack.Begin(behind, forOwn > forNode ? forOwn : forNode);
+        _share.Hold(_holdBack.IsActive ? forNode : TimeSpan.Zero);
+    }
+
+    private void OnPauseEnded()
+    {
+        // Not before the turn has come, which takes longer if others took more than theirs, or memory was not returned.
+        Pause(behind: 0);
+        if (!_holdBack.IsActive)
+            _resume();
+    }
+
+    private void OnReleased()
+    {
+        // What a checkpoint leaves free would otherwise count until the store is asked again. The next steps take it anew if they need it.
+        if (_pages.PlacedBytes == 0 && _context.Memory.IsShort)
+            _pages.ReturnFreePages();
+        // An idle store had nothing to do until its checkpoint.
+        _steps++;
+        Observe();
+    }
+
+    private void Relieve()
+    {
+        _pages.ReturnFreePages();
+        Observe();
+        if (Own + IndexBeyondNeed() >= MemoryAccount.GainBytesMin)
+            _checkpoints.StartForMemory();
+        else
+            _share.Relieved();
+    }
+
+    // Nobody else returns what the last steps have left, nor what readers held that are gone by now.
+    private void OnQuiet()
+    {
+        _stepsReturned = _steps;
+        _pages.ReturnFreePages();
+        Observe();
+        if (Own >= _context.Options.CheckpointIdleScratchBytes)
+            _checkpoints.StartQuietly();
+    }
 }

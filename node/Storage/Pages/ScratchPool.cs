@@ -5,18 +5,17 @@ namespace KvCluster.Storage.Pages;
 
 /// <summary>
 /// Native memory for pages that are not in the file yet. Single pages come from slabs of 1 MiB, of which a few empty ones are kept and the others returned
-/// to the system; longer runs are allocated one by one. Writer only.
+/// to the system; longer runs are allocated one by one. What the system has given is counted page by page, so that free pages between those in use can be
+/// returned too. Writer only.
 /// </summary>
 internal sealed unsafe class ScratchPool : IDisposable
 {
+    /// <summary>As many as a word of <see cref="Slab"/> has bits.</summary>
     private const int SlabPages = 128;
     private const int SlabBytes = SlabPages * Page.Bytes;
 
     /// <summary>Empty slabs kept for the next batches: 16 MiB, about what a large transaction takes.</summary>
     private const int EmptySlabsMax = 16;
-
-    /// <summary>Empty slabs kept while memory is short.</summary>
-    private const int EmptySlabsLeast = 1;
 
     /// <summary>
     /// A pool with this many slabs gets the memory of further ones at once, in one call. A fault per 4 KiB took a third of the writer's time in a load. A
@@ -39,7 +38,7 @@ internal sealed unsafe class ScratchPool : IDisposable
     /// <summary>Bytes in use. Any thread.</summary>
     public long Bytes => Volatile.Read(ref _bytes);
 
-    /// <summary>Bytes allocated from the system, in use or not. Any thread.</summary>
+    /// <summary>Bytes that the system has given, in use or not. Any thread.</summary>
     public long ReservedBytes => Volatile.Read(ref _reservedBytes);
 
     /// <summary>Number of pages in a scratch page or run.</summary>
@@ -53,7 +52,7 @@ internal sealed unsafe class ScratchPool : IDisposable
         {
             var run = (nint)NativeMemory.AlignedAlloc((nuint)pages * Page.Bytes, Page.Bytes);
             _runs.Add(run);
-            Volatile.Write(ref _reservedBytes, _reservedBytes + ((long)pages * Page.Bytes));
+            Reserve((long)pages * Page.Bytes);
             return (byte*)run;
         }
         if (_open.Count == 0)
@@ -61,6 +60,8 @@ internal sealed unsafe class ScratchPool : IDisposable
         var slab = _open[^1];
         _empty -= slab.Free.Count == SlabPages ? 1 : 0;
         var page = slab.Free.Pop();
+        if (slab.TryTouch(page))
+            Reserve(Page.Bytes);
         if (slab.Free.Count == 0)
             Close(slab);
         return (byte*)page;
@@ -75,8 +76,10 @@ internal sealed unsafe class ScratchPool : IDisposable
         {
             var known = _runs.Remove((nint)page);
             Invariant.Check(known, $"A scratch run of {pages} pages is returned twice.");
+            if ((long)pages * Page.Bytes >= SlabBytes)
+                GiveBack(page, (long)pages * Page.Bytes);
             NativeMemory.AlignedFree(page);
-            Volatile.Write(ref _reservedBytes, _reservedBytes - ((long)pages * Page.Bytes));
+            Reserve(-(long)pages * Page.Bytes);
             return;
         }
         var slab = _slabs[(nint)page & ~(SlabBytes - 1)];
@@ -90,15 +93,22 @@ internal sealed unsafe class ScratchPool : IDisposable
             Drop(slab);
     }
 
-    /// <summary>Keeps fewer empty slabs from now on, and returns those beyond; or as many as usual again.</summary>
-    public void KeepEmpty(bool few)
+    /// <summary>Keeps no empty slabs from now on, and returns those there are; or some again.</summary>
+    public void KeepEmpty(bool some)
     {
-        _emptyMax = few ? EmptySlabsLeast : EmptySlabsMax;
-        for (var index = _open.Count - 1; index >= 0 && _empty > _emptyMax; index--)
-        {
-            if (_open[index].Free.Count == SlabPages)
-                Drop(_open[index]);
-        }
+        _emptyMax = some ? EmptySlabsMax : 0;
+        DropEmpty(_emptyMax);
+    }
+
+    /// <summary>Returns the memory of all free pages to the system.</summary>
+    public void ReturnFree()
+    {
+        DropEmpty(most: 0);
+        // Elsewhere the memory of single pages cannot be returned.
+        if (!OperatingSystem.IsLinux())
+            return;
+        foreach (var slab in _open)
+            ReturnFree(slab);
     }
 
     /// <inheritdoc/>
@@ -108,20 +118,57 @@ internal sealed unsafe class ScratchPool : IDisposable
         GC.SuppressFinalize(this);
     }
 
+    private void DropEmpty(int most)
+    {
+        for (var index = _open.Count - 1; index >= 0 && _empty > most; index--)
+        {
+            if (_open[index].Free.Count == SlabPages)
+                Drop(_open[index]);
+        }
+    }
+
+    private void ReturnFree(Slab slab)
+    {
+        var touched = slab.TouchedFree();
+        for (var first = 0; first < SlabPages; first++)
+        {
+            var end = first;
+            while (end < SlabPages && (touched >> end & 1) != 0)
+                end++;
+            if (end == first)
+                continue;
+            GiveBack((byte*)slab.Memory + (first * Page.Bytes), (long)(end - first) * Page.Bytes);
+            Reserve(-(long)(end - first) * Page.Bytes);
+            first = end;
+        }
+        slab.Forget(touched);
+    }
+
+    private void Reserve(long bytes) => Volatile.Write(ref _reservedBytes, _reservedBytes + bytes);
+
+    // The allocator may keep the address range; this returns its memory to the system anyway.
+    private static void GiveBack(byte* memory, long bytes)
+    {
+        if (OperatingSystem.IsLinux())
+            _ = LibC.Advise(memory, (nuint)bytes, LibC.AdviseDontNeed);
+    }
+
     private void AddSlab()
     {
         // Aligned to its size, so that a page's address identifies its slab.
         var memory = (byte*)NativeMemory.AlignedAlloc(SlabBytes, SlabBytes);
-        // Kernels before 5.14 refuse; then each page is faulted in.
-        if (OperatingSystem.IsLinux() && _slabs.Count >= TouchedSlabsMax)
-            _ = LibC.Advise(memory, SlabBytes, LibC.AdvisePopulateWrite);
         var slab = new Slab((nint)memory) { Index = _open.Count };
+        // Kernels before 5.14 refuse; then each page is faulted in.
+        if (OperatingSystem.IsLinux() && _slabs.Count >= TouchedSlabsMax && LibC.Advise(memory, SlabBytes, LibC.AdvisePopulateWrite) == 0)
+        {
+            slab.TouchAll();
+            Reserve(SlabBytes);
+        }
         for (var i = SlabPages - 1; i >= 0; i--)
             slab.Free.Push((nint)(memory + (i * Page.Bytes)));
         _slabs.Add(slab.Memory, slab);
         _open.Add(slab);
         _empty++;
-        Volatile.Write(ref _reservedBytes, _reservedBytes + SlabBytes);
     }
 
     private void Drop(Slab slab)
@@ -129,11 +176,9 @@ internal sealed unsafe class ScratchPool : IDisposable
         Close(slab);
         _empty--;
         _slabs.Remove(slab.Memory);
-        // The allocator may keep the address range; this returns its memory to the system anyway.
-        if (OperatingSystem.IsLinux())
-            _ = LibC.Advise((byte*)slab.Memory, SlabBytes, LibC.AdviseDontNeed);
+        GiveBack((byte*)slab.Memory, SlabBytes);
         NativeMemory.AlignedFree((void*)slab.Memory);
-        Volatile.Write(ref _reservedBytes, _reservedBytes - SlabBytes);
+        Reserve(-slab.TouchedBytes);
     }
 
     private void Close(Slab slab)
@@ -158,11 +203,44 @@ internal sealed unsafe class ScratchPool : IDisposable
     /// <summary>1 MiB of pages.</summary>
     private sealed class Slab(nint memory)
     {
+        /// <summary>The pages that were used since their memory was last returned, one bit each.</summary>
+        private UInt128 _touched;
+
         public nint Memory { get; } = memory;
 
         public Stack<nint> Free { get; } = new(SlabPages);
 
         /// <summary>Index among the slabs with free pages.</summary>
         public int Index { get; set; }
+
+        /// <summary>Bytes of the pages that the system has given memory for.</summary>
+        public long TouchedBytes => (long)UInt128.PopCount(_touched) * Page.Bytes;
+
+        /// <summary>Notes that a page is about to be used. False if the system has given its memory already.</summary>
+        public bool TryTouch(nint page)
+        {
+            var bit = BitOf(page);
+            if ((_touched & bit) != 0)
+                return false;
+            _touched |= bit;
+            return true;
+        }
+
+        /// <summary>The system has given the memory of all pages.</summary>
+        public void TouchAll() => _touched = UInt128.MaxValue;
+
+        /// <summary>The free pages with memory of the system, one bit each.</summary>
+        public UInt128 TouchedFree()
+        {
+            var free = UInt128.Zero;
+            foreach (var page in Free)
+                free |= BitOf(page);
+            return free & _touched;
+        }
+
+        /// <summary>The memory of these pages was returned.</summary>
+        public void Forget(UInt128 pages) => _touched &= ~pages;
+
+        private UInt128 BitOf(nint page) => UInt128.One << (int)((page - Memory) / Page.Bytes);
     }
 }

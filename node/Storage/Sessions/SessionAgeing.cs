@@ -39,8 +39,11 @@ internal sealed class SessionAgeing(StoreOptions options)
         return isOther || ofGreatest > SessionTable.CountOf(batch, owner) + 1 ? SessionTable.LongestIdle(batch, greatest, results) : null;
     }
 
-    /// <summary>Appends the session ends that are due to a payload. Checks at most once per interval of shard time.</summary>
-    public void Collect(WriteBatch batch, long shardTime, ByteBuffer payload)
+    /// <summary>
+    /// Appends session ends that are due to a payload, at most <paramref name="endsMax"/>; the rest follow with the next record. Checks at most once per
+    /// interval of shard time.
+    /// </summary>
+    public void Collect(WriteBatch batch, long shardTime, ByteBuffer payload, int endsMax)
     {
         var isFull = !HasRoom(batch);
         if (shardTime < _lookAt && !(isFull && shardTime >= _lookAt - Microseconds(LookInterval - LookIntervalWhenFull)))
@@ -48,7 +51,7 @@ internal sealed class SessionAgeing(StoreOptions options)
         _idle.Clear();
         SessionTable.ListIdle(batch, shardTime - Microseconds(isFull ? options.SessionIdleMin : options.SessionIdleMax), _idle);
         _idle.Sort();
-        var count = Math.Min(_idle.Count, EndsPerRecordMax);
+        var count = Math.Min(_idle.Count, Math.Min(endsMax, EndsPerRecordMax));
         for (var index = 0; index < count; index++)
             Operations.SessionEnd(payload, _idle[index].Session);
         _lookAt = count < _idle.Count ? shardTime : shardTime + Microseconds(LookInterval);

@@ -68,18 +68,19 @@ internal sealed class CommittedRecords(
     }
 
     /// <summary>Applies and publishes all that wait.</summary>
-    public void ApplyAll() => Apply(long.MaxValue, Timeout.InfiniteTimeSpan);
+    public void ApplyAll() => Apply(long.MaxValue, Timeout.InfiniteTimeSpan, int.MaxValue);
 
     /// <summary>Applies and publishes what waits if it is little, as far as it goes in one step.</summary>
     public void ApplyFew()
     {
         if (BytesWaiting <= StateBytesMax)
-            Apply(long.MaxValue, context.Options.StepTimeMax);
+            Apply(long.MaxValue, context.Options.StepTimeMax, int.MaxValue);
     }
 
     /// <summary>Applies and publishes one step of what waits.</summary>
-    /// <param name="isSmall">Memory is short, so the step changes few pages.</param>
-    public void ApplyStep(bool isSmall) => Apply(isSmall ? SmallStepBytes : Math.Max(StateBytesMax, BytesWaiting / StepsMax), context.Options.StepTimeMax);
+    /// <param name="pagesMax">Pages after which the step ends, because memory is short. The record that passes them is still applied, as records are whole.</param>
+    public void ApplyStep(int pagesMax) =>
+        Apply(pagesMax < int.MaxValue ? SmallStepBytes : Math.Max(StateBytesMax, BytesWaiting / StepsMax), context.Options.StepTimeMax, pagesMax);
 
     /// <summary>
     /// Applies the prepared records behind the published state as one unpublished state. One is enough, since none of them is committed before the first
@@ -88,7 +89,7 @@ internal sealed class CommittedRecords(
     public void ApplyPrepared()
     {
         if (index.FirstAfter(_roots.PublishedEtag) is var first && first < index.Count)
-            ApplyAndSeal(first, index.Count, Timeout.InfiniteTimeSpan, out _);
+            ApplyAndSeal(first, index.Count, Timeout.InfiniteTimeSpan, int.MaxValue);
     }
 
     /// <summary>Calls back when a state is published that has exactly the records up to an etag, perhaps at once. Replaces an earlier call.</summary>
@@ -103,22 +104,23 @@ internal sealed class CommittedRecords(
 
     /// <summary>
     /// Applies up to <paramref name="bytesMax"/> bytes of committed records, at least one record if there is any, in states of bounded size. Begins no
-    /// further state once <paramref name="timeMax"/> has passed.
+    /// further state once <paramref name="timeMax"/> has passed or <paramref name="pagesMax"/> pages are made.
     /// </summary>
-    private void Apply(long bytesMax, TimeSpan timeMax)
+    private void Apply(long bytesMax, TimeSpan timeMax, int pagesMax)
     {
         var left = bytesMax;
         var isTimed = timeMax != Timeout.InfiniteTimeSpan;
         var began = context.Time.GetTimestamp();
         for (var first = index.FirstAfter(_roots.PublishedEtag); left > 0 && first < index.Count && index[first].Record.Etag <= Last;)
         {
-            var end = ApplyAndSeal(first, EndOfState(first, Math.Min(left, StateBytesMax)), timeMax, out var bytes);
+            var (end, bytes, pagesMade) = ApplyAndSeal(first, EndOfState(first, Math.Min(left, StateBytesMax)), timeMax, pagesMax);
             _roots.Publish(index[end - 1].Record.Etag);
             BytesWaiting -= bytes;
             left -= bytes;
+            pagesMax -= pagesMade;
             first = end;
             ReachStop();
-            if (isTimed && context.Time.GetElapsedTime(began) >= timeMax)
+            if (pagesMax <= 0 || (isTimed && context.Time.GetElapsedTime(began) >= timeMax))
                 return;
         }
     }
@@ -142,15 +144,15 @@ internal sealed class CommittedRecords(
     }
 
     /// <summary>
-    /// Applies records as one state, which gets the etag of the last one, and returns the index behind that. Once <paramref name="timeMax"/> has passed, the state ends
+    /// Applies records as one state, which gets the etag of the last one. Once <paramref name="timeMax"/> has passed or so many pages are made, the state ends
     /// early: pages may have to be read from disk, and a small record may delete a large range.
     /// </summary>
-    private int ApplyAndSeal(int first, int end, TimeSpan timeMax, out long bytes)
+    private (int End, long Bytes, int PagesMade) ApplyAndSeal(int first, int end, TimeSpan timeMax, int pagesMax)
     {
         var batch = pages.Begin();
         var began = context.Time.GetTimestamp();
         var next = first;
-        bytes = 0;
+        var bytes = 0L;
         try
         {
             do
@@ -162,14 +164,15 @@ internal sealed class CommittedRecords(
                 shardClock.Saw(RecordBody.WallTimeMicroseconds(body));
                 bytes += index[next++].Record.BodyBytes;
             }
-            while (next < end && (timeMax == Timeout.InfiniteTimeSpan || context.Time.GetElapsedTime(began) < timeMax));
+            while (next < end && batch.PagesMade < pagesMax && (timeMax == Timeout.InfiniteTimeSpan || context.Time.GetElapsedTime(began) < timeMax));
         }
         catch
         {
             _roots.Abort(batch);
             throw;
         }
+        var made = batch.PagesMade;
         _roots.Seal(batch, index[next - 1].Record.Etag);
-        return next;
+        return (next, bytes, made);
     }
 }

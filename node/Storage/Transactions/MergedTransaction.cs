@@ -14,7 +14,10 @@ namespace KvCluster.Storage.Transactions;
 /// </summary>
 internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, PendingAnswers answers, TimeProvider time, StoreOptions options)
 {
-    private const int PayloadBytesKept = 2 << 20;
+    private static readonly ByteBuffer None = new(0);
+
+    /// <summary>Pages that the end of a session may make: a leaf and perhaps a branch of each tree that it changes, or a page of results.</summary>
+    private const int PagesPerEnd = 8;
 
     /// <summary>Requests between two checks of the clock, whose cost is negligible beside so many.</summary>
     private const int LookEvery = 16;
@@ -22,7 +25,8 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     /// <summary>Bytes for ending the session that makes room for another.</summary>
     private const int RoomBytesMax = 1 + Operations.SessionBytes;
 
-    private readonly ByteBuffer _payload = new(64 << 10);
+    /// <summary>Rented from <see cref="Collect"/> to <see cref="End"/>.</summary>
+    private ByteBuffer _payload = None;
     private readonly byte[] _rangeEnd = new byte[KvLimits.KeyBytesMax];
     private readonly TransactionResults _results = new();
     private readonly SessionAgeing _ageing = new(options);
@@ -49,7 +53,8 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     public TimeSpan Waited { get; private set; }
 
     /// <summary>
-    /// Applies queued requests to a batch until the queue is empty, the payload has <paramref name="bytesMax"/> bytes, enough pages are made, or the step takes too long.
+    /// Applies queued requests to a batch until the queue is empty, the payload has <paramref name="bytesMax"/> bytes, enough pages are made, or the step takes
+    /// too long; at least one if there is any, whatever the sessions took that end.
     /// </summary>
     /// <param name="batch">A batch on the newest root.</param>
     /// <param name="etagLast">The newest etag before the transaction.</param>
@@ -62,15 +67,16 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     /// </param>
     public void Collect(WriteBatch batch, Etag etagLast, Etag etagFirst, long shardTime, int bytesMax, int pagesMax, long? recordBytesLeft)
     {
-        _payload.Clear(PayloadBytesKept);
+        if (_payload == None)
+            _payload = PayloadPool.Rent();
         _results.Clear();
         _traces.Clear();
         Waited = TimeSpan.Zero;
         (_operationCount, _hasRange) = (0, false);
         (_etagLast, _etagFirst, _next, _shardTime) = (etagLast, etagFirst, etagFirst, shardTime);
-        EndIdleSessions(batch);
+        EndIdleSessions(batch, pagesMax);
         var now = time.GetTimestamp();
-        for (var taken = 0; _payload.Count + _results.BytesMax < bytesMax && batch.PagesMade < pagesMax && !TookTooLong(++taken, now) && queue.TryTake(out var request);)
+        for (var taken = 0; (taken == 0 || HasRoom(batch, bytesMax, pagesMax)) && !TookTooLong(++taken, now) && queue.TryTake(out var request);)
         {
             if (request.ArrivedTimestamp != 0)
                 Note(request, now);
@@ -87,6 +93,17 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         chain.Flush();
     }
 
+    /// <summary>The record is made, or there is none. Nothing of the transaction may be read any more.</summary>
+    public void End()
+    {
+        if (_payload == None)
+            return;
+        PayloadPool.Return(_payload);
+        _payload = None;
+    }
+
+    private bool HasRoom(WriteBatch batch, int bytesMax, int pagesMax) => _payload.Count + _results.BytesMax < bytesMax && batch.PagesMade < pagesMax;
+
     private bool TookTooLong(int taken, long since) => (taken % LookEvery == 0 || _hasRange) && time.GetElapsedTime(since) >= options.StepTimeMax;
 
     /// <summary>The etag of the newest state, which is unpublished or in this transaction.</summary>
@@ -100,9 +117,9 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
             _traces.Add(trace);
     }
 
-    private void EndIdleSessions(WriteBatch batch)
+    private void EndIdleSessions(WriteBatch batch, int pagesMax)
     {
-        _ageing.Collect(batch, _shardTime, _payload);
+        _ageing.Collect(batch, _shardTime, _payload, Math.Max(1, pagesMax / PagesPerEnd));
         RecordApplier.ApplyOperations(batch, _payload.Written, _etagFirst, _shardTime, ref _next, ref _operationCount);
     }
 

@@ -1,14 +1,15 @@
 using System.Collections.Concurrent;
 using System.Diagnostics.CodeAnalysis;
+using KvCluster.Storage.Context;
 using KvCluster.Storage.Threads;
 
 namespace KvCluster.Storage.Transactions;
 
 /// <summary>
-/// The requests that wait for the writer, bounded in count and bytes. Any thread adds; the writer executor takes. Adding posts the notice to the writer
-/// executor, unless it is already posted.
+/// The requests that wait for the writer, bounded in count and bytes, of this store and of all stores of the node. Any thread adds; the writer executor takes.
+/// Adding posts the notice to the writer executor, unless it is already posted.
 /// </summary>
-internal sealed class RequestQueue(int countMax, long bytesMax, ISerialExecutor writer, IWorkItem notice)
+internal sealed class RequestQueue(int countMax, long bytesMax, MemoryAccount memory, ISerialExecutor writer, IWorkItem notice)
 {
     private readonly ConcurrentQueue<WriteRequest> _requests = new();
     private int _count;
@@ -32,9 +33,10 @@ internal sealed class RequestQueue(int countMax, long bytesMax, ISerialExecutor 
             return false;
         }
         // A request that is larger than the bound may pass if it is alone.
-        if (Interlocked.Add(ref _bytes, bytes) is var sum && sum > bytesMax && sum != bytes)
+        var mayWait = memory.MayWait(bytes, Bytes);
+        if (AddBytes(bytes) is var sum && (!mayWait || (sum > bytesMax && sum != bytes)))
         {
-            Interlocked.Add(ref _bytes, -bytes);
+            AddBytes(-bytes);
             Interlocked.Decrement(ref _count);
             return false;
         }
@@ -52,7 +54,7 @@ internal sealed class RequestQueue(int countMax, long bytesMax, ISerialExecutor 
             if (request.TryTake())
             {
                 Interlocked.Decrement(ref _count);
-                Interlocked.Add(ref _bytes, -request.Bytes);
+                AddBytes(-request.Bytes);
                 return true;
             }
             ReleaseGivenUp();
@@ -79,7 +81,7 @@ internal sealed class RequestQueue(int countMax, long bytesMax, ISerialExecutor 
     public void GaveUp(int bytes)
     {
         Interlocked.Decrement(ref _count);
-        Interlocked.Add(ref _bytes, -bytes);
+        AddBytes(-bytes);
     }
 
     /// <summary>Posts the notice unless it is already posted.</summary>
@@ -91,4 +93,11 @@ internal sealed class RequestQueue(int countMax, long bytesMax, ISerialExecutor 
 
     /// <summary>Call when the notice runs, before looking at the queue.</summary>
     public void AcknowledgeNotice() => Interlocked.Exchange(ref _noticed, 0);
+
+    private long AddBytes(int bytes)
+    {
+        var sum = Interlocked.Add(ref _bytes, bytes);
+        memory.RequestsChanged(sum - bytes, sum);
+        return sum;
+    }
 }

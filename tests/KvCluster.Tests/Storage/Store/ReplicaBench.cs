@@ -19,11 +19,18 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
     private readonly StepExecutor _completions = new();
     private TimeSpan _passed;
 
-    public ReplicaBench(ReplicaId replica, StoreOptions? options = null, SimulatedDisk? disk = null, StoreRules? rules = null)
+    public ReplicaBench(
+        ReplicaId replica, StoreOptions? options = null, SimulatedDisk? disk = null, StoreRules? rules = null, MemoryAccount? memory = null, StepExecutor? checkpoints = null,
+        ManualTime? time = null)
     {
         Disk = disk ?? new SimulatedDisk();
+        Time = time ?? new ManualTime();
         Context = new StoreContext(
-            Disk, _work, [_work, _work], _work, Time, NullLogger.Instance, options ?? StoreBench.SmallOptions, _completions) { Rules = rules ?? StoreRules.Own };
+            Disk, _work, [_work, _work], checkpoints ?? _work, Time, NullLogger.Instance, options ?? StoreBench.SmallOptions, _completions)
+        {
+            Rules = rules ?? StoreRules.Own,
+            Memory = memory ?? new MemoryAccount(long.MaxValue, Time),
+        };
         Store = Disk.DirectoryExists(DirectoryPath)
             ? ReplicaStore.Open(Context, DirectoryPath)
             : ReplicaStore.Create(Context, DirectoryPath, new ControlState { ReplicaId = replica, Shard = new(1) });
@@ -32,7 +39,7 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
 
     public SimulatedDisk Disk { get; }
 
-    public ManualTime Time { get; } = new();
+    public ManualTime Time { get; }
 
     public StoreContext Context { get; }
 
