@@ -295,6 +295,19 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
             CheckReadable(node, path, offset, (int)Math.Clamp(node.Content.Length - offset, 0, bytes));
     }
 
+    /// <summary>Fails if the start of a write-out does, whose error the next sync does not report again.</summary>
+    internal void CheckWriteOut(SimulatedNode node, string path)
+    {
+        lock (_lock)
+        {
+            var fault = Choose(new DiskCall("Write out", path));
+            if (fault is DiskFault.None or DiskFault.LostWrite or DiskFault.MisdirectedWrite)
+                return;
+            node.LoseUnsynced();
+            throw Failed("Write out", path);
+        }
+    }
+
     /// <summary>Fails if a mapping does.</summary>
     internal void CheckMap(string path)
     {

@@ -58,6 +58,7 @@ internal sealed unsafe class SimulatedFile(SimulatedDisk disk, string path, Simu
         // The system decides when to write. After a crash unsynced data may or may not be on the disk.
         if (offset < 0 || length <= 0 || offset + length > Length)
             throw new ArgumentOutOfRangeException(nameof(length), $"{length} bytes at {offset} of a file of {Length} are to be written out.");
+        disk.CheckWriteOut(Node, Path);
     }
 
     /// <inheritdoc/>

@@ -63,6 +63,33 @@ public sealed class FirstTouchTests : IDisposable
         Assert.NotEmpty(Unreadable(_store));
     }
 
+    /// <summary>The disk has lost a write, so a place has the page that was there before: intact, with its own number and checksum, but not its parent's.</summary>
+    [Fact]
+    public void Read_PageWhoseWriteWasLost_IsFound()
+    {
+        var former = new List<byte[]>();
+        for (byte round = 2; round < 8; round++)
+        {
+            former.Add(_disk.ReadAll("data"));
+            Write(round);
+        }
+        var (now, tried) = (_disk.ReadAll("data"), 0);
+        foreach (var at in TreePages().Select(page => (int)page * Page.Bytes))
+        {
+            foreach (var before in former.Where(image => image.Length > at).Select(image => image[at..(at + Page.Bytes)]))
+            {
+                if (BitConverter.ToInt64(before, 8) * Page.Bytes != at || now.AsSpan(at, Page.Bytes).SequenceEqual(before))
+                    continue;
+                using var disk = _disk.Copy();
+                disk.WriteAll("data", [.. now.AsSpan(0, at), .. before, .. now.AsSpan(at + Page.Bytes)]);
+                using var store = PageStore.Open(disk, "data", _options);
+                Assert.NotEmpty(Unreadable(store, value: 7));
+                tried++;
+            }
+        }
+        Assert.True(tried > 10, $"Only {tried} pages were there before.");
+    }
+
     /// <summary>Wherever in a page or run the bad sector is, accessing it through the mapping would end the process.</summary>
     [Fact]
     public void Read_BadSectorAnywhereInAPageOrRun_IsDamage()
@@ -76,8 +103,8 @@ public sealed class FirstTouchTests : IDisposable
         }
     }
 
-    /// <summary>The keys that cannot be read, each in a snapshot of its own.</summary>
-    private static List<int> Unreadable(PageStore store)
+    /// <summary>The keys that cannot be read, each in a snapshot of its own. The others have the value that was written last, if that is given.</summary>
+    private static List<int> Unreadable(PageStore store, byte? value = null)
     {
         var found = new List<int>();
         for (var key = 0; key < Keys; key++)
@@ -85,7 +112,8 @@ public sealed class FirstTouchTests : IDisposable
             using var snapshot = store.Roots.OpenSnapshot();
             try
             {
-                Assert.True(snapshot.TryGet(TreeId.Kv, BitConverter.GetBytes(key), out _));
+                Assert.True(snapshot.TryGet(TreeId.Kv, BitConverter.GetBytes(key), out var stored));
+                Assert.True(value is null || !stored.ContainsAnyExcept(value.Value), $"Key {key} has an older value.");
             }
             catch (CorruptStoreException)
             {

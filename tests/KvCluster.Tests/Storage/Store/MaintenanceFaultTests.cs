@@ -52,6 +52,21 @@ public sealed class MaintenanceFaultTests
         Assert.True(happened > operations.Count / 6, $"The fault was injected only {happened} times.");
     }
 
+    /// <summary>The system reports a failed write-out once. The sync behind it would succeed, although the pages are lost.</summary>
+    [Fact]
+    public void Checkpoint_WriteOutFails_EndsTheEngineAndLosesNothing()
+    {
+        using var disk = Full();
+        var failed = 0;
+        disk.Fault = call => call.Operation == "Write out" && failed++ == 0 ? DiskFault.Error : DiskFault.None;
+        var written = Shrink(disk, out var isDown);
+        Assert.Equal((true, 1), (isDown, failed));
+        disk.Fault = null;
+        CheckShrunk(disk, written, "Restarted");
+        disk.Restart(UnsyncedWrites.Kept);
+        CheckShrunk(disk, written, "After a power loss");
+    }
+
     [Theory]
     [MemberData(nameof(Faults))]
     public void Snapshot_AnyCallOfTheReceiverFails_LeavesTheOldStateOrTheNewOne(string name)
