@@ -29,13 +29,18 @@ internal static class StatusReading
         StallLength = TimeSpan.FromMicroseconds(message.StallUs),
         StallEnd = message.Stalls == 0 ? null : DateTimeOffset.UnixEpoch.AddMicroseconds(message.StallAtUs),
         StallText = message.StallText,
-        MemoryBudgetBytes = message.MemoryBudgetBytes,
-        ChangedPagesBytes = message.ChangedPagesBytes,
-        JournalMemoryBytes = message.JournalMemoryBytes,
-        RequestsBytes = message.RequestsBytes,
-        FreePagesBytes = message.FreePagesBytes,
-        HeldBack = TimeSpan.FromMicroseconds(message.HeldBackUs),
+        Memory = message.Memory is null ? null : ToMemory(message.Memory),
     };
+
+    private static NodeMemory ToMemory(V1.NodeMemory message) => new(
+        message.BudgetBytes,
+        message.ChangedPagesBytes,
+        message.ReaderPagesBytes,
+        message.FreePagesBytes,
+        message.JournalBytes,
+        message.JournalIndexBytes,
+        message.RequestsBytes,
+        TimeSpan.FromMicroseconds(message.HeldBackUs));
 
     private static NodeStatus ToNode(V1.NodeStatus message) =>
         new(message.Node, message.Address, message.Version, message.Error, [.. message.Replicas.OrderBy(replica => replica.Route.Shard).Select(ToReplica)]);
@@ -53,6 +58,7 @@ internal static class StatusReading
         message.Applied.ToEtag(),
         message.Keys,
         message.DataBytes,
+        message.DataAllocatedBytes,
         message.JournalBytes,
         message.Digest.Memory,
         message.DigestEtag.ToEtag(),

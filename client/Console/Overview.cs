@@ -51,12 +51,25 @@ internal static class Overview
         Leads = node.Replicas.Count(replica => replica.Role == "leader"),
         Failed = node.Replicas.Count(replica => replica.Role == "failed"),
         Keys = Sum(node, replica => replica.Keys),
-        DataBytes = Sum(node, replica => replica.DataBytes),
+        DataAllocatedBytes = Sum(node, replica => replica.DataAllocatedBytes),
         JournalBytes = Sum(node, replica => replica.JournalBytes),
         Lag = lag,
         Reads = ToDocument(node.Activity?.Reads),
         Writes = ToDocument(node.Activity?.Writes),
         node.Activity?.Refused,
+        Memory = ToDocument(node.Memory),
+    };
+
+    private static object? ToDocument(NodeMemory? memory) => memory is null ? null : new
+    {
+        memory.BudgetBytes,
+        memory.ChangedPagesBytes,
+        memory.ReaderPagesBytes,
+        memory.FreePagesBytes,
+        memory.JournalBytes,
+        memory.JournalIndexBytes,
+        memory.RequestsBytes,
+        memory.HeldBackUs,
     };
 
     private static object? ToDocument(CallDurations? durations) => durations is null ? null : new { durations.BoundsUs, durations.Calls };
@@ -71,6 +84,7 @@ internal static class Overview
         Change = shard.Newest.Committed?.Change ?? 0,
         shard.Newest.Keys,
         shard.Newest.DataBytes,
+        shard.Newest.DataAllocatedBytes,
         Replicas = shard.Replicas.Select(replica => new
         {
             replica.Node,

@@ -25,7 +25,8 @@ public sealed record NodeStatus(uint Node, string Address, string Version, strin
 /// <param name="Committed">The newest record known to be committed.</param>
 /// <param name="Applied">The newest record in its tree.</param>
 /// <param name="Keys">Keys in its tree.</param>
-/// <param name="DataBytes">Size of its data file.</param>
+/// <param name="DataBytes">Length of its data file. Holes in it take no space on the disk.</param>
+/// <param name="DataAllocatedBytes">Space on the disk that its data file takes.</param>
 /// <param name="JournalBytes">Size of its journal.</param>
 /// <param name="Digest">Digest of all its trees, at <paramref name="DigestEtag"/>; empty if not requested.</param>
 /// <param name="DigestEtag">The state that the digest was computed on.</param>
@@ -44,6 +45,7 @@ public sealed record ReplicaStatus(
     Etag Applied,
     ulong Keys,
     ulong DataBytes,
+    ulong DataAllocatedBytes,
     ulong JournalBytes,
     ReadOnlyMemory<byte> Digest,
     Etag DigestEtag,

@@ -58,21 +58,29 @@ public sealed record NodeExamination(uint Node, string Address, string Version, 
     /// <summary>What is known of its cause; empty if there was none.</summary>
     public string StallText { get; init; } = "";
 
-    /// <summary>Bytes that the stores of its replicas may use; 0 if not known.</summary>
-    public ulong MemoryBudgetBytes { get; init; }
+    /// <summary>The memory of its stores; null if not known.</summary>
+    public NodeMemory? Memory { get; init; }
+}
 
-    /// <summary>Of that, bytes of changed pages, which checkpoints will write or readers still need.</summary>
-    public ulong ChangedPagesBytes { get; init; }
-
-    /// <summary>Of that, bytes of journal records in memory and of the journals' indexes.</summary>
-    public ulong JournalMemoryBytes { get; init; }
-
-    /// <summary>Of that, bytes of requests that wait.</summary>
-    public ulong RequestsBytes { get; init; }
-
-    /// <summary>Bytes kept for pages that are not in use. They are not part of the budget.</summary>
-    public ulong FreePagesBytes { get; init; }
-
-    /// <summary>For how long stores were held back because of the budget since it started, summed over them.</summary>
-    public TimeSpan HeldBack { get; init; }
+/// <summary>Memory that the stores of a node's replicas use together. The sum is what the budget bounds.</summary>
+/// <param name="BudgetBytes">The bytes that they may use.</param>
+/// <param name="ChangedPagesBytes">Changed pages, which the next checkpoints will write.</param>
+/// <param name="ReaderPagesBytes">Pages that only open snapshots still need.</param>
+/// <param name="FreePagesBytes">Memory for pages that is not in use.</param>
+/// <param name="JournalBytes">Journal records that wait for the disk or to be applied, or are kept for followers.</param>
+/// <param name="JournalIndexBytes">The index of the records in the journals.</param>
+/// <param name="RequestsBytes">Requests that wait for their shard's writer.</param>
+/// <param name="HeldBack">For how long stores were held back because of the budget since the process started, summed over them.</param>
+public sealed record NodeMemory(
+    ulong BudgetBytes,
+    ulong ChangedPagesBytes,
+    ulong ReaderPagesBytes,
+    ulong FreePagesBytes,
+    ulong JournalBytes,
+    ulong JournalIndexBytes,
+    ulong RequestsBytes,
+    TimeSpan HeldBack)
+{
+    /// <summary>All that is used.</summary>
+    public ulong UsedBytes => ChangedPagesBytes + ReaderPagesBytes + FreePagesBytes + JournalBytes + JournalIndexBytes + RequestsBytes;
 }

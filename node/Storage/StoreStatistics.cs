@@ -16,8 +16,11 @@ internal sealed class StoreStatistics(PageStore pages, JournalIndex index, Journ
     /// <summary>Keys in the published state.</summary>
     public ulong Keys => pages.Roots.Count(TreeId.Kv);
 
-    /// <summary>Size of the data file in bytes.</summary>
+    /// <summary>Length of the data file in bytes.</summary>
     public long DataBytes => pages.FileBytes;
+
+    /// <summary>Bytes that the data file takes from the file system: less than its length where holes were made. Writer executor.</summary>
+    public long DataAllocatedBytes => pages.AllocatedBytes;
 
     /// <summary>Size of the live journal segments in bytes.</summary>
     public long JournalBytes => journal.Bytes;

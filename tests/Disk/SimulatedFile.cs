@@ -15,6 +15,9 @@ internal sealed unsafe class SimulatedFile(SimulatedDisk disk, string path, Simu
     public long Length => Node.Content.Length;
 
     /// <inheritdoc/>
+    public long AllocatedBytes => Node.AllocatedBytes;
+
+    /// <inheritdoc/>
     public bool IsDirect { get; } = isDirect;
 
     private SimulatedNode Node => _isClosed ? throw new ObjectDisposedException(Path) : node;

@@ -54,6 +54,7 @@ internal static class StatusCommand
                 Lag = Lag(replica, newest),
                 replica.Keys,
                 replica.DataBytes,
+                replica.DataAllocatedBytes,
                 replica.JournalBytes,
                 Digest = replica.Digest.IsEmpty ? null : Convert.ToHexStringLower(replica.Digest.Span),
                 DigestEtag = replica.Digest.IsEmpty ? null : replica.DigestEtag.ToString(),
@@ -75,7 +76,7 @@ internal static class StatusCommand
     private static void Print(Output output, ClusterStatus status, bool digest)
     {
         var table = new Table().Border(TableBorder.Ascii2).AddColumns("node", "shard", "range", "role", "applied");
-        foreach (var number in (string[])["lag", "keys", "data MB", "journal MB"])
+        foreach (var number in (string[])["lag", "keys", "data MB", "allocated MB", "journal MB"])
             table.AddColumn(new TableColumn(number).RightAligned());
         if (digest)
             table.AddColumn("digest");
@@ -102,6 +103,7 @@ internal static class StatusCommand
         yield return Number(lag);
         yield return replica.Keys.ToString("N0", CultureInfo.InvariantCulture);
         yield return Megabytes(replica.DataBytes);
+        yield return Megabytes(replica.DataAllocatedBytes);
         yield return Megabytes(replica.JournalBytes);
         if (digest)
             yield return replica.Digest.IsEmpty ? "" : Convert.ToHexStringLower(replica.Digest.Span[..8]);

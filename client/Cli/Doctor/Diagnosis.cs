@@ -88,9 +88,12 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
 
     private static string SyncText(NodeExamination node) => $"writing and syncing 4 KiB takes {Milliseconds(node.SyncMedian)} (median), {Milliseconds(node.SyncLongest)} (longest)";
 
-    private static Finding FreeSpace(NodeExamination node)
+    private Finding FreeSpace(NodeExamination node)
     {
-        var text = $"{node.DiskFreeBytes / 1e9:N1} of {node.DiskBytes / 1e9:N1} GB are free";
+        var replicas = status.Nodes.Where(one => one.Node == node.Node).SelectMany(one => one.Replicas).ToList();
+        var (allocated, length) = (replicas.Sum(replica => (long)replica.DataAllocatedBytes), replicas.Sum(replica => (long)replica.DataBytes));
+        var text = string.Create(CultureInfo.InvariantCulture,
+            $"{node.DiskFreeBytes / 1e9:N1} of {node.DiskBytes / 1e9:N1} GB are free; data files of {length / 1e9:N1} GB take {allocated / 1e9:N1} GB");
         return node.DiskFreeBytes < FreeBytesProblem
             ? new Finding(Severity.Problem, $"free space of node {node.Node}", text, "When no space is left, puts are refused and deletes still work. Enlarge the volume or free space.")
             : node.DiskFreeBytes < node.DiskBytes / 10
@@ -132,12 +135,11 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
 
     private static IEnumerable<Finding> Memory(NodeExamination node)
     {
-        if (node.MemoryBudgetBytes == 0)
+        if (node.Memory is not { } memory)
             yield break;
-        var used = node.ChangedPagesBytes + node.JournalMemoryBytes + node.RequestsBytes;
         var text = string.Create(CultureInfo.InvariantCulture,
-            $"stores use {used >> 20:N0} of {node.MemoryBudgetBytes >> 20:N0} MiB: changed pages {node.ChangedPagesBytes >> 20:N0}, journal {node.JournalMemoryBytes >> 20:N0}, requests {node.RequestsBytes >> 20:N0}; besides {node.FreePagesBytes >> 20:N0} for free pages; held back for {node.HeldBack.TotalSeconds:N0} s since it started");
-        yield return used <= node.MemoryBudgetBytes / 2
+            $"stores use {memory.UsedBytes >> 20:N0} of {memory.BudgetBytes >> 20:N0} MiB: changed pages {memory.ChangedPagesBytes >> 20:N0}, pages held by readers {memory.ReaderPagesBytes >> 20:N0}, free pages {memory.FreePagesBytes >> 20:N0}, journal {memory.JournalBytes >> 20:N0}, journal index {memory.JournalIndexBytes >> 20:N0}, waiting requests {memory.RequestsBytes >> 20:N0}; held back for {memory.HeldBack.TotalSeconds:N0} s since it started");
+        yield return memory.UsedBytes <= memory.BudgetBytes / 2
             ? new Finding(Severity.Ok, $"memory of node {node.Node}", text)
             : new Finding(Severity.Warning, $"memory of node {node.Node}", text,
                 "Writers are slowed until checkpoints are written. If that lasts, give the node a faster disk, fewer shards, or more memory and a greater memory-budget-mib.");

@@ -26,6 +26,7 @@ export function drawAll() {
   range();
   detail();
   nodes();
+  memory();
   shards();
   hot();
   events();
@@ -117,7 +118,7 @@ function detail() {
   const shard = shown.overview.shards.find((shard) => shard.shard === chosen);
   show($('shard'), !shard ? [] : [
     el('h4', {}, `Shard ${shard.shard}`),
-    el('p', {}, `From ${from(shard)} to ${to(shard)}; ${led(shard)} in epoch ${shard.epoch}; change ${number(shard.change)}; ${number(shard.keys)} keys, ${size(shard.dataBytes)}.`),
+    el('p', {}, `From ${from(shard)} to ${to(shard)}; ${led(shard)} in epoch ${shard.epoch}; change ${number(shard.change)}; ${number(shard.keys)} keys, ${size(shard.dataAllocatedBytes)} on the disk in a file of ${size(shard.dataBytes)}.`),
     el('ul', {}, ...shard.replicas.map((replica) => el('li', {},
       el('span', {}, `node ${replica.node}: ${replica.role}${replica.failure ? `: ${replica.failure}` : ''}, lag ${number(replica.lag)} `),
       shown.overview.canChange && isUnlocked() && replica.role === 'follower' ? el('button', { type: 'button', 'data-to': replica.node }, `Transfer to node ${replica.node}`) : null))),
@@ -141,8 +142,25 @@ function nodes() {
       cell('Writes/s', rate(writes.perSecond), 'number'),
       cell('p99 read', duration(reads.p99), 'number'),
       cell('p99 write', duration(writes.p99), 'number'),
-      cell('On disk', size(node.dataBytes + node.journalBytes), 'number'),
+      cell('On disk', size(node.dataAllocatedBytes + node.journalBytes), 'number'),
       el('td', { class: 'change' }, el('button', { type: 'button', 'data-node': node.node, 'data-drain': String(!node.draining) }, node.draining ? `Allow node ${node.node} to lead` : `Drain node ${node.node}`)));
+  }));
+}
+
+// Writers are slowed from half of the budget on.
+function memory() {
+  const told = shown.overview.nodes.filter((node) => node.memory);
+  show($('memory'), told.map(({ node, memory }) => {
+    const uses = [
+      ['Changed pages', memory.changedPagesBytes], ['Held by readers', memory.readerPagesBytes], ['Free pages', memory.freePagesBytes],
+      ['Journal', memory.journalBytes], ['Journal index', memory.journalIndexBytes], ['Waiting requests', memory.requestsBytes],
+    ];
+    const used = uses.reduce((all, [, bytes]) => all + bytes, 0);
+    return el('tr', { class: used > memory.budgetBytes / 2 ? 'bad' : null },
+      el('th', { scope: 'row' }, `node ${node}`),
+      cell('Used', `${size(used)} of ${size(memory.budgetBytes)}`, 'number'),
+      ...uses.map(([label, bytes]) => cell(label, size(bytes), 'number')),
+      cell('Held back', duration(memory.heldBackUs), 'number'));
   }));
 }
 
@@ -164,7 +182,7 @@ function shards() {
       cell('Replicas', shard.replicas.map((replica) => `${replica.node} ${replica.role}${replica.lag > 0 ? ` −${number(replica.lag)}` : ''}`).join(', ')),
       cell('Keys', number(shard.keys), 'number'),
       cell('Changes/s', rate(changes), 'number'),
-      cell('Size', size(shard.dataBytes), 'number'));
+      cell('On disk', size(shard.dataAllocatedBytes), 'number'));
   }));
 }
 

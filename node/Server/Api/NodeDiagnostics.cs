@@ -63,19 +63,9 @@ internal sealed class NodeDiagnostics(NodeIdentity identity, string dataDirector
         if (Stalls?.Last is { } stall)
             (found.Stalls, found.StallUs, found.StallAtUs, found.StallText) = ((ulong)stall.Count, (ulong)stall.Length.TotalMicroseconds, MicrosecondsOf(stall.At), stall.Text);
         if (Memory is { } memory)
-            ExamineMemory(found, memory);
+            found.Memory = MemoryReport.Of(memory);
         _foundTimestamp = time.GetTimestamp();
         return found;
-    }
-
-    private static void ExamineMemory(NodeExamination found, MemoryAccount memory)
-    {
-        found.MemoryBudgetBytes = (ulong)memory.Budget;
-        found.ChangedPagesBytes = (ulong)memory.UsedFor(MemoryUse.ChangedPages);
-        found.JournalMemoryBytes = (ulong)memory.UsedFor(MemoryUse.Journal);
-        found.RequestsBytes = (ulong)memory.UsedFor(MemoryUse.Requests);
-        found.FreePagesBytes = (ulong)memory.UsedFor(MemoryUse.FreePages);
-        found.HeldBackUs = (ulong)memory.HeldBack.TotalMicroseconds;
     }
 
     private async Task ExamineCoordinatorAsync(NodeExamination found, CancellationToken cancellationToken)

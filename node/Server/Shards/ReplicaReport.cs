@@ -87,6 +87,7 @@ internal sealed class ReplicaReport(
         status.Applied = Store.Pages.Roots.PublishedEtag.ToWire();
         status.Keys = Store.Statistics.Keys;
         status.DataBytes = (ulong)Store.Statistics.DataBytes;
+        status.DataAllocatedBytes = (ulong)Store.Statistics.DataAllocatedBytes;
         status.JournalBytes = (ulong)Store.Statistics.JournalBytes;
         if (status.Detail is { } detail)
             Describe(detail, context.NowUs());
@@ -133,6 +134,7 @@ internal sealed class ReplicaReport(
             Disk = disk.State,
             Keys = (long)Store.Statistics.Keys,
             DataBytes = Store.Statistics.DataBytes,
+            DataAllocatedBytes = Store.Statistics.DataAllocatedBytes,
             JournalBytes = Store.Statistics.JournalBytes,
             ChangedBytes = Store.Statistics.ScratchBytes,
             Readers = Store.Statistics.Readers,

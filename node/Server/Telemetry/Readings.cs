@@ -39,7 +39,11 @@ internal sealed record ReplicaReading
 
     public long Keys { get; init; }
 
+    /// <summary>Length of the data file.</summary>
     public long DataBytes { get; init; }
+
+    /// <summary>What the data file takes from the file system.</summary>
+    public long DataAllocatedBytes { get; init; }
 
     public long JournalBytes { get; init; }
 

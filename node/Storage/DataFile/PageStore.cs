@@ -89,6 +89,9 @@ internal sealed class PageStore : IDisposable
     /// <summary>Length of the file. Any thread.</summary>
     public long FileBytes => FileSpace.Bytes;
 
+    /// <inheritdoc cref="IStorageFile.AllocatedBytes"/>
+    public long AllocatedBytes => File.AllocatedBytes;
+
     internal IStorageFile File { get; }
 
     internal PageStoreOptions Options { get; }

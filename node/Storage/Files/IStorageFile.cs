@@ -12,6 +12,11 @@ internal interface IStorageFile : IDisposable
     /// <summary>Its length in bytes.</summary>
     long Length { get; }
 
+    /// <summary>
+    /// Bytes that it takes from the file system. Less than its length if it has holes, and more where the file system keeps some of its own. Any thread.
+    /// </summary>
+    long AllocatedBytes { get; }
+
     /// <summary>Whether reads and writes bypass the page cache and therefore need memory, offset and length aligned to 4 KiB.</summary>
     bool IsDirect { get; }
 

@@ -25,6 +25,17 @@ internal static unsafe partial class LibC
     public const int SeekEnd = 2;
     public const int SeekData = 3;
     public const int SeekHole = 4;
+
+    /// <summary>AT_EMPTY_PATH: about the descriptor itself.</summary>
+    public const int StatusOfDescriptor = 0x1000;
+
+    /// <summary>STATX_BLOCKS.</summary>
+    public const uint StatusBlocks = 0x400;
+
+    /// <summary>The size of the result of <see cref="Status"/>, and where in it the number of blocks is; the same for all processors.</summary>
+    public const int StatusBytes = 256;
+    public const int StatusBlocksOffset = 48;
+    public const int StatusBlockBytes = 512;
     public const int AllocateKeepSize = 1;
     public const int AllocatePunchHole = 2;
     public const uint SyncRangeWrite = 2;
@@ -52,6 +63,10 @@ internal static unsafe partial class LibC
     /// <summary>With <see cref="SeekEnd"/> this returns the file's length; the others, since Linux 3.1, find where the next data or hole begins.</summary>
     [LibraryImport("libc", EntryPoint = "lseek64", SetLastError = true)]
     public static partial long Seek(int file, long offset, int whence);
+
+    /// <summary>Linux only.</summary>
+    [LibraryImport("libc", EntryPoint = "statx", SetLastError = true, StringMarshalling = StringMarshalling.Utf8)]
+    public static partial int Status(int directory, string path, int flags, uint mask, byte* result);
 
     [LibraryImport("libc", EntryPoint = "pread64", SetLastError = true)]
     public static partial nint Read(int file, byte* buffer, nuint count, long offset);

@@ -29,6 +29,19 @@ internal sealed unsafe class LinuxFile : IStorageFile
     public long Length => Volatile.Read(ref _length);
 
     /// <inheritdoc/>
+    public long AllocatedBytes
+    {
+        get
+        {
+            var status = stackalloc byte[LibC.StatusBytes];
+            // Where the call is missing, the length is the best guess.
+            return LibC.Status(_descriptor, "", LibC.StatusOfDescriptor, LibC.StatusBlocks, status) == 0
+                ? *(long*)(status + LibC.StatusBlocksOffset) * LibC.StatusBlockBytes
+                : Length;
+        }
+    }
+
+    /// <inheritdoc/>
     public bool IsDirect { get; }
 
     /// <inheritdoc/>

@@ -19,6 +19,10 @@ internal sealed unsafe class PortableFile(string path, SafeFileHandle handle, bo
     public long Length => Volatile.Read(ref _length);
 
     /// <inheritdoc/>
+    /// <remarks>Not known here, and there are no holes.</remarks>
+    public long AllocatedBytes => Length;
+
+    /// <inheritdoc/>
     public bool IsDirect => false;
 
     /// <summary>Converts an exception of the runtime. A full disk is recognized by errno or HRESULT.</summary>

@@ -70,6 +70,8 @@ internal sealed class FaultyFiles : IFileSystem
 
         public long Length => file.Length;
 
+        public long AllocatedBytes => file.AllocatedBytes;
+
         public bool IsDirect => file.IsDirect;
 
         private bool Syncs => bug switch

@@ -67,6 +67,23 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
     }
 
     [Fact]
+    public async Task Overview_TellsWhatTheMemoryAndTheDiskOfANodeAreUsedFor()
+    {
+        using var http = await StartAsync();
+        var overview = await http.GetFromJsonAsync<JsonElement>("/api/overview");
+        var node = overview.GetProperty("nodes")[0];
+        Assert.Equal(
+            [("budgetBytes", 1_000), ("changedPagesBytes", 100), ("readerPagesBytes", 20), ("freePagesBytes", 3), ("journalBytes", 40), ("journalIndexBytes", 5), ("requestsBytes", 6), ("heldBackUs", 7)],
+            node.GetProperty("memory").EnumerateObject().Select(use => (use.Name, use.Value.GetInt32())));
+        Assert.Equal(4_096, node.GetProperty("dataAllocatedBytes").GetInt32());
+        var shard = overview.GetProperty("shards")[0];
+        Assert.Equal((8_192, 4_096), (shard.GetProperty("dataBytes").GetInt32(), shard.GetProperty("dataAllocatedBytes").GetInt32()));
+        // The page shows each of them.
+        var script = await http.GetStringAsync("/console/overview.js");
+        Assert.All(node.GetProperty("memory").EnumerateObject(), use => Assert.Contains($"memory.{use.Name}", script, StringComparison.Ordinal));
+    }
+
+    [Fact]
     public async Task Keys_ArePagedInOrderUnderTheirPrefix()
     {
         foreach (var key in (string[])["a", "h/1", "h/2", "h/3", "q"])

@@ -35,8 +35,8 @@ public sealed class DiagnosisTests
         { "warning", Sound(2) with { SyncMedian = TimeSpan.FromMilliseconds(30) }, "disk of node 2", "writing and syncing 4 KiB takes 30.0 ms (median), 5.0 ms (longest)" },
         { "problem", Sound(2) with { SyncMedian = TimeSpan.FromSeconds(1) }, "disk of node 2", "writing and syncing 4 KiB takes 1,000.0 ms (median), 5.0 ms (longest)" },
         { "problem", Sound(2) with { DiskError = "No space left on device" }, "disk of node 2", "could not be measured: No space left on device" },
-        { "warning", Sound(2) with { DiskFreeBytes = 9_000_000_000 }, "free space of node 2", "9.0 of 100.0 GB are free" },
-        { "problem", Sound(2) with { DiskFreeBytes = 500_000_000 }, "free space of node 2", "0.5 of 100.0 GB are free" },
+        { "warning", Sound(2) with { DiskFreeBytes = 9_000_000_000 }, "free space of node 2", "9.0 of 100.0 GB are free; data files of 0.0 GB take 0.0 GB" },
+        { "problem", Sound(2) with { DiskFreeBytes = 500_000_000 }, "free space of node 2", "0.5 of 100.0 GB are free; data files of 0.0 GB take 0.0 GB" },
         { "warning", Sound(2) with { CoordinatorTime = TimeSpan.FromMilliseconds(300) }, "coordinator", "answers node 2 within 300.0 ms" },
         { "problem", Sound(2) with { CoordinatorError = "refused" }, "coordinator", "does not answer node 2: refused" },
         { "warning", Sound(2) with { OpenFilesMax = 1_024 }, "open files of node 2", "100 of 1024" },
@@ -67,10 +67,10 @@ public sealed class DiagnosisTests
     [InlineData(600, true)]
     public void Findings_OfMemory_WarnWhenWritersAreSlowed(uint mebibytes, bool warns)
     {
-        var node = Sound(1) with { MemoryBudgetBytes = 1_000 << 20, ChangedPagesBytes = (ulong)(mebibytes - 50) << 20, JournalMemoryBytes = 30 << 20, RequestsBytes = 20 << 20, FreePagesBytes = 7 << 20, HeldBack = TimeSpan.FromSeconds(12) };
+        var node = Sound(1) with { Memory = new NodeMemory(1_000 << 20, (ulong)(mebibytes - 61) << 20, 4 << 20, 7 << 20, 28 << 20, 2 << 20, 20 << 20, TimeSpan.FromSeconds(12)) };
         var finding = Diagnose([node], Leader(1)).Single(finding => finding.Subject == "memory of node 1");
         Assert.Equal(warns ? Severity.Warning : Severity.Ok, finding.Severity);
-        Assert.Equal($"stores use {mebibytes} of 1,000 MiB: changed pages {mebibytes - 50}, journal 30, requests 20; besides 7 for free pages; held back for 12 s since it started", finding.Text);
+        Assert.Equal($"stores use {mebibytes} of 1,000 MiB: changed pages {mebibytes - 61}, pages held by readers 4, free pages 7, journal 28, journal index 2, waiting requests 20; held back for 12 s since it started", finding.Text);
     }
 
     [Fact]
@@ -88,7 +88,7 @@ public sealed class DiagnosisTests
     private static ReplicaStatus Leader(uint node) => Replica(node, "leader");
 
     private static ReplicaStatus Replica(uint node, string role, string failure = "") =>
-        new(0, default, default, role, 1, node, default, default, default, default, 0, 0, 0, default, default, failure, null);
+        new(0, default, default, role, 1, node, default, default, default, default, 0, 0, 0, 0, default, default, failure, null);
 
     private static NodeExamination Stalled(int milliseconds) =>
         Sound(2) with { Stalls = 7, StallLength = TimeSpan.FromMilliseconds(milliseconds), StallEnd = Now.AddMinutes(-5), StallText = "no processor" };

@@ -301,7 +301,8 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
                     Node = node.Id,
                     Address = node.Address,
                     Version = "1",
-                    Replicas = { new V1.ReplicaStatus { Route = node._cluster.ToMap().Shards[0], Role = "leader", Digest = request.Digest ? ByteString.CopyFrom(1, 2, 3) : ByteString.Empty } },
+                    Memory = request.Activity ? new V1.NodeMemory { BudgetBytes = 1_000, ChangedPagesBytes = 100, ReaderPagesBytes = 20, FreePagesBytes = 3, JournalBytes = 40, JournalIndexBytes = 5, RequestsBytes = 6, HeldBackUs = 7 } : null,
+                    Replicas = { new V1.ReplicaStatus { Route = node._cluster.ToMap().Shards[0], Role = "leader", DataBytes = 8192, DataAllocatedBytes = 4096, Digest = request.Digest ? ByteString.CopyFrom(1, 2, 3) : ByteString.Empty } },
                 },
             },
         });

@@ -46,6 +46,24 @@ public sealed class FileSystemTests : IDisposable
         Assert.Throws<StorageIoException>(() => files.Open(path + "-none", new StorageFileOptions(StorageFileMode.OpenExisting)));
     }
 
+    // The length of a data file with holes was shown as its size on the disk.
+    [Theory]
+    [MemberData(nameof(Kinds))]
+    public void File_WithAHole_TakesLessThanItsLength(string kind, bool direct)
+    {
+        if (kind == "linux" && !OperatingSystem.IsLinux())
+            return;
+        var (files, path) = Make(kind);
+        using var file = files.Open(path, new StorageFileOptions(StorageFileMode.CreateNew, direct));
+        file.Resize(1 << 20);
+        file.Sync();
+        Assert.InRange(file.AllocatedBytes, 1 << 20, 2 << 20);
+        var before = file.AllocatedBytes;
+        if (file.TryMakeHole(256 << 10, 512 << 10))
+            Assert.Equal(before - (512 << 10), file.AllocatedBytes);
+        Assert.Equal(1 << 20, file.Length);
+    }
+
     [Theory]
     [MemberData(nameof(Kinds))]
     public void Names_CreateRenameDeleteList_AreConsistent(string kind, bool direct)
