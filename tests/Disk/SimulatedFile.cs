@@ -37,7 +37,10 @@ internal sealed unsafe class SimulatedFile(SimulatedDisk disk, string path, Simu
     public bool TryBeginReadIntoMap(byte* memory, long offset, long bytes) => disk.BeginsRead?.Invoke(offset, bytes) ?? false;
 
     /// <inheritdoc/>
-    public void ReadIntoMap(byte* memory, long offset, long bytes) => disk.ReadIntoMap(Node, Path, offset, bytes);
+    public bool ReadsAhead => disk.ReadsAhead;
+
+    /// <inheritdoc/>
+    public void ReadIntoMap(byte* memory, long offset, long bytes, bool isNext) => disk.ReadIntoMap(Node, Path, offset, bytes);
 
     /// <inheritdoc/>
     public void Write(ReadOnlySpan<byte> source, long offset)

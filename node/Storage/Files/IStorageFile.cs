@@ -64,7 +64,13 @@ internal interface IStorageFile : IDisposable
     /// <param name="memory">Where a mapping has that part.</param>
     /// <param name="offset">Where it is in the file.</param>
     /// <param name="bytes">Its length.</param>
-    unsafe void ReadIntoMap(byte* memory, long offset, long bytes);
+    /// <param name="isNext">
+    /// The reads before it ended where this one begins. The system then reads ahead by itself if <see cref="ReadsAhead"/> says so.
+    /// </param>
+    unsafe void ReadIntoMap(byte* memory, long offset, long bytes, bool isNext = false);
+
+    /// <summary>Whether the system reads ahead when reads follow each other.</summary>
+    bool ReadsAhead { get; }
 
     /// <summary>
     /// Makes the system begin to read a part of the file into the memory of a mapping, and does not wait. False if that was not necessary because its

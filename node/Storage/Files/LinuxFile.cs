@@ -159,7 +159,11 @@ internal sealed unsafe class LinuxFile : IStorageFile
     public bool TryBeginReadIntoMap(byte* memory, long offset, long bytes) => MapReading.TryBegin(memory, bytes);
 
     /// <inheritdoc/>
-    public void ReadIntoMap(byte* memory, long offset, long bytes) => MapReading.Read(_descriptor, Path, memory, offset, bytes);
+    public bool ReadsAhead => !IsDirect;
+
+    /// <inheritdoc/>
+    public void ReadIntoMap(byte* memory, long offset, long bytes, bool isNext) =>
+        MapReading.Read(_descriptor, Path, memory, offset, bytes, isNext && ReadsAhead);
 
     /// <inheritdoc/>
     public void Dispose()

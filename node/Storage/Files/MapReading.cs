@@ -20,9 +20,18 @@ internal static unsafe class MapReading
     /// <param name="memory">Where the mapping has them.</param>
     /// <param name="offset">Where they are in the file.</param>
     /// <param name="bytes">Their length.</param>
+    /// <param name="isNext">
+    /// Read them by a call that takes part in the kernel's own reading ahead. It reads in folios of up to some megabytes, which cost much less than the pages
+    /// of 4 KiB that it reads when it is asked for a part of a mapping.
+    /// </param>
     /// <exception cref="StorageIoException">The disk cannot read them.</exception>
-    public static void Read(int file, string path, byte* memory, long offset, long bytes)
+    public static void Read(int file, string path, byte* memory, long offset, long bytes, bool isNext)
     {
+        if (isNext)
+        {
+            ReadInBlocks(file, path, offset, bytes);
+            return;
+        }
         var start = StartOf(memory);
         offset -= memory - start;
         var length = memory + bytes - start;

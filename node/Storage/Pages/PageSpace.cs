@@ -89,6 +89,16 @@ internal sealed unsafe class PageSpace
         return AsNode(reference, Resolve(reference, link));
     }
 
+    /// <summary>Resolves a leaf or branch to which a scan goes on; if it has to be read, as the next one of the file.</summary>
+    public byte* ResolveNext(PageLink* link)
+    {
+        var reference = PageLink.Load(link);
+        Page.Prefetch(Locate(reference));
+        if (!reference.IsScratch && !IsChecked(PieceOf(reference), reference.Number))
+            CheckPage(reference, link->Checksum, isNext: true);
+        return AsNode(reference, Locate(reference));
+    }
+
     /// <summary>Resolves the run to which a leaf's cell refers. Its value must have the length in the cell.</summary>
     public byte* ResolveRun(PageLink* link, uint valueLength)
     {
@@ -102,19 +112,22 @@ internal sealed unsafe class PageSpace
     public void Forget(long number) => Interlocked.And(ref PieceOf(PageRef.ToFile(number))->Checked[number / 64], ~(1ul << (int)(number % 64)));
 
     /// <summary>Verifies a page's checksums even if it was verified before, and returns its length in pages.</summary>
-    public int CheckPage(PageRef reference, uint checksum)
+    /// <param name="reference">The page.</param>
+    /// <param name="checksum">The checksum that its parent has.</param>
+    /// <param name="isNext">See <see cref="IStorageFile.ReadIntoMap"/>.</param>
+    public int CheckPage(PageRef reference, uint checksum, bool isNext = false)
     {
         var number = reference.Number;
         if (number >= _file.Length / Page.Bytes || reference.Value % Page.Bytes != 0)
             throw Bad($"'{_file.Path}': the reference {reference} to page {number} is misaligned or beyond the file's {_file.Length} bytes.");
         var page = Locate(reference);
-        Read(number, 1);
+        Read(number, 1, isNext);
         var isRun = Page.Type(page) == PageType.Overflow;
         var runPages = isRun ? Page.RunPages(Page.ValueLength(page)) : 1;
         var isThere = Page.Number(page) == (ulong)number && Page.Checksum(page) == checksum && runPages <= (_file.Length / Page.Bytes) - number
             && !(isRun && Page.ValueLength(page) > Page.ValueBytesMax);
         if (isThere && runPages > 1)
-            Read(number + 1, runPages - 1);
+            Read(number + 1, runPages - 1, isNext);
         if (!isThere || Page.ComputeChecksum(page, runPages * Page.Bytes) != checksum)
         {
             throw Bad(
@@ -126,17 +139,20 @@ internal sealed unsafe class PageSpace
         return runPages;
     }
 
+    /// <inheritdoc cref="IStorageFile.ReadsAhead"/>
+    public bool ReadsAhead => _file.ReadsAhead;
+
     /// <summary>Begins to read pages that will be accessed soon, and does not wait. False if that was not necessary.</summary>
     public bool TryBeginRead(long number, long count) =>
         number + count <= _file.Length / Page.Bytes && _file.TryBeginReadIntoMap(Locate(PageRef.ToFile(number)), number * Page.Bytes, count * Page.Bytes);
 
     /// <summary>Reads pages into the mapping before they are accessed there.</summary>
     /// <exception cref="CorruptStoreException">The pages cannot be read; this is treated like damaged bytes.</exception>
-    public void Read(long number, long count)
+    public void Read(long number, long count, bool isNext = false)
     {
         try
         {
-            _file.ReadIntoMap(Locate(PageRef.ToFile(number)), number * Page.Bytes, count * Page.Bytes);
+            _file.ReadIntoMap(Locate(PageRef.ToFile(number)), number * Page.Bytes, count * Page.Bytes, isNext);
         }
         catch (StorageIoException failure)
         {
@@ -151,11 +167,13 @@ internal sealed unsafe class PageSpace
         if (reference.IsScratch)
             return reference.Memory;
         var piece = PieceOf(reference);
-        var number = (ulong)reference.Number;
-        if ((Volatile.Read(ref piece->Checked[number / 64]) & (1ul << (int)(number % 64))) == 0)
+        if (!IsChecked(piece, reference.Number))
             CheckPage(reference, link->Checksum);
         return piece->Map + reference.Value;
     }
+
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    private static bool IsChecked(Piece* piece, long page) => (Volatile.Read(ref piece->Checked[(ulong)page / 64]) & (1ul << (int)((ulong)page % 64))) != 0;
 
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     private Piece* PieceOf(PageRef reference) => _pieces + (reference.Value >> _pieceShift);

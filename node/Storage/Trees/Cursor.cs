@@ -162,6 +162,16 @@ internal sealed unsafe class Cursor : IDisposable
         return _at >= _first;
     }
 
+    private byte* Child(int level, bool forward)
+    {
+        var link = TreePage.Child((byte*)_path[level], _index[level]);
+        return forward ? _space.ResolveNext(link) : _space.ResolveNode(link);
+    }
+
+    // The link to the branch after the one at a level of the path; null if its parent has none.
+    private PageLink* Sibling(int level) =>
+        level > 0 && _index[level - 1] + 1 < Page.Count((byte*)_path[level - 1]) ? TreePage.Child((byte*)_path[level - 1], _index[level - 1] + 1) : null;
+
     private bool Step(bool forward)
     {
         var level = _depth - 1;
@@ -170,19 +180,19 @@ internal sealed unsafe class Cursor : IDisposable
         if (level < 0)
             return false;
         _index[level] += forward ? 1 : -1;
-        var page = _space.ResolveNode(TreePage.Child((byte*)_path[level], _index[level]));
+        var page = Child(level, forward);
         while (Page.Type(page) == PageType.Branch)
         {
             _path[++level] = (nint)page;
             _index[level] = forward ? 0 : Page.Count(page) - 1;
-            page = _space.ResolveNode(TreePage.Child(page, _index[level]));
+            page = Child(level, forward);
         }
         Enter(page);
         // The processor fetches the next leaf while the caller reads this one.
         var parent = (byte*)_path[level];
         var next = _index[level] + 1;
         if (forward)
-            _readAhead.Step(_space, parent, next);
+            _readAhead.Step(_space, parent, next, Sibling(level));
         _ahead = forward && next < Page.Count(parent) ? _space.Locate(PageLink.Load(TreePage.Child(parent, next))) : page;
         return true;
     }

@@ -118,7 +118,7 @@ internal sealed unsafe class RangeRemoval(PageSpace space, BatchPages pages)
         var isFirstGone = Remove(TreePage.Child(branch, first), from, default);
         for (var child = first + 1; child < last; child++)
         {
-            _readAhead.Step(space, branch, child + 1);
+            _readAhead.Step(space, branch, child + 1, sibling: null);
             Drop(TreePage.Child(branch, child));
         }
         return (isFirstGone ? first : first + 1, Remove(TreePage.Child(branch, last), default, to) ? end : last);
@@ -137,7 +137,7 @@ internal sealed unsafe class RangeRemoval(PageSpace space, BatchPages pages)
         {
             for (var child = 0; child < count; child++)
             {
-                _readAhead.Step(space, page, child + 1);
+                _readAhead.Step(space, page, child + 1, sibling: null);
                 Drop(TreePage.Child(page, child));
             }
         }

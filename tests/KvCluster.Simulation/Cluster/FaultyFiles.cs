@@ -110,7 +110,9 @@ internal sealed class FaultyFiles : IFileSystem
 
         public bool TryBeginReadIntoMap(byte* memory, long offset, long bytes) => file.TryBeginReadIntoMap(memory, offset, bytes);
 
-        public void ReadIntoMap(byte* memory, long offset, long bytes) => file.ReadIntoMap(memory, offset, bytes);
+        public void ReadIntoMap(byte* memory, long offset, long bytes, bool isNext) => file.ReadIntoMap(memory, offset, bytes, isNext);
+
+        public bool ReadsAhead => file.ReadsAhead;
 
         public void Dispose() => file.Dispose();
     }

@@ -4,7 +4,7 @@ using KvCluster.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Trees;
 
-/// <summary>What a scan of a file that is not in memory asks the system to read ahead: leaves that it will enter, each once, and nothing else.</summary>
+/// <summary>What a scan of a file that is not in memory asks the system to read ahead: pages that it will enter, each once, and nothing else.</summary>
 public sealed class LeafReadAheadTests : IDisposable
 {
     private const int Keys = 12_000;
@@ -18,15 +18,25 @@ public sealed class LeafReadAheadTests : IDisposable
     public void Scan_OfAFileThatIsNotInMemory_AsksForEachLeafOnceAndInTime()
     {
         using var store = Filled();
-        var leaves = Leaves(store);
-        Assert.True(leaves.Count > 2_000, $"There are only {leaves.Count} leaves.");
+        var pages = Pages(store);
+        Assert.True(pages.Count > 2_000, $"There are only {pages.Count} pages.");
         var asked = Scan(store, (page, passed) =>
         {
-            Assert.True(leaves.TryGetValue(page, out var first), $"Page {page}, for which the scan asks, is no leaf.");
-            Assert.True(first >= passed, $"The scan is at key {passed} and asks for the leaf that begins with key {first}.");
+            Assert.True(pages.TryGetValue(page, out var first), $"Page {page}, for which the scan asks, is not of the tree.");
+            Assert.True(first >= passed, $"The scan is at key {passed} and asks for the page that begins with key {first}.");
         });
         Assert.Equal(asked.Distinct().Count(), asked.Count);
-        Assert.True(asked.Count > leaves.Count * 0.95, $"The scan asked for {asked.Count} of {leaves.Count} leaves.");
+        Assert.True(asked.Count > pages.Count * 0.95, $"The scan asked for {asked.Count} of {pages.Count} pages.");
+    }
+
+    /// <summary>A system that reads ahead by itself is asked only for the beginning of what follows in the file.</summary>
+    [Fact]
+    public void Scan_OfLeavesThatFollowEachOther_LeavesThemToASystemThatReadsAhead()
+    {
+        using var store = Filled();
+        _disk.ReadsAhead = true;
+        var pages = Pages(store);
+        Assert.InRange(Scan(store, (page, passed) => Assert.True(pages[page] >= passed)).Count, 1, pages.Count / 10);
     }
 
     /// <summary>The former place of a leaf that was changed since the checkpoint is not read.</summary>
@@ -34,11 +44,11 @@ public sealed class LeafReadAheadTests : IDisposable
     public void Scan_WithLeavesChangedSinceTheCheckpoint_AsksOnlyForTheOthers()
     {
         using var store = Filled();
-        var leaves = Leaves(store);
+        var pages = Pages(store);
         Write(store, Enumerable.Range(0, Keys).Where(static key => key % 300 < 60));
-        var asked = Scan(store, (page, _) => Assert.True(leaves[page] % 300 >= 40, $"The leaf that begins with key {leaves[page]} was changed."));
+        var asked = Scan(store, (page, _) => Assert.True(pages[page] % 300 >= 40, $"The leaf that begins with key {pages[page]} was changed."));
         Assert.Equal(asked.Distinct().Count(), asked.Count);
-        Assert.True(asked.Count > leaves.Count / 2, $"The scan asked for {asked.Count} of {leaves.Count} leaves.");
+        Assert.True(asked.Count > pages.Count / 2, $"The scan asked for {asked.Count} of {pages.Count} pages.");
     }
 
     [Fact]
@@ -52,7 +62,7 @@ public sealed class LeafReadAheadTests : IDisposable
         while (cursor.MoveNext())
         {
         }
-        Assert.InRange(calls, 1, Leaves(store).Count / 20);
+        Assert.InRange(calls, 1, Pages(store).Count / 20);
     }
 
     /// <summary>Scans all keys while nothing is in memory. Returns the pages that were asked for, in order, each checked with the number of keys passed by then.</summary>
@@ -76,27 +86,25 @@ public sealed class LeafReadAheadTests : IDisposable
         return asked;
     }
 
-    /// <summary>The leaves in the file, each with the number of keys before it.</summary>
-    private unsafe Dictionary<long, int> Leaves(PageStore store)
+    /// <summary>The pages of the tree in the file, each with the number of keys before it.</summary>
+    private unsafe Dictionary<long, int> Pages(PageStore store)
     {
-        var leaves = new Dictionary<long, int>();
+        var pages = new Dictionary<long, int>();
         fixed (byte* file = _disk.ReadAll("data"))
         {
             var root = file + (store.Meta.Newest.Trees[(int)TreeId.Kv].Link.Reference.Number * Page.Bytes);
-            Collect(file, root, leaves);
+            Collect(file, root, pages);
         }
-        return leaves;
+        return pages;
     }
 
-    private static unsafe int Collect(byte* file, byte* page, Dictionary<long, int> leaves, int before = 0)
+    private static unsafe int Collect(byte* file, byte* page, Dictionary<long, int> pages, int before = 0)
     {
+        pages.Add((long)Page.Number(page), before);
         if (Page.Type(page) == PageType.Leaf)
-        {
-            leaves.Add((long)Page.Number(page), before);
             return before + Page.Count(page);
-        }
         for (var child = 0; child < Page.Count(page); child++)
-            before = Collect(file, file + (TreePage.Child(page, child)->Reference.Number * Page.Bytes), leaves, before);
+            before = Collect(file, file + (TreePage.Child(page, child)->Reference.Number * Page.Bytes), pages, before);
         return before;
     }
 
