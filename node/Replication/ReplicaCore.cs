@@ -115,6 +115,9 @@ internal sealed class ReplicaCore
     /// <summary>The other replicas as this leader sees them, for status; empty while not leading.</summary>
     public IReadOnlyCollection<FollowerProgress> Followers => Leader?.Followers ?? [];
 
+    /// <inheritdoc cref="FollowerProgress.FollowsClosely"/>
+    public bool FollowsClosely(FollowerProgress follower) => follower.FollowsClosely(_context);
+
     /// <summary>This leader's last comparison of digests that found no difference; null if there was none in its epoch.</summary>
     public DigestsCompared? DigestsCompared => Leader?.DigestsCompared;
 

@@ -51,6 +51,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
             follower.HeardUs = context.NowUs;
             follower.Acked = Etag.Max(follower.Acked, durable);
             follower.ToldToRecover &= durable < follower.Remembered;
+            follower.AdvanceRound(context);
         }
 
         var before = follower.OutstandingBytes;
@@ -76,6 +77,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
             $"Replica {follower.Replica:x} was sent bodies up to {last} after {follower.Sent}, and the journal ends at {context.Journal.Last.Name}.");
         follower.Sent = last;
         follower.Enqueue(last.Etag, bytes, context.NowUs);
+        follower.AdvanceRound(context);
     }
 
     /// <summary>A checkpoint is pinned for a follower.</summary>
@@ -255,6 +257,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
         Signal(follower, FollowerSignal.Common);
         follower.Sent = common;
         follower.ForgetBehind(common.Etag);
+        follower.RestartRounds(context);
         follower.MovedUs = context.NowUs;
     }
 

@@ -44,7 +44,7 @@ internal sealed class LeaderTransfer(ReplicaContext context, ulong epoch, long i
     public void OnReady(ReplicaId replica) => _ready |= replica == Target;
 
     /// <summary>Whether serving can end now. The target is ready and lacks little, so the pause will be short.</summary>
-    public bool MayStopServing => Phase == TransferPhase.Asking && _ready && target.FollowsClosely(context.Options.FrameBytes);
+    public bool MayStopServing => Phase == TransferPhase.Asking && _ready && target.FollowsClosely(context);
 
     /// <summary>Serving has ended.</summary>
     public void Drain()

@@ -88,7 +88,7 @@ internal sealed class ProgressTracker
     }
 
     /// <summary>Whether a voter follows this leader closely enough to take over, or a learner to become one.</summary>
-    public bool FollowsClosely(ReplicaId replica) => _followers.TryGetValue(replica, out var follower) && follower.FollowsClosely(_context.Options.FrameBytes);
+    public bool FollowsClosely(ReplicaId replica) => _followers.TryGetValue(replica, out var follower) && follower.FollowsClosely(_context);
 
     /// <summary>Compares how long the record being timed took in this replica's journal and in the others'.</summary>
     public void ComparePace()

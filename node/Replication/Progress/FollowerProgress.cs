@@ -1,5 +1,6 @@
 using KvCluster.Replication.Log;
 using KvCluster.Replication.Protocol;
+using KvCluster.Replication.State;
 
 namespace KvCluster.Replication.Progress;
 
@@ -7,6 +8,7 @@ namespace KvCluster.Replication.Progress;
 internal sealed class FollowerProgress(ReplicaId replica, LogPosition probe, long nowUs)
 {
     private readonly Queue<(Etag Last, long Bytes)> _outstanding = new();
+    private CatchUpRounds _rounds = new();
     private Etag _timed;
 
     public ReplicaId Replica { get; } = replica;
@@ -86,10 +88,22 @@ internal sealed class FollowerProgress(ReplicaId replica, LogPosition probe, lon
     public ulong Incarnation { get; private set; }
 
     /// <summary>
-    /// Whether it follows closely: it is sent bodies as they are appended, and lacks no more than one frame of them. This one rule decides when a learner may
-    /// become a voter, and when a leader may end serving for its successor.
+    /// Whether it follows closely: it is sent bodies as they are appended, and lacks no more than one frame of them, or no more than was appended within a
+    /// heartbeat interval. This one rule decides when a learner may become a voter, and when a leader may end serving for its successor. Writes wait in both
+    /// cases until the follower has what it lacks. A limit in bytes alone is never met behind a busy leader.
     /// </summary>
-    public bool FollowsClosely(long frameBytes) => State == FollowerState.Replicate && OutstandingBytes <= frameBytes;
+    public bool FollowsClosely(ReplicaContext context) => State == FollowerState.Replicate
+        && ((Sent.Etag >= context.Journal.Last.Etag && OutstandingBytes <= context.Options.FrameBytes) || _rounds.LagUs(context.NowUs) <= context.Options.HeartbeatIntervalUs);
+
+    /// <summary>It has acknowledged more, or was sent more.</summary>
+    public void AdvanceRound(ReplicaContext context) => _rounds.Advance(Acked, context.Journal.Last.Etag, context.NowUs);
+
+    /// <summary>It is sent bodies from here on. How fast it follows is not known yet.</summary>
+    public void RestartRounds(ReplicaContext context)
+    {
+        _rounds = new CatchUpRounds();
+        AdvanceRound(context);
+    }
 
     /// <summary>
     /// Notes the process that sent a frame. False if that process has ended and its frame, still under way, must be dropped. Incarnations increase, so this

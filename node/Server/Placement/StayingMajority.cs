@@ -109,7 +109,7 @@ internal sealed class StayingMajority(NodeId node, Func<NodeId, bool> isConnecte
     private static HashSet<ReplicaId> VotersOf(ShardRecord record) => [.. record.Replicas.Where(static replica => !replica.Learner).Select(static replica => replica.ReplicaId)];
 
     // Counts the leader unless it leaves, the followers that are close, and the joining learner, which has caught up. A node that drains is about to stop. This
-    // is not FollowerView.FollowsClosely: under load a voter usually has more than a frame outstanding, and its shard has a majority with it nevertheless.
+    // is not FollowerView.FollowsClosely: a voter on a slow machine may be behind, and its shard has a majority with it nevertheless.
     private int CountClose(LeaderView view, HashSet<ReplicaId> voters, ReplicaId leaving, ReplicaId joins, bool countsDraining)
     {
         var silenceMax = view.Rests ? SilenceMaxAtRest : SilenceMax;

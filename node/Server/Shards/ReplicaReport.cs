@@ -108,7 +108,7 @@ internal sealed class ReplicaReport(
         var nowUs = context.NowUs();
         var followers = core.Followers.Select(follower => new FollowerView(follower.Replica, core.View.NodeOf(follower.Replica), follower.State, follower.Acked)
         {
-            FollowsClosely = follower.FollowsClosely(context.Replication.FrameBytes),
+            FollowsClosely = core.FollowsClosely(follower),
             SilentUs = nowUs - follower.HeardUs,
             DiskImpaired = follower.DiskImpaired,
             SnapshotStored = follower.SnapshotStored,
@@ -173,7 +173,7 @@ internal sealed class ReplicaReport(
                 SnapshotStored = (ulong)follower.SnapshotStored,
                 SnapshotVerified = (ulong)follower.SnapshotVerified,
                 DiskImpaired = follower.DiskImpaired,
-                FollowsClosely = follower.FollowsClosely(context.Replication.FrameBytes),
+                FollowsClosely = core.FollowsClosely(follower),
             });
         }
     }

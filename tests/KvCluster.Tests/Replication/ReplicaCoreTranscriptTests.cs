@@ -217,6 +217,36 @@ public sealed class ReplicaCoreTranscriptTests
         replica.Synced().Shows("to 2: epoch 2 prepared 1.2");
     }
 
+    /// <summary>
+    /// Behind a leader that always has more than a frame outstanding, no learner ever became a voter, and no transfer got beyond asking. And a follower counted
+    /// as close that had just been found far behind, because nothing was outstanding to it yet.
+    /// </summary>
+    [Fact]
+    public void Follower_OfABusyLeader_FollowsCloselyByTheTimeThatItIsBehind()
+    {
+        var replica = Leading();
+        for (var change = 2ul; change <= 200; change++)
+            replica.Step(new Event.RecordAppended(replica.Journal.Append(1, change))).Tick(1_000);
+        replica.From(3, 1, frame => frame.Match = new Match { Found = true, Record = Transcript.Id(0, 0) });
+        Assert.False(FollowsClosely(replica));
+        // A megabyte is appended each millisecond, and the follower has what was appended a fifth of a second ago. Then it is 20 ms behind.
+        for (var change = 201ul; change <= 1_000; change++)
+        {
+            replica.Step(new Event.RecordAppended(replica.Journal.Append(1, change)));
+            replica.Step(new Event.BodiesSent(new(3), 1, replica.Journal.Last.Name, 1 << 20));
+            var behind = change < 700 ? 200ul : 20ul;
+            replica.Tick(1_000).From(3, 1, frame => frame.Ack = new Ack { Durable = new V1.Etag { Epoch = 1, Change = change - behind } });
+            if (change == 699)
+                Assert.False(FollowsClosely(replica));
+        }
+        Assert.True(FollowsClosely(replica));
+        // Its disk stalls.
+        replica.Step(new Event.RecordAppended(replica.Journal.Append(1, 1_001))).Tick(150_000);
+        Assert.False(FollowsClosely(replica));
+
+        static bool FollowsClosely(Transcript replica) => replica.Core.FollowsClosely(replica.Core.Followers.Single(follower => follower.Replica == new ReplicaId(3)));
+    }
+
     [Fact]
     public void Transfer_TargetSilent_EndsTheLeadershipAfterOneTimeout()
     {
