@@ -56,6 +56,30 @@ public sealed class CallProgressTests
         Assert.True(replied.TrySend());
     }
 
+    /// <summary>A call that the sender put into a message while its deadline passed was answered as not sent, and its change was repeated as certainly not applied.</summary>
+    [Fact]
+    public async Task TrySendAndTryEnd_AtOnce_AgreeOnWhetherTheCallWasSent()
+    {
+        const int Calls = 1 << 20;
+        var calls = new CallProgress[Calls];
+        var (isSent, isUnsent) = (new bool[Calls], new bool[Calls]);
+        using var together = new Barrier(2);
+        await Task.WhenAll(
+            Task.Run(() =>
+            {
+                together.SignalAndWait();
+                for (var call = 0; call < Calls; call++)
+                    isSent[call] = calls[call].TrySend();
+            }),
+            Task.Run(() =>
+            {
+                together.SignalAndWait();
+                for (var call = 0; call < Calls; call++)
+                    isUnsent[call] = calls[call].TryEnd(out var wasSent) && !wasSent;
+            }));
+        Assert.DoesNotContain(Enumerable.Range(0, Calls), call => isSent[call] == isUnsent[call]);
+    }
+
     private static bool Try(CallProgress call, Move move) => move(ref call);
 
     private static CallProgress After(CallProgress call, Move move)
