@@ -24,12 +24,13 @@ internal sealed unsafe class Checkpoint
     private MetaPage? _metaStarted;
     private int _scratchWritten;
 
-    internal Checkpoint(PageStore store, StoreRoot root, List<PageRun> left, ulong firstBatchToPlace)
+    internal Checkpoint(PageStore store, StoreRoot root, List<PageRun> left, ulong firstBatchToPlace, int scratchPages)
     {
         _store = store;
         _grow = store.FileSpace.Grow;
         Root = root;
         Left = left;
+        LeftSince = new Dictionary<nint, ulong>(scratchPages);
         _firstBatchToPlace = firstBatchToPlace;
     }
 
@@ -43,7 +44,7 @@ internal sealed unsafe class Checkpoint
     internal List<PageRun> Left { get; }
 
     /// <summary>Scratch pages of this checkpoint that batches published since then have retired, and the number of that batch.</summary>
-    internal Dictionary<nint, ulong> LeftSince { get; } = [];
+    internal Dictionary<nint, ulong> LeftSince { get; }
 
     /// <summary>What it covers.</summary>
     internal CheckpointPosition CheckpointPosition { get; private set; }
@@ -166,12 +167,12 @@ internal sealed unsafe class Checkpoint
     }
 
     /// <summary>The root of a tree with its location in the file.</summary>
-    internal TreeRoot Placed(TreeRoot tree)
+    private TreeRoot Placed(TreeRoot tree)
     {
         if (!tree.Link.Reference.IsScratch)
             return tree;
         var page = _store.Space.Locate(tree.Link.Reference);
-        return new TreeRoot { Link = new PageLink(Page.Placed(page), Page.Checksum(page)), Count = tree.Count };
+        return new TreeRoot { Link = PageLink.ToPlaced(page), Count = tree.Count };
     }
 
     private void Collect(PageRef reference, ref long pages)
@@ -222,8 +223,7 @@ internal sealed unsafe class Checkpoint
                 continue;
             if (!child->Reference.IsScratch)
                 continue;
-            var page = _store.Space.Locate(child->Reference);
-            *child = new PageLink(Page.Placed(page), Page.Checksum(page));
+            *child = PageLink.ToPlaced(_store.Space.Locate(child->Reference));
         }
     }
 

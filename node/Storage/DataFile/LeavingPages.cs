@@ -17,6 +17,8 @@ namespace KvCluster.Storage.DataFile;
 /// <param name="pending">Pages that the newest checkpoint's map calls pending.</param>
 internal sealed unsafe class LeavingPages(PageReclamation reclamation, List<PageRun> pending)
 {
+    private FinishSteps? _finish;
+
     /// <summary>Pages that the newest checkpoint reaches and the published state does not.</summary>
     private List<PageRun> _left = [];
 
@@ -29,6 +31,9 @@ internal sealed unsafe class LeavingPages(PageReclamation reclamation, List<Page
     /// </summary>
     private ulong _batchCheckpointed;
 
+    /// <summary>Whether the checkpoint in progress is being finished.</summary>
+    public bool IsFinishing => _finish is not null;
+
     /// <summary>The checkpoint in progress, or only frozen.</summary>
     public Checkpoint? Checkpoint { get; private set; }
 
@@ -40,39 +45,63 @@ internal sealed unsafe class LeavingPages(PageReclamation reclamation, List<Page
     {
         foreach (var page in batch.RetiredScratch)
         {
-            if (Checkpoint is not null && Page.Batch((byte*)page) <= Checkpoint.Root.Batch)
+            if (Checkpoint is null || Page.Batch((byte*)page) > Checkpoint.Root.Batch)
+                reclamation.RetireScratch(page, epoch, batch.Root.Batch);
+            else if (_finish is null)
                 Checkpoint.LeftSince.Add(page, batch.Root.Batch);
             else
-                reclamation.RetireScratch(page, epoch, batch.Root.Batch);
+                _left.Add(ReferenceSwap.PlaceOf(page));
         }
         _left.AddRange(batch.RetiredFilePages);
     }
 
     /// <summary>Freezes a root for a checkpoint, which takes what was left until now.</summary>
-    public Checkpoint Freeze(PageStore store, StoreRoot root)
+    /// <param name="store">The store.</param>
+    /// <param name="root">The published root.</param>
+    /// <param name="scratchPages">How many scratch pages there are.</param>
+    public Checkpoint Freeze(PageStore store, StoreRoot root, int scratchPages)
     {
-        Checkpoint = new Checkpoint(store, root, _left, _batchCheckpointed + 1);
+        Checkpoint = new Checkpoint(store, root, _left, _batchCheckpointed + 1, scratchPages);
         _left = [];
         return Checkpoint;
     }
 
+    /// <summary>The checkpoint in progress is written. What was pending is free in its map, and the last meta page that reached it is overwritten.</summary>
+    /// <param name="epoch">No reader that starts after this epoch reaches what was pending.</param>
+    /// <param name="revision">Of the checkpoint before it, which does not reach it either.</param>
+    public void BeginFinish(ulong epoch, ulong revision) => _finish = new FinishSteps(Checkpoint!.LeftSince.Keys.GetEnumerator(), epoch, revision);
+
     /// <summary>
-    /// The checkpoint in progress is finished, and everything refers to the pages in the file. Its scratch pages, and what was pending, are retired.
+    /// Adds the places of pages that were left since the freeze to those that the newest checkpoint reaches, and retires what was pending, about this many
+    /// pages. True when it is done.
     /// </summary>
+    public bool FinishStep(int pagesMax)
+    {
+        var finish = _finish!;
+        for (; pagesMax > 0 && finish.LeftSince.MoveNext(); pagesMax--)
+            _left.Add(ReferenceSwap.PlaceOf(finish.LeftSince.Current));
+        while (pagesMax > 0 && finish.PendingRuns < _pending.Count)
+        {
+            var run = _pending[finish.PendingRuns];
+            var part = new PageRun(run.First + finish.PendingPages, Math.Min(run.Count - finish.PendingPages, pagesMax));
+            reclamation.RetireRun(part, finish.Epoch, _batchCheckpointed, finish.Revision);
+            pagesMax -= (int)part.Count;
+            finish.PendingPages += part.Count;
+            if (finish.PendingPages == run.Count)
+                (finish.PendingRuns, finish.PendingPages) = (finish.PendingRuns + 1, 0);
+        }
+        return pagesMax > 0;
+    }
+
+    /// <summary>The checkpoint in progress is finished, and everything refers to its pages in the file. Those in memory are retired.</summary>
     /// <param name="epoch">Readers that start after this epoch do not reach them.</param>
-    /// <param name="revision">Of the checkpoint before it, which does not reach what was pending.</param>
-    public void Finish(ulong epoch, ulong revision)
+    public void EndFinish(ulong epoch)
     {
         var finished = Checkpoint!;
-        foreach (var page in finished.LeftSince.Keys)
-            _left.Add(PlacedPages.RunOf(page));
         reclamation.RetirePlaced(finished, epoch);
-        // Free in the new map, and the last meta page that reached it is overwritten.
-        foreach (var run in _pending)
-            reclamation.RetireRun(run, epoch, _batchCheckpointed, revision);
         _pending = finished.PendingRuns;
         _batchCheckpointed = finished.Root.Batch;
-        Checkpoint = null;
+        (Checkpoint, _finish) = (null, null);
     }
 
     /// <summary>The checkpoint in progress was abandoned: what it took is left as before.</summary>
@@ -85,5 +114,20 @@ internal sealed unsafe class LeavingPages(PageReclamation reclamation, List<Page
         foreach (var (page, left) in abandoned.LeftSince)
             reclamation.RetireScratch(page, epoch, left);
         Checkpoint = null;
+    }
+
+    /// <summary>How far the finish of the checkpoint is.</summary>
+    private sealed class FinishSteps(Dictionary<nint, ulong>.KeyCollection.Enumerator leftSince, ulong epoch, ulong revision)
+    {
+        /// <summary>The pages left since the freeze that are still in memory only.</summary>
+        public Dictionary<nint, ulong>.KeyCollection.Enumerator LeftSince = leftSince;
+
+        /// <summary>The pending runs that are retired, and pages of the next one.</summary>
+        public int PendingRuns;
+        public long PendingPages;
+
+        public ulong Epoch { get; } = epoch;
+
+        public ulong Revision { get; } = revision;
     }
 }

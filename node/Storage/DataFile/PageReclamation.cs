@@ -8,15 +8,13 @@ namespace KvCluster.Storage.DataFile;
 /// </summary>
 internal sealed unsafe class PageReclamation
 {
-    /// <summary>
-    /// Scratch pages of a finished checkpoint that one call returns, in bytes. All of them at once would block the writer for a tenth of a second per
-    /// gigabyte.
-    /// </summary>
-    private const long PlacedBytesPerStep = 8 << 20;
-
     private readonly ReaderSlots _readers;
     private readonly FreeMap _free;
     private readonly long _heldBytesMax;
+
+    /// <summary>What one call frees at most, if no more was added meanwhile.</summary>
+    private readonly int _runsPerStep;
+    private readonly int _pagesPerStep;
     private readonly RetiredPages<RetiredScratch> _scratch;
     private readonly RetiredPages<RetiredRun> _runs;
     private readonly PinnedRuns _pinned;
@@ -32,12 +30,13 @@ internal sealed unsafe class PageReclamation
     /// <param name="pins">Its pins.</param>
     /// <param name="pool">Receives scratch pages.</param>
     /// <param name="free">Receives runs of the file.</param>
-    /// <param name="heldBytesMax">If readers hold more bytes than this, the oldest is asked to end.</param>
-    public PageReclamation(ReaderSlots readers, CheckpointPins pins, ScratchPool pool, FreeMap free, long heldBytesMax)
+    /// <param name="options">The bounds.</param>
+    public PageReclamation(ReaderSlots readers, CheckpointPins pins, ScratchPool pool, FreeMap free, PageStoreOptions options)
     {
         _readers = readers;
         _free = free;
-        _heldBytesMax = heldBytesMax;
+        _heldBytesMax = options.PinnedBytesMax;
+        (_runsPerStep, _pagesPerStep) = (options.StepPages, (options.StepPages + 15) / 16);
         _scratch = new RetiredPages<RetiredScratch>(readers, retired => pool.Return((byte*)retired.Page));
         _runs = new RetiredPages<RetiredRun>(readers, AllowReuse);
         _pinned = new PinnedRuns(pins);
@@ -89,23 +88,32 @@ internal sealed unsafe class PageReclamation
         }
     }
 
-    /// <summary>Frees what no reader or pin can reach any more.</summary>
-    /// <param name="ownsFreeMap">
-    /// False while a checkpoint is being written: the free map then does not belong to the writer. For runs it is therefore unknown during that time which
-    /// readers no longer need them.
+    /// <summary>Whether there is more for <see cref="Release"/> than what batches retire and release themselves.</summary>
+    public bool HasMore(Releasable which) =>
+        (which != Releasable.Runs && (_placed.Count > 0 || _scratch.HasReturned)) || (which != Releasable.Scratch && _runs.HasReturned);
+
+    /// <summary>
+    /// Frees some of what no reader or pin can reach any more, at least as fast as more is added. The rest follows with the next calls, because all at once
+    /// would hold the writer for a tenth of a second per gigabyte.
+    /// </summary>
+    /// <param name="which">
+    /// While a checkpoint is being written no runs, since the free map does not belong to the writer then. It is therefore unknown during that time which
+    /// readers no longer need them. While one is being finished no scratch pages.
     /// </param>
-    public void Release(bool ownsFreeMap)
+    public void Release(Releasable which)
     {
-        RetireSomePlaced();
+        if (which != Releasable.Runs)
+            RetireSomePlaced();
         if (_scratch.IsEmpty && _runs.IsEmpty && _pinned.IsEmpty)
             return;
         _readers.Collect(_present);
-        _scratch.Release(_present);
+        if (which != Releasable.Runs)
+            _scratch.Release(_present, _pagesPerStep);
         var held = _scratch.HeldBytes;
-        if (ownsFreeMap)
+        if (which != Releasable.Scratch)
         {
             _pinned.Release(_runs);
-            _runs.Release(_present);
+            _runs.Release(_present, _runsPerStep);
             held += _runs.HeldBytes;
         }
         // Does not count what pins or a checkpoint in progress keep: ending a reader would not free that.
@@ -115,7 +123,7 @@ internal sealed unsafe class PageReclamation
 
     private void RetireSomePlaced()
     {
-        for (var bytes = 0L; bytes < PlacedBytesPerStep && _placed.TryPeek(out var placed);)
+        for (var pages = 0; pages < _pagesPerStep && _placed.TryPeek(out var placed);)
         {
             if (_placedRetired == placed.Checkpoint.Scratch.Count)
             {
@@ -126,7 +134,7 @@ internal sealed unsafe class PageReclamation
             var page = placed.Checkpoint.Scratch[_placedRetired++];
             var retired = new RetiredScratch(placed.Epoch, page, placed.Checkpoint.LeftSince.GetValueOrDefault(page, ulong.MaxValue));
             _scratch.Add(retired);
-            bytes += retired.Bytes;
+            pages += retired.Work;
             Volatile.Write(ref _placedBytes, _placedBytes - retired.Bytes);
         }
     }
@@ -149,4 +157,17 @@ internal sealed unsafe class PageReclamation
                 _readers.End(reader.Slot, reader.Ticket);
         }
     }
+}
+
+/// <summary>What may be freed at the moment.</summary>
+internal enum Releasable
+{
+    /// <summary>Runs of the file and scratch pages.</summary>
+    Both,
+
+    /// <summary>Only runs of the file.</summary>
+    Runs,
+
+    /// <summary>Only scratch pages.</summary>
+    Scratch,
 }

@@ -30,7 +30,7 @@ internal sealed class PageStore : IDisposable
         Free = FreeMap.Load(Space, meta.Newest);
         var readers = new ReaderSlots(options.SnapshotsMax);
         _pins = new CheckpointPins(meta.Newest, Free.UsedRuns());
-        _reclamation = new PageReclamation(readers, _pins, _pool, Free, options.PinnedBytesMax);
+        _reclamation = new PageReclamation(readers, _pins, _pool, Free, options);
         _leaving = new LeavingPages(_reclamation, Free.PendingRuns());
         _batch = new WriteBatch(Space, _pool);
         var opened = new StoreRoot(meta.Newest.CheckpointPosition.Etag, 0, meta.Newest.Trees);
@@ -86,6 +86,9 @@ internal sealed class PageStore : IDisposable
     /// </summary>
     public long PinnedBytes => _reclamation.PinnedBytes;
 
+    /// <summary>Whether <see cref="ReleaseSome"/> should be called, because a checkpoint or a reader has left much to return. Writer.</summary>
+    public bool HasMoreToRelease => _reclamation.HasMore(Releasable);
+
     /// <summary>Length of the file. Any thread.</summary>
     public long FileBytes => FileSpace.Bytes;
 
@@ -103,6 +106,8 @@ internal sealed class PageStore : IDisposable
     internal FreeMap Free { get; }
 
     internal MetaPages Meta { get; }
+
+    private Releasable Releasable => _leaving.IsFinishing ? Releasable.Runs : _leaving.Checkpoint is { IsBegun: true } ? Releasable.Scratch : Releasable.Both;
 
     /// <summary>Creates an empty data file with two meta pages. The file and its name are durable when this returns.</summary>
     public static PageStore Create(IFileSystem files, string path, PageStoreOptions options, ReadOnlySpan<byte> identity)
@@ -161,34 +166,55 @@ internal sealed class PageStore : IDisposable
         Invariant.Check(checkpoint is not { IsBegun: true }, $"A checkpoint was begun before the last one was finished.");
         if (checkpoint is null && Roots.PublishedEtag == Covered.Etag && !(repeats && CoveredByOlderMeta.Etag < Covered.Etag))
             return null;
-        checkpoint ??= _leaving.Freeze(this, Roots.Published);
+        checkpoint ??= _leaving.Freeze(this, Roots.Published, (int)(_pool.Bytes / Page.Bytes));
         if (checkpoint.Etag > etagMax)
             return null;
         checkpoint.Begin(coverageOf(checkpoint.Etag));
         return checkpoint;
     }
 
-    /// <summary>Called after <see cref="Checkpoint.Write"/>, between batches. Makes the trees refer to the file and retires the scratch pages.</summary>
+    /// <summary>Takes all steps at once.</summary>
+    /// <inheritdoc cref="FinishStep"/>
     public void FinishCheckpoint(Checkpoint checkpoint)
     {
-        Invariant.Check(checkpoint == _leaving.Checkpoint && checkpoint.Meta is not null && !_batch.IsOpen, $"A checkpoint was finished before it was written, or during a batch.");
-        var epoch = Roots.Relocate(new PlacedPages(Space, checkpoint));
-        // The map belongs to the writer again.
-        Free.Keep();
-        _leaving.Finish(epoch, Meta.Newest.Revision);
-        Meta.Advance(checkpoint.Meta);
-        _pins.Advance(checkpoint.Meta, checkpoint.UsedRuns);
-        CheckpointCounts = checkpoint.Counts;
-        ReleaseRetired();
+        while (!FinishStep(checkpoint))
+        {
+        }
     }
 
     /// <summary>
-    /// Returns some of the memory of finished checkpoints, as every batch does when it begins; true while there is more. Not during a batch.
+    /// Called after <see cref="Checkpoint.Write"/> until it returns true, with batches, publications and drops in between, but not during a batch. Makes
+    /// the trees refer to the file; with the last step the checkpoint is the newest, and its scratch pages are retired.
+    /// </summary>
+    public bool FinishStep(Checkpoint checkpoint)
+    {
+        Invariant.Check(checkpoint == _leaving.Checkpoint && checkpoint.Meta is not null && !_batch.IsOpen, $"A checkpoint was finished before it was written, or during a batch.");
+        if (_batch.Swap is null)
+        {
+            // The map belongs to the writer again.
+            Free.Keep();
+            _leaving.BeginFinish(Roots.BeginSwap(new ReferenceSwap(Space, checkpoint.Root.Batch, _batchNumber, checkpoint.Meta.Revision)), Meta.Newest.Revision);
+        }
+        var isDone = _batch.Swap!.Step(Roots.Unpublished, Options.StepPages) && _leaving.FinishStep(Options.StepPages);
+        if (isDone)
+        {
+            _leaving.EndFinish(Roots.EndSwap());
+            Meta.Advance(checkpoint.Meta);
+            _pins.Advance(checkpoint.Meta, checkpoint.UsedRuns);
+            CheckpointCounts = checkpoint.Counts;
+        }
+        ReleaseRetired();
+        return isDone;
+    }
+
+    /// <summary>
+    /// Returns some of what nothing reaches any more, like the memory of finished checkpoints, as every batch does when it begins; true while there is more.
+    /// Not during a batch.
     /// </summary>
     public bool ReleaseSome()
     {
         ReleaseRetired();
-        return _reclamation.PlacedBytes > 0;
+        return HasMoreToRelease;
     }
 
     /// <inheritdoc cref="FileSpace.TryChooseSurplus"/>
@@ -246,5 +272,5 @@ internal sealed class PageStore : IDisposable
             throw new CorruptStoreException($"'{File.Path}' ends before page {first + (destination.Length / Page.Bytes)}.");
     }
 
-    private void ReleaseRetired() => _reclamation.Release(ownsFreeMap: _leaving.Checkpoint is not { IsBegun: true });
+    private void ReleaseRetired() => _reclamation.Release(Releasable);
 }

@@ -26,4 +26,10 @@ internal sealed record PageStoreOptions
 
     /// <summary>Size of one write of a checkpoint in bytes: large enough for the disk's full speed, small enough to let journal writes in between.</summary>
     public int WriteBytes { get; init; } = 1 << 20;
+
+    /// <summary>
+    /// References and pages that one step of a checkpoint's end looks at on the writer, about 0.2 µs each when they are not in the processor's cache. A step
+    /// that returns memory takes a sixteenth of that in pages, each of which costs much more.
+    /// </summary>
+    public int StepPages { get; init; } = 1_024;
 }

@@ -103,19 +103,29 @@ internal sealed unsafe class PublishedRoots
     public void DropUnpublished()
     {
         Invariant.Check(!_batch.IsOpen, $"Unpublished roots were dropped while a batch was open.");
+        _batch.Swap?.Forget(_published.Batch);
         foreach (var batch in _unpublished)
             Discard(batch);
         _unpublished.Clear();
     }
 
-    /// <summary>Makes all roots refer to the file for what a checkpoint has placed there. Returns the last epoch whose readers may have the old references.</summary>
-    public ulong Relocate(PlacedPages placed)
+    /// <summary>
+    /// Begins to make everything refer to the file for what a checkpoint has placed there, here the roots. Not during a batch. Returns the epoch that this
+    /// ended.
+    /// </summary>
+    public ulong BeginSwap(ReferenceSwap swap)
     {
         foreach (var batch in _unpublished)
-            placed.ReplaceRetired(batch);
-        foreach (var batch in _unpublished)
-            batch.Root = placed.Replace(batch.Root);
-        Volatile.Write(ref _published, placed.Replace(_published));
+            batch.Root = swap.Begin(batch.Root);
+        Volatile.Write(ref _published, swap.Begin(_published));
+        _batch.Swap = swap;
+        return Readers.NextEpoch();
+    }
+
+    /// <summary>Ends it. Returns the last epoch whose readers may use the references that were replaced.</summary>
+    public ulong EndSwap()
+    {
+        _batch.Swap = null;
         return Readers.NextEpoch();
     }
 

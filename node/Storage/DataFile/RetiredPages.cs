@@ -8,6 +8,9 @@ internal interface IRetiredPages
     /// <summary>Their size in bytes.</summary>
     long Bytes { get; }
 
+    /// <summary>How much work it is to free them, in scratch pages.</summary>
+    int Work { get; }
+
     /// <summary>Whether a reader may have a root that reaches them.</summary>
     bool IsReachedBy(in ReaderSlots.Reader reader);
 }
@@ -26,47 +29,73 @@ internal sealed class RetiredPages<T>(ReaderSlots readers, Action<T> free)
     where T : struct, IRetiredPages
 {
     private readonly Queue<T> _waiting = new();
-    private readonly Dictionary<(int Slot, ulong Ticket), List<T>> _held = [];
+    private readonly Dictionary<(int Slot, ulong Ticket), Held> _held = [];
     private readonly List<(int Slot, ulong Ticket)> _gone = [];
+
+    /// <summary>What readers held that are gone, to be checked again.</summary>
+    private readonly Stack<List<T>> _returned = new();
     private long _heldBytes;
+
+    /// <summary>The work of what was added since the last release.</summary>
+    private int _workAdded;
 
     /// <summary>Bytes that readers hold, as of the last <see cref="Release"/>. Any thread.</summary>
     public long HeldBytes => Volatile.Read(ref _heldBytes);
 
     /// <summary>Whether there are no retired pages.</summary>
-    public bool IsEmpty => _waiting.Count == 0 && _held.Count == 0;
+    public bool IsEmpty => _waiting.Count == 0 && _held.Count == 0 && !HasReturned;
+
+    /// <summary>Whether there are some whose reader is gone.</summary>
+    public bool HasReturned => _returned.Count > 0;
 
     /// <summary>All retired pages.</summary>
-    public IEnumerable<T> All => _waiting.Concat(_held.Values.SelectMany(pages => pages));
+    public IEnumerable<T> All => _waiting.Concat(_returned.SelectMany(pages => pages)).Concat(_held.Values.SelectMany(held => held.Pages));
 
     /// <summary>Adds pages that the published state does not reach.</summary>
-    public void Add(T pages) => _waiting.Enqueue(pages);
-
-    /// <summary>Frees what none of the readers reaches.</summary>
-    public void Release(List<ReaderSlots.Reader> present)
+    public void Add(T pages)
     {
-        foreach (var (reader, pages) in _held)
+        _waiting.Enqueue(pages);
+        _workAdded += pages.Work;
+    }
+
+    /// <summary>Frees what none of the readers reaches, as far as <paramref name="workMax"/> or twice what was added since the last call goes.</summary>
+    public void Release(List<ReaderSlots.Reader> present, int workMax)
+    {
+        foreach (var reader in _held.Keys)
         {
-            if (readers.Holds(reader.Slot, reader.Ticket))
-                continue;
-            _gone.Add(reader);
-            foreach (var page in pages)
-                _waiting.Enqueue(page);
+            if (!readers.Holds(reader.Slot, reader.Ticket))
+                _gone.Add(reader);
         }
         foreach (var reader in _gone)
         {
-            _held.Remove(reader, out var pages);
-            foreach (var page in pages!)
-                _heldBytes -= page.Bytes;
+            _held.Remove(reader, out var held);
+            Volatile.Write(ref _heldBytes, _heldBytes - held!.Bytes);
+            _returned.Push(held.Pages);
         }
         _gone.Clear();
-        while (_waiting.TryDequeue(out var retired))
+        var work = Math.Max(workMax, 2 * _workAdded);
+        for (_workAdded = 0; work > 0 && TryTake(out var retired);)
         {
+            // Before it is freed.
+            work -= retired.Work;
             if (HolderOf(retired, present) is { } holder)
                 Hold(holder, retired);
             else
                 free(retired);
         }
+    }
+
+    private bool TryTake(out T next)
+    {
+        if (_waiting.TryDequeue(out next))
+            return true;
+        if (!_returned.TryPeek(out var pages))
+            return false;
+        next = pages[^1];
+        pages.RemoveAt(pages.Count - 1);
+        if (pages.Count == 0)
+            _returned.Pop();
+        return true;
     }
 
     private static ReaderSlots.Reader? HolderOf(in T retired, List<ReaderSlots.Reader> present)
@@ -81,10 +110,19 @@ internal sealed class RetiredPages<T>(ReaderSlots readers, Action<T> free)
 
     private void Hold(in ReaderSlots.Reader reader, in T retired)
     {
-        if (!_held.TryGetValue((reader.Slot, reader.Ticket), out var pages))
-            _held[(reader.Slot, reader.Ticket)] = pages = [];
-        pages.Add(retired);
+        if (!_held.TryGetValue((reader.Slot, reader.Ticket), out var held))
+            _held[(reader.Slot, reader.Ticket)] = held = new Held();
+        held.Pages.Add(retired);
+        held.Bytes += retired.Bytes;
         Volatile.Write(ref _heldBytes, _heldBytes + retired.Bytes);
+    }
+
+    /// <summary>What one reader holds.</summary>
+    private sealed class Held
+    {
+        public List<T> Pages { get; } = [];
+
+        public long Bytes { get; set; }
     }
 }
 
@@ -97,7 +135,10 @@ internal readonly record struct RetiredScratch(ulong Epoch, nint Page, ulong Lef
     private readonly ulong _born = BatchOf(Page);
 
     /// <inheritdoc/>
-    public unsafe long Bytes => (long)ScratchPool.PagesOf((byte*)Page) * Pages.Page.Bytes;
+    public long Bytes => (long)Work * Pages.Page.Bytes;
+
+    /// <inheritdoc/>
+    public unsafe int Work => ScratchPool.PagesOf((byte*)Page);
 
     /// <inheritdoc/>
     public bool IsReachedBy(in ReaderSlots.Reader reader) => reader.Reaches(Epoch, _born, Left);
@@ -115,6 +156,9 @@ internal readonly record struct RetiredRun(ulong Epoch, PageBirth Born, ulong Le
 {
     /// <inheritdoc/>
     public long Bytes => Run.Count * Page.Bytes;
+
+    /// <inheritdoc/>
+    public int Work => 1;
 
     /// <inheritdoc/>
     public bool IsReachedBy(in ReaderSlots.Reader reader) => reader.Reaches(Epoch, Born.Batch, Left);

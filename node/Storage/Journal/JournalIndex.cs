@@ -56,19 +56,10 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
     }
 
     /// <summary>The position of the first entry with a greater etag; <see cref="Count"/> if there is none.</summary>
-    public int FirstAfter(Etag etag)
-    {
-        int low = 0, high = Count;
-        while (low < high)
-        {
-            var middle = (low + high) / 2;
-            if (this[middle].Record.Etag <= etag)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        return low;
-    }
+    public int FirstAfter(Etag etag) => CountWhile(static (entry, etag) => entry.Record.Etag <= etag, etag);
+
+    /// <summary>The position of the first entry that is in this segment or a later one, or that is not durable yet.</summary>
+    public int FirstFrom(ulong segment) => CountWhile(static (entry, segment) => entry.IsDurable && entry.Segment < segment, segment);
 
     /// <summary>Journal bytes of the entries from one position up to, but not including, another.</summary>
     public long BytesOf(int first, int end) => BytesThrough(end) - BytesThrough(first);
@@ -99,7 +90,7 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
     {
         if (count == 0)
             return;
-        for (var index = 0; index < count; index++)
+        for (var index = Math.Max(0, _bodiesFrom - _start); index < count; index++)
         {
             _bodyBytes -= this[index].Body.Length;
             this[index].Body = default;
@@ -123,6 +114,21 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
             _bodyBytes -= entry.Body.Length;
             entry.Body = default;
         }
+    }
+
+    /// <summary>How many of the first entries satisfy a condition that none of the later ones does.</summary>
+    private int CountWhile<T>(Func<JournalEntry, T, bool> condition, T value)
+    {
+        int low = 0, high = Count;
+        while (low < high)
+        {
+            var middle = (low + high) / 2;
+            if (condition(this[middle], value))
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        return low;
     }
 
     // Before the entry at this position.

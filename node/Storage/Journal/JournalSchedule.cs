@@ -59,6 +59,13 @@ internal sealed class JournalSchedule
         JournalLane? lane;
         lock (_lock)
         {
+            // Between exclusive steps this is not a step of a lane, and it touches no file. As one it would wait for the slowest write or fill, and records
+            // behind it. On a full disk it makes space for what waits, so there it keeps its place.
+            if (job.Kind == JournalJobKind.Recycle && _phase == JournalPhase.Open && !_segments.IsDiskFull)
+            {
+                _segments.Recycle(job.Number);
+                return;
+            }
             _jobs.Enqueue(job);
             lane = FindLaneLocked();
         }
@@ -89,14 +96,9 @@ internal sealed class JournalSchedule
         lock (_lock)
         {
             if (failure is StorageIoException { IsDiskFull: true } && lane.State == LaneState.Writing)
-            {
                 _phase = _phase.After(JournalEvent.FoundNoRoom);
-            }
             else if (failure is not null)
-            {
-                _failure ??= failure;
-                _phase = _phase.After(JournalEvent.Failure);
-            }
+                FailLocked(failure);
             if (lane.State == LaneState.Writing)
                 EndWriteLocked(lane.Write!, isDurable: failure is null && _phase != JournalPhase.Failed);
             else if (lane.State is LaneState.Rolling or LaneState.Exclusive)
@@ -117,10 +119,16 @@ internal sealed class JournalSchedule
     {
         lock (_lock)
         {
-            _failure ??= failure;
-            _phase = _phase.After(JournalEvent.Failure);
+            FailLocked(failure);
             lane.Abandon();
         }
+    }
+
+    /// <summary>Fails the journal because of something that no lane did. Any thread.</summary>
+    public void Fail(Exception failure)
+    {
+        lock (_lock)
+            FailLocked(failure);
     }
 
     /// <summary>Makes the next job, a record for which there is no segment, wait for space. Called in the step <see cref="LaneState.Rolling"/>.</summary>
@@ -157,6 +165,13 @@ internal sealed class JournalSchedule
             (var quiet, _whenQuiet) = (_whenQuiet, null);
             return quiet;
         }
+    }
+
+    private void FailLocked(Exception failure)
+    {
+        Invariant.CheckHeld(_lock);
+        _failure ??= failure;
+        _phase = _phase.After(JournalEvent.Failure);
     }
 
     private bool IsAnyBusyLocked()

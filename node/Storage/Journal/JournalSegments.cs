@@ -1,20 +1,22 @@
+using System.Collections.Concurrent;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Control;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
+using KvCluster.Storage.Threads;
 
 namespace KvCluster.Storage.Journal;
 
 /// <summary>
 /// The segments of a shard's journal except the end of the current one (<see cref="JournalTail"/>): the next one, the live ones, and dead files that are
-/// reused. Not locked: <see cref="JournalSchedule"/> lets one lane at a time change segments.
+/// reused. Not locked: <see cref="JournalSchedule"/> lets one lane at a time change segments, and recycles them between such steps.
 /// </summary>
 /// <remarks>
 /// A segment's file is first prepared (<see cref="SegmentPreparation"/>): allocated, then zero-filled in small steps between the writes, where a write
 /// into blocks that were never written takes longer (<see cref="StoreOptions.FillSegments"/>). With its durable header it becomes the current one, and with its successor's header a live
-/// one, to which nothing is appended any more. When nothing needs it, or a truncation has removed it from the line, it is dead. Then its front is erased and
-/// it is a spare, which can be prepared again under another number, or it is deleted. Before a segment is used, the file of the next one exists (S8;
-/// <see cref="SegmentPreparation.Begin"/> creates both), so a missing last segment is noticed.
+/// one, to which nothing is appended any more. When nothing needs it, or a truncation has removed it from the line, it is dead. Then, in the background, its
+/// front is erased and it is a spare, which can be prepared again under another number, or it is deleted; a crash before that leaves it to the next open.
+/// Before a segment is used, the file of the next one exists (S8; <see cref="SegmentPreparation.Begin"/> creates both), so a missing last segment is noticed.
 /// </remarks>
 internal sealed class JournalSegments : IDisposable
 {
@@ -26,16 +28,31 @@ internal sealed class JournalSegments : IDisposable
     private readonly JournalTail _tail;
     private readonly AlignedBuffer _block = new(SegmentHeader.BlockBytes);
 
-    /// <summary>The incarnations of the live segments and the current one, by number.</summary>
-    private readonly SortedDictionary<ulong, ulong> _incarnations = [];
-    private readonly Stack<ulong> _spares = new();
+    /// <summary>The live segments and the current one, by number.</summary>
+    private readonly SortedDictionary<ulong, (ulong Incarnation, long Bytes)> _live = [];
+
+    /// <summary>Segments whose front is erased. The background adds to them.</summary>
+    private readonly ConcurrentStack<ulong> _spares = new();
+
+    /// <summary>Dead segments that the background has to retire.</summary>
+    private readonly ConcurrentQueue<ulong> _dead = new();
+    private readonly IWorkItem _retireDead;
     private SegmentPreparation? _next;
     private int _nextBytes;
     private long _bytes;
     private volatile bool _isDiskFull;
+    private volatile bool _isDisposed;
 
-    public JournalSegments(StoreContext context, string directory, ControlFile control, SpaceReserve reserve, JournalTail tail)
+    /// <summary>Nothing is live yet.</summary>
+    /// <param name="context">The shard's executors, disk and bounds.</param>
+    /// <param name="directory">The directory of the segments.</param>
+    /// <param name="control">Names the replica.</param>
+    /// <param name="reserve">Released when the disk is full.</param>
+    /// <param name="tail">The end of the current segment.</param>
+    /// <param name="failed">Called on the checkpoint executor when a dead segment could not be retired.</param>
+    public JournalSegments(StoreContext context, string directory, ControlFile control, SpaceReserve reserve, JournalTail tail, Action<Exception> failed)
     {
+        _retireDead = new WorkAction(() => RetireDead(failed));
         _context = context;
         _directory = directory;
         _control = control;
@@ -71,8 +88,7 @@ internal sealed class JournalSegments : IDisposable
     {
         foreach (var (number, incarnation, bytes) in line)
         {
-            _incarnations[number] = incarnation;
-            Interlocked.Add(ref _bytes, bytes);
+            AddLive(number, incarnation, bytes);
         }
         NextNumber = nextNumber;
     }
@@ -149,23 +165,23 @@ internal sealed class JournalSegments : IDisposable
     /// <summary>Records that a write found no space.</summary>
     public void NoteFull() => _isDiskFull = true;
 
-    /// <summary>Retires the segments numbered below this.</summary>
+    /// <summary>Takes the segments numbered below this off the line. Their files are retired afterwards.</summary>
     public void Recycle(ulong lowest)
     {
-        foreach (var number in _incarnations.Keys.Where(number => number < lowest && number != _tail.Segment).ToArray())
+        foreach (var number in _live.Keys.Where(number => number < lowest && number != _tail.Segment).ToArray())
             Drop(number);
     }
 
     /// <summary>Retires the segments between a predecessor and the current one, which a truncation removed from the line.</summary>
     public void DropBehind(ulong predecessor)
     {
-        foreach (var number in _incarnations.Keys.Where(number => number > predecessor && number < _tail.Segment).ToArray())
+        foreach (var number in _live.Keys.Where(number => number > predecessor && number < _tail.Segment).ToArray())
             Drop(number);
     }
 
     /// <summary>
     /// Reuses a dead segment's file for a later segment, or deletes it. If there is no space for either, the file stays as it is, outside the line, and
-    /// the next open retires it. During an open the opening thread calls it, after <see cref="Start"/>.
+    /// the next open retires it. During an open the opening thread calls it, after <see cref="Start"/>; later the checkpoint executor or a lane does.
     /// </summary>
     public void Retire(ulong number)
     {
@@ -179,6 +195,7 @@ internal sealed class JournalSegments : IDisposable
     /// <inheritdoc/>
     public void Dispose()
     {
+        _isDisposed = true;
         _next?.Dispose();
         _block.Dispose();
     }
@@ -188,14 +205,14 @@ internal sealed class JournalSegments : IDisposable
     /// </summary>
     private void Use(SegmentPreparation next, RecordRef last, ulong predecessor, long predecessorEnd)
     {
-        Invariant.Check(next == _next && !_incarnations.ContainsKey(next.Number), $"Segment {next.Number} was used although it is not the prepared one, or is in use.");
+        Invariant.Check(next == _next && !_live.ContainsKey(next.Number), $"Segment {next.Number} was used although it is not the prepared one, or is in use.");
         var header = new SegmentHeader(
             next.Number,
             NewIncarnation(next.Number),
             _control.State.ReplicaId,
             _control.State.Shard,
             predecessor,
-            predecessor == 0 ? 0 : _incarnations[predecessor],
+            predecessor == 0 ? 0 : _live[predecessor].Incarnation,
             predecessorEnd,
             last.Etag,
             last.Checksum);
@@ -204,8 +221,7 @@ internal sealed class JournalSegments : IDisposable
         var file = next.Release();
         _next = null;
         _tail.Continue(file, header, last);
-        _incarnations[header.Number] = header.Incarnation;
-        Interlocked.Add(ref _bytes, file.Length);
+        AddLive(header.Number, header.Incarnation, file.Length);
         NextNumber = header.Number + 1;
         _nextBytes = (int)Math.Min(2 * Math.Max(file.Length, _context.Options.SegmentBytesMin), _context.Options.SegmentBytesMax);
     }
@@ -266,12 +282,44 @@ internal sealed class JournalSegments : IDisposable
         }
     }
 
+    private void AddLive(ulong number, ulong incarnation, long bytes)
+    {
+        _live[number] = (incarnation, bytes);
+        Interlocked.Add(ref _bytes, bytes);
+    }
+
+    /// <summary>
+    /// Takes a segment off the line. Its file is retired in the background, because the journal would wait for some milliseconds per segment. On a full disk
+    /// that is done at once, because there the journal waits for the space.
+    /// </summary>
     private void Drop(ulong number)
     {
-        Invariant.Check(number != _tail.Segment && _incarnations.ContainsKey(number), $"Segment {number} was dropped although it is the current one, or not in use.");
-        using (var file = _context.Files.Open(SegmentName.PathOf(_directory, number), new StorageFileOptions(StorageFileMode.OpenExisting)))
-            Interlocked.Add(ref _bytes, -file.Length);
-        _incarnations.Remove(number);
-        Retire(number);
+        Invariant.Check(number != _tail.Segment && _live.ContainsKey(number), $"Segment {number} was dropped although it is the current one, or not in use.");
+        Interlocked.Add(ref _bytes, -_live[number].Bytes);
+        _live.Remove(number);
+        _dead.Enqueue(number);
+        if (!_isDiskFull)
+            _context.Checkpoints.Post(_retireDead);
+        else
+        {
+            // The oldest first, as always.
+            while (_dead.TryDequeue(out var dead))
+                Retire(dead);
+        }
+    }
+
+    /// <summary>Retires one dead segment. Checkpoint executor.</summary>
+    private void RetireDead(Action<Exception> failed)
+    {
+        if (_isDisposed || !_dead.TryDequeue(out var number))
+            return;
+        try
+        {
+            Retire(number);
+        }
+        catch (Exception exception)
+        {
+            failed(exception);
+        }
     }
 }

@@ -41,7 +41,7 @@ internal sealed class JournalWriter : IDisposable
     {
         _context = context;
         _control = control;
-        _segments = new JournalSegments(context, directory, control, reserve, _tail);
+        _segments = new JournalSegments(context, directory, control, reserve, _tail, OnRetireFailed);
         _truncated = new TruncatedRecords(context, directory, asideDirectory);
         Completed = new CompletedJobs(_segments, context.Writer, completions);
         _stalled = new StalledJobs(context, control, _tail, _segments, _truncated, Completed);
@@ -114,6 +114,13 @@ internal sealed class JournalWriter : IDisposable
         }
         Report();
         _schedule.TakeQuiet()?.Invoke();
+    }
+
+    /// <summary>A dead segment could not be retired. Checkpoint executor.</summary>
+    private void OnRetireFailed(Exception failure)
+    {
+        _schedule.Fail(failure);
+        Report();
     }
 
     private void Report() => Completed.Report(_schedule.Failure is not null);

@@ -1,3 +1,4 @@
+using System.Collections.Concurrent;
 using KvCluster.Storage.Files;
 
 namespace KvCluster.Storage.Journal;
@@ -30,19 +31,12 @@ internal sealed class SegmentPreparation : IDisposable
 
     /// <summary>Allocates the segment and creates the file of its successor. Both are durable when this returns.</summary>
     /// <exception cref="StorageIoException">An I/O error, or the disk is full; after a full disk the call can be repeated.</exception>
-    public static SegmentPreparation Begin(IFileSystem files, string directory, ulong number, int bytes, Stack<ulong> spares)
+    public static SegmentPreparation Begin(IFileSystem files, string directory, ulong number, int bytes, ConcurrentStack<ulong> spares)
     {
         var path = SegmentName.PathOf(directory, number);
-        var recycled = spares.TryPeek(out var spare);
-        if (recycled)
-        {
-            files.Rename(SegmentName.PathOf(directory, spare), path);
-            spares.Pop();
-        }
-        else
-        {
+        var recycled = TryRecycle(files, directory, path, spares);
+        if (!recycled)
             CreateIfMissing(files, path);
-        }
         CreateIfMissing(files, SegmentName.PathOf(directory, number + 1));
         var file = SegmentFile.Open(files, path);
         try
@@ -94,6 +88,23 @@ internal sealed class SegmentPreparation : IDisposable
 
     /// <inheritdoc/>
     public void Dispose() => _file?.Dispose();
+
+    /// <summary>Renames a spare, which stays one if that fails.</summary>
+    private static bool TryRecycle(IFileSystem files, string directory, string path, ConcurrentStack<ulong> spares)
+    {
+        if (!spares.TryPop(out var spare))
+            return false;
+        try
+        {
+            files.Rename(SegmentName.PathOf(directory, spare), path);
+            return true;
+        }
+        catch
+        {
+            spares.Push(spare);
+            throw;
+        }
+    }
 
     private static void CreateIfMissing(IFileSystem files, string path)
     {

@@ -41,6 +41,7 @@ internal sealed class CheckpointSchedule
     private volatile ITimer? _rest;
     private bool _isDiskFull;
     private bool _isForSpace;
+    private bool _isReleasing;
     private long _startedAt;
 
     /// <summary>Creates the schedule; starts nothing yet.</summary>
@@ -107,9 +108,10 @@ internal sealed class CheckpointSchedule
     /// <summary>Counts what was in the journal before the store was opened. Called once, when the owner is set and can receive events.</summary>
     public void CountUncovered() => JournalGrewBy(_index.BytesAfter(_pages.Covered.Etag));
 
-    /// <summary>Starts a checkpoint if a trigger is reached and none runs.</summary>
+    /// <summary>Starts a checkpoint if a trigger is reached and none runs. Also begins to return what a reader held that is gone.</summary>
     public void StartIfDue()
     {
+        BeginRelease();
         if (_running is not null || _hasEnded || IsDiskFull)
             return;
         // The state that they wait for was not durable before.
@@ -291,9 +293,15 @@ internal sealed class CheckpointSchedule
             return;
         var checkpoint = _running!;
         var failure = _writeFailure;
-        (_running, _writeFailure) = (null, null);
         try
         {
+            // In steps, with the writer's other work between them.
+            if (failure is null && !_pages.FinishStep(checkpoint))
+            {
+                _context.Writer.Post(_finish);
+                return;
+            }
+            (_running, _writeFailure) = (null, null);
             if (failure is StorageIoException { IsDiskFull: true } && !checkpoint.MayBeAbandoned)
                 WaitForRoom(checkpoint, failure);
             else if (failure is StorageIoException { IsDiskFull: true })
@@ -311,8 +319,7 @@ internal sealed class CheckpointSchedule
 
     private void Complete(Checkpoint checkpoint)
     {
-        _pages.FinishCheckpoint(checkpoint);
-        _context.Writer.Post(_release);
+        BeginRelease();
         if (_context.Observer.IsWatching)
             _context.Observer.CheckpointWritten(checkpoint.PageBytes, _context.Time.GetElapsedTime(_startedAt));
         IsDiskFull = false;
@@ -326,15 +333,24 @@ internal sealed class CheckpointSchedule
         Ended();
     }
 
-    /// <summary>Returns the checkpoint's memory in steps, with the writer's other work between them.</summary>
+    private void BeginRelease()
+    {
+        if (_hasEnded || _isReleasing || !_pages.HasMoreToRelease)
+            return;
+        _isReleasing = true;
+        _context.Writer.Post(_release);
+    }
+
+    /// <summary>Returns memory in steps, with the writer's other work between them.</summary>
     private void Release()
     {
+        _isReleasing = false;
         if (_hasEnded)
             return;
         try
         {
-            if (_pages.ReleaseSome())
-                _context.Writer.Post(_release);
+            _pages.ReleaseSome();
+            BeginRelease();
             Released();
         }
         catch (Exception exception)

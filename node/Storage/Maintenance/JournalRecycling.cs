@@ -36,19 +36,12 @@ internal sealed class JournalRecycling(StoreContext context, PageStore pages, Jo
             "the shard has written more journal since than a snapshot may retain");
         var needed = _sources.Aggregate(
             context.Rules.RecoversFrom(pages).Position.Segment, (lowest, source) => Math.Min(lowest, source.Covers.Position.Segment));
-        var covered = 0;
-        var coveredBytes = 0L;
-        while (covered < index.Count && index[covered].IsDurable && index[covered].Segment < needed)
-            coveredBytes += RecordEnvelope.RecordBytes(index[covered++].Record.BodyBytes);
+        var covered = index.FirstFrom(needed);
         var retainedBytes = journal.IsDiskFull || isForSpace ? 0 : context.Options.RetainedJournalBytes;
         var retainedCount = context.Memory.KeptIndexBytesMax / JournalIndex.EntryBytes;
         var dropped = 0;
-        while (dropped < covered && (coveredBytes > retainedBytes || covered - dropped > retainedCount))
-        {
-            var segment = index[dropped].Segment;
-            while (dropped < covered && index[dropped].Segment == segment)
-                coveredBytes -= RecordEnvelope.RecordBytes(index[dropped++].Record.BodyBytes);
-        }
+        while (dropped < covered && (index.BytesOf(dropped, covered) > retainedBytes || covered - dropped > retainedCount))
+            dropped = Math.Min(covered, index.FirstFrom(index[dropped].Segment + 1));
         if (dropped == 0)
             return;
         var lowest = dropped < index.Count ? index[dropped].Segment : needed;

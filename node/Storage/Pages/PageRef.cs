@@ -54,6 +54,9 @@ internal struct PageLink(PageRef reference, uint checksum)
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public static unsafe PageRef Load(PageLink* link) => new(Volatile.Read(ref *(ulong*)link));
 
+    /// <summary>The link to the location in the file that a checkpoint gave a scratch page or run.</summary>
+    public static unsafe PageLink ToPlaced(byte* page) => new(Page.Placed(page), Page.Checksum(page));
+
     /// <summary>Replaces a link that readers may be using.</summary>
     public static unsafe void Store(PageLink* link, PageLink next)
     {

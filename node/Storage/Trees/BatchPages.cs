@@ -14,6 +14,9 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool)
     /// <summary>The number of the batch.</summary>
     public ulong Number => _number;
 
+    /// <summary>Replaces references meanwhile; null while nothing does.</summary>
+    public ReferenceSwap? Swap { get; set; }
+
     /// <summary>What it has changed.</summary>
     public SealedBatch Changes => _changes;
 
@@ -54,12 +57,20 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool)
         var page = space.ResolveNode(link);
         if (link->Reference.IsScratch && Page.Batch(page) == _number)
             return page;
+        Settle(link->Reference, page);
         var copy = pool.Rent(1);
         Buffer.MemoryCopy(page, copy, Page.Bytes, Page.Bytes);
         Track(copy);
         Retire(link->Reference);
         *link = new PageLink(PageRef.ToScratch(copy), 0);
         return copy;
+    }
+
+    /// <summary>Called before references in a page that may belong to an earlier batch are copied or retired, so that they are final.</summary>
+    public void Settle(PageRef reference, byte* page)
+    {
+        if (Swap is not null && reference.IsScratch)
+            Swap.Visit(page);
     }
 
     /// <summary>A branch's child, likewise.</summary>
@@ -81,6 +92,7 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool)
         var page = space.Locate(reference);
         if (Page.Batch(page) != _number)
         {
+            Swap?.CheckYounger(page);
             _changes.RetiredScratch.Add((nint)page);
             return;
         }

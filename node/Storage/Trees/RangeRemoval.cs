@@ -128,6 +128,7 @@ internal sealed unsafe class RangeRemoval(PageSpace space, BatchPages pages)
     private void Drop(PageLink* link)
     {
         var page = space.ResolveNode(link);
+        pages.Settle(link->Reference, page);
         int count = Page.Count(page);
         if (Page.Type(page) == PageType.Leaf)
         {

@@ -232,6 +232,7 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
                 if (Page.Type(page) != PageType.Branch || Page.Count(page) > 1)
                     return collapsed;
                 var left = place->Link.Reference;
+                pages.Settle(left, page);
                 place->Link = *TreePage.Child(page, 0);
                 pages.Retire(left);
             }
@@ -258,6 +259,8 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
         var right = space.ResolveNode(rightChild);
         Span<byte> separator = stackalloc byte[Page.KeyBytesMax];
         separator = separator[..TreePage.CopyKey(parent, index + 1, separator)];
+        pages.Settle(TreePage.Child(parent, index)->Reference, left);
+        pages.Settle(rightReference, right);
         fixed (byte* joined = _secondCopy)
         {
             if (!PageSplit.TryMerge(left, right, separator, joined))

@@ -29,6 +29,13 @@ internal sealed unsafe class WriteBatch
     /// <summary>Whether the batch is open for changes.</summary>
     public bool IsOpen { get; private set; }
 
+    /// <summary>Replaces references in earlier batches' pages, between batches and before one copies them; null while nothing does.</summary>
+    internal ReferenceSwap? Swap
+    {
+        get => _pages.Swap;
+        set => _pages.Swap = value;
+    }
+
     /// <summary>Scratch pages and runs that it has made and still uses.</summary>
     public int PagesMade => _pages.Changes.Made.Count;
 

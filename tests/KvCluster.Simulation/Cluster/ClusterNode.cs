@@ -365,7 +365,7 @@ internal sealed class ClusterNode : IDisposable
             RetainedJournalBytes = _run.Conditions.RetainedJournalBytes,
             SessionsMax = _run.Conditions.SessionsMax,
             SessionIdleMin = _run.Conditions.SessionIdleMin,
-            Pages = new PageStoreOptions { MapBytes = 64 << 20 },
+            Pages = new PageStoreOptions { MapBytes = 64 << 20, StepPages = 32 },
         };
         return new StoreContext(FaultyFiles.Of(Disk.Files, _run.Bug), writer, lanes, checkpoints, _clock, NullLogger.Instance, options, completions);
     }

@@ -166,7 +166,7 @@ internal sealed class StoreRun : ISimulation
             disk.SyncDirectory("/");
         }
 
-        var options = new StoreOptions { SegmentBytesMin = 16 << 10, SegmentBytesMax = 16 << 10, RetainedJournalBytes = 0, ReserveBytes = 64 << 10, Pages = new PageStoreOptions { MapBytes = 16 << 20 } };
+        var options = new StoreOptions { SegmentBytesMin = 16 << 10, SegmentBytesMax = 16 << 10, RetainedJournalBytes = 0, ReserveBytes = 64 << 10, Pages = new PageStoreOptions { MapBytes = 16 << 20, StepPages = 4 } };
         return new StoreContext(FaultyFiles.Of(disk, _bug), writer, lanes, checkpoints, Time, NullLogger.Instance, options, completions) { Rules = new FaultyRules(_bug) };
     }
 

@@ -3,7 +3,7 @@ using KvCluster.Tests.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Checkpoints;
 
-/// <summary>The memory of a finished checkpoint is returned in steps, so that the writer is not held by it.</summary>
+/// <summary>The memory of a finished checkpoint, or of a reader that is gone, is returned in steps, so that the writer is not held by it.</summary>
 public sealed class CheckpointReleaseTests
 {
     private const int Keys = 3_000;
@@ -22,10 +22,10 @@ public sealed class CheckpointReleaseTests
         for (var more = true; more; steps++)
         {
             more = store.Store.ReleaseSome();
-            Assert.True(store.Store.ScratchReservedBytes >= reserved - (10 << 20), $"One step returned {reserved - store.Store.ScratchReservedBytes} bytes.");
+            Assert.True(store.Store.ScratchReservedBytes >= reserved - (2 << 20), $"One step returned {reserved - store.Store.ScratchReservedBytes} bytes.");
             reserved = store.Store.ScratchReservedBytes;
         }
-        Assert.InRange(steps, 3, 10);
+        Assert.InRange(steps, 24, 100);
         Assert.InRange(reserved, 0, 17 << 20);
         store.CheckPublished();
         store.Store.Verify();
@@ -46,7 +46,9 @@ public sealed class CheckpointReleaseTests
             store.CheckReader(0, new Random(2));
         Assert.True(store.Store.ScratchReservedBytes > 24 << 20, "The reader's memory was returned.");
         store.CloseReader(0);
-        store.Store.ReleaseSome();
+        while (store.Store.ReleaseSome())
+        {
+        }
         Assert.InRange(store.Store.ScratchReservedBytes, 0, 17 << 20);
         store.CheckPublished();
         store.Store.Verify();

@@ -136,14 +136,26 @@ internal sealed class ModelStore : IDisposable
 
     public void FinishCheckpoint(bool givesBack = true)
     {
+        while (!FinishStep())
+        {
+        }
+        while (givesBack && Store.TryChooseSurplus(out var part))
+            GiveBack(part);
+    }
+
+    /// <summary>Takes one step of the checkpoint's end. Anything may happen between two of them.</summary>
+    public bool FinishStep()
+    {
         var (checkpoint, state, _) = _checkpoint!.Value;
-        Store.FinishCheckpoint(checkpoint);
+        if (!Store.FinishStep(checkpoint))
+            return false;
         _checkpoint = null;
+        foreach (var root in Store.Roots.Unpublished.Select(batch => batch.Root).Append(Store.Roots.Published))
+            CheckPlaced(root, checkpoint.Root.Batch);
         (_checkpointedBefore, _checkpointed) = (_checkpointed, state);
         Assert.Equal(CoverageOf(state.Etag), Store.Covered);
         Assert.Equal(_checkpointedBefore.Etag, Store.CoveredByOlderMeta.Etag);
-        while (givesBack && Store.TryChooseSurplus(out var part))
-            GiveBack(part);
+        return true;
     }
 
     /// <summary>Completes the checkpoint in progress.</summary>
@@ -218,6 +230,27 @@ internal sealed class ModelStore : IDisposable
         CloseReaders();
         Store.Dispose();
         Disk.Dispose();
+    }
+
+    /// <summary>A root reaches in memory only pages that were made after this batch.</summary>
+    private unsafe void CheckPlaced(StoreRoot root, ulong batchPlaced)
+    {
+        foreach (var tree in root.Trees)
+            Check(tree.Link.Reference);
+
+        void Check(PageRef reference)
+        {
+            if (!reference.IsScratch)
+                return;
+            var page = Store.Space.Locate(reference);
+            Assert.True(Page.Batch(page) > batchPlaced, $"The root of batch {root.Batch} reaches a page of batch {Page.Batch(page)} in memory, which is in the file.");
+            for (var i = 0; i < Page.Count(page) && Page.Type(page) is PageType.Branch or PageType.Leaf; i++)
+            {
+                var child = Page.Type(page) == PageType.Branch ? TreePage.Child(page, i) : TreePage.IsOverflow(page, i, out var run) ? run : null;
+                if (child is not null)
+                    Check(child->Reference);
+            }
+        }
     }
 
     private static CheckpointPosition CoverageOf(Etag etag) =>

@@ -1,9 +1,12 @@
 using KvCluster.Disk;
+using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Pages;
 
-/// <summary>Compares the page store with a sorted dictionary: random batches, publications, checkpoints in three steps, long readers, reopening.</summary>
+/// <summary>
+/// Compares the page store with a sorted dictionary: random batches, publications, drops, checkpoints whose ends take many steps, long readers, reopening.
+/// </summary>
 public sealed class PageStoreModelTests
 {
     public static TheoryData<string> Profiles => [.. KeyProfile.All.Select(profile => profile.Name)];
@@ -12,7 +15,7 @@ public sealed class PageStoreModelTests
     [MemberData(nameof(Profiles))]
     public void RandomOperations_MatchTheModel(string profile) => Seeded.Run(3, random =>
     {
-        using var store = new ModelStore();
+        using var store = new ModelStore(new PageStoreOptions { MapBytes = 1L << 30, StepPages = 1 << random.Next(12) });
         var keys = KeyProfile.All.Single(one => one.Name == profile);
         for (var step = 0; step < 250; step++)
             Step(store, keys, random);
@@ -105,6 +108,68 @@ public sealed class PageStoreModelTests
         }
         store.Store.Verify();
         Assert.Equal(before, store.Store.FileBytes);
+    }
+
+    /// <summary>The pages of dropped states wait to be visited by a checkpoint's end, and the next batch reuses them.</summary>
+    [Fact]
+    public void DropUnpublished_BetweenStepsOfACheckpointsEnd_LosesNothing()
+    {
+        using var store = new ModelStore(new PageStoreOptions { MapBytes = 1L << 30, StepPages = 1 });
+        Put(400, 100);
+        store.Publish();
+        store.BeginCheckpoint();
+        Put(400, 99);
+        store.Publish();
+        Put(400, 98);
+        store.WriteCheckpoint();
+        Assert.False(store.FinishStep());
+        store.DropUnpublished();
+        Put(400, 97);
+        store.FinishCheckpoint();
+        store.CheckPublished();
+        store.Publish();
+        store.CheckPublished();
+        store.Store.Verify();
+
+        void Put(int keys, int valueBytes) => store.Batch(batch =>
+        {
+            for (var key = 0; key < keys; key++)
+                batch.Put(TreeId.Kv, BitConverter.GetBytes(key), new byte[valueBytes]);
+        });
+    }
+
+    /// <summary>
+    /// Pages of earlier batches refer to memory that a checkpoint has placed in the file until its end visits them. A range is deleted without copying its
+    /// pages, but what they refer to is retired as what is in the file.
+    /// </summary>
+    [Fact]
+    public void DeleteRange_BetweenStepsOfACheckpointsEnd_RetiresThePlacesInTheFile()
+    {
+        using var store = new ModelStore(new PageStoreOptions { MapBytes = 1L << 30, StepPages = 1 });
+        store.Batch(batch =>
+        {
+            for (var key = 0; key < 400; key++)
+                batch.Put(TreeId.Kv, BitConverter.GetBytes(key), new byte[key % 2 == 0 ? 9_000 : 100]);
+        });
+        store.Publish();
+        store.BeginCheckpoint();
+        store.Batch(batch =>
+        {
+            for (var key = 1; key < 400; key += 2)
+                batch.Put(TreeId.Kv, BitConverter.GetBytes(key), new byte[99]);
+        });
+        store.Publish();
+        store.WriteCheckpoint();
+        Assert.False(store.FinishStep());
+        store.Batch(batch => batch.DeleteRange(TreeId.Kv, BitConverter.GetBytes(3), []));
+        store.Publish();
+        store.FinishCheckpoint();
+        store.CheckPublished();
+        store.Store.Verify();
+        store.Checkpoint();
+        store.Reopen();
+        store.CheckPublished();
+        store.Store.Verify();
     }
 
     [Fact]
@@ -209,7 +274,8 @@ public sealed class PageStoreModelTests
                 store.WriteCheckpoint();
                 break;
             case < 94 when store.IsCheckpointWritten:
-                store.FinishCheckpoint();
+                for (var steps = random.Next(1, 6); steps > 0 && store.IsCheckpointing; steps--)
+                    store.FinishStep();
                 break;
             case 94:
                 store.Reopen(random.Next(2) == 0 ? null : UnsyncedWrites.Dropped);

@@ -179,6 +179,27 @@ public sealed class ReplicaStoreTests : IDisposable
         Assert.Equal(40ul, _bench.Store.Statistics.Keys);
     }
 
+    // After a checkpoint of 2 GB a journal lane erased or deleted dozens of segments, and no write was durable before it had.
+    [Fact]
+    public void Checkpoint_AfterManySegments_RetiresTheirFilesInTheBackground()
+    {
+        _bench.Open();
+        var (retired, byALane) = (0, 0);
+        _bench.Disk.Fault = call =>
+        {
+            if (call.Path.EndsWith(".journal", StringComparison.Ordinal) && call.Operation == "Delete")
+                (retired, byALane) = (retired + 1, byALane + (_bench.IsCheckpointStep ? 0 : 1));
+            return DiskFault.None;
+        };
+        for (var index = 0; index < 200; index++)
+            _bench.Write(request => request.Put(StoreBench.Text($"key-{index}"), new byte[1000]));
+        _bench.Checkpoint();
+        _bench.Write(request => request.Put("last"u8, "1"u8));
+        _bench.Checkpoint();
+        Assert.True(retired > 5, $"Only {retired} segments were deleted.");
+        Assert.Equal(0, byALane);
+    }
+
     /// <summary>
     /// One of the two meta pages is the newer one. If it is damaged, the older one's checkpoint and the journal after that must still exist (S5).
     /// </summary>

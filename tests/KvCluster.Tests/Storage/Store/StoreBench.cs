@@ -2,6 +2,7 @@ using System.Text;
 using KvCluster.Disk;
 using KvCluster.Storage;
 using KvCluster.Storage.Context;
+using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Sessions;
@@ -30,13 +31,14 @@ internal sealed class StoreBench : IDisposable
             Disk, _writer, _lanes, _checkpoints, Time, NullLogger.Instance, options ?? SmallOptions, _completions);
     }
 
-    /// <summary>Small files, so that short runs roll over and recycle segments.</summary>
+    /// <summary>Small files and steps, so that short runs roll over and recycle segments, and other work comes between the steps of a checkpoint's end.</summary>
     public static StoreOptions SmallOptions { get; } = new()
     {
         SegmentBytesMin = 16 << 10,
         SegmentBytesMax = 64 << 10,
         RetainedJournalBytes = 0,
         ReserveBytes = 16 << 10,
+        Pages = new PageStoreOptions { StepPages = 16 },
     };
 
     public SimulatedDisk Disk { get; }
@@ -47,6 +49,9 @@ internal sealed class StoreBench : IDisposable
 
     /// <summary>The test has damaged the store, which is therefore not verified at the end.</summary>
     public bool IsDamaged { get; set; }
+
+    /// <summary>Whether the checkpoint executor runs something.</summary>
+    public bool IsCheckpointStep => _checkpoints.IsRunning;
 
     public StandaloneStore Standalone => _standalone ?? throw new InvalidOperationException("The store is not open.");
 
