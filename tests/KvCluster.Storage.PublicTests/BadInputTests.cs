@@ -148,6 +148,56 @@ public sealed class BadInputTests : StoreTest
     }
 
     [Fact]
+    public async Task Read_OfADamagedValue_IsATypedErrorAndStopsTheStore()
+    {
+        await using (var store = KvStore.Open(Folder))
+        {
+            var tree = await store.CreateTreeAsync("t");
+            await store.WriteAsync(new KvBatch().Put(tree, "bad"u8, Enumerable.Repeat((byte)0xAB, 100_000).ToArray()).Put(tree, "good"u8, "v"u8));
+            await store.CheckpointAsync();
+        }
+        foreach (var data in Directory.EnumerateFiles(Folder, "data", SearchOption.AllDirectories))
+        {
+            var bytes = await File.ReadAllBytesAsync(data);
+            bytes[bytes.AsSpan().IndexOf(Enumerable.Repeat((byte)0xAB, 1_000).ToArray()) + 500] ^= 1;
+            await File.WriteAllBytesAsync(data, bytes);
+        }
+        await using (var store = KvStore.Open(Folder))
+        {
+            var tree = store.Tree("t");
+            Assert.Equal("v", Read(store, tree, "good"));
+            using (var snapshot = store.OpenSnapshot())
+            {
+                Assert.Throws<KvStoreDamagedException>(() => snapshot.Get(tree, "bad"u8));
+                using var cursor = snapshot.OpenCursor(tree);
+                Assert.True(cursor.MoveNext());
+                Assert.Throws<KvStoreDamagedException>(() => cursor.Value.Length);
+            }
+            var failed = await StoppedAsync(store, tree);
+            Assert.IsNotType<KvStoreFailedException>(failed.InnerException);
+            Assert.Throws<KvStoreFailedException>(store.OpenSnapshot);
+            await Assert.ThrowsAsync<KvStoreFailedException>(() => store.CheckpointAsync());
+            await Assert.ThrowsAsync<KvStoreFailedException>(() => store.CreateTreeAsync("u"));
+        }
+    }
+
+    // The reader's find is told to the store's own thread.
+    private static async Task<KvStoreFailedException> StoppedAsync(KvStore store, KvTree tree)
+    {
+        while (true)
+        {
+            try
+            {
+                await store.WriteAsync(new KvBatch().Put(tree, "k"u8, "v"u8));
+            }
+            catch (KvStoreFailedException failed)
+            {
+                return failed;
+            }
+        }
+    }
+
+    [Fact]
     public async Task UseAfterDisposal_ThrowsThatEverywhere()
     {
         var store = KvStore.Open(Folder);

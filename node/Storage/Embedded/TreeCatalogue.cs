@@ -13,8 +13,8 @@ namespace KvCluster.Storage;
 /// engine, and the number before each key keeps them apart. Any thread; changes are made one at a time.
 /// </summary>
 /// <remarks>
-/// A tree is dropped with one write that removes its name. Its keys are removed afterwards. A number is never used again, so keys whose number has no name, which a
-/// crash may leave behind, belong to nobody, and the next open removes them.
+/// A tree is dropped with one write that removes its name. Its keys are removed afterwards. A number is never used again, so keys whose number has no name belong to
+/// nobody, and the next open removes them. A crash may leave some, and so may a batch that was on its way while its tree was dropped.
 /// </remarks>
 internal sealed class TreeCatalogue
 {

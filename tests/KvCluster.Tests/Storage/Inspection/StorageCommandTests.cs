@@ -63,15 +63,18 @@ public sealed class StorageCommandTests : IDisposable
             BitConverter.TryWriteBytes(version.AsSpan(slot + 128), KvCluster.Storage.Encoding.Crc32C.Of(version.AsSpan(slot, 128)));
         }
         await File.WriteAllBytesAsync(Path.Combine(_folder.Path, "other", "shards", "1", "control"), version);
-        // Taken as a node takes it.
+        // Taken as a node takes it, and as an embedded store does.
+        Directory.CreateDirectory(Path.Combine(_folder.Path, "embedded", "store"));
+        using var ofStore = new FileStream(Path.Combine(_folder.Path, "embedded", "LOCK"), FileMode.Create, FileAccess.ReadWrite, FileShare.None);
         using var held = new FileStream(Path.Combine(_folder.Path, "data", "LOCK"), FileMode.Create, FileAccess.ReadWrite, FileShare.None);
-        var (_, _, error) = await RunAsync($"cd '{_folder.Path}'; for dir in file none data data/shards/1 other/shards/1; do $NODE storage check $dir; echo $? >&2; done; $NODE storage recover data/shards/1 --accept-loss; echo $? >&2");
+        var (_, _, error) = await RunAsync($"cd '{_folder.Path}'; for dir in file none data data/shards/1 embedded/store other/shards/1; do $NODE storage check $dir; echo $? >&2; done; $NODE storage recover data/shards/1 --accept-loss; echo $? >&2");
         Assert.Equal(
             [
                 $"kv-node: '{_folder.Path}/file' is not a replica's directory: it is a file.", "3",
                 $"kv-node: '{_folder.Path}/none' is not a replica's directory: it does not exist.", "3",
                 $"kv-node: '{_folder.Path}/data' is not a replica's directory: it is the data directory of a node; the replicas are the directories in 'shards' in it.", "3",
                 $"kv-node: The directory '{_folder.Path}/data' is in use by another process.", "3",
+                $"kv-node: The directory '{_folder.Path}/embedded' is in use by another process.", "3",
                 $"kv-node: '{_folder.Path}/other/shards/1/control' has format version 9, but this build reads only version 1.", "4",
                 $"kv-node: The directory '{_folder.Path}/data' is in use by another process.", "3",
             ],

@@ -1,0 +1,82 @@
+using KvCluster.Storage;
+using KvCluster.Storage.Context;
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Files;
+using KvCluster.Storage.Pages;
+using KvCluster.Storage.Sessions;
+using KvCluster.Storage.Transactions;
+using Microsoft.Extensions.Logging.Abstractions;
+
+namespace KvCluster.Tests.Storage.Store;
+
+/// <summary>What an embedded store keeps, which its public tests cannot see: FORMAT.md, "Embedded store".</summary>
+public sealed class EmbeddedStoreTests : IDisposable
+{
+    private readonly TemporaryDirectory _directory = new();
+
+    public void Dispose() => _directory.Dispose();
+
+    [Fact]
+    public async Task Keys_AreThoseOfTheFormat()
+    {
+        await using (var store = KvStore.Open(_directory.Path))
+        {
+            await store.DropTreeAsync(await store.CreateTreeAsync("dropped"));
+            await store.WriteAsync(new KvBatch().Put(await store.CreateTreeAsync("ab"), "k"u8, "v"u8));
+        }
+        using var engine = await OpenEngineAsync();
+        Assert.Equal(["00000000=00000003", "000000006162=00000002", "000000026B=76"], Entries(engine));
+    }
+
+    /// <summary>A crash in the middle of dropping a tree leaves keys without a name.</summary>
+    [Fact]
+    public async Task Open_WithKeysOfNoTree_RemovesThemAndNoOthers()
+    {
+        await using (var store = KvStore.Open(_directory.Path))
+        {
+            await store.CreateTreeAsync("one");
+            await store.WriteAsync(new KvBatch().Put(await store.CreateTreeAsync("two"), "k"u8, "v"u8).Put(store.Tree("one"), "k"u8, "v"u8));
+        }
+        List<string> before;
+        using (var engine = await OpenEngineAsync())
+        {
+            before = Entries(engine);
+            var request = WriteRequest.Rent();
+            foreach (var number in (byte[])[3, 7, 255])
+            {
+                for (byte index = 0; index < 100; index++)
+                    request.Put([0, 0, 0, number, index], new byte[500]);
+            }
+            Assert.Equal(WriteOutcome.Applied, (await engine.TryWrite(request)!.Value).Outcome);
+        }
+        await KvStore.Open(_directory.Path).DisposeAsync();
+        using (var engine = await OpenEngineAsync())
+            Assert.Equal(before, Entries(engine));
+    }
+
+    [Fact]
+    public async Task Open_OfAReplicaOfACluster_IsRefused()
+    {
+        (await OpenEngineAsync()).Dispose();
+        var refused = Assert.Throws<KvStoreFormatException>(() => KvStore.Open(_directory.Path));
+        Assert.Contains("belongs to replica", refused.Message, StringComparison.Ordinal);
+    }
+
+    private static List<string> Entries(StandaloneStore engine)
+    {
+        var entries = new List<string>();
+        using var snapshot = engine.OpenSnapshot();
+        using var cursor = snapshot.Cursor(TreeId.Kv);
+        while (cursor.MoveNext())
+            entries.Add($"{Convert.ToHexString(cursor.Key)}={Convert.ToHexString(KvValue.Read(cursor.Value, out _))}");
+        return entries;
+    }
+
+    /// <summary>The engine as a replica's. A request that changes nothing is answered when everything in the journal is visible.</summary>
+    private async Task<StandaloneStore> OpenEngineAsync()
+    {
+        var engine = StandaloneStore.Open(LocalDisk.Instance, Path.Combine(_directory.Path, "store"), new StoreOptions(), TimeProvider.System, NullLogger.Instance);
+        Assert.Equal(WriteOutcome.Applied, (await engine.TryWrite(WriteRequest.Rent())!.Value).Outcome);
+        return engine;
+    }
+}
