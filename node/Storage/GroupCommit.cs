@@ -115,6 +115,7 @@ internal sealed class GroupCommit
         try
         {
             record = MergeQueued(wallTime);
+            _space.Observe();
         }
         catch (Exception exception)
         {
@@ -196,7 +197,7 @@ internal sealed class GroupCommit
         var batch = _pages.Begin();
         var bytesMax = _durable.UnsettledCount == 0 ? _context.Options.BatchBytes : _context.Options.BatchBytesUnderLoad;
         _shardClock.Step(wallTime);
-        _transaction.Collect(batch, last.Etag, new Etag(epoch, last.Change + 1), _shardClock.Microseconds, bytesMax, _memory.PagesMax(), _space.BytesLeft(_durable.BytesInFlight));
+        _transaction.Collect(batch, last.Etag, new Etag(epoch, last.Change + 1), _shardClock.Microseconds, bytesMax, Math.Min(_memory.PagesMax(), _space.PagesLeft), _space.BytesLeft(_durable.BytesInFlight));
         if (_transaction.OperationCount > 0)
             return Append(batch, last, RecordFlags.None, _transaction.OperationCount, _transaction.Payload, _transaction);
         if (_transaction.Payload.Length > 0)

@@ -78,9 +78,10 @@ internal sealed class FileSpace(IStorageFile file, PageSpace space)
     /// </summary>
     /// <param name="map">The newest map.</param>
     /// <param name="pages">The length that either meta page records, whichever is greater. A file that is shorter than its meta page says is refused (S8).</param>
+    /// <param name="isForSpace">Whether the disk is full.</param>
     /// <param name="part">The part. Empty if it is not known yet whether there is one.</param>
     /// <returns>False if there is nothing to give back before the next checkpoint.</returns>
-    public bool TryChooseSurplus(FreeMap map, long pages, out FilePart part)
+    public bool TryChooseSurplus(FreeMap map, long pages, bool isForSpace, out FilePart part)
     {
         var end = pages * Page.Bytes;
         if (_cutsEnd && Bytes > end)
@@ -90,7 +91,7 @@ internal sealed class FileSpace(IStorageFile file, PageSpace space)
             return true;
         }
         part = default;
-        if (!_makesHoles || !map.TryTakeHole(out var hole))
+        if (!_makesHoles || !map.TryTakeHole(isForSpace, out var hole))
             return false;
         part = new FilePart(hole.First * Page.Bytes, hole.Count * Page.Bytes, IsEnd: false);
         return true;

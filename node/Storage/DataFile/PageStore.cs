@@ -95,6 +95,9 @@ internal sealed class PageStore : IDisposable
     /// <inheritdoc cref="IStorageFile.AllocatedBytes"/>
     public long AllocatedBytes => File.AllocatedBytes;
 
+    /// <summary>Bytes of the file that the next checkpoint may take. Writer, while no checkpoint is in progress.</summary>
+    public long ReusableBytes => FileBytes - ((Free.FilePages - Free.ReusablePages) * Page.Bytes);
+
     internal IStorageFile File { get; }
 
     internal PageStoreOptions Options { get; }
@@ -218,7 +221,8 @@ internal sealed class PageStore : IDisposable
     }
 
     /// <inheritdoc cref="FileSpace.TryChooseSurplus"/>
-    public bool TryChooseSurplus(out FilePart part) => FileSpace.TryChooseSurplus(Free, Math.Max(Meta.Newest.FilePages, Meta.Older.FilePages), out part);
+    public bool TryChooseSurplus(out FilePart part, bool isForSpace = false) =>
+        FileSpace.TryChooseSurplus(Free, Math.Max(Meta.Newest.FilePages, Meta.Older.FilePages), isForSpace, out part);
 
     /// <summary>Abandons a checkpoint whose write found the disk full. Nothing of it counts, and the next one starts over.</summary>
     public void AbandonCheckpoint(Checkpoint checkpoint)

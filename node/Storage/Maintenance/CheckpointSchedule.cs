@@ -86,6 +86,9 @@ internal sealed class CheckpointSchedule
     /// <summary>Whether a checkpoint is being written. Any thread; may be out of date.</summary>
     public bool IsRunning => Volatile.Read(ref _running) is not null;
 
+    /// <summary>Bytes of pages that the running checkpoint has written. Any thread; may be out of date.</summary>
+    public long BytesWritten => Volatile.Read(ref _running)?.PageBytes ?? 0;
+
     /// <summary>Whether a restart would have to replay more than a quiescent shard may leave. Any thread; may be out of date.</summary>
     public bool HasMuchToCover => IsRunning || _backlog.IsMuchToReplay;
 
@@ -323,13 +326,14 @@ internal sealed class CheckpointSchedule
         if (_context.Observer.IsWatching)
             _context.Observer.CheckpointWritten(checkpoint.PageBytes, _context.Time.GetElapsedTime(_startedAt));
         IsDiskFull = false;
-        _recycling.Recycle(_isForSpace);
+        var isForSpace = _isForSpace;
+        _recycling.Recycle(isForSpace);
         _isForSpace = false;
         // Requests made meanwhile may need more than this checkpoint covers.
         _requests.AnswerCovered();
         if (_requests.Any)
             Start();
-        _return.Start();
+        _return.Start(isForSpace);
         Ended();
     }
 

@@ -14,6 +14,9 @@ internal sealed class SpaceReturn : IDisposable
     /// <summary>Long enough for what waited. A terabyte takes ten minutes.</summary>
     private static readonly TimeSpan Rest = TimeSpan.FromMilliseconds(10);
 
+    /// <summary>Shorter parts, of which there are many on a full disk, are followed by no pause.</summary>
+    private const long PartBytesLong = 1 << 20;
+
     private readonly StoreContext _context;
     private readonly StoreLifecycle _life;
     private readonly PageStore _pages;
@@ -24,6 +27,7 @@ internal sealed class SpaceReturn : IDisposable
     private FilePart _part;
     private Exception? _failure;
     private bool _isBusy;
+    private bool _isForSpace;
     private volatile bool _hasEnded;
 
     /// <summary>Does nothing before <see cref="Start"/>.</summary>
@@ -40,8 +44,10 @@ internal sealed class SpaceReturn : IDisposable
     }
 
     /// <summary>Called when a checkpoint has ended. Goes on until nothing is left or the next one begins. Writer executor.</summary>
-    public void Start()
+    /// <param name="isForSpace">The checkpoint was written because the disk is full.</param>
+    public void Start(bool isForSpace)
     {
+        _isForSpace = isForSpace;
         if (_isBusy)
             return;
         _isBusy = true;
@@ -61,7 +67,7 @@ internal sealed class SpaceReturn : IDisposable
             return;
         if (_failure is not null)
             _life.Fail(_failure);
-        else if (_isCheckpointing() || !_pages.TryChooseSurplus(out _part))
+        else if (_isCheckpointing() || !_pages.TryChooseSurplus(out _part, _isForSpace))
             _isBusy = false;
         else if (_part.Bytes == 0)
             _context.Writer.Post(_choose);
@@ -81,7 +87,7 @@ internal sealed class SpaceReturn : IDisposable
         {
             _failure = exception;
         }
-        if (_failure is not null)
+        if (_failure is not null || _part.Bytes < PartBytesLong)
             _context.Writer.Post(_choose);
         else if (!_hasEnded)
             _rest.Change(Rest, Timeout.InfiniteTimeSpan);

@@ -1,50 +1,79 @@
 using KvCluster.Storage.Context;
+using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Journal;
+using KvCluster.Storage.Pages;
 using KvCluster.Storage.Threads;
 
 namespace KvCluster.Storage.Maintenance;
 
 /// <summary>
-/// Looks for space once a second while the disk is full: it starts a checkpoint, which frees journal segments, and has the journal try again. Owned by a
-/// store; writer executor.
+/// Looks for space once a second while the disk is full: it starts a checkpoint, which frees journal segments, and has the journal try again. Compares the
+/// pages changed since the last checkpoint with the space that there is for them, so that the disk counts as full while the checkpoint still fits: nothing but
+/// that checkpoint frees anything. Owned by a store; writer executor.
 /// </summary>
 internal sealed class SpaceWatch : IDisposable
 {
     private static readonly TimeSpan Interval = TimeSpan.FromSeconds(1);
+
+    /// <summary>By how much the changed pages grow or shrink until the disk is looked at again, in bytes.</summary>
+    private const long LookBytes = 1 << 20;
+
+    /// <summary>A checkpoint of this many bytes is left to what the data file keeps for it, and to the reserve.</summary>
+    private const long ChangedBytesFew = 1 << 20;
+
+    /// <summary>Pages that a batch on a full disk may change at least. A delete takes a path.</summary>
+    private const int PagesLeast = 16;
+
     private readonly StoreContext _context;
     private readonly StoreLifecycle _life;
+    private readonly PageStore _pages;
+    private readonly string _directory;
     private readonly JournalWriter _journal;
     private readonly SpaceReserve _reserve;
     private readonly CheckpointSchedule _checkpoints;
     private readonly Action _stalled;
     private readonly WorkAction _look;
     private ITimer? _timer;
+    private long _changedBytes;
+    private long _reusableBytes;
+
+    /// <summary>Bytes for which there is space beyond the changed pages, when last looked at.</summary>
+    private long _bytesBeyond = long.MaxValue;
+    private bool _isShort;
 
     /// <summary>Watches nothing before <see cref="Start"/> or <see cref="Watch"/>.</summary>
     /// <param name="context">The shard's executors and clock.</param>
     /// <param name="life">Nothing is begun when the store has ended.</param>
+    /// <param name="pages">Changed pages need space.</param>
     /// <param name="journal">May find no space for a record.</param>
     /// <param name="reserve">Renewed when there is space again.</param>
     /// <param name="checkpoints">May find no space for a page, and free journal segments.</param>
     /// <param name="stalled">Called when the disk is found full and records wait for space.</param>
-    public SpaceWatch(StoreContext context, StoreLifecycle life, JournalWriter journal, SpaceReserve reserve, CheckpointSchedule checkpoints, Action stalled)
+    public SpaceWatch(
+        StoreContext context, StoreLifecycle life, PageStore pages, JournalWriter journal, SpaceReserve reserve, CheckpointSchedule checkpoints, Action stalled)
     {
-        (_context, _life, _journal, _reserve, _checkpoints, _stalled) = (context, life, journal, reserve, checkpoints, stalled);
+        (_context, _life, _pages, _journal, _reserve, _checkpoints, _stalled) = (context, life, pages, journal, reserve, checkpoints, stalled);
+        _directory = Path.GetDirectoryName(pages.File.Path)!;
         _look = new WorkAction(Look);
     }
 
     /// <summary>
-    /// Whether there is no space for a segment or a checkpoint. Puts are then refused and a follower's records wait. Space is looked for once a second.
+    /// Whether there is no space for a segment or a checkpoint, or no more than the next checkpoint takes. Puts are then refused and a follower's records wait. Space is looked for once a second.
     /// Any thread.
     /// </summary>
-    public bool IsDiskFull => _journal.IsDiskFull || _checkpoints.IsDiskFull;
+    public bool IsDiskFull => _journal.IsDiskFull || _checkpoints.IsDiskFull || Volatile.Read(ref _isShort);
 
     /// <summary>Whether records wait for space. Any thread.</summary>
     public bool IsStalled => _journal.IsStalled;
 
     /// <summary>How many bytes of records are certain to fit on a full disk; null while there is space.</summary>
     /// <param name="inFlight">Bytes of records that are on their way there.</param>
-    public long? BytesLeft(long inFlight) => IsDiskFull ? _journal.BytesLeft - inFlight : null;
+    public long? BytesLeft(long inFlight) => !IsDiskFull ? null : HasRoomToChange ? _journal.BytesLeft - inFlight : 0;
+
+    /// <summary>How many pages the next batch may change.</summary>
+    public int PagesLeft => IsDiskFull ? (int)Math.Clamp(_bytesBeyond / Page.Bytes, PagesLeast, int.MaxValue) : int.MaxValue;
+
+    private bool HasRoomToChange => _changedBytes < ChangedBytesFew || _bytesBeyond >= PagesLeast * Page.Bytes;
 
     /// <summary>Called once, when the owner is set.</summary>
     public void Start()
@@ -52,6 +81,18 @@ internal sealed class SpaceWatch : IDisposable
         // The reserve was released earlier or never complete, or opening found the disk full and continued without it.
         if (!_reserve.IsHeld || IsDiskFull)
             _journal.Enqueue(new JournalJob(JournalJobKind.LookForSpace));
+    }
+
+    /// <summary>Called after each batch. A checkpoint is started early when it would take half of the space that there is.</summary>
+    public void Observe()
+    {
+        var changed = _pages.ScratchBytes - _pages.HeldScratchBytes;
+        if (_life.HasEnded || (!IsDiskFull && Math.Abs(changed - _changedBytes) < LookBytes))
+            return;
+        Measure();
+        if (_changedBytes > ChangedBytesFew && _bytesBeyond < _changedBytes)
+            _checkpoints.StartForMemory();
+        Watch();
     }
 
     /// <summary>Called whenever the disk may have become full; looks for space at intervals until it is not.</summary>
@@ -75,8 +116,22 @@ internal sealed class SpaceWatch : IDisposable
         _timer = null;
         if (!IsDiskFull)
             return;
+        if (_journal.IsDiskFull || _checkpoints.IsDiskFull || !_reserve.IsHeld)
+            _journal.Enqueue(new JournalJob(JournalJobKind.LookForSpace));
         _checkpoints.StartForSpace();
-        _journal.Enqueue(new JournalJob(JournalJobKind.LookForSpace));
+        Measure();
         Watch();
+    }
+
+    private void Measure()
+    {
+        _changedBytes = _pages.ScratchBytes - _pages.HeldScratchBytes;
+        // The journal's next segment may take that much.
+        var available = Math.Clamp(_context.Files.AvailableBytes(_directory) - _context.Options.SegmentBytesMax, 0, 1L << 60);
+        // A checkpoint in progress has space for what it has written, perhaps of what was reusable before. It does not share the free map.
+        var written = _checkpoints.BytesWritten;
+        _reusableBytes = _checkpoints.IsRunning ? _reusableBytes : _pages.ReusableBytes;
+        _bytesBeyond = available + Math.Max(0, _reusableBytes - written) + written - _changedBytes;
+        Volatile.Write(ref _isShort, _changedBytes > ChangedBytesFew && _bytesBeyond < 0);
     }
 }

@@ -79,6 +79,9 @@ internal sealed class FreeMap
     /// <summary>The pages that hold the map itself, except its directory.</summary>
     public IEnumerable<PageLink> MapPages() => _pages.Places();
 
+    /// <summary>Number of pages that the next checkpoint may take, without holes.</summary>
+    public long ReusablePages => _reusable.Count;
+
     /// <summary>Runs of free pages.</summary>
     public List<PageRun> FreeRuns() => _free.Runs();
 
@@ -195,30 +198,32 @@ internal sealed class FreeMap
         _pages.WriteNext(writer, etag, _free, _pending, () => Take(1, grow), place => LeavePages(new PageRun(place.Number, 1)));
 
     /// <summary>
-    /// Looks for a run of 1 MiB or more whose space can be given back to the file system, because no meta page, snapshot, pin or root reaches it, and the
+    /// Looks for a run of 1 MiB or more, or on a full disk of any length, whose space can be given back to the file system, because no meta page, snapshot, pin or root reaches it, and the
     /// next checkpoint will probably not need it. The search goes from the back of the file to the front, so that what is taken next is in front. Writer,
     /// while no checkpoint is in progress.
     /// </summary>
+    /// <param name="isForSpace">Whether the disk is full. Free pages between pages in use are given back then, too.</param>
     /// <param name="hole">The run, which is a hole from here on. Empty if this part of the search has found none.</param>
     /// <returns>False if there is none before the next checkpoint.</returns>
-    public bool TryTakeHole(out PageRun hole)
+    public bool TryTakeHole(bool isForSpace, out PageRun hole)
     {
         hole = default;
+        var pagesMin = isForSpace ? 1 : HolePagesMin;
         var spare = PagesToSpare() - ReusablePagesMin;
-        if (spare < HolePagesMin || (_longRuns.Count == 0 && _searchEnd == 0))
+        if (spare < pagesMin || (_longRuns.Count == 0 && _searchEnd == 0))
             return false;
         if (_longRuns.Count == 0)
         {
             var end = _searchEnd;
             _searchEnd = (end - 1) / SearchPages * SearchPages;
-            _reusable.CollectRuns(_longRuns, HolePagesMin, _searchEnd, _searchEnd + SearchPages);
+            _reusable.CollectRuns(_longRuns, pagesMin, _searchEnd, _searchEnd + SearchPages);
             return true;
         }
         var run = _longRuns[^1];
         _longRuns.RemoveAt(_longRuns.Count - 1);
         var count = Math.Min(Math.Min(run.Count, HolePagesMax), spare);
         hole = new PageRun(run.First + run.Count - count, count);
-        if (run.Count - count >= HolePagesMin)
+        if (run.Count - count >= pagesMin)
             _longRuns.Add(new PageRun(run.First, run.Count - count));
         AddHole(hole);
         return true;
