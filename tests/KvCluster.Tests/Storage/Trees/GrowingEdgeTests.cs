@@ -23,7 +23,7 @@ public sealed class GrowingEdgeTests
     }
 
     /// <summary>
-    /// Puts keys in order before the last one of the tree, and others in falling order behind one of them. Returns the pages in use, and the first key of a
+    /// Puts keys in order, so that each leaf is filled at its end, and others in falling order behind one of them. Returns the pages in use, and the first key of a
     /// leaf in the middle.
     /// </summary>
     private static unsafe (long Pages, int FirstOfLeaf) PagesAndFirstOfALeaf(int? behind)
@@ -31,7 +31,6 @@ public sealed class GrowingEdgeTests
         using var disk = new SimulatedDisk();
         using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 28 }, new byte[16]);
         var batch = store.Begin();
-        batch.Put(TreeId.Kv, KeyOf(0xFFFFFF, 0), new byte[ValueBytes]);
         for (var key = 0; key < Keys; key++)
             batch.Put(TreeId.Kv, KeyOf(key, 0), new byte[ValueBytes]);
         for (var last = 255; last > 0 && behind is { } key; last--)

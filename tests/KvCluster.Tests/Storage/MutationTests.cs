@@ -1,0 +1,34 @@
+namespace KvCluster.Tests.Storage;
+
+/// <summary>
+/// The mistakes that tests/nightly/mutants makes, one at a time, to prove that these tests find them. Here it is only checked that they still fit the sources,
+/// so that whoever changes those lines changes the mistake with them.
+/// </summary>
+public sealed class MutationTests
+{
+    private const string Folder = "tests/nightly/mutations/";
+
+    public static TheoryData<string> Mutations => new(House.House.TextFiles().Where(static path => path.StartsWith(Folder, StringComparison.Ordinal)).Select(static path => path[Folder.Length..]));
+
+    [Theory]
+    [MemberData(nameof(Mutations))]
+    public void Mutation_NamesTestsThatExistAndLinesThatAreInTheFileOnce(string name)
+    {
+        var lines = House.House.Read(Folder + name).Split('\n');
+        var file = Field(lines, "file: ");
+        var source = House.House.Read(file).Split('\n').Select(static line => line.Trim()).ToList();
+        var removed = Changed(lines, '-');
+        var places = Enumerable.Range(0, source.Count).Count(index => source.Skip(index).Take(removed.Count).SequenceEqual(removed));
+        Assert.True(
+            removed.Count > 0 && places == 1,
+            $"The lines that {Folder}{name} removes are in {file} {places} times. Change it with the code: it describes a mistake that the named tests must find.");
+        Assert.NotEqual(removed, Changed(lines, '+'));
+        var tests = typeof(MutationTests).Assembly.GetTypes().Where(static type => type.IsClass)
+            .SelectMany(static type => type.GetMethods().Select(method => $"{type.FullName}.{method.Name}")).ToList();
+        Assert.All(Field(lines, "tests: ").Split(' '), test => Assert.Contains(tests, full => full.Contains(test, StringComparison.Ordinal)));
+    }
+
+    private static string Field(string[] lines, string name) => lines.Single(line => line.StartsWith(name, StringComparison.Ordinal))[name.Length..].Trim();
+
+    private static List<string> Changed(string[] lines, char sign) => [.. lines.Where(line => line.StartsWith(sign)).Select(static line => line[1..].Trim())];
+}
