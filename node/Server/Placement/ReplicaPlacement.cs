@@ -195,10 +195,10 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
         var snapshot = _map.Snapshot;
         var connected = snapshot.Nodes.Keys.Where(node => node == _identity.Node || _peers.SessionOf(node) != 0).ToHashSet();
         var present = connected.Where(node => !snapshot.Nodes[node].Draining).ToHashSet();
-        var moves = ReplicaMoves.InOrder(
+        var moves = MoveSelection.InOrder(
             snapshot.Records.Values.Select(entry => entry.Record), present, GoneOf(snapshot, connected), placement.LeavingIds.ToHashSet(), _replicationFactor);
         if (placement.Paused)
-            moves = moves.Where(move => ReplicaMoves.IsRepair(move, snapshot.Records[move.Shard].Record, _replicationFactor));
+            moves = moves.Where(move => MoveSelection.IsRepair(move, snapshot.Records[move.Shard].Record, _replicationFactor));
         _failed.RemoveAll(failed => _clock.GetElapsedTime(failed.At) >= PassedOverTime);
         return moves.FirstOrDefault(move => !_failed.Exists(failed => failed.Move.Shard == move.Shard || (!move.ToNode.IsNone && failed.Move.ToNode == move.ToNode)))
             ?? moves.FirstOrDefault();

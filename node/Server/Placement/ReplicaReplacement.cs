@@ -16,7 +16,7 @@ namespace KvCluster.Node.Placement;
 
 /// <summary>
 /// Builds new replicas in place of others, for an operator, for <see cref="ReplicaPlacement"/> and for damaged replicas of this node. Which replica moves is
-/// decided in <see cref="ReplicaMoves.InOrder"/>. A node that is down keeps its replicas until an operator says that it leaves.
+/// decided in <see cref="MoveSelection.InOrder"/>. A node that is down keeps its replicas until an operator says that it leaves.
 /// </summary>
 internal sealed class ReplicaReplacement : IAsyncDisposable
 {
@@ -86,7 +86,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         if (Foresee(record, request) is { } known)
             return known;
         var (from, to) = (request.FromNodeId, request.ToNodeId);
-        var plan = new ReplacementPlan(record, request, _replicationFactor);
+        var plan = new ReplacementSteps(record, request, _replicationFactor);
         if (plan.Removal is { } removal)
         {
             var removed = await ChangeAsync(shard, from, removal, cancellationToken, request.Force, plan.RemovesLearner).ConfigureAwait(false);
@@ -112,7 +112,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
                 var now = await RecordOfAsync(shard).ConfigureAwait(false);
                 if (now is not null && IsReplaced(now, plan.Leaves, to))
                     return new OrderResult(true, "");
-                learner = now is null || (!plan.Lost.IsNone && Has(now, plan.Lost)) ? ReplicaId.None : ReplacementPlan.LearnerOn(now, to);
+                learner = now is null || (!plan.Lost.IsNone && Has(now, plan.Lost)) ? ReplicaId.None : ReplacementSteps.LearnerOn(now, to);
                 if (learner.IsNone)
                     return added;
             }
@@ -147,7 +147,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         // A learner that is still to be created has caught up when it becomes a voter.
         ReplicaChange last = request.ToNodeId == request.FromNodeId
             ? new ReplicaChange.Remove(own)
-            : new ReplicaChange.Swap(own, ReplacementPlan.LearnerOn(record, request.ToNodeId) is { IsNone: false } learner ? learner : NewId());
+            : new ReplicaChange.Swap(own, ReplacementSteps.LearnerOn(record, request.ToNodeId) is { IsNone: false } learner ? learner : NewId());
         if (await _voters.TryBeginAsync(shard, last, request.Force).ConfigureAwait(false) is { } reason)
             return NotDone(reason);
         _voters.End(shard.Shard, last);
@@ -158,7 +158,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     private OrderResult? Foresee(ShardRecord record, ReplaceRequest request) =>
         WhyNotTo(request.ToNodeId) is { } reason
             ? NotDone(reason)
-            : ReplacementPlan.Foresee(record, request, _replicationFactor, _replaced.TryGetValue(record.ShardId, out var last) ? last : null);
+            : ReplacementSteps.Foresee(record, request, _replicationFactor, _replaced.TryGetValue(record.ShardId, out var last) ? last : null);
 
     private static bool Has(ShardRecord record, ReplicaId id) => record.Replicas.Any(replica => replica.ReplicaId == id);
 
@@ -228,7 +228,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     // False if its node is gone, or it made no progress for too long.
     private async Task<bool> CatchesUpAsync(HostedShard shard, ReplicaId learner, NodeId node, CancellationToken cancellationToken)
     {
-        var catchUp = new ReplacementPlan.CatchUp(learner, _patience, Now());
+        var catchUp = new ReplacementSteps.CatchUp(learner, _patience, Now());
         for (var away = 0; away < AwayPollsMax; away = IsAway(node) ? away + 1 : 0)
         {
             var view = await shard.LookAsync().ConfigureAwait(false);
@@ -254,7 +254,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         async (request, stop) => await AskLeaderAsync(request, stop).ConfigureAwait(false));
 
     private ReplaceRequest? OwnRequest(HostedShard shard) => _map.Snapshot.Records.TryGetValue(shard.Shard, out var entry)
-        ? ReplacementPlan.Own(entry.Record, _identity.Node, shard.ReplicaId, shard.IsLost, _replicationFactor)
+        ? ReplacementSteps.Own(entry.Record, _identity.Node, shard.ReplicaId, shard.IsLost, _replicationFactor)
         : null;
 
     private async Task AskLeaderAsync(ReplaceRequest request, CancellationToken stop)

@@ -19,7 +19,7 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
     private static readonly TimeSpan StatusWithin = TimeSpan.FromSeconds(20);
 
     private StayingMajority? _majority;
-    private (ReplicaId Learner, ReplacementPlan.CatchUp Watch)? _catchUp;
+    private (ReplicaId Learner, ReplacementSteps.CatchUp Watch)? _catchUp;
 
     /// <summary>The replica was told to stop for good, and may have stopped.</summary>
     public bool MayBeQuarantined { get; private set; }
@@ -57,7 +57,7 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
 
         WithView(replica, view =>
         {
-            if (ReplacementPlan.Foresee(view.Record, request, Replacements.Voters, last: null) is null && Due(view, new ReplacementPlan(view.Record, request, Replacements.Voters), request.ToNodeId) is { } change)
+            if (ReplacementSteps.Foresee(view.Record, request, Replacements.Voters, last: null) is null && Due(view, new ReplacementSteps(view.Record, request, Replacements.Voters), request.ToNodeId) is { } change)
                 Change(replica, view, change);
         });
     });
@@ -107,7 +107,7 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
         node.Lose(WhyQuarantined);
     }
 
-    private ReplicaChange? Due(LeaderView view, ReplacementPlan plan, NodeId to)
+    private ReplicaChange? Due(LeaderView view, ReplacementSteps plan, NodeId to)
     {
         if (plan.Removal is { } removal)
             return removal;
@@ -121,7 +121,7 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
 
         var now = TimeSpan.FromMicroseconds(run.NowUs);
         if (_catchUp?.Learner != plan.Learner)
-            _catchUp = (plan.Learner, new ReplacementPlan.CatchUp(plan.Learner, LearnerPatience, now));
+            _catchUp = (plan.Learner, new ReplacementSteps.CatchUp(plan.Learner, LearnerPatience, now));
         return _catchUp.Value.Watch.Look(view, now) switch
         {
             true => plan.Last(plan.Learner),

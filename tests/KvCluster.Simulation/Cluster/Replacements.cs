@@ -6,7 +6,7 @@ namespace KvCluster.Simulation.Cluster;
 /// <summary>
 /// What hosts and operators do about a shard's replicas. Nodes create and remove directories as the record says, and ask for a replacement of a lost
 /// replica. An operator wants a node to have no replica, and the controller asks for what the placement lacks. The host's own planners decide
-/// (<see cref="ReplacementPlan"/>, <see cref="ReplicaMoves"/>).
+/// (<see cref="ReplacementSteps"/>, <see cref="MoveSelection"/>).
 /// </summary>
 internal sealed class Replacements(ClusterRun run)
 {
@@ -67,8 +67,8 @@ internal sealed class Replacements(ClusterRun run)
 
         var gone = _awaySinceUs.Where(away => run.NowUs - away.Value >= GoneAfterUs).Select(static away => away.Key).ToHashSet();
         var own = record.Replicas.Where(replica => present.Contains(replica.NodeId) && replica.Created)
-            .Select(replica => ReplacementPlan.Own(record, replica.NodeId, replica.ReplicaId, IsLost(replica), Voters)).OfType<ReplaceRequest>();
-        var placed = ReplicaMoves.InOrder([record], present, gone, _leaving, Voters).Take(1)
+            .Select(replica => ReplacementSteps.Own(record, replica.NodeId, replica.ReplicaId, IsLost(replica), Voters)).OfType<ReplaceRequest>();
+        var placed = MoveSelection.InOrder([record], present, gone, _leaving, Voters).Take(1)
             .Select(static move => new ReplaceRequest { ShardId = move.Shard, FromNodeId = move.FromNode, ToNodeId = move.ToNode });
         return [.. own, .. placed];
     }

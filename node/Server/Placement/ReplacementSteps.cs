@@ -6,8 +6,11 @@ using KvCluster.V1;
 
 namespace KvCluster.Node.Placement;
 
-/// <summary>The steps of one replacement, given the record. An interrupted replacement is resumed by planning it again.</summary>
-internal sealed class ReplacementPlan
+/// <summary>
+/// The steps of one replacement, given the record. An interrupted replacement is resumed by planning it again. Which replicas are moved, and to which nodes:
+/// <see cref="MoveSelection.InOrder"/>.
+/// </summary>
+internal sealed class ReplacementSteps
 {
     private readonly int _replicationFactor;
     private readonly NodeId _toNode;
@@ -16,7 +19,7 @@ internal sealed class ReplacementPlan
     /// <param name="record">The shard's record, for which <see cref="Foresee"/> returned null.</param>
     /// <param name="request">See admin.proto for its cases.</param>
     /// <param name="replicationFactor">Number of voters that each shard of the cluster should have.</param>
-    public ReplacementPlan(ShardRecord record, ReplaceRequest request, int replicationFactor)
+    public ReplacementSteps(ShardRecord record, ReplaceRequest request, int replicationFactor)
     {
         var there = record.Replicas.FirstOrDefault(replica => replica.NodeId == request.FromNodeId);
         (_replicationFactor, _toNode, Lost) = (replicationFactor, request.ToNodeId, LostOf(there, request));

@@ -3,7 +3,7 @@ using KvCluster.V1;
 namespace KvCluster.Node.Placement;
 
 /// <summary>Chooses the next replica to move. A pure function of the shards' records and the nodes, so that every controller reaches the same result.</summary>
-internal static class ReplicaMoves
+internal static class MoveSelection
 {
     /// <summary>Nodes whose numbers of replicas differ by at most this are balanced. Another move would only reverse the difference.</summary>
     private const int DifferenceMax = 1;

@@ -4,7 +4,7 @@ using KvCluster.V1;
 namespace KvCluster.Tests.Node;
 
 /// <summary>Which replica moves next: a table of cluster states and their next moves. One test runs the moves to the end.</summary>
-public sealed class ReplicaMovesTests
+public sealed class MoveSelectionTests
 {
     [Fact]
     public void Next_BalancedCluster_IsNothing() =>
@@ -88,7 +88,7 @@ public sealed class ReplicaMovesTests
     [Fact]
     public void InOrder_SeveralEmptyNodes_ListsMovesToEach()
     {
-        var moves = ReplicaMoves.InOrder([Shard(0, 1, 2, 3), Shard(1, 1, 2, 3), Shard(2, 1, 2, 3)], Ids([1, 2, 3, 4, 5]), Ids([]), Ids([]), 3).ToList();
+        var moves = MoveSelection.InOrder([Shard(0, 1, 2, 3), Shard(1, 1, 2, 3), Shard(2, 1, 2, 3)], Ids([1, 2, 3, 4, 5]), Ids([]), Ids([]), 3).ToList();
         Assert.Equal(new NodeId(4), moves[0].ToNode);
         Assert.Contains(moves, move => move.ToNode == new NodeId(5));
     }
@@ -96,10 +96,10 @@ public sealed class ReplicaMovesTests
     [Fact]
     public void IsRepair_IsTrueOnlyForMissingVoters()
     {
-        Assert.True(ReplicaMoves.IsRepair(new ReplicaMove(new(0), NodeId.None, new(3), ""), Shard(0, 1, 2), 3));
-        Assert.True(ReplicaMoves.IsRepair(new ReplicaMove(new(0), new(3), NodeId.None, ""), Shard(0, 1, 2), 3));
-        Assert.False(ReplicaMoves.IsRepair(new ReplicaMove(new(0), new(4), NodeId.None, ""), Shard(0, 1, 2, 3), 3));
-        Assert.False(ReplicaMoves.IsRepair(new ReplicaMove(new(0), new(1), new(4), ""), Shard(0, 1, 2, 3), 3));
+        Assert.True(MoveSelection.IsRepair(new ReplicaMove(new(0), NodeId.None, new(3), ""), Shard(0, 1, 2), 3));
+        Assert.True(MoveSelection.IsRepair(new ReplicaMove(new(0), new(3), NodeId.None, ""), Shard(0, 1, 2), 3));
+        Assert.False(MoveSelection.IsRepair(new ReplicaMove(new(0), new(4), NodeId.None, ""), Shard(0, 1, 2, 3), 3));
+        Assert.False(MoveSelection.IsRepair(new ReplicaMove(new(0), new(1), new(4), ""), Shard(0, 1, 2, 3), 3));
     }
 
     [Theory]
@@ -126,7 +126,7 @@ public sealed class ReplicaMovesTests
     }
 
     private static ReplicaMove? Next(IEnumerable<ShardRecord> shards, HashSet<uint> present, HashSet<uint> leaving, params uint[] gone) =>
-        ReplicaMoves.InOrder(shards, Ids(present), Ids(gone), Ids(leaving), 3).FirstOrDefault();
+        MoveSelection.InOrder(shards, Ids(present), Ids(gone), Ids(leaving), 3).FirstOrDefault();
 
     private static HashSet<NodeId> Ids(IEnumerable<uint> nodes) => [.. nodes.Select(node => new NodeId(node))];
 
