@@ -15,9 +15,9 @@ using StatusCode = Grpc.Core.StatusCode;
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// Sends a call to the leader of its key's shard, or a read to any replica if its mode allows that. It finds the shard, has <see cref="IDestinations"/> choose
-/// the node, sends, updates the map from the answer of a wrong node, and repeats until the caller's deadline. <see cref="RoutedCall"/> decides what
-/// may be repeated. Used by the client library and the router. Thread-safe.
+/// Sends a call to the leader of its key's shard, or a read to any replica if its mode allows that. It finds the shard, has <see cref="ShardNodes"/>, or
+/// <see cref="Gateways"/>, choose the node, sends, updates the map from the answer of a wrong node, and repeats until the caller's deadline.
+/// <see cref="RoutedCall"/> decides what may be repeated. Used by the client library and the router. Thread-safe.
 /// </summary>
 internal sealed class CallRouter : IAsyncDisposable
 {

@@ -10,7 +10,7 @@ namespace KvCluster.Node.Shards;
 /// turn is posted once until it begins. Filled on any thread, emptied on the shard's writer executor.
 /// </summary>
 /// <param name="writer">The shard's writer executor.</param>
-/// <param name="turn">The replica's turn, which calls <see cref="BeginTurn"/> first.</param>
+/// <param name="turn">The replica's turn, <c>EventLoop.TakeTurn</c>, which calls <see cref="BeginTurn"/> first.</param>
 internal sealed class ReplicaMailbox(ISerialExecutor writer, IWorkItem turn)
 {
     // Several windows of a leader's bodies and snapshot. Beyond it frames are dropped, as a network may do, and sent again.

@@ -35,7 +35,7 @@ internal sealed class JournalWriter : IDisposable
     /// <param name="asideDirectory">The directory in which truncated records are kept.</param>
     /// <param name="control">The open control file, owned by the writer from here on.</param>
     /// <param name="reserve">Released when the disk is full.</param>
-    /// <param name="completions">Posted to the writer executor when <see cref="Completed"/> has jobs.</param>
+    /// <param name="completions">Posted to the writer executor when <see cref="Completed"/> has jobs: <c>JournalCompletions.Take</c>.</param>
     public JournalWriter(
         StoreContext context, string directory, string asideDirectory, ControlFile control, SpaceReserve reserve, IWorkItem completions)
     {
