@@ -8,7 +8,7 @@ internal static partial class NodeLog
     [LoggerMessage(1, LogLevel.Information, "Node {Node} of cluster {Cluster} serves at {Address}, start {Starts}")]
     public static partial void Serves(ILogger log, NodeId node, string cluster, string address, ulong starts);
 
-    [LoggerMessage(17, LogLevel.Information, "New journal segments are {How}, as measured on this disk")]
+    [LoggerMessage(43, LogLevel.Information, "New journal segments are {How}, as measured on this disk")]
     public static partial void Fills(ILogger log, string how);
 
     [LoggerMessage(7, LogLevel.Information, "Node {Node} stopped")]

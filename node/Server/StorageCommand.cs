@@ -3,6 +3,7 @@ using System.Text;
 using KvCluster.Node.Hosting;
 using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Configuration;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Inspection;
 

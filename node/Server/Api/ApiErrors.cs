@@ -99,8 +99,8 @@ internal static class ApiErrors
 
     /// <summary>For a call to a replica that does not lead.</summary>
     public static ApiError NotLeader(ShardRoute route, NodeId node) => route.LeaderId.IsNone || route.LeaderId == node
-        ? new(StatusCode.Unavailable, "NO_LEADER", $"Shard {Text((int)route.Shard)} has no leader at the moment.") { Routes = [route], RetryAfter = LeaderPause }
-        : new(StatusCode.Unavailable, "NOT_LEADER", $"Node {Text((int)route.Leader)} leads shard {Text((int)route.Shard)}.") { Routes = [route] };
+        ? new(StatusCode.Unavailable, "NO_LEADER", $"Shard {route.ShardId} has no leader at the moment.") { Routes = [route], RetryAfter = LeaderPause }
+        : new(StatusCode.Unavailable, "NOT_LEADER", $"Node {route.LeaderId} leads shard {route.ShardId}.") { Routes = [route] };
 
     /// <summary>For a linearizable read at a replica that could not ask its leader.</summary>
     public static ApiError LeaderSilent(ShardRoute route, NodeId node) =>

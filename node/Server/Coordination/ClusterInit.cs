@@ -85,12 +85,15 @@ internal static class ClusterInit
         {
             record.Replicas.Add(new ReplicaRecord
             {
-                Replica = BitConverter.ToUInt64(RandomNumberGenerator.GetBytes(sizeof(ulong))) | 1,
+                ReplicaId = NewReplicaId(),
                 NodeId = nodes[(firstNode + index) % nodes.Count],
             });
         }
         return record;
     }
+
+    /// <summary>The id of a new replica, random, so that none is used twice; never none.</summary>
+    public static ReplicaId NewReplicaId() => new(BitConverter.ToUInt64(RandomNumberGenerator.GetBytes(sizeof(ulong))) | 1);
 
     // The node of replica 0, chosen so that replica (shard mod replicas) is on node (shard mod nodes).
     private static int FirstNodeOf(ShardId shard, int nodeCount, int replicationFactor)

@@ -1,8 +1,8 @@
 // Replaces replicas: as the shard's leader for any caller, and for this node's own lost replicas by asking the leader. An interrupted replacement is resumed
 // by asking again, because the shard's record shows how far it got. Thread pool only.
 using System.Collections.Concurrent;
-using System.Security.Cryptography;
 using Grpc.Core;
+using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Map;
 using KvCluster.Node.Runtime;
@@ -104,7 +104,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
             }
             if (plan.WhyNoLearner(left) is { } reason)
                 return NotDone(reason);
-            learner = NewId();
+            learner = ClusterInit.NewReplicaId();
             var added = await ChangeAsync(shard, to, plan.Add(learner), cancellationToken, request.Force).ConfigureAwait(false);
             if (!added.Done)
             {
@@ -147,7 +147,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         // A learner that is still to be created has caught up when it becomes a voter.
         ReplicaChange last = request.ToNodeId == request.FromNodeId
             ? new ReplicaChange.Remove(own)
-            : new ReplicaChange.Swap(own, ReplacementSteps.LearnerOn(record, request.ToNodeId) is { IsNone: false } learner ? learner : NewId());
+            : new ReplicaChange.Swap(own, ReplacementSteps.LearnerOn(record, request.ToNodeId) is { IsNone: false } learner ? learner : ClusterInit.NewReplicaId());
         if (await _voters.TryBeginAsync(shard, last, request.Force).ConfigureAwait(false) is { } reason)
             return NotDone(reason);
         _voters.End(shard.Shard, last);
@@ -245,8 +245,6 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
 
     private static async Task<ShardRecord?> RecordOfAsync(HostedShard shard) =>
         (await shard.LookAsync().ConfigureAwait(false))?.Record;
-
-    private static ReplicaId NewId() => new(BitConverter.ToUInt64(RandomNumberGenerator.GetBytes(sizeof(ulong))) | 1);
 
     // Several run concurrently, so that one whose learner cannot catch up delays no other.
     private Task TakeTurnAsync(CancellationToken stop) => Parallel.ForEachAsync(

@@ -32,7 +32,7 @@ internal enum MemoryUse
 internal sealed class MemoryAccount(long budget, TimeProvider time)
 {
     /// <summary>Stores whose checkpoints are awaited at a time: two for each of a node's checkpoint threads. Many at once would all be done late.</summary>
-    public const int AskedMax = 4;
+    private const int AskedMax = 4;
 
     /// <summary>A store with less than this to gain is not asked.</summary>
     public const long GainBytesMin = 64 << 10;

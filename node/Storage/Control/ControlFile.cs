@@ -109,18 +109,21 @@ internal sealed class ControlFile : IDisposable
         var slots = new ControlSlot[2];
         var bytes = new byte[SlotBytes];
         for (var index = 0; index < slots.Length; index++)
-        {
-            try
-            {
-                if (reader.Read(bytes, index * SlotBytes) == SlotBytes && TryDecode(bytes, path, out var state, out var sequence))
-                    slots[index] = new ControlSlot(state, sequence);
-            }
-            catch (StorageIoException)
-            {
-                // The slot stays without a state.
-            }
-        }
+            slots[index] = ReadSlot(reader, bytes, index, path);
         return slots;
+    }
+
+    /// <summary>One slot; without a state if it is damaged or cannot be read.</summary>
+    private static ControlSlot ReadSlot(IStorageFile reader, byte[] bytes, int index, string path)
+    {
+        try
+        {
+            return reader.Read(bytes, index * SlotBytes) == SlotBytes && TryDecode(bytes, path, out var state, out var sequence) ? new ControlSlot(state, sequence) : default;
+        }
+        catch (StorageIoException)
+        {
+            return default;
+        }
     }
 
     /// <summary>

@@ -169,10 +169,8 @@ internal sealed unsafe class Checkpoint
     /// <summary>The root of a tree with its location in the file.</summary>
     private TreeRoot Placed(TreeRoot tree)
     {
-        if (!tree.Link.Reference.IsScratch)
-            return tree;
-        var page = _store.Space.Locate(tree.Link.Reference);
-        return new TreeRoot { Link = PageLink.ToPlaced(page), Count = tree.Count };
+        var top = tree.Link.Reference;
+        return top.IsScratch ? tree.ToPlaced(_store.Space.Locate(top)) : tree;
     }
 
     private void Collect(PageRef reference, ref long pages)
@@ -193,7 +191,7 @@ internal sealed unsafe class Checkpoint
                     Collect(child->Reference, ref pages);
             }
         }
-        pages += Page.Type(page) == PageType.Overflow ? Page.RunPages(Page.ValueLength(page)) : 1;
+        pages += ScratchPool.PagesOf(page);
         _scratch.Add((nint)page);
     }
 

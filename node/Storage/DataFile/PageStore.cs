@@ -62,6 +62,9 @@ internal sealed class PageStore : IDisposable
     /// <summary>The part of <see cref="ScratchBytes"/> that only readers still need. Any thread; may be out of date.</summary>
     public long HeldScratchBytes => _reclamation.HeldScratchBytes;
 
+    /// <summary>Bytes of changed pages, which the next checkpoint writes. Any thread; may be out of date.</summary>
+    public long ChangedBytes => ScratchBytes - HeldScratchBytes;
+
     /// <summary>Memory that the system has given for scratch pages, in use or not. Any thread.</summary>
     public long ScratchReservedBytes => _pool.ReservedBytes;
 
@@ -192,7 +195,7 @@ internal sealed class PageStore : IDisposable
     public bool FinishStep(Checkpoint checkpoint)
     {
         Invariant.Check(checkpoint == _leaving.Checkpoint && checkpoint.Meta is not null && !_batch.IsOpen, $"A checkpoint was finished before it was written, or during a batch.");
-        if (_batch.Swap is null)
+        if (!_leaving.IsFinishing)
         {
             // The map belongs to the writer again.
             Free.Keep();

@@ -1,4 +1,3 @@
-using System.Globalization;
 using KvCluster.Storage.Control;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
@@ -177,11 +176,4 @@ internal sealed class StoreCheck
     private void Damage(string file, long? offset, string what, string lost) => _findings.Add(new Finding(IsDamage: true, file, offset, what, lost));
 
     private void Notice(string file, long? offset, string what) => _findings.Add(new Finding(IsDamage: false, file, offset, what, "nothing"));
-}
-
-/// <summary>Etags as people read them.</summary>
-internal static class EtagText
-{
-    /// <summary>Epoch and change.</summary>
-    public static string Of(Etag etag) => string.Create(CultureInfo.InvariantCulture, $"(epoch {etag.Epoch}, change {etag.Change})");
 }

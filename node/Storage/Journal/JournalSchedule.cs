@@ -63,7 +63,7 @@ internal sealed class JournalSchedule
             // behind it. On a full disk it makes space for what waits, so there it keeps its place.
             if (job.Kind == JournalJobKind.Recycle && _phase == JournalPhase.Open && !_segments.IsDiskFull)
             {
-                _segments.Recycle(job.Number);
+                _segments.Recycle(job.Number, atOnce: false);
                 return;
             }
             _jobs.Enqueue(job);

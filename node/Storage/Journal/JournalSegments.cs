@@ -166,17 +166,19 @@ internal sealed class JournalSegments : IDisposable
     public void NoteFull() => _isDiskFull = true;
 
     /// <summary>Takes the segments numbered below this off the line. Their files are retired afterwards.</summary>
-    public void Recycle(ulong lowest)
+    /// <param name="lowest">The first segment that is kept.</param>
+    /// <param name="atOnce">Whether the files are retired before this returns, and not in the background.</param>
+    public void Recycle(ulong lowest, bool atOnce)
     {
         foreach (var number in _live.Keys.Where(number => number < lowest && number != _tail.Segment).ToArray())
-            Drop(number);
+            Drop(number, atOnce);
     }
 
     /// <summary>Retires the segments between a predecessor and the current one, which a truncation removed from the line.</summary>
     public void DropBehind(ulong predecessor)
     {
         foreach (var number in _live.Keys.Where(number => number > predecessor && number < _tail.Segment).ToArray())
-            Drop(number);
+            Drop(number, atOnce: _isDiskFull);
     }
 
     /// <summary>
@@ -289,23 +291,23 @@ internal sealed class JournalSegments : IDisposable
     }
 
     /// <summary>
-    /// Takes a segment off the line. Its file is retired in the background, because the journal would wait for some milliseconds per segment. On a full disk
-    /// that is done at once, because there the journal waits for the space.
+    /// Takes a segment off the line. Its file is retired in the background, because the journal would wait for some milliseconds per segment, or at once on a
+    /// full disk, because there the journal waits for the space.
     /// </summary>
-    private void Drop(ulong number)
+    private void Drop(ulong number, bool atOnce)
     {
         Invariant.Check(number != _tail.Segment && _live.ContainsKey(number), $"Segment {number} was dropped although it is the current one, or not in use.");
         Interlocked.Add(ref _bytes, -_live[number].Bytes);
         _live.Remove(number);
         _dead.Enqueue(number);
-        if (!_isDiskFull)
-            _context.Checkpoints.Post(_retireDead);
-        else
+        if (!atOnce)
         {
-            // The oldest first, as always.
-            while (_dead.TryDequeue(out var dead))
-                Retire(dead);
+            _context.Checkpoints.Post(_retireDead);
+            return;
         }
+        // The oldest first, as always.
+        while (_dead.TryDequeue(out var dead))
+            Retire(dead);
     }
 
     /// <summary>Retires one dead segment. Checkpoint executor.</summary>

@@ -180,7 +180,7 @@ internal sealed class JournalWriter : IDisposable
                 _stalled.Continue(staging);
                 break;
             case JournalJobKind.Recycle:
-                _segments.Recycle(job.Number);
+                _segments.Recycle(job.Number, atOnce: _segments.IsDiskFull);
                 _stalled.Continue(staging);
                 Completed.Add(job);
                 break;

@@ -30,7 +30,7 @@ internal sealed class CheckpointBacklog(StoreContext context, PageStore pages, J
     /// soon as the running one ends, and 1 from four times that amount. Memory that only readers hold does not count, nor do journal bytes that the
     /// running checkpoint could not cover.
     /// </summary>
-    public double Behind => Math.Max(JournalBehind, BehindOf((double)(pages.ScratchBytes - pages.HeldScratchBytes) / context.ChangedBytesForCheckpoint));
+    public double Behind => Math.Max(JournalBehind, BehindOf((double)pages.ChangedBytes / context.ChangedBytesForCheckpoint));
 
     /// <summary>Like <see cref="Behind"/>, but for the journal only. For changed pages, <see cref="StoreMemory"/> slows the writers.</summary>
     public double JournalBehind => BehindOf(JournalSinceBegin);

@@ -337,7 +337,8 @@ internal sealed class CheckpointSchedule
         Ended();
     }
 
-    private void BeginRelease()
+    /// <summary>Returns, in steps, what nobody holds any more. Called when that may have become more.</summary>
+    public void BeginRelease()
     {
         if (_hasEnded || _isReleasing || !_pages.HasMoreToRelease)
             return;
@@ -349,18 +350,12 @@ internal sealed class CheckpointSchedule
     private void Release()
     {
         _isReleasing = false;
-        if (_hasEnded)
-            return;
-        try
+        _life.Guard(() =>
         {
             _pages.ReleaseSome();
             BeginRelease();
             Released();
-        }
-        catch (Exception exception)
-        {
-            _life.Fail(exception);
-        }
+        });
     }
 
     /// <summary>

@@ -38,7 +38,7 @@ internal sealed class SpaceReturn : IDisposable
     public SpaceReturn(StoreContext context, StoreLifecycle life, PageStore pages, Func<bool> isCheckpointing)
     {
         (_context, _life, _pages, _isCheckpointing) = (context, life, pages, isCheckpointing);
-        _choose = new WorkAction(Choose);
+        _choose = new WorkAction(() => life.Guard(Choose));
         _give = new WorkAction(Give);
         _rest = context.Time.CreateTimer(_ => context.Writer.Post(_choose), null, Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
     }

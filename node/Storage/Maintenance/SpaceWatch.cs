@@ -54,12 +54,12 @@ internal sealed class SpaceWatch : IDisposable
     {
         (_context, _life, _pages, _journal, _reserve, _checkpoints, _stalled) = (context, life, pages, journal, reserve, checkpoints, stalled);
         _directory = Path.GetDirectoryName(pages.File.Path)!;
-        _look = new WorkAction(Look);
+        _look = new WorkAction(() => life.Guard(Look));
     }
 
     /// <summary>
-    /// Whether there is no space for a segment or a checkpoint, or no more than the next checkpoint takes. Puts are then refused and a follower's records wait. Space is looked for once a second.
-    /// Any thread.
+    /// Whether there is no space for a segment or a checkpoint, or no more than the next checkpoint takes. Puts are then refused and a follower's records wait.
+    /// Space is looked for once a second. Any thread.
     /// </summary>
     public bool IsDiskFull => _journal.IsDiskFull || _checkpoints.IsDiskFull || Volatile.Read(ref _isShort);
 
@@ -86,7 +86,7 @@ internal sealed class SpaceWatch : IDisposable
     /// <summary>Called after each batch. A checkpoint is started early when it would take half of the space that there is.</summary>
     public void Observe()
     {
-        var changed = _pages.ScratchBytes - _pages.HeldScratchBytes;
+        var changed = _pages.ChangedBytes;
         if (_life.HasEnded || (!IsDiskFull && Math.Abs(changed - _changedBytes) < LookBytes))
             return;
         Measure();
@@ -110,8 +110,6 @@ internal sealed class SpaceWatch : IDisposable
 
     private void Look()
     {
-        if (_life.HasEnded)
-            return;
         _timer?.Dispose();
         _timer = null;
         if (!IsDiskFull)
@@ -125,13 +123,13 @@ internal sealed class SpaceWatch : IDisposable
 
     private void Measure()
     {
-        _changedBytes = _pages.ScratchBytes - _pages.HeldScratchBytes;
+        _changedBytes = _pages.ChangedBytes;
         // The journal's next segment may take that much.
         var available = Math.Clamp(_context.Files.AvailableBytes(_directory) - _context.Options.SegmentBytesMax, 0, 1L << 60);
         // A checkpoint in progress has space for what it has written, perhaps of what was reusable before. It does not share the free map.
         var written = _checkpoints.BytesWritten;
         _reusableBytes = _checkpoints.IsRunning ? _reusableBytes : _pages.ReusableBytes;
-        _bytesBeyond = available + Math.Max(0, _reusableBytes - written) + written - _changedBytes;
+        _bytesBeyond = available + Math.Max(_reusableBytes, written) - _changedBytes;
         Volatile.Write(ref _isShort, _changedBytes > ChangedBytesFew && _bytesBeyond < 0);
     }
 }

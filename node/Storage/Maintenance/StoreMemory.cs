@@ -58,7 +58,7 @@ internal sealed class StoreMemory : IDisposable
     }
 
     /// <summary>The pages that the next step may make.</summary>
-    public int PagesMax() => Math.Min(_share.PagesMax(), _pace.PagesMax(Own, writers: 1));
+    public int PagesMax() => Math.Min(_share.PagesMax(), _pace.PagesMax(_pages.ChangedBytes, writers: 1));
 
     /// <summary>Bytes of bodies that may wait for the disk.</summary>
     public long BodyBytesWaitingMax => _share.BodyBytesMax(_context.Options.WaitingBodyBytesMax);
@@ -84,7 +84,7 @@ internal sealed class StoreMemory : IDisposable
         _steps++;
         Observe();
         var grown = _pages.ScratchBytes - scratchBefore;
-        _pace.End(_turn, Own, grown);
+        _pace.End(_turn, _pages.ChangedBytes, grown);
         _turn = default;
         _share.StepEnded(grown);
         Pause(behind);
@@ -106,7 +106,7 @@ internal sealed class StoreMemory : IDisposable
         var free = Math.Max(0, _pages.ScratchReservedBytes - used);
         _share.Set(MemoryUse.FreePages, free);
         ObserveJournal();
-        _share.SetGain(Own + IndexBeyondNeed() + (_context.Memory.IsShort ? free : 0));
+        _share.SetGain(_pages.ChangedBytes + IndexBeyondNeed() + (_context.Memory.IsShort ? free : 0));
         _quiet.Changed();
     }
 
@@ -116,9 +116,6 @@ internal sealed class StoreMemory : IDisposable
         _share.Set(MemoryUse.Journal, _index.BodyBytes);
         _share.Set(MemoryUse.JournalIndex, (long)_index.Count * JournalIndex.EntryBytes);
     }
-
-    // Waiting does not return what readers hold.
-    private long Own => _pages.ScratchBytes - _pages.HeldScratchBytes;
 
     // The first records that no checkpoint needs any more, beyond those that may be kept for followers.
     private long IndexBeyondNeed() => _context.Memory.IsShort
@@ -140,7 +137,8 @@ internal sealed class StoreMemory : IDisposable
 
     private void Pause(double behind)
     {
-        var own = Own;
+        // Waiting does not return what readers hold.
+        var own = _pages.ChangedBytes;
         if (_turn.IsNone)
             _turn = _pace.Enter(own, writers: 1);
         var forOwn = _pace.WaitFor(_turn, own);
@@ -170,8 +168,9 @@ internal sealed class StoreMemory : IDisposable
     private void Relieve()
     {
         _pages.ReturnFreePages();
+        _checkpoints.BeginRelease();
         Observe();
-        if (Own + IndexBeyondNeed() >= MemoryAccount.GainBytesMin)
+        if (_pages.ChangedBytes + IndexBeyondNeed() >= MemoryAccount.GainBytesMin)
             _checkpoints.StartForMemory();
         else
             _share.Relieved();
@@ -182,8 +181,9 @@ internal sealed class StoreMemory : IDisposable
     {
         _stepsReturned = _steps;
         _pages.ReturnFreePages();
+        _checkpoints.BeginRelease();
         Observe();
-        if (Own >= _context.Options.CheckpointIdleScratchBytes)
+        if (_pages.ChangedBytes >= _context.Options.CheckpointIdleScratchBytes)
             _checkpoints.StartQuietly();
     }
 }

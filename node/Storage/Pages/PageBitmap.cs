@@ -135,7 +135,7 @@ internal sealed class PageBitmap
             else
                 ScanSection(start);
         }
-        if (count >= countMin && count > 0)
+        if (count >= countMin)
             runs.Add(new PageRun(first, count));
 
         void ScanSection(long start)
@@ -168,7 +168,7 @@ internal sealed class PageBitmap
                 count += length;
                 return;
             }
-            if (count >= countMin && count > 0)
+            if (count >= countMin)
                 runs.Add(new PageRun(first, count));
             (first, count) = (page, length);
         }

@@ -133,7 +133,7 @@ internal sealed unsafe class PageSpace
             throw Bad(
                 $"'{_file.Path}': page {number} (offset {reference.Value}) does not match its parent's reference, which has the checksum {checksum:x8}.");
         }
-        if (PageStructure.Problem(page, FreeMap.FilePagesMax) is { } problem)
+        if (PageStructure.Problem(page) is { } problem)
             throw Bad($"'{_file.Path}': page {number} (offset {reference.Value}) matches its parent's reference, but its structure is invalid: {problem}.");
         Interlocked.Or(ref PieceOf(reference)->Checked[number / 64], 1ul << (int)(number % 64));
         return runPages;

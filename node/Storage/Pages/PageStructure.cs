@@ -16,18 +16,16 @@ internal static unsafe class PageStructure
     public const int DepthMax = 32;
 
     /// <summary>What is wrong with a page of 8,192 bytes, or the first page of a run; null if nothing is.</summary>
-    /// <param name="page">The page.</param>
-    /// <param name="pagesMax">The most pages that the file may ever have.</param>
-    public static string? Problem(byte* page, long pagesMax) => Page.Type(page) switch
+    public static string? Problem(byte* page) => Page.Type(page) switch
     {
-        PageType.Leaf or PageType.Branch => ProblemOfNode(page, pagesMax),
+        PageType.Leaf or PageType.Branch => ProblemOfNode(page),
         PageType.Overflow when Page.ValueLength(page) > Page.ValueBytesMax => $"its value length of {Page.ValueLength(page)} bytes is too large",
         PageType.Overflow when Page.Count(page) != 0 || Page.PrefixLength(page) != 0 => "it is an overflow run with entries or a prefix",
         PageType.Overflow or PageType.FreeSections or PageType.FreeDirectory => null,
         _ => $"it has the invalid type {(byte)Page.Type(page)}",
     };
 
-    private static string? ProblemOfNode(byte* page, long pagesMax)
+    private static string? ProblemOfNode(byte* page)
     {
         int count = Page.Count(page), prefixLength = Page.PrefixLength(page), start = Page.CellsStart(page);
         var end = Page.Bytes - Page.PrefixBytes(prefixLength);
@@ -47,7 +45,7 @@ internal static unsafe class PageStructure
             int slot = Page.Slots(page)[i];
             if (slot < start || slot > end)
                 return $"entry {i} is at {slot}, outside the cells from {start} to {end}";
-            if ((isBranch ? ProblemOfChild(page, i, slot, end, pagesMax) : ProblemOfValue(page, i, slot, end, pagesMax)) is { } problem)
+            if ((isBranch ? ProblemOfChild(page, i, slot, end) : ProblemOfValue(page, i, slot, end)) is { } problem)
                 return problem;
             if (prefixLength + TreePage.SuffixLength(page, i) > Page.KeyBytesMax)
                 return $"the key of entry {i} is too long, with {prefixLength + TreePage.SuffixLength(page, i)} bytes";
@@ -56,14 +54,14 @@ internal static unsafe class PageStructure
         return used > end - start ? $"its {count} entries need {used} bytes, but its cells have only {end - start}" : null;
     }
 
-    private static string? ProblemOfChild(byte* page, int index, int slot, int end, long pagesMax)
+    private static string? ProblemOfChild(byte* page, int index, int slot, int end)
     {
         if (slot % 8 != 0 || slot + TreePage.BranchCellHeader > end || slot + TreePage.BranchCellHeader + TreePage.RestLength(TreePage.SuffixLength(page, index)) > end)
             return $"child {index} at {slot} extends beyond the cells or is not aligned to 8 bytes";
-        return ProblemOfReference(TreePage.Child(page, index), pagesMax) is { } problem ? $"child {index} {problem}" : null;
+        return ProblemOfReference(TreePage.Child(page, index)) is { } problem ? $"child {index} {problem}" : null;
     }
 
-    private static string? ProblemOfValue(byte* page, int index, int slot, int end, long pagesMax)
+    private static string? ProblemOfValue(byte* page, int index, int slot, int end)
     {
         if (slot + TreePage.LeafCellHeader > end)
             return $"entry {index} at {slot} extends beyond the cells";
@@ -76,9 +74,9 @@ internal static unsafe class PageStructure
             return $"entry {index} at {slot} extends beyond the cells or is not aligned to 8 bytes";
         if (!Page.HasOverflow(page))
             return $"entry {index} refers to an overflow run, but the page's header says that no entry does";
-        return ProblemOfReference(run, pagesMax) is { } problem ? $"the value of entry {index} {problem}" : null;
+        return ProblemOfReference(run) is { } problem ? $"the value of entry {index} {problem}" : null;
     }
 
-    private static string? ProblemOfReference(PageLink* link, long pagesMax) =>
-        link->Reference.IsInFile(pagesMax) ? null : $"has the invalid reference {link->Reference}";
+    private static string? ProblemOfReference(PageLink* link) =>
+        link->Reference.IsInFile(FreeMap.FilePagesMax) ? null : $"has the invalid reference {link->Reference}";
 }

@@ -27,4 +27,7 @@ internal struct TreeRoot
 
     /// <summary>Keys in the tree.</summary>
     public ulong Count;
+
+    /// <summary>The same tree with its topmost page in the file, where a checkpoint has placed it.</summary>
+    public readonly unsafe TreeRoot ToPlaced(byte* page) => this with { Link = PageLink.ToPlaced(page) };
 }

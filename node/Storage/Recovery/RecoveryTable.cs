@@ -1,4 +1,3 @@
-using System.Globalization;
 using KvCluster.Storage.Encoding;
 
 namespace KvCluster.Storage.Recovery;
@@ -23,7 +22,7 @@ internal static class RecoveryTable
         Rebuild("data file unusable", facts => facts.DataFault is not null,
             facts => facts.DataFault!.Message.TrimEnd('.')),
         Rebuild("checkpoint not on the chain", facts => facts.Line!.Segments.Count > 0 && !facts.MetaIsOnLine,
-            facts => $"the journal does not contain the last record of the checkpoint, {Text(facts.Meta)}, with the checksum {facts.MetaChecksum:X8}"),
+            facts => $"the journal does not contain the last record of the checkpoint, {EtagText.Of(facts.Meta)}, with the checksum {facts.MetaChecksum:X8}"),
         RecoverFromPeers("no segment", facts => facts.Line!.Newest == 0,
             _ => "no journal segment has an intact header"),
         RecoverFromPeers("last segment missing", facts => !facts.Line!.HasNextFile,
@@ -31,7 +30,7 @@ internal static class RecoveryTable
         RecoverFromPeers("last segment lost its header", facts => facts.Line!.LostItsHeader is not null,
             facts => $"{facts.Line!.Place(facts.Line.LostItsHeader!.Value, 0)}: the segment contains an intact record, but its header is damaged"),
         RecoverFromPeers("journal does not reach the checkpoint", facts => facts.Line!.Gap is not null,
-            facts => $"{facts.Line!.Gap}: the journal begins after, or ends before, the last record of the checkpoint, {Text(facts.Meta)}"),
+            facts => $"{facts.Line!.Gap}: the journal begins after, or ends before, the last record of the checkpoint, {EtagText.Of(facts.Meta)}"),
         RecoverFromPeers("segment damaged", facts => facts.Line!.Break is not null,
             facts => $"{facts.Line!.Break}: a record is damaged, and later segments show that it was durable"),
         RecoverFromPeers("durable record damaged", facts => facts.Line!.Tail == TailFault.Lost,
@@ -39,9 +38,9 @@ internal static class RecoveryTable
         RecoverFromPeers("journal unreadable", facts => facts.Line!.Unreadable is not null,
             facts => $"after {facts.Line!.Unreadable}, the disk has unreadable blocks that may belong to the journal"),
         RecoverFromPeers("journal ends before committed", facts => facts.Line!.Last.Etag < facts.Committed,
-            facts => $"{TailPlace(facts)} the journal ends with {Text(facts.Line!.Last.Etag)}, but the control file shows {Text(facts.Committed)} as committed"),
+            facts => $"{TailPlace(facts)} the journal ends with {EtagText.Of(facts.Line!.Last.Etag)}, but the control file shows {EtagText.Of(facts.Committed)} as committed"),
         RecoverFromPeers("journal ends before acknowledged", facts => facts.Line!.Last.Etag < facts.Acknowledged,
-            facts => $"{TailPlace(facts)} the journal ends with {Text(facts.Line!.Last.Etag)}, but the control file shows {Text(facts.Acknowledged)} as acknowledged"),
+            facts => $"{TailPlace(facts)} the journal ends with {EtagText.Of(facts.Line!.Last.Etag)}, but the control file shows {EtagText.Of(facts.Acknowledged)} as acknowledged"),
         Open("covered record damaged", facts => facts.Line!.CoveredBreak is not null,
             facts => $"{facts.Line!.CoveredBreak}: a record that the checkpoint covers is damaged; followers can get only the records after it"),
         Open("torn record at the end", facts => facts.Line!.Tail == TailFault.Torn,
@@ -67,9 +66,6 @@ internal static class RecoveryTable
         facts.Line!.Segments.Count == 0 ? "after the checkpoint," : facts.Line.Place(facts.Line.Segments[^1].Header.Number, facts.Line.TailEnd) + ":";
 
     private static JournalPlace NextPlace(RecoveryFacts facts) => facts.Line!.Place(facts.Line.Newest + 1, 0);
-
-    private static string Text(Etag etag) =>
-        string.Create(CultureInfo.InvariantCulture, $"(epoch {etag.Epoch}, change {etag.Change})");
 }
 
 /// <summary>One row of <c>RecoveryTable</c>.</summary>

@@ -226,7 +226,12 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         {
             if (reader.Code != OperationCode.DeleteRange)
                 continue;
-            var end = leavesLeft == 0 ? reader.Key : batch.EndOfPart(TreeId.Kv, reader.Key, reader.KeyEnd, ref leavesLeft, _rangeEnd);
+            // Earlier ranges of the request have taken all. An empty key has two meanings: as the end of a range it is no key at all.
+            if (leavesLeft == 0 && (reader.KeyEnd.IsEmpty || !reader.Key.SequenceEqual(reader.KeyEnd)))
+                return false;
+            if (leavesLeft == 0)
+                continue;
+            var end = batch.EndOfPart(TreeId.Kv, reader.Key, reader.KeyEnd, ref leavesLeft, _rangeEnd);
             isPartial = !end.SequenceEqual(reader.KeyEnd);
             if (isPartial && request.OperationCount > 1)
                 return false;

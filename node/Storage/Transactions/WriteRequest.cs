@@ -41,6 +41,9 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     private readonly ByteBuffer _operations = new(OperationBytesLeast);
     private ManualResetValueTaskSourceCore<WriteResult> _core;
     private long _life;
+
+    /// <summary>Whether it was rented for many bytes.</summary>
+    private bool _isLarge;
     private int _releases;
     private RequestQueue? _queue;
 
@@ -115,14 +118,16 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <param name="bytes">About how many bytes of operations it will have.</param>
     public static WriteRequest Rent(int bytes = 0)
     {
-        if (bytes >= PooledBytesMax && LargePool.TryDequeue(out var large))
+        var isLarge = bytes >= PooledBytesMax;
+        if (isLarge && LargePool.TryDequeue(out var large))
         {
             Interlocked.Add(ref _largePooledBytes, -large._operations.Capacity);
             return large;
         }
         if (!Pool.TryDequeue(out var request))
-            return new WriteRequest();
+            return new WriteRequest { _isLarge = isLarge };
         Interlocked.Decrement(ref _pooled);
+        request._isLarge = isLarge;
         return request;
     }
 
@@ -296,8 +301,9 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
 
     private bool TryReturnLarge()
     {
+        // Who does not say that a request will be large would not take it from there.
         var bytes = _operations.Capacity;
-        if (bytes <= PooledBytesMax)
+        if (!_isLarge || bytes <= PooledBytesMax)
             return false;
         if (Interlocked.Add(ref _largePooledBytes, bytes) > LargePooledBytesMax)
         {

@@ -27,9 +27,7 @@ internal sealed unsafe class ReferenceSwap(PageSpace space, ulong batchPlaced, u
     private (ulong Batch, int Count) _retiredLeft;
 
     /// <summary>The location in the file of a scratch page or run that was placed.</summary>
-    public static PageRun PlaceOf(nint page) => new(
-        Page.Placed((byte*)page).Number,
-        Page.Type((byte*)page) == PageType.Overflow ? Page.RunPages(Page.ValueLength((byte*)page)) : 1);
+    public static PageRun PlaceOf(nint page) => new(Page.Placed((byte*)page).Number, ScratchPool.PagesOf((byte*)page));
 
     /// <summary>The root with references to the file. What it reaches is visited in the steps that follow. For each root, at the beginning.</summary>
     public StoreRoot Begin(StoreRoot root)
@@ -43,7 +41,7 @@ internal sealed unsafe class ReferenceSwap(PageSpace space, ulong batchPlaced, u
                 continue;
             var page = space.Locate(top);
             if (IsPlaced(page))
-                trees[i] = new TreeRoot { Link = PageLink.ToPlaced(page), Count = trees[i].Count };
+                trees[i] = trees[i].ToPlaced(page);
             else
                 _waiting.Add((nint)page);
         }

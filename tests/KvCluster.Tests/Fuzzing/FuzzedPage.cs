@@ -54,7 +54,7 @@ internal static unsafe class FuzzedPage
             all.Fill(around);
             var page = memory + AroundBytes;
             bytes.CopyTo(all[AroundBytes..]);
-            if (PageStructure.Problem(page, FreeMap.FilePagesMax) is { } problem)
+            if (PageStructure.Problem(page) is { } problem)
                 return problem;
             var seen = Read(page, key);
             Assert.False(all[..AroundBytes].ContainsAnyExcept(around) || all[(AroundBytes + Page.Bytes)..].ContainsAnyExcept(around), "memory beside the page has changed");

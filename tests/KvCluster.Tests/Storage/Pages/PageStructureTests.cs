@@ -99,7 +99,7 @@ public sealed unsafe class PageStructureTests
         {
             Page.Type(page) = PageType.Overflow;
             Page.ValueLength(page) = uint.MaxValue;
-            Assert.Equal("its value length of 4294967295 bytes is too large", PageStructure.Problem(page, FreeMap.FilePagesMax));
+            Assert.Equal("its value length of 4294967295 bytes is too large", PageStructure.Problem(page));
         }
     }
 

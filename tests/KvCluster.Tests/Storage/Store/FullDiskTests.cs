@@ -90,7 +90,7 @@ public sealed class FullDiskTests : IDisposable
     }
 
     [Fact]
-    public void CanAppendBodies_WaitingRecordsAtTheirBound_IsFalseUntilThereIsRoom()
+    public void HasRoom_WaitingRecordsAtTheirBound_IsFalseUntilThereIsRoom()
     {
         FillFollowersDisk(records: 600);
         Assert.False(_follower.Store.Follower.HasRoom);

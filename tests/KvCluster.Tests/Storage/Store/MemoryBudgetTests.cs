@@ -156,10 +156,13 @@ public sealed class MemoryBudgetTests : IDisposable
         PutAll(_stores[0], 400);
         Assert.True(_account.UsedFor(MemoryUse.ReaderPages) > 1 << 20, "The reader holds nothing.");
         Pass(TimeSpan.FromSeconds(30));
+        var changed = _account.UsedFor(MemoryUse.ChangedPages);
         Assert.True(_account.UsedFor(MemoryUse.ReaderPages) > 1 << 20, "The reader's pages were returned while it reads.");
         snapshot.Dispose();
         Pass(TimeSpan.FromSeconds(30));
         Assert.Equal((0, 0), (_account.UsedFor(MemoryUse.ReaderPages), _account.UsedFor(MemoryUse.FreePages)));
+        // It was returned, and not only counted as something else.
+        Assert.InRange(_account.UsedFor(MemoryUse.ChangedPages), 0, changed);
     }
 
     [Fact]

@@ -113,6 +113,24 @@ public sealed class RangeDeleteTests : IDisposable
         Assert.Equal(last, _leader.Store.Log.Last);
     }
 
+    // One of the first ranges takes just as many leaves as a request may.
+    [Fact]
+    public void RangeToTheEnd_AfterOneThatTakesAllLeaves_IsRefused()
+    {
+        var before = _leader.Digest();
+        for (var end = 1; end < 80; end++)
+        {
+            var refused = _leader.Submit(request =>
+            {
+                request.DeleteRange(Key(0), Key(end));
+                request.DeleteRange(default, default);
+            });
+            Assert.False(_leader.AppendBatch());
+            Assert.Equal(WriteOutcome.RangeTooLarge, StoreBench.Answer(refused).Outcome);
+            Assert.Equal(before, _leader.Digest());
+        }
+    }
+
     [Fact]
     public void Identified_Repeated_GetsTheFirstAnswer()
     {
