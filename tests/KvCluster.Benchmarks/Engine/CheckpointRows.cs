@@ -1,4 +1,7 @@
 using KvCluster.Benchmarks.Engine.Peers;
+using KvCluster.Storage.Files;
+using KvCluster.Storage.Inspection;
+using KvCluster.Storage.Pages;
 
 namespace KvCluster.Benchmarks.Engine;
 
@@ -7,7 +10,7 @@ internal static class CheckpointRows
 {
     public const string Scattered = "checkpoint after 10,000 random puts";
     public const string Overwritten = "10 KB values, a tenth overwritten, 80 checkpoints";
-    public const string FileToLive = "data file / live";
+    public const string FileToLive = "data file / live pages";
     private const int ScatteredPuts = 10_000;
     private const int ScatteredValueBytes = 1_000;
     private const int ScatteredScale = 5;
@@ -32,7 +35,7 @@ internal static class CheckpointRows
         });
     }
 
-    /// <summary>The size of a data file whose values change again and again.</summary>
+    /// <summary>The size of a data file whose values change again and again, beside its live pages.</summary>
     public static Task OverwrittenAsync(EngineRun run) =>
         run.AlternateAsync(Overwritten, [FileToLive], [EngineSystem.Ours], async system =>
         {
@@ -45,6 +48,10 @@ internal static class CheckpointRows
                 await WriteRows.PutAsync(store.Engine, data, OverwrittenKeys, OverwrittenKeys / OverwrittenPart, OverwrittenValueBytes);
                 await store.Engine.SettleAsync();
             }
-            return [((KvClusterEngine)store.Engine).Store.Store.Statistics.DataBytes / (OverwrittenKeys * (double)(EngineData.KeyBytes + OverwrittenValueBytes))];
+            // The free map of a store that is open belongs to its writer.
+            store.Close();
+            using var stopped = StoppedReplica.Open(LocalDisk.Instance, store.Directory);
+            var live = stopped.Free!.UsedRuns().Sum(static run => run.Count) * Page.Bytes;
+            return [(double)stopped.DataBytes / live];
         }, rounds: 1);
 }

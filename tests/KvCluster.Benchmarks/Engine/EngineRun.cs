@@ -13,6 +13,9 @@ internal sealed class EngineRun(EnginePlan plan, string directory, Action<string
 
     public IReadOnlyList<EngineSystem> Systems { get; } = [.. EngineSystem.Installed(progress).Where(system => plan.Systems.Count == 0 || plan.Systems.Contains(system.Name))];
 
+    /// <summary>Whether the stores are on one block device, whose writes the kernel counts.</summary>
+    public bool CountsDeviceBytes { get; } = CanCount(directory, progress);
+
     public List<BenchmarkRow> Rows { get; } = [];
 
     /// <summary>Gets one line at a time about what is being measured.</summary>
@@ -58,4 +61,12 @@ internal sealed class EngineRun(EnginePlan plan, string directory, Action<string
     /// <summary>The same with stores that stay open.</summary>
     public Task AlternateAsync(string workload, string[] units, EngineStores stores, Func<EngineStore, Task<double[]>> measure) =>
         AlternateAsync(workload, units, stores.All.Select(store => store.System), system => measure(stores.All.First(store => store.System == system)));
+
+    private static bool CanCount(string directory, Action<string> progress)
+    {
+        if (DeviceCounters.BytesWritten(directory) is not null)
+            return true;
+        progress($"SKIPPED {WriteRows.DeviceBytes}: {directory} is not on one block device");
+        return false;
+    }
 }

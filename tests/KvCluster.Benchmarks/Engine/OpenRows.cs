@@ -32,7 +32,7 @@ internal static class OpenRows
             });
         }
         var options = new StoreOptions { CheckpointScratchBytes = ManyBytes, CheckpointJournalBytes = ManyBytes, CheckpointIdleJournalBytes = ManyBytes };
-        using var ours = run.NewStores([new(EngineSystem.KvCluster, Blocks: false, directory => new KvClusterEngine(directory, options))]);
+        using var ours = run.NewStores([EngineSystem.OursWith(options)]);
         await LoadRows.LoadAsync(ours.All[0].Engine, keys);
         await run.AlternateAsync(Killed, [Milliseconds], ours, async store =>
         {

@@ -34,8 +34,7 @@ internal static class PauseRows
         await BeganAsync(run, keys, latencies);
         // Only the checkpoint that is asked for.
         var options = new StoreOptions { CheckpointScratchBytes = ManyBytes, CheckpointJournalBytes = ManyBytes, CheckpointIdleJournalBytes = ManyBytes };
-        var ours = new EngineSystem(EngineSystem.KvCluster, Blocks: false, directory => new KvClusterEngine(directory, options));
-        using var store = run.NewStore(ours);
+        using var store = run.NewStore(EngineSystem.OursWith(options));
         for (var round = 0; round < run.Plan.Rounds; round++)
         {
             await LoadRows.LoadAsync(store.Engine, keys, ValueBytes);
@@ -55,7 +54,7 @@ internal static class PauseRows
         var options = new StoreOptions { CheckpointScratchBytes = keys * ValueBytes, CheckpointJournalBytes = ManyBytes };
         for (var round = 0; round < run.Plan.Rounds; round++)
         {
-            using var store = run.NewStore(new(EngineSystem.KvCluster, Blocks: false, directory => new KvClusterEngine(directory, options)));
+            using var store = run.NewStore(EngineSystem.OursWith(options));
             await LoadRows.LoadAsync(store.Engine, keys, ValueBytes);
             await latencies.MeasureAsync(Checkpoint, store, keys, WrittenAsync(((KvClusterEngine)store.Engine).Store.Store.Statistics, options.CheckpointScratchBytes / 2));
         }
@@ -90,6 +89,8 @@ internal static class PauseRows
 
         private void Add(string workload, string system, List<long> latencies)
         {
+            if (latencies.Count == 0)
+                throw new InvalidOperationException($"{workload}, {system}: it ended before anything was written beside it, so nothing was measured.");
             latencies.Sort();
             foreach (var (unit, part) in ((string, double)[])[(P999, 0.999), (P9999, 0.9999), (Longest, 1)])
             {

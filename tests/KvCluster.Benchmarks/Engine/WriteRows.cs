@@ -25,12 +25,12 @@ internal static class WriteRows
         foreach (var store in stores.All)
             await LoadRows.LoadAsync(store.Engine, SmallKeys);
         foreach (var callers in Callers)
-            await run.AlternateAsync(PutsOf(callers), [PutsPerSecond, DeviceBytes], stores, store => MeasureAsync(run, store, callers, 1, SmallKeys));
+            await run.AlternateAsync(PutsOf(callers), UnitsOf(run), stores, store => MeasureAsync(run, store, callers, 1, SmallKeys));
     }
 
     /// <summary>Transactions of random puts into empty stores.</summary>
     public static Task TransactionsAsync(EngineRun run) =>
-        run.AlternateAsync(TransactionsOfNew, [PutsPerSecond, DeviceBytes], run.Systems, async system =>
+        run.AlternateAsync(TransactionsOfNew, UnitsOf(run), run.Systems, async system =>
         {
             using var store = run.NewStore(system);
             return await MeasureAsync(run, store, callers: 1, TransactionKeys, (long)EngineData.NumbersMax);
@@ -42,7 +42,7 @@ internal static class WriteRows
         using var stores = run.NewStores();
         foreach (var store in stores.All)
             await LoadRows.LoadAsync(store.Engine, run.Plan.Keys);
-        await run.AlternateAsync(TransactionsOfLarge, [PutsPerSecond, DeviceBytes], stores, store => MeasureAsync(run, store, callers: 1, TransactionKeys, run.Plan.Keys));
+        await run.AlternateAsync(TransactionsOfLarge, UnitsOf(run), stores, store => MeasureAsync(run, store, callers: 1, TransactionKeys, run.Plan.Keys));
     }
 
     /// <summary>Random puts over so many keys for the planned time.</summary>
@@ -70,14 +70,16 @@ internal static class WriteRows
             await CommitAsync(writer, data, keys, TransactionKeys, valueBytes);
     }
 
+    private static string[] UnitsOf(EngineRun run) => run.CountsDeviceBytes ? [PutsPerSecond, DeviceBytes] : [PutsPerSecond];
+
     private static async Task<double[]> MeasureAsync(EngineRun run, EngineStore store, int callers, int transactionKeys, long keys)
     {
         DeviceCounters.SyncAll();
-        var before = DeviceCounters.BytesWritten(store.Directory);
+        var before = run.CountsDeviceBytes ? DeviceCounters.BytesWritten(store.Directory) : null;
         var (puts, rate) = await PutAsync(run, store, callers, transactionKeys, keys);
         await store.Engine.SettleAsync();
         DeviceCounters.SyncAll();
-        return [rate, DeviceCounters.BytesWritten(store.Directory) - before is { } bytes ? (double)bytes / puts : double.NaN];
+        return before is { } bytes ? [rate, (double)(DeviceCounters.BytesWritten(store.Directory)!.Value - bytes) / puts] : [rate];
     }
 
     private static async Task<long> CallAsync(IEngine engine, EngineData data, long started, TimeSpan time, int transactionKeys, long keys)

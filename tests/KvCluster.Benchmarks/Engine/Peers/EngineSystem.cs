@@ -1,3 +1,5 @@
+using KvCluster.Storage.Context;
+
 namespace KvCluster.Benchmarks.Engine.Peers;
 
 /// <summary>An engine that is installed.</summary>
@@ -11,6 +13,12 @@ internal sealed record EngineSystem(string Name, bool Blocks, Func<string, IEngi
     public const string RocksDb = "rocksdb";
 
     public static EngineSystem Ours { get; } = new(KvCluster, Blocks: false, directory => new KvClusterEngine(directory));
+
+    /// <summary>
+    /// Ours with bounds of its own. A quarter of its memory budget is what <see cref="StoreOptions.CheckpointScratchBytes"/> has, so that as many changed pages
+    /// start a checkpoint on a machine of any size.
+    /// </summary>
+    public static EngineSystem OursWith(StoreOptions options) => new(KvCluster, Blocks: false, directory => new KvClusterEngine(directory, options, 4 * options.CheckpointScratchBytes));
 
     /// <summary>Ours and the peers that are there; of the others it tells which package has them.</summary>
     public static IReadOnlyList<EngineSystem> Installed(Action<string> progress)

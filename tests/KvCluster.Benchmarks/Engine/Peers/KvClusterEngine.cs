@@ -14,19 +14,22 @@ using Microsoft.Extensions.Logging.Abstractions;
 namespace KvCluster.Benchmarks.Engine.Peers;
 
 /// <summary>Our engine, by default with the options of a node, but without journal kept for followers, because a store without peers has none.</summary>
-internal sealed class KvClusterEngine(string directory, StoreOptions options) : IEngine
+internal sealed class KvClusterEngine(string directory, StoreOptions options, long memoryBudget) : IEngine
 {
     private const int LoadBatchBytes = 64 << 10;
     private const int LoadBatchesInFlight = 16;
 
     public KvClusterEngine(string directory)
-        : this(directory, new StoreOptions())
+        : this(directory, new StoreOptions(), MemoryBudgetDefault)
     {
     }
 
+    /// <summary>What a node on this machine may use for its stores by default, in bytes.</summary>
+    public static long MemoryBudgetDefault => (long)NodeOptions.MemoryBudgetDefault() << 20;
+
     /// <summary>The engine itself.</summary>
     public StandaloneStore Store { get; } = StandaloneStore.Open(
-        LocalDisk.Instance, directory, options with { RetainedJournalBytes = 0 }, TimeProvider.System, NullLogger.Instance, (long)NodeOptions.MemoryBudgetDefault() << 20);
+        LocalDisk.Instance, directory, options with { RetainedJournalBytes = 0 }, TimeProvider.System, NullLogger.Instance, memoryBudget);
 
     /// <inheritdoc/>
     public IEngineWriter OpenWriter() => new Writer(Store);
