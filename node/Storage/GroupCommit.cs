@@ -211,7 +211,7 @@ internal sealed class GroupCommit
     {
         var body = VerifiedBody.Seal(previous, flags, _log.OwnEpoch!.Value, operationCount, _shardClock.Microseconds, payload);
         var record = body.Record;
-        RecordApplier.SetShardTime(batch, _shardClock.Microseconds);
+        batch.ShardTime = _shardClock.Microseconds;
         _roots.Seal(batch, record.Etag);
         // Before a journal lane can complete the record.
         if (merged is not null && _context.Observer.IsWatching)

@@ -153,6 +153,7 @@ internal sealed unsafe class Checkpoint
             FreeDirectory = directory.Reference,
             FreeDirectoryChecksum = directory.Checksum,
             CheckpointPosition = CheckpointPosition,
+            ShardTime = Root.ShardTime,
             Trees = [.. Root.Trees.Select(Placed)],
         };
         (UsedRuns, PendingRuns) = (map.UsedRuns(), map.PendingRuns());

@@ -11,7 +11,9 @@ namespace KvCluster.Storage.Inspection;
 /// Writes what can be read of a damaged replica into a new data file: entries of trees first, then records. Memory is bounded: a checkpoint follows each
 /// <see cref="BatchBytes"/>. One thread.
 /// </summary>
-internal sealed class SalvagedState(PageStore pages) : ITreeVisitor
+/// <param name="pages">The new data file.</param>
+/// <param name="shardTime">The shard time of the state that is copied; 0 if there is none.</param>
+internal sealed class SalvagedState(PageStore pages, long shardTime) : ITreeVisitor
 {
     private const long BatchBytes = 64 << 20;
 
@@ -33,7 +35,7 @@ internal sealed class SalvagedState(PageStore pages) : ITreeVisitor
     /// <summary>Applies a record, perhaps without what it does to sessions.</summary>
     public void Apply(ReadOnlySpan<byte> body, bool hasSessions)
     {
-        RecordApplier.Apply(_batch ??= pages.Begin(), body, hasSessions);
+        RecordApplier.Apply(Batch(), body, hasSessions);
         Count(body.Length);
     }
 
@@ -43,7 +45,7 @@ internal sealed class SalvagedState(PageStore pages) : ITreeVisitor
         // Without a record there is nothing in the trees, and the new file is already that.
         if (last.Etag == Etag.None)
             return;
-        _batch ??= pages.Begin();
+        Batch();
         var covers = new CheckpointPosition(last.Etag, new JournalPosition(1, SegmentHeader.BlockBytes), last.Checksum);
         Write(covers);
         Checkpoint(covers, repeats: true);
@@ -65,7 +67,7 @@ internal sealed class SalvagedState(PageStore pages) : ITreeVisitor
             LeftOut++;
             return;
         }
-        (_batch ??= pages.Begin()).Put(_tree, key, value);
+        Batch().Put(_tree, key, value);
         Count(key.Length + value.Length);
     }
 
@@ -73,6 +75,16 @@ internal sealed class SalvagedState(PageStore pages) : ITreeVisitor
     /// <remarks>The check has named it before.</remarks>
     public void Damaged(CorruptStoreException fault, PageRef place, KeyRange keys)
     {
+    }
+
+    private WriteBatch Batch()
+    {
+        if (_batch is null)
+        {
+            _batch = pages.Begin();
+            _batch.ShardTime = Math.Max(_batch.ShardTime, shardTime);
+        }
+        return _batch;
     }
 
     /// <summary>The etags of the checkpoints in between are lower than that of any record. They are overwritten in the end.</summary>

@@ -141,7 +141,7 @@ internal sealed class StoreRecovery : IDisposable
 
     private void Fill(PageStore pages, RecoverySource source)
     {
-        var salvaged = new SalvagedState(pages);
+        var salvaged = new SalvagedState(pages, source.Meta?.ShardTime ?? 0);
         var hasSessions = !source.DamagedTrees.Contains(TreeId.Sessions);
         for (var tree = 0; tree < source.Meta?.Trees.Length; tree++)
         {

@@ -1,7 +1,6 @@
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Sessions;
-using KvCluster.Storage.Transactions;
 
 namespace KvCluster.Storage.Inspection;
 
@@ -20,9 +19,6 @@ internal static class StoredEntry
                     break;
                 case TreeId.Sessions:
                     SessionTable.Check(key, value);
-                    break;
-                case TreeId.Meta:
-                    RecordApplier.CheckMeta(key, value);
                     break;
             }
             return null;

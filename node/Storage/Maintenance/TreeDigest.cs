@@ -8,7 +8,7 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage.Maintenance;
 
 /// <summary>
-/// SHA-256 over all entries of all trees of a snapshot, in order. It is the same on replicas with the same state. Computed in steps, so that a large tree
+/// SHA-256 over all entries of all trees of a snapshot, in order, and its shard time. It is the same on replicas with the same state. Computed in steps, so that a large tree
 /// keeps no thread busy for long. One thread at a time, while the snapshot is open; dispose it before the snapshot.
 /// </summary>
 internal sealed class TreeDigest(ReadSnapshot snapshot) : IDisposable
@@ -72,6 +72,8 @@ internal sealed class TreeDigest(ReadSnapshot snapshot) : IDisposable
             }
             _cursor.Dispose();
         }
+        BinaryPrimitives.WriteInt64LittleEndian(frame, snapshot.Root.ShardTime);
+        _hash.AppendData(frame[..sizeof(long)]);
         return _hash.GetHashAndReset();
     }
 

@@ -12,7 +12,7 @@ internal sealed record MetaPage
     public const ulong Magic = 0x0041544144_43564B;
 
     /// <summary>The only version that this build reads and writes.</summary>
-    public const uint FormatVersion = 3;
+    public const uint FormatVersion = 4;
 
     private const int RootsOffset = 128;
     private const int RootBytes = 32;
@@ -34,6 +34,9 @@ internal sealed record MetaPage
 
     /// <summary>The journal's records that the checkpoint covers.</summary>
     public CheckpointPosition CheckpointPosition { get; init; }
+
+    /// <summary>The shard time of the last record covered, in microseconds since 1970; 0 if there is none.</summary>
+    public long ShardTime { get; init; }
 
     /// <summary>The trees.</summary>
     public required TreeRoot[] Trees { get; init; }
@@ -59,6 +62,7 @@ internal sealed record MetaPage
         BinaryPrimitives.WriteUInt64LittleEndian(page[80..], CheckpointPosition.Etag.Epoch);
         BinaryPrimitives.WriteUInt64LittleEndian(page[88..], CheckpointPosition.Position.Segment);
         BinaryPrimitives.WriteInt64LittleEndian(page[96..], CheckpointPosition.Position.Offset);
+        BinaryPrimitives.WriteInt64LittleEndian(page[104..], ShardTime);
         for (var i = 0; i < StoreRoot.TreesMax; i++)
         {
             var root = page[(RootsOffset + (i * RootBytes))..];
@@ -97,6 +101,7 @@ internal sealed record MetaPage
                 new Etag(BinaryPrimitives.ReadUInt64LittleEndian(page[80..]), BinaryPrimitives.ReadUInt64LittleEndian(page[72..])),
                 new JournalPosition(BinaryPrimitives.ReadUInt64LittleEndian(page[88..]), BinaryPrimitives.ReadInt64LittleEndian(page[96..])),
                 BinaryPrimitives.ReadUInt32LittleEndian(page[68..])),
+            ShardTime = BinaryPrimitives.ReadInt64LittleEndian(page[104..]),
             Trees = trees,
         };
     }

@@ -14,7 +14,4 @@ internal enum TreeId : byte
 
     /// <summary>Results of exactly-once calls.</summary>
     Sessions = 3,
-
-    /// <summary>The shard's own data, such as shard time.</summary>
-    Meta = 4,
 }

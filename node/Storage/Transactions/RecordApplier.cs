@@ -1,5 +1,3 @@
-using System.Buffers.Binary;
-using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Pages;
@@ -15,9 +13,6 @@ namespace KvCluster.Storage.Transactions;
 /// </summary>
 internal static class RecordApplier
 {
-    /// <summary>Key of the shard time in the tree <c>meta</c>. The value is 8 bytes, little-endian, microseconds since 1970.</summary>
-    private static ReadOnlySpan<byte> ShardTimeKey => "shard-time"u8;
-
     /// <summary>Applies a whole record. A tool may leave out what it does to sessions, after the tree of the sessions was lost.</summary>
     public static void Apply(WriteBatch batch, ReadOnlySpan<byte> body, bool hasSessions = true)
     {
@@ -29,7 +24,7 @@ internal static class RecordApplier
         ApplyOperations(batch, RecordBody.Payload(body), first, shardTime, ref change, ref count, hasSessions);
         if (count != RecordBody.OperationCount(body) || RecordBody.LastChange(body) - RecordBody.FirstChange(body) != (ulong)Math.Max(count, 1) - 1)
             throw new UnreadableRecordException($"Record {header} has {count} operations, which does not match its header.");
-        SetShardTime(batch, shardTime);
+        batch.ShardTime = shardTime;
     }
 
     /// <summary>Applies encoded operations. Each takes one change, except results, which take none. Returns the number of keys that were deleted.</summary>
@@ -80,24 +75,4 @@ internal static class RecordApplier
         }
         return deleted;
     }
-
-    /// <summary>Stores the shard time of a record.</summary>
-    public static void SetShardTime(WriteBatch batch, long microseconds)
-    {
-        Span<byte> value = stackalloc byte[sizeof(long)];
-        BinaryPrimitives.WriteInt64LittleEndian(value, microseconds);
-        batch.Put(TreeId.Meta, ShardTimeKey, value);
-    }
-
-    /// <summary>Verifies an entry of the tree <c>meta</c>.</summary>
-    /// <exception cref="CorruptStoreException">Its value is not of the length that the key has.</exception>
-    public static void CheckMeta(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
-    {
-        if (key.SequenceEqual(ShardTimeKey) && value.Length != sizeof(long))
-            throw new CorruptStoreException($"The shard time has {value.Length} bytes instead of {sizeof(long)}.");
-    }
-
-    /// <summary>The shard time of a state; 0 before the first record.</summary>
-    public static long ShardTime(ReadSnapshot snapshot) =>
-        snapshot.TryGet(TreeId.Meta, ShardTimeKey, out var value) ? BinaryPrimitives.ReadInt64LittleEndian(value) : 0;
 }

@@ -25,11 +25,7 @@ internal sealed class ShardClock(TimeProvider time)
     public void Saw(long microseconds) => Microseconds = Math.Max(Microseconds, microseconds);
 
     /// <summary>Sets the shard time of a store's published state. What was recorded after it is dropped, or read again.</summary>
-    public void Reset(PageStore pages)
-    {
-        using var snapshot = pages.Roots.OpenSnapshot();
-        Microseconds = RecordApplier.ShardTime(snapshot);
-    }
+    public void Reset(PageStore pages) => Microseconds = pages.Roots.Published.ShardTime;
 
     /// <summary>Advances shard time for the first record of a leadership.</summary>
     public void Open(DateTimeOffset wallTime)

@@ -29,6 +29,9 @@ internal sealed unsafe class WriteBatch
     /// <summary>Whether the batch is open for changes.</summary>
     public bool IsOpen { get; private set; }
 
+    /// <summary>The shard time of the state that it makes, in microseconds since 1970. Whoever applies a record sets it.</summary>
+    public long ShardTime { get; set; }
+
     /// <summary>Replaces references in earlier batches' pages, between batches and before one copies them; null while nothing does.</summary>
     internal ReferenceSwap? Swap
     {
@@ -44,6 +47,7 @@ internal sealed unsafe class WriteBatch
     {
         Invariant.Check(!IsOpen, $"A batch was opened while batch {_pages.Number} was open.");
         root.Trees.CopyTo(_trees, 0);
+        ShardTime = root.ShardTime;
         _pages.Open(number, changes);
         _path.Clear();
         IsOpen = true;
@@ -166,7 +170,7 @@ internal sealed unsafe class WriteBatch
     {
         Invariant.Check(IsOpen, $"A batch that is not open was sealed as {etag}.");
         IsOpen = false;
-        _pages.Changes.Root = new StoreRoot(etag, _pages.Number, [.. _trees]);
+        _pages.Changes.Root = new StoreRoot(etag, ShardTime, _pages.Number, [.. _trees]);
         return _pages.Changes;
     }
 

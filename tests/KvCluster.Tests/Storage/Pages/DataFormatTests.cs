@@ -30,6 +30,7 @@ public sealed class DataFormatTests
         }
         var decoder = new DataFileDecoder(store.Disk.ReadAll("data"));
         Assert.Equal(store.Published.Etag, decoder.Etag);
+        Assert.Equal(store.Published.ShardTime, decoder.ShardTime);
         foreach (var tree in ModelStore.Trees)
         {
             var expected = store.Published[tree];
@@ -52,6 +53,7 @@ public sealed class DataFormatTests
             var batch = store.Begin();
             batch.Put(TreeId.Kv, "b"u8, "two"u8);
             batch.Put(TreeId.Kv, "abcdefghij"u8, "1"u8);
+            batch.ShardTime = 0x0102030405060708;
             store.Roots.Seal(batch, new Etag(0x0102, 0x0304));
             store.Roots.Publish(new Etag(0x0102, 0x0304));
             var checkpoint = store.BeginCheckpoint(etag => new CheckpointPosition(etag, new JournalPosition(0x0A0B, 0x3000), 0xA1B2C3D4), Etag.MaxValue)!;
@@ -61,11 +63,11 @@ public sealed class DataFormatTests
         var file = disk.ReadAll("data");
         var leaf = (int)BitConverter.ToUInt64(file, 8192 + 128);
         Assert.Equal(
-            "06000000" + "4B56434441544100" + "03000000" + "00200000" + "0300000000000000" + "0102030405060708090A0B0C0D0E0F10",
+            "06000000" + "4B56434441544100" + "04000000" + "00200000" + "0300000000000000" + "0102030405060708090A0B0C0D0E0F10",
             Convert.ToHexString(file.AsSpan(8192 + 4, 44)));
         Assert.Equal(
-            "D4C3B2A1" + "0403000000000000" + "0201000000000000" + "0B0A000000000000" + "0030000000000000",
-            Convert.ToHexString(file.AsSpan(8192 + 68, 36)));
+            "D4C3B2A1" + "0403000000000000" + "0201000000000000" + "0B0A000000000000" + "0030000000000000" + "0807060504030201",
+            Convert.ToHexString(file.AsSpan(8192 + 68, 44)));
         Assert.Equal("00000000" + "0200000000000000" + "0000000000000000", Convert.ToHexString(file.AsSpan(8192 + 128 + 12, 20)));
         Assert.Equal(
             "01000200" + Convert.ToHexString(BitConverter.GetBytes((ulong)(leaf / 8192))) + "0403000000000000" + "0201000000000000" + "0000" + "F21F" + "0000",

@@ -61,6 +61,9 @@ internal sealed class ModelBatch(WriteBatch batch, ModelState from)
             DeleteRange(tree, keys[first], keys[last]);
     }
 
+    /// <summary>The shard time of the result.</summary>
+    public long ShardTime { get; set; } = from.ShardTime;
+
     /// <summary>Scratch pages that the batch uses.</summary>
     public int PagesMade => batch.PagesMade;
 
@@ -72,5 +75,5 @@ internal sealed class ModelBatch(WriteBatch batch, ModelState from)
             Assert.True(value.SequenceEqual(expected), $"{tree} {ByteKeys.Print(key)} has a different value in the batch.");
     }
 
-    public ModelState Result(Etag etag) => new(etag, [.. _trees.Select(tree => tree.ToImmutable())]);
+    public ModelState Result(Etag etag) => new(etag, ShardTime, [.. _trees.Select(tree => tree.ToImmutable())]);
 }

@@ -4,17 +4,18 @@ using KvCluster.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Pages;
 
-/// <summary>The content of the trees at an etag.</summary>
-internal sealed record ModelState(Etag Etag, ImmutableArray<ImmutableSortedDictionary<byte[], byte[]>> Trees)
+/// <summary>The content of the trees and the shard time at an etag.</summary>
+internal sealed record ModelState(Etag Etag, long ShardTime, ImmutableArray<ImmutableSortedDictionary<byte[], byte[]>> Trees)
 {
     public static readonly ModelState Empty =
-        new(Etag.None, [.. ModelStore.Trees.Select(_ => ImmutableSortedDictionary.Create<byte[], byte[]>(ByteKeys.Order))]);
+        new(Etag.None, 0, [.. ModelStore.Trees.Select(_ => ImmutableSortedDictionary.Create<byte[], byte[]>(ByteKeys.Order))]);
 
     public ImmutableSortedDictionary<byte[], byte[]> this[TreeId tree] => Trees[Array.IndexOf(ModelStore.Trees, tree)];
 
     /// <summary>Compares every entry, forwards, backwards, and by key.</summary>
     public void CheckAll(ReadSnapshot snapshot)
     {
+        Assert.Equal(ShardTime, snapshot.Root.ShardTime);
         foreach (var tree in ModelStore.Trees)
         {
             var entries = this[tree];
@@ -41,6 +42,7 @@ internal sealed record ModelState(Etag Etag, ImmutableArray<ImmutableSortedDicti
     /// <summary>Compares a few keys.</summary>
     public void CheckSome(ReadSnapshot snapshot, Random random)
     {
+        Assert.Equal(ShardTime, snapshot.Root.ShardTime);
         foreach (var tree in ModelStore.Trees)
         {
             var entries = this[tree];

@@ -10,7 +10,7 @@ namespace KvCluster.Tests.Storage.Pages;
 /// </summary>
 internal sealed class ModelStore : IDisposable
 {
-    public static readonly TreeId[] Trees = [TreeId.Kv, TreeId.Expiry, TreeId.Meta];
+    public static readonly TreeId[] Trees = [TreeId.Kv, TreeId.Expiry, TreeId.Sets];
     private const string Path = "data";
     private readonly List<ModelState> _sealed = [];
     private readonly List<(ReadSnapshot Snapshot, ModelState State)> _readers = [];
@@ -52,6 +52,9 @@ internal sealed class ModelStore : IDisposable
         var model = new ModelBatch(batch, Newest);
         change(model);
         var etag = NextEtag(Newest.Etag);
+        // Not every batch has a shard time of its own.
+        if (etag.Change % 3 != 0)
+            batch.ShardTime = model.ShardTime = (long)etag.Change * 1_000_003;
         if (!seal)
         {
             Store.Roots.Abort(batch);
@@ -264,6 +267,7 @@ internal sealed class ModelStore : IDisposable
         Assert.Equal(state.Etag, Store.Covered.Etag);
         Assert.Equal(state.Etag, Store.Roots.PublishedEtag);
         Assert.Equal(state.Etag, Store.Roots.NewestEtag);
+        Assert.Equal(state.ShardTime, Store.Roots.Published.ShardTime);
         if (state.Etag != Etag.None)
             Assert.Equal(CoverageOf(state.Etag), Store.Covered);
     }

@@ -1,5 +1,8 @@
+using KvCluster.Disk;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Maintenance;
+using KvCluster.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Store;
 
@@ -20,6 +23,14 @@ public sealed class BackgroundDigestTests
         Pass(bench);
         Assert.Equal(expected, Assert.Single(_told));
         Assert.NotEqual(expected, bench.Digest());
+    }
+
+    /// <summary>By shard time sessions end, so replicas that differ in it will differ in their sessions.</summary>
+    [Fact]
+    public void Digest_OfStatesThatDifferInShardTime_Differs()
+    {
+        Assert.Equal(DigestAt(7), DigestAt(7));
+        Assert.NotEqual(DigestAt(7), DigestAt(8));
     }
 
     [Fact]
@@ -109,6 +120,19 @@ public sealed class BackgroundDigestTests
         // If the work takes longer than its bytes allow, the pause is three times as long as the work.
         time.Advance(4 * _second);
         Assert.Equal(12 * _second, pace.RestAfter(time, began, 1 << 20));
+    }
+
+    private static byte[] DigestAt(long shardTime)
+    {
+        using var disk = new SimulatedDisk();
+        using var pages = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 26 }, new byte[16]);
+        var batch = pages.Begin();
+        batch.Put(TreeId.Kv, "key"u8, "value"u8);
+        batch.ShardTime = shardTime;
+        pages.Roots.Seal(batch, new Etag(1, 1));
+        pages.Roots.Publish(new Etag(1, 1));
+        using var snapshot = pages.Roots.OpenSnapshot();
+        return TreeDigest.Of(snapshot);
     }
 
     private static ReplicaBench Filled(int keys, StoreOptions? options = null)

@@ -1,3 +1,4 @@
+using KvCluster.Storage.Pages;
 using KvCluster.Storage.Transactions;
 
 namespace KvCluster.Tests.Storage.Store;
@@ -17,6 +18,21 @@ public sealed class ShardClockTests
     }
 
     private DateTimeOffset ShardTime => DateTimeOffset.UnixEpoch.AddTicks(_clock.Microseconds * TimeSpan.TicksPerMicrosecond);
+
+    [Fact]
+    public void Record_ChangesNoPageForItsShardTime()
+    {
+        using var bench = new StoreBench();
+        bench.Open();
+        bench.Write(request => request.Put("key"u8, "a"u8));
+        bench.Checkpoint();
+        Assert.Equal(0, bench.Store.Pages.ChangedBytes);
+        var before = bench.Store.Pages.Roots.Published.ShardTime;
+        bench.Time.Advance(TimeSpan.FromSeconds(1));
+        bench.Write(request => request.Put("key"u8, "b"u8));
+        Assert.True(bench.Store.Pages.Roots.Published.ShardTime > before);
+        Assert.Equal(Page.Bytes, bench.Store.Pages.ChangedBytes);
+    }
 
     [Fact]
     public void Step_WithARightClock_FollowsIt()

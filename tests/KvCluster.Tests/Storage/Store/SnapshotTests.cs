@@ -46,6 +46,8 @@ public sealed class SnapshotTests : IDisposable
         }
         _follower.Reopen();
         Assert.Equal(_follower.Store.Pages.Roots.PublishedEtag, _follower.Store.Durable.Control.Committed);
+        Assert.Equal(_leader.Store.Pages.Meta.Newest.ShardTime, _follower.Store.Pages.Roots.Published.ShardTime);
+        Assert.NotEqual(0, _follower.Store.Pages.Roots.Published.ShardTime);
         Assert.Equal(new string('b', 40), _follower.Read("key-1"));
         _follower.Follow(_leader);
         _follower.Commit(_leader.Store.Log.Last.Etag);
