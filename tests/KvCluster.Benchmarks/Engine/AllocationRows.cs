@@ -21,7 +21,7 @@ internal static class AllocationRows
         await run.AlternateAsync(Put, [Bytes], stores, async store =>
         {
             var before = GC.GetTotalAllocatedBytes(precise: true);
-            var (puts, _) = await WriteRows.PutAsync(run, store, Callers, transactionKeys: 1, Keys);
+            var (puts, _) = await WriteRows.PutAsync(run, store, Callers, transactionKeys: 1, Keys, WriteRows.ManyCallersRate);
             return [(double)(GC.GetTotalAllocatedBytes(precise: true) - before) / puts];
         });
     }

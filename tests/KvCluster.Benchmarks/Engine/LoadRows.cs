@@ -1,5 +1,4 @@
 using System.Diagnostics;
-using System.Text;
 using KvCluster.Benchmarks.Engine.Peers;
 using KvCluster.Processes;
 
@@ -77,14 +76,17 @@ internal static class LoadRows
             run.Progress($"SKIPPED {Files}: files.tsv.xz or xz is not there");
             return;
         }
+        using var lines = new MemoryStream();
+        using (var unpacking = Process.Start(new ProcessStartInfo(xz, ["-dc", path]) { RedirectStandardOutput = true })!)
+            await unpacking.StandardOutput.BaseStream.CopyToAsync(lines);
+        var text = lines.GetBuffer().AsMemory(0, (int)lines.Length);
         await run.AlternateAsync(Files, [ItemsPerSecond, FilesToRaw], run.Systems, async system =>
         {
             using var store = run.NewStore(system);
-            using var unpacking = Process.Start(new ProcessStartInfo(xz, ["-dc", path]) { RedirectStandardOutput = true })!;
             var started = Stopwatch.GetTimestamp();
             // On one thread, to which a transaction of a peer is bound.
             var (items, bytes) = await Task.Factory.StartNew(
-                () => LoadLinesAsync(store.Engine, unpacking.StandardOutput).GetAwaiter().GetResult(),
+                () => LoadLinesAsync(store.Engine, text).GetAwaiter().GetResult(),
                 CancellationToken.None, TaskCreationOptions.LongRunning, TaskScheduler.Default);
             var took = Stopwatch.GetElapsedTime(started);
             await store.Engine.SettleAsync();
@@ -93,16 +95,18 @@ internal static class LoadRows
     }
 
     // A key, a tab, a value in each line.
-    private static async Task<(long Items, long Bytes)> LoadLinesAsync(IEngine engine, StreamReader lines)
+    private static async Task<(long Items, long Bytes)> LoadLinesAsync(IEngine engine, ReadOnlyMemory<byte> text)
     {
         using var loader = engine.OpenLoader();
         var (items, bytes, sinceCommit) = (0L, 0L, 0);
-        while (lines.ReadLine() is { } line)
+        while (!text.IsEmpty)
         {
-            var tab = line.IndexOf('\t', StringComparison.Ordinal);
-            var (key, value) = (Encoding.UTF8.GetBytes(line[..tab]), Encoding.UTF8.GetBytes(line[(tab + 1)..]));
-            loader.Put(key, value);
-            (items, bytes, sinceCommit) = (items + 1, bytes + key.Length + value.Length, sinceCommit + key.Length + value.Length);
+            var length = text.Span.IndexOf((byte)'\n') is >= 0 and var end ? end : text.Length;
+            var line = text.Span[..length];
+            var tab = line.IndexOf((byte)'\t');
+            loader.Put(line[..tab], line[(tab + 1)..]);
+            (items, bytes, sinceCommit) = (items + 1, bytes + length - 1, sinceCommit + length - 1);
+            text = text[Math.Min(length + 1, text.Length)..];
             if (sinceCommit >= loader.BatchBytes)
             {
                 await loader.CommitAsync();

@@ -3,17 +3,33 @@ using KvCluster.Benchmarks.Engine.Peers;
 
 namespace KvCluster.Benchmarks.Engine;
 
-/// <summary>Durable puts, alone and in transactions: puts per second, and bytes written to the device per put, with what has to be written later.</summary>
+/// <summary>
+/// Durable puts, alone and in transactions: puts per second, until they are answered and until all is in the files in which it stays, and bytes written to the
+/// device per put, with what has to be written later. Each engine gets the same number of puts, because the later an engine writes what it has taken, the more
+/// puts share one page. Only one that would take very much longer is stopped: LMDB, which writes everything at once, so that the number does not matter.
+/// </summary>
 internal static class WriteRows
 {
     public const string Puts = "durable put";
     public const string TransactionsOfNew = "100-put transactions, new store";
     public const string TransactionsOfLarge = "100-put transactions, large store";
     public const string PutsPerSecond = "puts/s";
+    public const string SettledPutsPerSecond = "puts/s until settled";
     public const string DeviceBytes = "device bytes/put";
+
+    /// <summary>Puts of 64 callers in each second of the planned time.</summary>
+    public const double ManyCallersRate = 100_000;
+
     private const int TransactionKeys = 100;
     private const long SmallKeys = 100_000;
-    private static readonly int[] Callers = [1, 8, 64];
+
+    // The numbers of puts are what takes our engine the planned time at most where a durable write takes a fifth of a millisecond.
+    private const double NewTransactionsRate = 200_000;
+    private const double LargeTransactionsRate = 200_000;
+
+    // A measurement of so many times the planned time is stopped.
+    private const int TimesMax = 4;
+    private static readonly (int Callers, double Rate)[] Singles = [(1, 4_000), (8, 20_000), (64, ManyCallersRate)];
 
     /// <summary>The name of the row of so many callers.</summary>
     public static string PutsOf(int callers) => $"{Puts}, {callers} caller{(callers == 1 ? "" : "s")}";
@@ -22,10 +38,9 @@ internal static class WriteRows
     public static async Task PutsAsync(EngineRun run)
     {
         using var stores = run.NewStores();
-        foreach (var store in stores.All)
-            await LoadRows.LoadAsync(store.Engine, SmallKeys);
-        foreach (var callers in Callers)
-            await run.AlternateAsync(PutsOf(callers), UnitsOf(run), stores, store => MeasureAsync(run, store, callers, 1, SmallKeys));
+        await LoadAsync(stores, SmallKeys);
+        foreach (var (callers, rate) in Singles)
+            await run.AlternateAsync(PutsOf(callers), UnitsOf(run), stores, store => MeasureAsync(run, store, callers, 1, SmallKeys, rate));
     }
 
     /// <summary>Transactions of random puts into empty stores.</summary>
@@ -33,33 +48,36 @@ internal static class WriteRows
         run.AlternateAsync(TransactionsOfNew, UnitsOf(run), run.Systems, async system =>
         {
             using var store = run.NewStore(system);
-            return await MeasureAsync(run, store, callers: 1, TransactionKeys, (long)EngineData.NumbersMax);
+            return await MeasureAsync(run, store, callers: 1, TransactionKeys, (long)EngineData.NumbersMax, NewTransactionsRate);
         });
 
     /// <summary>Transactions of random puts into stores with many keys.</summary>
     public static async Task LargeTransactionsAsync(EngineRun run)
     {
         using var stores = run.NewStores();
-        foreach (var store in stores.All)
-            await LoadRows.LoadAsync(store.Engine, run.Plan.Keys);
-        await run.AlternateAsync(TransactionsOfLarge, UnitsOf(run), stores, store => MeasureAsync(run, store, callers: 1, TransactionKeys, run.Plan.Keys));
+        await LoadAsync(stores, run.Plan.Keys);
+        await run.AlternateAsync(TransactionsOfLarge, UnitsOf(run), stores, store => MeasureAsync(run, store, callers: 1, TransactionKeys, run.Plan.Keys, LargeTransactionsRate));
     }
 
-    /// <summary>Random puts over so many keys for the planned time.</summary>
+    /// <summary>Random puts over so many keys: as many as fit into the planned time at this rate, but no more than fit into a multiple of it.</summary>
     /// <returns>The number of puts, and puts per second.</returns>
-    public static async Task<(long Puts, double Rate)> PutAsync(EngineRun run, EngineStore store, int callers, int transactionKeys, long keys)
+    public static async Task<(long Puts, double Rate)> PutAsync(EngineRun run, EngineStore store, int callers, int transactionKeys, long keys, double rate)
     {
+        var puts = Math.Max(1, (long)(rate * run.Plan.Time.TotalSeconds / callers / transactionKeys)) * transactionKeys;
         var started = Stopwatch.GetTimestamp();
         var counts = await Task.WhenAll(Enumerable.Range(0, callers).Select(_ =>
         {
             var data = new EngineData(run.NextSeed());
             return store.System.Blocks
                 ? Task.Factory.StartNew(
-                    () => CallAsync(store.Engine, data, started, run.Plan.Time, transactionKeys, keys).GetAwaiter().GetResult(),
+                    () => CallAsync(store.Engine, data, puts, started, TimesMax * run.Plan.Time, transactionKeys, keys).GetAwaiter().GetResult(),
                     CancellationToken.None, TaskCreationOptions.LongRunning, TaskScheduler.Default)
-                : Task.Run(() => CallAsync(store.Engine, data, started, run.Plan.Time, transactionKeys, keys));
+                : Task.Run(() => CallAsync(store.Engine, data, puts, started, TimesMax * run.Plan.Time, transactionKeys, keys));
         }));
-        return (counts.Sum(), counts.Sum() / Stopwatch.GetElapsedTime(started).TotalSeconds);
+        var took = Stopwatch.GetElapsedTime(started);
+        if (counts.Sum() < puts * callers)
+            run.Progress($"{store.System.Name}: stopped after {counts.Sum()} of {puts * callers} puts");
+        return (counts.Sum(), counts.Sum() / took.TotalSeconds);
     }
 
     /// <summary>A number of random puts over so many keys, in transactions of 100, one after the other.</summary>
@@ -70,23 +88,35 @@ internal static class WriteRows
             await CommitAsync(writer, data, keys, TransactionKeys, valueBytes);
     }
 
-    private static string[] UnitsOf(EngineRun run) => run.CountsDeviceBytes ? [PutsPerSecond, DeviceBytes] : [PutsPerSecond];
+    // Settled, because what the load leaves to be written is none of the puts' bytes.
+    private static async Task LoadAsync(EngineStores stores, long keys)
+    {
+        foreach (var store in stores.All)
+        {
+            await LoadRows.LoadAsync(store.Engine, keys);
+            await store.Engine.SettleAsync();
+        }
+    }
 
-    private static async Task<double[]> MeasureAsync(EngineRun run, EngineStore store, int callers, int transactionKeys, long keys)
+    private static string[] UnitsOf(EngineRun run) => run.CountsDeviceBytes ? [PutsPerSecond, SettledPutsPerSecond, DeviceBytes] : [PutsPerSecond, SettledPutsPerSecond];
+
+    private static async Task<double[]> MeasureAsync(EngineRun run, EngineStore store, int callers, int transactionKeys, long keys, double expected)
     {
         DeviceCounters.SyncAll();
         var before = run.CountsDeviceBytes ? DeviceCounters.BytesWritten(store.Directory) : null;
-        var (puts, rate) = await PutAsync(run, store, callers, transactionKeys, keys);
+        var started = Stopwatch.GetTimestamp();
+        var (puts, rate) = await PutAsync(run, store, callers, transactionKeys, keys, expected);
         await store.Engine.SettleAsync();
+        var settled = puts / Stopwatch.GetElapsedTime(started).TotalSeconds;
         DeviceCounters.SyncAll();
-        return before is { } bytes ? [rate, (double)(DeviceCounters.BytesWritten(store.Directory)!.Value - bytes) / puts] : [rate];
+        return before is { } bytes ? [rate, settled, (double)(DeviceCounters.BytesWritten(store.Directory)!.Value - bytes) / puts] : [rate, settled];
     }
 
-    private static async Task<long> CallAsync(IEngine engine, EngineData data, long started, TimeSpan time, int transactionKeys, long keys)
+    private static async Task<long> CallAsync(IEngine engine, EngineData data, long puts, long started, TimeSpan timeMax, int transactionKeys, long keys)
     {
         using var writer = engine.OpenWriter();
         var count = 0L;
-        for (; Stopwatch.GetElapsedTime(started) < time; count += transactionKeys)
+        for (; count < puts && Stopwatch.GetElapsedTime(started) < timeMax; count += transactionKeys)
             await CommitAsync(writer, data, keys, transactionKeys, EngineData.ValueBytes);
         return count;
     }

@@ -12,6 +12,7 @@ internal static unsafe partial class Lmdb
     public const uint ReadOnly = 0x20000;
     public const uint NoThreadLocal = 0x200000;
     public const uint NoReadAhead = 0x800000;
+    public const uint NoSync = 0x10000;
     public const uint Create = 0x40000;
     public const uint Append = 0x20000;
     public const int First = 0;
@@ -34,6 +35,9 @@ internal static unsafe partial class Lmdb
 
     [LibraryImport(Library, EntryPoint = "mdb_env_open", StringMarshalling = StringMarshalling.Utf8)]
     public static partial int EnvironmentOpen(nint environment, string path, uint flags, uint mode);
+
+    [LibraryImport(Library, EntryPoint = "mdb_env_set_flags")]
+    public static partial int EnvironmentSetFlags(nint environment, uint flags, int on);
 
     [LibraryImport(Library, EntryPoint = "mdb_env_close")]
     public static partial void EnvironmentClose(nint environment);

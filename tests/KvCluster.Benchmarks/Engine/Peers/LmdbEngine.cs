@@ -30,7 +30,7 @@ internal sealed unsafe class LmdbEngine : IEngine
     public IEngineWriter OpenWriter() => new Writer(_environment, _database, 0);
 
     /// <inheritdoc/>
-    public IEngineLoader OpenLoader() => new Writer(_environment, _database, Lmdb.Append);
+    public IEngineLoader OpenLoader() => new Loader(_environment, _database);
 
     /// <inheritdoc/>
     public IEngineReader OpenReader() => new Reader(_environment, _database);
@@ -45,11 +45,9 @@ internal sealed unsafe class LmdbEngine : IEngine
     /// <inheritdoc/>
     public void Dispose() => Lmdb.EnvironmentClose(_environment);
 
-    private sealed class Writer(nint environment, uint database, uint flags) : IEngineWriter, IEngineLoader
+    private class Writer(nint environment, uint database, uint flags) : IEngineWriter
     {
         private nint _transaction;
-
-        public int BatchBytes => LoadBatchBytes;
 
         public void Put(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
         {
@@ -65,19 +63,50 @@ internal sealed unsafe class LmdbEngine : IEngine
 
         public ValueTask CommitAsync()
         {
-            if (_transaction != 0)
-                Lmdb.Check(Lmdb.TransactionCommit(_transaction));
-            _transaction = 0;
+            Commit();
             return ValueTask.CompletedTask;
         }
 
-        public Task FinishAsync() => CommitAsync().AsTask();
+        protected void Commit()
+        {
+            if (_transaction != 0)
+                Lmdb.Check(Lmdb.TransactionCommit(_transaction));
+            _transaction = 0;
+        }
 
-        public void Dispose()
+        public virtual void Dispose()
         {
             if (_transaction != 0)
                 Lmdb.TransactionAbort(_transaction);
             _transaction = 0;
+        }
+    }
+
+    // Appends, and syncs once, at the end.
+    private sealed class Loader : Writer, IEngineLoader
+    {
+        private readonly nint _environment;
+
+        public Loader(nint environment, uint database)
+            : base(environment, database, Lmdb.Append)
+        {
+            _environment = environment;
+            Lmdb.Check(Lmdb.EnvironmentSetFlags(environment, Lmdb.NoSync, 1));
+        }
+
+        public int BatchBytes => LoadBatchBytes;
+
+        public Task FinishAsync()
+        {
+            Commit();
+            Lmdb.Check(Lmdb.EnvironmentSync(_environment, 1));
+            return Task.CompletedTask;
+        }
+
+        public override void Dispose()
+        {
+            base.Dispose();
+            Lmdb.Check(Lmdb.EnvironmentSetFlags(_environment, Lmdb.NoSync, 0));
         }
     }
 

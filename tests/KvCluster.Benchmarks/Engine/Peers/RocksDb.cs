@@ -28,6 +28,12 @@ internal static unsafe partial class RocksDb
     [LibraryImport(Library, EntryPoint = "rocksdb_options_set_compression")]
     public static partial void OptionsSetCompression(nint options, int value);
 
+    [LibraryImport(Library, EntryPoint = "rocksdb_options_set_write_buffer_size")]
+    public static partial void OptionsSetWriteBufferSize(nint options, nuint bytes);
+
+    [LibraryImport(Library, EntryPoint = "rocksdb_options_set_recycle_log_file_num")]
+    public static partial void OptionsSetRecycledJournals(nint options, nuint count);
+
     [LibraryImport(Library, EntryPoint = "rocksdb_options_increase_parallelism")]
     public static partial void OptionsIncreaseParallelism(nint options, int threads);
 

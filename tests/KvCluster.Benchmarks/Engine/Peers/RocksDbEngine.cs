@@ -1,13 +1,17 @@
 namespace KvCluster.Benchmarks.Engine.Peers;
 
 /// <summary>
-/// RocksDB with a synced journal (WAL), a Bloom filter of 10 bits, a block cache for all data, and no compression, because the values cannot be
-/// compressed.
+/// RocksDB with a synced journal (WAL) whose files are used again, as much memory for what is only in the journal as ours has, a Bloom filter of 10 bits, a block
+/// cache for all data, and no compression, because the values cannot be compressed.
 /// </summary>
 internal sealed class RocksDbEngine : IEngine
 {
     private const double FilterBitsPerKey = 10;
     private const int LoadBatchBytes = 128 << 10;
+    private const int RecycledJournals = 4;
+
+    // The part of the memory budget up to which ours keeps changed pages in memory.
+    private const int WriteBufferPart = 4;
     private static readonly string[] BackgroundWork = ["rocksdb.num-running-flushes", "rocksdb.compaction-pending", "rocksdb.num-running-compactions"];
     private static readonly TimeSpan BackgroundPoll = TimeSpan.FromMilliseconds(20);
     private readonly nint _cache;
@@ -26,6 +30,8 @@ internal sealed class RocksDbEngine : IEngine
         _options = RocksDb.OptionsCreate();
         RocksDb.OptionsSetCreateIfMissing(_options, 1);
         RocksDb.OptionsSetCompression(_options, 0);
+        RocksDb.OptionsSetWriteBufferSize(_options, (nuint)(KvClusterEngine.MemoryBudgetDefault / WriteBufferPart));
+        RocksDb.OptionsSetRecycledJournals(_options, RecycledJournals);
         RocksDb.OptionsIncreaseParallelism(_options, Math.Max(2, Environment.ProcessorCount));
         RocksDb.OptionsSetTable(_options, _table);
         _database = RocksDb.Open(_options, directory, out var error);
