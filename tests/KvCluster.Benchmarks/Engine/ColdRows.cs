@@ -50,6 +50,7 @@ internal static class ColdRows
         File.WriteAllText(arguments[1], Environment.ProcessId.ToString(CultureInfo.InvariantCulture));
         var (system, directory, keys, isScan) = (arguments[2], arguments[3], long.Parse(arguments[4], CultureInfo.InvariantCulture), bool.Parse(arguments[5]));
         var (memory, seconds) = (long.Parse(arguments[6], CultureInfo.InvariantCulture), double.Parse(arguments[7], CultureInfo.InvariantCulture));
+        var seed = int.Parse(arguments[8], CultureInfo.InvariantCulture);
         using IEngine engine = system switch
         {
             EngineSystem.Lmdb => new LmdbEngine(directory, readAhead: isScan),
@@ -57,7 +58,7 @@ internal static class ColdRows
             _ => new KvClusterEngine(directory),
         };
         using var reader = engine.OpenReader();
-        var data = new EngineData(seed: Environment.ProcessId);
+        var data = new EngineData(seed);
         var started = Stopwatch.GetTimestamp();
         var count = 0L;
         reader.Begin();
@@ -84,7 +85,7 @@ internal static class ColdRows
         string[] arguments =
         [
             Command, limit.Processes, store.System.Name, store.Directory, keys.ToString(CultureInfo.InvariantCulture), isScan.ToString(),
-            memory.ToString(CultureInfo.InvariantCulture), run.Plan.Time.TotalSeconds.ToString(CultureInfo.InvariantCulture),
+            memory.ToString(CultureInfo.InvariantCulture), run.Plan.Time.TotalSeconds.ToString(CultureInfo.InvariantCulture), run.RoundSeed.ToString(CultureInfo.InvariantCulture),
         ];
         var (exitCode, output, error) = await Tools.RunAsync(Environment.ProcessPath!, Path.GetFileNameWithoutExtension(Environment.ProcessPath) == "dotnet"
             ? [Path.Combine(AppContext.BaseDirectory, "KvCluster.Benchmarks.dll"), .. arguments] : arguments);

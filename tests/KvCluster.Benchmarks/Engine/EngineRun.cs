@@ -24,6 +24,9 @@ internal sealed class EngineRun(EnginePlan plan, string directory, Action<string
     /// <summary>A seed that no caller had before.</summary>
     public int NextSeed() => _seeds++;
 
+    /// <summary>A seed of the round that is being measured, the same for every engine.</summary>
+    public int RoundSeed { get; private set; }
+
     /// <summary>Opens an empty store.</summary>
     public EngineStore NewStore(EngineSystem system) => new(system, Path.Combine(directory, $"{system.Name}-{_stores++}"));
 
@@ -44,6 +47,7 @@ internal sealed class EngineRun(EnginePlan plan, string directory, Action<string
         var values = systems.SelectMany(_ => units, (system, unit) => (System: system, Unit: unit)).ToDictionary(row => row, _ => new List<double>());
         for (var round = 0; round < (rounds == 0 ? plan.Rounds : rounds); round++)
         {
+            RoundSeed = NextSeed();
             foreach (var system in systems)
             {
                 cancellation.ThrowIfCancellationRequested();

@@ -18,6 +18,7 @@ internal static class PauseRows
     public const string P999 = "p99.9 ms";
     public const string P9999 = "p99.99 ms";
     public const string Longest = "longest ms";
+    public const string LongestBeyondDevice = "longest ms less the device's";
     private const string Device = "device";
     private const int ValueBytes = 1_000;
     private const int KeysScale = 5;
@@ -81,26 +82,34 @@ internal static class PauseRows
             var puts = Task.Run(() => PutAsync(store.Engine, new EngineData(run.NextSeed()), keys, until));
             var bare = Task.Factory.StartNew(() => Write(store.Directory + ".bare", until), CancellationToken.None, TaskCreationOptions.LongRunning, TaskScheduler.Default);
             await until;
-            Add(workload, EngineSystem.KvCluster, await puts);
-            Add(workload, Device, await bare);
+            var ours = Add(workload, EngineSystem.KvCluster, await puts);
+            var device = Add(workload, Device, await bare);
+            Add(workload, EngineSystem.KvCluster, LongestBeyondDevice, ours - device);
         }
 
         public void Report() => run.Rows.AddRange(_values.Select(entry => BenchmarkRow.Of(EngineRun.Suite, entry.Key.Workload, entry.Key.System, entry.Key.Unit, entry.Value)));
 
-        private void Add(string workload, string system, List<long> latencies)
+        // Adds the numbers of one round, and returns the longest time in ms.
+        private double Add(string workload, string system, List<long> latencies)
         {
             if (latencies.Count == 0)
                 throw new InvalidOperationException($"{workload}, {system}: it ended before anything was written beside it, so nothing was measured.");
             latencies.Sort();
+            run.Progress($"{workload}, {system}: {latencies.Count} writes");
             foreach (var (unit, part) in ((string, double)[])[(P999, 0.999), (P9999, 0.9999), (Longest, 1)])
-            {
-                var value = latencies[Math.Min(latencies.Count - 1, (int)(latencies.Count * part))] * 1000.0 / Stopwatch.Frequency;
-                if (!_values.TryGetValue((workload, system, unit), out var list))
-                    _values.Add((workload, system, unit), list = []);
-                list.Add(value);
-                run.Progress($"{workload}, {system}: {value:N2} {unit} of {latencies.Count}");
-            }
+                Add(workload, system, unit, Milliseconds(latencies[Math.Min(latencies.Count - 1, (int)(latencies.Count * part))]));
+            return Milliseconds(latencies[^1]);
         }
+
+        private void Add(string workload, string system, string unit, double value)
+        {
+            if (!_values.TryGetValue((workload, system, unit), out var list))
+                _values.Add((workload, system, unit), list = []);
+            list.Add(value);
+            run.Progress($"{workload}, {system}: {value:N2} {unit}");
+        }
+
+        private static double Milliseconds(long ticks) => ticks * 1000.0 / Stopwatch.Frequency;
 
         private static async Task<List<long>> PutAsync(IEngine engine, EngineData data, long keys, Task until)
         {
