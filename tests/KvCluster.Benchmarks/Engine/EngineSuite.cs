@@ -13,6 +13,7 @@ internal static class EngineSuite
         ["transactions"] = WriteRows.TransactionsAsync,
         ["large-transactions"] = WriteRows.LargeTransactionsAsync,
         ["reads"] = ReadRows.ReadsAsync,
+        ["embedded"] = EmbeddedRows.RunAsync,
         ["load"] = LoadRows.SortedAsync,
         ["space"] = LoadRows.RandomSpaceAsync,
         ["files"] = LoadRows.FilesAsync,

@@ -29,22 +29,23 @@ internal static class ReadRows
         foreach (var threads in Threads)
         {
             foreach (var alone in (bool[])[true, false])
-            {
-                await run.AlternateAsync(ReadsOf(threads, alone), [ReadsPerSecond], stores, async store =>
-                {
-                    var started = Stopwatch.GetTimestamp();
-                    var counts = await Task.WhenAll(Enumerable.Range(0, threads).Select(_ =>
-                    {
-                        var data = new EngineData(run.NextSeed());
-                        return Task.Factory.StartNew(
-                            () => Read(store.Engine, data, run.Plan.Keys, alone, started, run.Plan.Time),
-                            CancellationToken.None, TaskCreationOptions.LongRunning, TaskScheduler.Default);
-                    }));
-                    return [counts.Sum() / Stopwatch.GetElapsedTime(started).TotalSeconds];
-                });
-            }
+                await run.AlternateAsync(ReadsOf(threads, alone), [ReadsPerSecond], stores, store => MeasureAsync(run, store, run.Plan.Keys, threads, alone));
         }
         await run.AlternateAsync(Scan, [ItemsPerSecond], stores, store => Task.FromResult<double[]>([ScanRate(store.Engine, run.Plan.Keys, run.Plan.Time)]));
+    }
+
+    /// <summary>Reads random keys for the planned time, all threads together. Returns the reads per second.</summary>
+    public static async Task<double[]> MeasureAsync(EngineRun run, EngineStore store, long keys, int threads, bool alone)
+    {
+        var started = Stopwatch.GetTimestamp();
+        var counts = await Task.WhenAll(Enumerable.Range(0, threads).Select(_ =>
+        {
+            var data = new EngineData(run.NextSeed());
+            return Task.Factory.StartNew(
+                () => Read(store.Engine, data, keys, alone, started, run.Plan.Time),
+                CancellationToken.None, TaskCreationOptions.LongRunning, TaskScheduler.Default);
+        }));
+        return [counts.Sum() / Stopwatch.GetElapsedTime(started).TotalSeconds];
     }
 
     private static long Read(IEngine engine, EngineData data, long keys, bool alone, long started, TimeSpan time)

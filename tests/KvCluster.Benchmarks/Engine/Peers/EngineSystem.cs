@@ -11,6 +11,7 @@ internal sealed record EngineSystem(string Name, bool Blocks, Func<string, IEngi
     public const string KvCluster = "kvcluster";
     public const string Lmdb = "lmdb";
     public const string RocksDb = "rocksdb";
+    public const string KvStore = "KvStore";
 
     public static EngineSystem Ours { get; } = new(KvCluster, Blocks: false, directory => new KvClusterEngine(directory));
 
@@ -19,6 +20,9 @@ internal sealed record EngineSystem(string Name, bool Blocks, Func<string, IEngi
     /// start a checkpoint on a machine of any size.
     /// </summary>
     public static EngineSystem OursWith(StoreOptions options) => new(KvCluster, Blocks: false, directory => new KvClusterEngine(directory, options, 4 * options.CheckpointScratchBytes));
+
+    /// <summary>Ours, called through the public interface of the library.</summary>
+    public static EngineSystem Embedded { get; } = new(KvStore, Blocks: false, directory => new KvStoreEngine(directory));
 
     /// <summary>Ours and the peers that are there; of the others it tells which package has them.</summary>
     public static IReadOnlyList<EngineSystem> Installed(Action<string> progress)
