@@ -53,8 +53,12 @@ root.SetAction(async (arguments, cancellation) =>
         chosen = arguments;
         var rows = await suites[arguments.GetRequiredValue(suite)](arguments.GetValue(quick), Console.Error.WriteLine, cancellation);
         BenchmarkReport.Print(AnsiConsole.Console, rows);
-        foreach (var verdict in EngineTargets.Verdicts(rows))
-            Console.WriteLine(verdict);
+        if (arguments.GetRequiredValue(suite) == EngineRun.Suite)
+        {
+            var isWhole = arguments.GetValue(only) is not { Length: > 0 } && arguments.GetValue(systems) is not { Length: > 0 };
+            foreach (var verdict in EngineTargets.Verdicts(rows, arguments.GetValue(quick), isWhole))
+                Console.WriteLine(verdict);
+        }
         if (arguments.GetValue(json) is { } path)
             await BenchmarkReport.WriteJsonAsync(path, rows);
         return 0;
