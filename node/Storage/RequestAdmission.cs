@@ -17,6 +17,7 @@ internal sealed class RequestAdmission
     private readonly StoreLifecycle _life;
     private readonly RecordLog _log;
     private readonly SpaceWatch _space;
+    private readonly PathPrefetch? _prefetch;
     private IStoreEvents? _events;
 
     /// <summary>Refuses requests while the log has no own epoch.</summary>
@@ -24,9 +25,10 @@ internal sealed class RequestAdmission
     /// <param name="life">Requests are refused when the store has ended.</param>
     /// <param name="log">Knows whether this replica leads.</param>
     /// <param name="space">Requests are refused while records wait for space.</param>
-    public RequestAdmission(StoreContext context, StoreLifecycle life, RecordLog log, SpaceWatch space)
+    /// <param name="prefetch">Reads what the requests will change; null: nobody does.</param>
+    public RequestAdmission(StoreContext context, StoreLifecycle life, RecordLog log, SpaceWatch space, PathPrefetch? prefetch)
     {
-        (_context, _life, _log, _space) = (context, life, log, space);
+        (_context, _life, _log, _space, _prefetch) = (context, life, log, space, prefetch);
         Answers = new AnswerChain(context.Completions);
         Queue = new RequestQueue(context.Options.QueueCountMax, context.Options.QueueBytesMax, context.Memory, context.Writer, new WorkAction(OnQueueNotice));
     }
@@ -47,6 +49,8 @@ internal sealed class RequestAdmission
     public bool TrySubmit(WriteRequest request)
     {
         request.Complete();
+        // Before it is queued, from when on it belongs to the writer.
+        _prefetch?.Add(request);
         if (!Queue.TryAdd(request))
             return false;
         // After the end nobody runs the notice.

@@ -10,7 +10,7 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Node.Hosting;
 
 /// <summary>
-/// What a node's replicas share: a fixed set of writer, journal and checkpoint threads, the timers, the node's disk and memory, and the pace of digests. Created and
+/// What a node's replicas share: a fixed set of writer, journal and checkpoint threads, one that reads pages for the writers, the timers, the node's disk and memory, and the pace of digests. Created and
 /// disposed by <see cref="ShardHost"/>, after the last replica; used on any thread.
 /// </summary>
 internal sealed class ShardThreads : IAsyncDisposable
@@ -24,6 +24,7 @@ internal sealed class ShardThreads : IAsyncDisposable
     private readonly WorkThread[] _writers = Threads("writer");
     private readonly WorkThread[] _journals = Threads("journal");
     private readonly WorkThread[] _checkpoints = Threads("checkpoint");
+    private readonly WorkThread _prefetch = new("kv-prefetch");
     private readonly SharedTimers _timers = new();
     private readonly DigestPace _digestPace;
     private readonly MemoryAccount _memory;
@@ -64,13 +65,14 @@ internal sealed class ShardThreads : IAsyncDisposable
     {
         DigestPace = _digestPace,
         Memory = _memory,
+        Prefetch = _prefetch,
         Observer = observer,
     };
 
     public async ValueTask DisposeAsync()
     {
         await Stalls.DisposeAsync().ConfigureAwait(false);
-        foreach (var thread in (WorkThread[])[.. _writers, .. _journals, .. _checkpoints])
+        foreach (var thread in (WorkThread[])[.. _writers, .. _journals, .. _checkpoints, _prefetch])
             thread.Dispose();
         _timers.Dispose();
     }

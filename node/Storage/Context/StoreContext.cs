@@ -44,6 +44,9 @@ internal sealed record StoreContext(
     /// <summary>The rules by which the engine decides; tests pass wrong ones.</summary>
     public StoreRules Rules { get; init; } = StoreRules.Own;
 
+    /// <summary>Reads pages for the writer that are not in memory. One for all shards of a node; null: the writer reads them all itself.</summary>
+    public ISerialExecutor? Prefetch { get; init; }
+
     /// <summary>Measures and traces this shard's store.</summary>
     public StoreObserver Observer { get; init; } = StoreObserver.None;
 }

@@ -44,7 +44,7 @@ internal sealed class StandaloneStore : IStoreEvents, IDisposable
     /// <summary>Opens or creates a store on executors that the caller provides and runs.</summary>
     public static StandaloneStore Open(StoreContext context, string directory) => new(context, directory, []);
 
-    /// <summary>Opens or creates a store with four threads of its own.</summary>
+    /// <summary>Opens or creates a store with five threads of its own.</summary>
     /// <param name="files">The disk.</param>
     /// <param name="directory">The directory.</param>
     /// <param name="options">Bounds.</param>
@@ -55,10 +55,14 @@ internal sealed class StandaloneStore : IStoreEvents, IDisposable
     public static StandaloneStore Open(
         IFileSystem files, string directory, StoreOptions options, TimeProvider time, ILogger log, long memoryBudget = long.MaxValue, StoreIdentity? identity = null)
     {
-        WorkThread[] threads = [new("kv-writer"), new("kv-journal-0"), new("kv-journal-1"), new("kv-checkpoint")];
+        WorkThread[] threads = [new("kv-writer"), new("kv-journal-0"), new("kv-journal-1"), new("kv-checkpoint"), new("kv-prefetch")];
         try
         {
-            var context = new StoreContext(files, threads[0], threads[1..3], threads[3], time, log, options) { Memory = new MemoryAccount(memoryBudget, time) };
+            var context = new StoreContext(files, threads[0], threads[1..3], threads[3], time, log, options)
+            {
+                Memory = new MemoryAccount(memoryBudget, time),
+                Prefetch = threads[4],
+            };
             return new StandaloneStore(context, directory, threads, identity);
         }
         catch

@@ -146,6 +146,20 @@ internal sealed unsafe class PageSpace
     public bool TryBeginRead(long number, long count) =>
         number + count <= _file.Length / Page.Bytes && _file.TryBeginReadIntoMap(Locate(PageRef.ToFile(number)), number * Page.Bytes, count * Page.Bytes);
 
+    /// <summary>The same for a leaf or branch. A changed page is in memory.</summary>
+    public bool TryBeginRead(PageLink* link) => PageLink.Load(link) is { IsScratch: false } reference && TryBeginRead(reference.Number, 1);
+
+    /// <summary>
+    /// Resolves a leaf or branch. It is read by a call that can report an error even if it was checked before, because it may have left memory since.
+    /// </summary>
+    public byte* ResolveNodeAgain(PageLink* link)
+    {
+        var reference = PageLink.Load(link);
+        if (!reference.IsScratch && IsChecked(PieceOf(reference), reference.Number))
+            Read(reference.Number, 1);
+        return AsNode(reference, Resolve(reference, link));
+    }
+
     /// <summary>Reads pages into the mapping before they are accessed there.</summary>
     /// <exception cref="CorruptStoreException">The pages cannot be read; this is treated like damaged bytes.</exception>
     public void Read(long number, long count, bool isNext = false)

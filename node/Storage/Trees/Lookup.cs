@@ -23,4 +23,21 @@ internal static unsafe class Lookup
             value = TreePage.Value(space, page, index);
         return found;
     }
+
+    /// <summary>The link by which a search for a key goes on below so many levels of branches.</summary>
+    /// <param name="levels">Set to the number of levels that the tree has if it has fewer.</param>
+    /// <exception cref="CorruptStoreException">A page on the path does not match its parent's reference.</exception>
+    public static PageLink* FindLink(PageSpace space, TreeRoot* root, scoped ReadOnlySpan<byte> key, ref int levels)
+    {
+        var link = &root->Link;
+        for (var level = 0; level < levels; level++)
+        {
+            var page = space.ResolveNode(link);
+            if (Page.Type(page) == PageType.Branch)
+                link = TreePage.Child(page, TreePage.FindChild(page, key));
+            else
+                levels = level;
+        }
+        return link;
+    }
 }

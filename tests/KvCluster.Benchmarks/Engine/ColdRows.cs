@@ -2,11 +2,12 @@ using System.Diagnostics;
 using System.Globalization;
 using KvCluster.Benchmarks.Engine.Peers;
 using KvCluster.Processes;
+using KvCluster.Storage.Context;
 
 namespace KvCluster.Benchmarks.Engine;
 
 /// <summary>
-/// Reads of a store four times the memory. The stores are loaded here. Each measurement is a process of its own, this program again, in a group with limited
+/// Reads of a store four times the memory, and puts into it. The stores are loaded here. Each measurement is a process of its own, this program again, in a group with limited
 /// memory, after the files were dropped from the page cache.
 /// </summary>
 internal static class ColdRows
@@ -16,6 +17,10 @@ internal static class ColdRows
 
     public const string Reads = "point read, data 4x memory";
     public const string Scan = "forward scan, data 4x memory";
+    public const string Puts = "durable put, 64 callers, data 4x memory";
+    public const string Transactions = "100-put transactions, data 4x memory";
+    private const int Callers = 64;
+    private const int TransactionKeys = 100;
     private const int MemoryPart = 4;
     // With much less, the runtime's own memory decides: at 116 MB the kernel ended the measuring process.
     private const long KeysMin = 10_000_000;
@@ -40,31 +45,42 @@ internal static class ColdRows
             await store.Engine.SettleAsync();
             store.Close();
         }
-        await run.AlternateAsync(Reads, [ReadRows.ReadsPerSecond], stores, store => MeasureAsync(run, store, limit, keys, memory, isScan: false));
-        await run.AlternateAsync(Scan, [ReadRows.ItemsPerSecond], stores, store => MeasureAsync(run, store, limit, keys, memory, isScan: true));
+        foreach (var (workload, unit) in ((string, string)[])
+            [(Reads, ReadRows.ReadsPerSecond), (Scan, ReadRows.ItemsPerSecond), (Puts, WriteRows.PutsPerSecond), (Transactions, WriteRows.PutsPerSecond)])
+            await run.AlternateAsync(workload, [unit], stores, store => MeasureAsync(run, store, limit, keys, memory, workload));
     }
 
     /// <summary>The process that measures: prints a rate. The arguments are those of <see cref="MeasureAsync"/>.</summary>
     public static int RunLimited(string[] arguments)
     {
         File.WriteAllText(arguments[1], Environment.ProcessId.ToString(CultureInfo.InvariantCulture));
-        var (system, directory, keys, isScan) = (arguments[2], arguments[3], long.Parse(arguments[4], CultureInfo.InvariantCulture), bool.Parse(arguments[5]));
+        var (system, directory, keys, workload) = (arguments[2], arguments[3], long.Parse(arguments[4], CultureInfo.InvariantCulture), arguments[5]);
         var (memory, seconds) = (long.Parse(arguments[6], CultureInfo.InvariantCulture), double.Parse(arguments[7], CultureInfo.InvariantCulture));
         var seed = int.Parse(arguments[8], CultureInfo.InvariantCulture);
         using IEngine engine = system switch
         {
-            EngineSystem.Lmdb => new LmdbEngine(directory, readAhead: isScan),
+            EngineSystem.Lmdb => new LmdbEngine(directory, readAhead: workload == Scan),
             EngineSystem.RocksDb => new RocksDbEngine(directory, memory / CachePart),
-            _ => new KvClusterEngine(directory),
+            _ => new KvClusterEngine(directory, new StoreOptions(), memory / CachePart),
         };
+        var rate = workload switch
+        {
+            Reads => ReadRate(engine, keys, seconds, seed),
+            Scan => ScanRate(engine),
+            _ => PutRate(engine, system != EngineSystem.KvCluster, keys, seconds, seed, workload == Puts ? (Callers, 1) : (1, TransactionKeys)),
+        };
+        Console.WriteLine(rate.ToString(CultureInfo.InvariantCulture));
+        return 0;
+    }
+
+    private static double ReadRate(IEngine engine, long keys, double seconds, int seed)
+    {
         using var reader = engine.OpenReader();
         var data = new EngineData(seed);
         var started = Stopwatch.GetTimestamp();
         var count = 0L;
         reader.Begin();
-        if (isScan)
-            count = reader.Scan(long.MaxValue, out _);
-        for (; !isScan && Stopwatch.GetElapsedTime(started).TotalSeconds < seconds; count += ReadsPerCheck)
+        for (; Stopwatch.GetElapsedTime(started).TotalSeconds < seconds; count += ReadsPerCheck)
         {
             for (var index = 0; index < ReadsPerCheck; index++)
             {
@@ -74,17 +90,55 @@ internal static class ColdRows
         }
         var rate = count / Stopwatch.GetElapsedTime(started).TotalSeconds;
         reader.End();
-        Console.WriteLine(rate.ToString(CultureInfo.InvariantCulture));
-        return 0;
+        return rate;
     }
 
-    private static async Task<double[]> MeasureAsync(EngineRun run, EngineStore store, MemoryLimit limit, long keys, long memory, bool isScan)
+    private static double ScanRate(IEngine engine)
+    {
+        using var reader = engine.OpenReader();
+        var started = Stopwatch.GetTimestamp();
+        reader.Begin();
+        var count = reader.Scan(long.MaxValue, out _);
+        var rate = count / Stopwatch.GetElapsedTime(started).TotalSeconds;
+        reader.End();
+        return rate;
+    }
+
+    private static double PutRate(IEngine engine, bool blocks, long keys, double seconds, int seed, (int Callers, int TransactionKeys) size)
+    {
+        var started = Stopwatch.GetTimestamp();
+        var counts = Task.WhenAll(Enumerable.Range(0, size.Callers).Select(caller =>
+        {
+            var data = new EngineData((seed * Callers) + caller);
+            return blocks
+                ? Task.Factory.StartNew(
+                    () => PutAsync(engine, data, keys, started, seconds, size.TransactionKeys).GetAwaiter().GetResult(),
+                    CancellationToken.None, TaskCreationOptions.LongRunning, TaskScheduler.Default)
+                : Task.Run(() => PutAsync(engine, data, keys, started, seconds, size.TransactionKeys));
+        })).GetAwaiter().GetResult();
+        return counts.Sum() / Stopwatch.GetElapsedTime(started).TotalSeconds;
+    }
+
+    private static async Task<long> PutAsync(IEngine engine, EngineData data, long keys, long started, double seconds, int transactionKeys)
+    {
+        using var writer = engine.OpenWriter();
+        var count = 0L;
+        for (; Stopwatch.GetElapsedTime(started).TotalSeconds < seconds; count += transactionKeys)
+        {
+            for (var index = 0; index < transactionKeys; index++)
+                writer.Put(data.RandomKey((ulong)keys), data.Value());
+            await writer.CommitAsync();
+        }
+        return count;
+    }
+
+    private static async Task<double[]> MeasureAsync(EngineRun run, EngineStore store, MemoryLimit limit, long keys, long memory, string workload)
     {
         DeviceCounters.SyncAll();
         DeviceCounters.DropFromCache(store.Directory);
         string[] arguments =
         [
-            Command, limit.Processes, store.System.Name, store.Directory, keys.ToString(CultureInfo.InvariantCulture), isScan.ToString(),
+            Command, limit.Processes, store.System.Name, store.Directory, keys.ToString(CultureInfo.InvariantCulture), workload,
             memory.ToString(CultureInfo.InvariantCulture), run.Plan.Time.TotalSeconds.ToString(CultureInfo.InvariantCulture), run.RoundSeed.ToString(CultureInfo.InvariantCulture),
         ];
         var (exitCode, output, error) = await Tools.RunAsync(Environment.ProcessPath!, Path.GetFileNameWithoutExtension(Environment.ProcessPath) == "dotnet"
