@@ -90,6 +90,8 @@ internal static class StorageCommand
 
     private static int Recover(string directory, ParseResult arguments)
     {
+        // A link to the replica is not what has to be renamed.
+        directory = ReplicaLocks.RealPath(directory);
         ulong? clusterHash = null;
         if (arguments.GetValue(ClusterHash) is { } text)
         {

@@ -31,18 +31,18 @@ internal static class ReplicaLocks
         }
     }
 
-    private static IEnumerable<string> Above(string replica)
-    {
-        for (var (path, levels) = (Path.GetDirectoryName(replica), 0); path is not null && levels < LevelsMax; path = Path.GetDirectoryName(path), levels++)
-            yield return path;
-    }
-
     /// <summary>The path without links. What does not exist is left as it is.</summary>
-    private static string RealPath(string path)
+    public static string RealPath(string path)
     {
         if (Path.GetDirectoryName(path) is not { } parent)
             return path;
         var own = new DirectoryInfo(Path.Combine(RealPath(parent), Path.GetFileName(path)));
         return own.Exists && own.ResolveLinkTarget(returnFinalTarget: true) is { } target ? RealPath(target.FullName) : own.FullName;
+    }
+
+    private static IEnumerable<string> Above(string replica)
+    {
+        for (var (path, levels) = (Path.GetDirectoryName(replica), 0); path is not null && levels < LevelsMax; path = Path.GetDirectoryName(path), levels++)
+            yield return path;
     }
 }

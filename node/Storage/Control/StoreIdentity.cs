@@ -4,7 +4,14 @@ namespace KvCluster.Storage.Control;
 /// <param name="ReplicaId">The replica's id.</param>
 /// <param name="Shard">The shard it belongs to.</param>
 /// <param name="ClusterHash">Hash of the cluster's name and creation.</param>
-internal readonly record struct StoreIdentity(ReplicaId ReplicaId, ShardId Shard, ulong ClusterHash);
+internal readonly record struct StoreIdentity(ReplicaId ReplicaId, ShardId Shard, ulong ClusterHash)
+{
+    /// <summary>
+    /// What every embedded store has (FORMAT.md, "Embedded store"), so that a replica of a cluster, whose id is random, is not mistaken for one. The hash is the text
+    /// "embedded".
+    /// </summary>
+    public static readonly StoreIdentity Embedded = new(new ReplicaId(1), new ShardId(0), 0x6465_6464_6562_6D65);
+}
 
 /// <summary>A directory does not belong to the replica that was to be opened. Nothing in it was changed; an operator has to find out what it is.</summary>
 /// <param name="directory">The directory.</param>

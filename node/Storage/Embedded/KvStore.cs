@@ -1,6 +1,7 @@
 using System.Diagnostics.CodeAnalysis;
 using System.Runtime.CompilerServices;
 using KvCluster.Storage.Context;
+using KvCluster.Storage.Control;
 using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Sessions;
@@ -79,7 +80,7 @@ public sealed class KvStore : IAsyncDisposable
         try
         {
             home = StoreHome.Take(directory);
-            engine = StandaloneStore.Open(LocalDisk.Instance, home.Store, options.Engine, options.Time, options.Log, options.MemoryBudgetBytes, StoreHome.Identity);
+            engine = StandaloneStore.Open(LocalDisk.Instance, home.Store, options.Engine, options.Time, options.Log, options.MemoryBudgetBytes, StoreIdentity.Embedded);
             var store = new KvStore(home, engine, options.Time);
             store.StartAsync().GetAwaiter().GetResult();
             return store;

@@ -29,7 +29,8 @@ public sealed class KvStoreFormatException(string message, Exception? cause = nu
 
 /// <summary>
 /// The disk, or a backup, does not have what was written to it. Nothing is repaired or skipped. A store whose checkpoint and journal cannot be read completely is
-/// not opened; restore a backup, or recover what can be read with <c>kv-node storage recover</c>.
+/// not opened; restore a backup, or recover what can be read with <c>kv-node storage recover DIRECTORY/store --accept-loss</c>, where DIRECTORY is the store's. Without
+/// the last word, that command says what would be lost, and changes nothing.
 /// </summary>
 public sealed class KvStoreDamagedException(string message, Exception cause) : KvStoreException(message, cause);
 

@@ -1,4 +1,5 @@
 using KvCluster.Storage.Context;
+using KvCluster.Storage.Control;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Recovery;
@@ -40,7 +41,7 @@ internal static class StoreBackup
     {
         using var thread = new WorkThread("kv-restore");
         var context = new StoreContext(LocalDisk.Instance, thread, [thread], thread, options.Time, options.Log, options.Engine);
-        var control = StandaloneStore.StateOf(StoreHome.Identity);
+        var control = StandaloneStore.StateOf(StoreIdentity.Embedded);
         using var installer = await RunAsync(thread, () =>
         {
             StoreDirectory.Create(context, directory, control);

@@ -8,11 +8,6 @@ namespace KvCluster.Storage;
 /// </summary>
 internal sealed class StoreHome : IDisposable
 {
-    /// <summary>
-    /// What the engine's control file says of every embedded store, so that a replica of a cluster is not mistaken for one. The number is the text "embedded".
-    /// </summary>
-    public static readonly StoreIdentity Identity = new(new ReplicaId(1), new ShardId(0), 0x6465_6464_6562_6D65);
-
     private const string StoreName = "store";
     private const string RestoringName = "restoring";
 

@@ -48,14 +48,15 @@ internal sealed class DeviceProbe
     private DeviceProbe(IFileSystem files, TimeProvider time, string directory) => (_files, _time, _directory) = (files, time, directory);
 
     /// <summary>Measures the device on which a directory is.</summary>
-    /// <exception cref="NotAReplicaException">It is not a directory.</exception>
+    /// <exception cref="DirectoryNotFoundException">It does not exist.</exception>
+    /// <exception cref="IOException">It is a file.</exception>
     /// <exception cref="StorageIoException">It cannot be written, or the disk is full or failed.</exception>
     public static DeviceReport Run(IFileSystem files, TimeProvider time, string directory) => Run(files, time, directory, static probe => probe.Measure());
 
     private static T Run<T>(IFileSystem files, TimeProvider time, string directory, Func<DeviceProbe, T> measure)
     {
         if (!files.DirectoryExists(directory))
-            throw new NotAReplicaException(directory, files.FileExists(directory) ? "it is a file." : "it does not exist.");
+            throw files.FileExists(directory) ? new IOException($"'{directory}' is a file, not a directory.") : new DirectoryNotFoundException($"The directory '{directory}' does not exist.");
         var own = Path.Combine(directory, ".probe");
         files.DeleteDirectory(own);
         files.CreateDirectory(own);

@@ -35,7 +35,7 @@ internal sealed class StoreRecovery : IDisposable
         (_disk, _replica) = (disk, replica);
         Report = StoreCheck.Run(replica);
         _source = RecoverySource.Choose(replica, Report.DamagedTrees);
-        _clusterHash = replica.Control?.ClusterHash ?? clusterHash ?? HashOfOthers();
+        _clusterHash = replica.Control?.ClusterHash ?? clusterHash ?? HashOfEmbedded() ?? HashOfOthers();
     }
 
     /// <summary>What is wrong with the directory.</summary>
@@ -172,6 +172,12 @@ internal sealed class StoreRecovery : IDisposable
         for (var number = 2; _disk.DirectoryExists(name); number++)
             name = $"{_replica.Layout.Directory}{OldSuffix}-{number}";
         return name;
+    }
+
+    private ulong? HashOfEmbedded()
+    {
+        var embedded = StoreIdentity.Embedded;
+        return _replica.Identity == (embedded.ReplicaId, embedded.Shard) ? embedded.ClusterHash : null;
     }
 
     /// <summary>The cluster of the other replicas in the same directory; null if there are none, or of several clusters.</summary>

@@ -67,7 +67,7 @@ public sealed class StorageCommandTests : IDisposable
         Directory.CreateDirectory(Path.Combine(_folder.Path, "embedded", "store"));
         using var ofStore = new FileStream(Path.Combine(_folder.Path, "embedded", "LOCK"), FileMode.Create, FileAccess.ReadWrite, FileShare.None);
         using var held = new FileStream(Path.Combine(_folder.Path, "data", "LOCK"), FileMode.Create, FileAccess.ReadWrite, FileShare.None);
-        var (_, _, error) = await RunAsync($"cd '{_folder.Path}'; for dir in file none data data/shards/1 embedded/store other/shards/1; do $NODE storage check $dir; echo $? >&2; done; $NODE storage recover data/shards/1 --accept-loss; echo $? >&2");
+        var (_, _, error) = await RunAsync($"cd '{_folder.Path}'; for dir in file none data data/shards/1 embedded/store other/shards/1; do $NODE storage check $dir; echo $? >&2; done; $NODE storage recover data/shards/1 --accept-loss; echo $? >&2; for dir in none file; do $NODE storage probe $dir; echo $? >&2; done");
         Assert.Equal(
             [
                 $"kv-node: '{_folder.Path}/file' is not a replica's directory: it is a file.", "3",
@@ -77,6 +77,8 @@ public sealed class StorageCommandTests : IDisposable
                 $"kv-node: The directory '{_folder.Path}/embedded' is in use by another process.", "3",
                 $"kv-node: '{_folder.Path}/other/shards/1/control' has format version 9, but this build reads only version 1.", "4",
                 $"kv-node: The directory '{_folder.Path}/data' is in use by another process.", "3",
+                $"kv-node: The directory '{_folder.Path}/none' does not exist.", "3",
+                $"kv-node: '{_folder.Path}/file' is a file, not a directory.", "3",
             ],
             error.TrimEnd('\n').Split('\n'));
         Assert.Equal(control, await File.ReadAllBytesAsync(Control));
@@ -97,6 +99,42 @@ public sealed class StorageCommandTests : IDisposable
             Assert.Equal([$"kv-node: The directory '{data}' is in use by another process.", "3", $"kv-node: The directory '{data}' is in use by another process.", "3"], refused.TrimEnd('\n').Split('\n'));
         }
         Assert.Equal(new byte[8192], await File.ReadAllBytesAsync(Control));
+    }
+
+    /// <summary>The link was renamed, and the new directory was put in its place, where no node looks for it.</summary>
+    [ToolFact("bash")]
+    public async Task Recover_ByALink_ReplacesTheDirectoryAndNotTheLink()
+    {
+        await FillAsync();
+        await File.WriteAllBytesAsync(Control, new byte[8192]);
+        await File.WriteAllBytesAsync(Path.Combine(_folder.Path, "data", "LOCK"), []);
+        var link = Path.Combine(_folder.Path, "replica-link");
+        Directory.CreateSymbolicLink(link, "data/shards/1");
+        var (code, output, error) = await RunAsync($"$NODE storage recover '{link}' --cluster-hash 5 --accept-loss");
+        Assert.Equal((0, ""), (code, error));
+        Assert.Contains($"What was there before is in '{_replica}.before-recovery'", output, StringComparison.Ordinal);
+        Assert.Equal("data/shards/1", new DirectoryInfo(link).LinkTarget);
+        Assert.False(StoreCheck.Run(LocalDisk.Instance, _replica).IsDamaged);
+        Assert.Equal(new byte[8192], await File.ReadAllBytesAsync(Path.Combine(_replica + ".before-recovery", "control")));
+    }
+
+    /// <summary>The command that the documentation of <see cref="KvStoreDamagedException"/> names. It asked for the hash of a cluster, which such a store does not have.</summary>
+    [ToolFact("bash")]
+    public async Task Recover_OfAnEmbeddedStore_NeedsNothingElse()
+    {
+        var home = Path.Combine(_folder.Path, "embedded");
+        await using (var store = KvStore.Open(home))
+        {
+            await store.WriteAsync(new KvBatch().Put(await store.CreateTreeAsync("t"), "k"u8, "v"u8));
+            await store.CheckpointAsync();
+        }
+        await File.WriteAllBytesAsync(Path.Combine(home, "store", "control"), new byte[8192]);
+        Assert.Throws<KvStoreDamagedException>(() => KvStore.Open(home));
+        var (code, _, error) = await RunAsync($"cd '{_folder.Path}'; $NODE storage recover embedded/store --accept-loss");
+        Assert.Equal((0, ""), (code, error));
+        await using var again = KvStore.Open(home);
+        using var snapshot = again.OpenSnapshot();
+        Assert.Equal("v"u8, snapshot.Get(again.Tree("t"), "k"u8)!);
     }
 
     [ToolFact("bash")]
@@ -124,7 +162,7 @@ public sealed class StorageCommandTests : IDisposable
         // Which one it is depends on the file system.
         _ = DeviceProbe.FillingPays(LocalDisk.Instance, TimeProvider.System, _folder.Path);
         Assert.Equal(["data"], Directory.EnumerateFileSystemEntries(_folder.Path).Select(Path.GetFileName));
-        Assert.Throws<NotAReplicaException>(() => DeviceProbe.Run(LocalDisk.Instance, TimeProvider.System, Path.Combine(_folder.Path, "none")));
+        Assert.Throws<DirectoryNotFoundException>(() => DeviceProbe.Run(LocalDisk.Instance, TimeProvider.System, Path.Combine(_folder.Path, "none")));
     }
 
     [Theory]
