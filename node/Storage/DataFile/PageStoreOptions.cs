@@ -9,7 +9,7 @@ internal sealed record PageStoreOptions
     /// </summary>
     public long MapBytes { get; init; } = 64L << 30;
 
-    /// <summary>Snapshots that may be open at once. A multiple of the streams that a node serves.</summary>
+    /// <summary>Snapshots that may be open at once, at least <see cref="ReaderSlots.SlotsMin"/>. A multiple of the streams that a node serves.</summary>
     public int SnapshotsMax { get; init; } = 4096;
 
     /// <summary>

@@ -13,6 +13,9 @@ namespace KvCluster.Storage.DataFile;
 /// </remarks>
 internal sealed unsafe class ReaderSlots
 {
+    /// <summary>Least number of slots: a thread begins its search at one of so many.</summary>
+    public const int SlotsMin = 16;
+
     private const int SlotWords = 8;
     private const int UseBits = 16;
 
@@ -31,8 +34,10 @@ internal sealed unsafe class ReaderSlots
     private ulong _epoch = 1;
 
     /// <summary>A bounded number of slots. The system provides memory only where they are used.</summary>
+    /// <exception cref="ArgumentOutOfRangeException">There are fewer than <see cref="SlotsMin"/>.</exception>
     public ReaderSlots(int slotsMax)
     {
+        ArgumentOutOfRangeException.ThrowIfLessThan(slotsMax, SlotsMin);
         _slotsMax = slotsMax;
         _slots = (ulong*)NativeMemory.AllocZeroed((nuint)(slotsMax + 1) * SlotWords, sizeof(ulong));
     }
@@ -44,7 +49,7 @@ internal sealed unsafe class ReaderSlots
     public int Enter(out ulong ticket)
     {
         // A thread usually finds the slot that it used last, which is in its cache.
-        var start = Environment.CurrentManagedThreadId & 15;
+        var start = Environment.CurrentManagedThreadId & (SlotsMin - 1);
         var epoch = Volatile.Read(ref _epoch) << UseBits;
         for (var i = 0; i < _slotsMax; i++)
         {

@@ -18,7 +18,7 @@ public sealed record KvStoreOptions
     public const long CheckpointJournalBytesMin = 1 << 20;
 
     /// <summary>Least value of <see cref="SnapshotsMax"/>.</summary>
-    public const int SnapshotsMaxMin = 16;
+    public const int SnapshotsMaxMin = ReaderSlots.SlotsMin;
 
     /// <summary>
     /// Memory for changed pages that are not in the data file yet, for journal records and for waiting writes, in bytes. From half of it on writers are slowed

@@ -11,6 +11,15 @@ public sealed class ConcurrentReadTests : IDisposable
     private const int Keys = 600;
     private readonly TemporaryDirectory _directory = new();
 
+    /// <summary>With fewer slots than places where a thread may begin its search, slots behind the last one were written.</summary>
+    [Fact]
+    public void PageStore_WithTooFewSnapshots_IsRefused()
+    {
+        PageStore Create(int snapshotsMax) => PageStore.Create(LocalDisk.Instance, Path.Combine(_directory.Path, $"data-{snapshotsMax}"), new PageStoreOptions { SnapshotsMax = snapshotsMax }, new byte[16]);
+        Assert.Throws<ArgumentOutOfRangeException>(() => Create(ReaderSlots.SlotsMin - 1));
+        Create(ReaderSlots.SlotsMin).Dispose();
+    }
+
     /// <summary>Each batch writes the same round number under all keys, so a mixed state is detected.</summary>
     [Fact]
     public async Task Snapshots_BesideWriterAndCheckpoints_AreWhole()
