@@ -237,6 +237,51 @@ public sealed class BadInputTests : StoreTest
         Assert.Equal("a", Read(again, again.Tree("t"), "a"));
     }
 
+    /// <summary>Calls that waited for their turn when the disposal began, or that asked for it later, never ended.</summary>
+    [Fact]
+    public async Task Dispose_WhileCallsOfEveryKindRaceWithIt_EndsThemAll()
+    {
+        const int Rounds = 5, Callers = 4;
+        for (var round = 0; round < Rounds; round++)
+        {
+            var store = KvStore.Open(Beside($"store-{round}"));
+            var tree = await store.CreateTreeAsync("t");
+            var calls = (Func<int, Task>[])
+            [
+                number => store.CreateTreeAsync($"tree-{number}"),
+                async number => await store.DropTreeAsync(await store.CreateTreeAsync($"dropped-{number}")),
+                async number => await store.WriteAsync(new KvBatch().Put(tree, Bytes($"{number}"), new byte[100])),
+                number => store.DeleteRangeAsync(tree, Bytes($"{number}")),
+                _ => store.CheckpointAsync(),
+                _ => store.BackupAsync(Stream.Null),
+                _ => Task.Run(() => store.OpenSnapshot().Dispose()),
+                _ => Task.FromResult(store.Statistics),
+            ];
+            var callers = calls.SelectMany(call => Enumerable.Range(0, Callers).Select(caller => Task.Run(() => RepeatUntilDisposedAsync(call, caller)))).ToList();
+            await Task.Delay(TimeSpan.FromMilliseconds(20 * round));
+            await Task.WhenAll([.. callers, store.DisposeAsync().AsTask()]).WaitAsync(TimeSpan.FromMinutes(3));
+        }
+
+        static async Task RepeatUntilDisposedAsync(Func<int, Task> call, int caller)
+        {
+            for (var number = caller; ; number += Callers)
+            {
+                try
+                {
+                    await call(number);
+                }
+                catch (ObjectDisposedException)
+                {
+                    return;
+                }
+                catch (KvStoreFailedException closed) when (closed.IsOutcomeUnknown)
+                {
+                    // It began before the disposal, and its record was on the way.
+                }
+            }
+        }
+    }
+
     private static void CheckEnded(KvCursor cursor)
     {
         Assert.Throws<ObjectDisposedException>(() => cursor.MoveNext());

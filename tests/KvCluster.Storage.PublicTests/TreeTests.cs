@@ -107,6 +107,30 @@ public sealed class TreeTests : StoreTest
         Assert.Null(Read(store, kept, "k"));
     }
 
+    /// <summary>A batch that waited while the queue was full was applied to a tree that had been dropped meanwhile. Its keys belonged to nobody until the next open.</summary>
+    [Fact]
+    public async Task Batches_ThatWaitWhileATreeIsDropped_AreRefusedAsAWholeOrDroppedWithIt()
+    {
+        // With the least memory, the queue takes a few of these.
+        const int Count = 60, ValueBytes = 1 << 20;
+        await using var store = KvStore.Open(Folder, new KvStoreOptions { MemoryBudgetBytes = KvStoreOptions.MemoryBudgetBytesMin });
+        var (kept, dropped) = (await store.CreateTreeAsync("kept"), await store.CreateTreeAsync("dropped"));
+        var batches = Enumerable.Range(0, Count).Select(index => new KvBatch().Put(kept, Bytes($"{index:00}"), default).Put(dropped, Bytes($"{index:00}"), new byte[ValueBytes])).ToList();
+        var writes = batches.ConvertAll(batch => store.WriteAsync(batch).AsTask());
+        await store.DropTreeAsync(dropped);
+        var applied = new List<string>();
+        for (var index = 0; index < Count; index++)
+        {
+            if (await Record.ExceptionAsync(() => writes[index]) is not { } refusal)
+                applied.Add($"{index:00}");
+            else
+                Assert.Equal("dropped", Assert.IsType<KvTreeNotFoundException>(refusal).Name);
+        }
+        using var snapshot = store.OpenSnapshot();
+        Assert.Equal(string.Join(' ', applied), Keys(snapshot.Scan(kept)));
+        Assert.Equal("", Keys(snapshot.Scan(dropped)));
+    }
+
     [Fact]
     public async Task Tree_OfAnUnknownName_IsATypedErrorAndIsNotCreated()
     {

@@ -15,8 +15,8 @@ namespace KvCluster.Storage;
 /// </remarks>
 public sealed class KvBatch
 {
-    /// <summary>Bytes that an operation or condition takes beside its key and value, at most: its code, its flags, an etag or two lengths.</summary>
-    private const int OverheadBytesMax = 2 + (2 * Varint.BytesMax) + TreeKey.NumberBytes;
+    /// <summary>Bytes that an operation or condition takes beside its stored key and its value, at most: code, flags, and two lengths, or a length and an etag.</summary>
+    private const int OverheadBytesMax = 2 + Varint.BytesMax + Etag.ByteLength;
 
     private WriteRequest? _request = WriteRequest.Rent();
     private KvTree? _tree;
@@ -73,17 +73,31 @@ public sealed class KvBatch
     /// <summary>Ends the batch and returns its request. Nothing of the batch has changed if this throws.</summary>
     /// <exception cref="InvalidOperationException">It was written before.</exception>
     /// <exception cref="ArgumentException">Its trees belong to another store.</exception>
-    /// <exception cref="KvTreeNotFoundException">A tree was dropped.</exception>
     internal WriteRequest Take(KvStore store)
     {
         var request = Request();
-        if (_tree is { } first && first.Store != store)
-            throw new ArgumentException("The trees of the batch belong to another store. Nothing was changed.");
-        ThrowIfDropped(_tree);
-        foreach (var tree in _otherTrees ?? [])
-            ThrowIfDropped(tree);
+        _tree?.ThrowUnlessOf(store);
         _request = null;
         return request;
+    }
+
+    /// <summary>Puts the batch's request into a queue while none of its trees can be dropped.</summary>
+    /// <returns>Whether there was room.</returns>
+    /// <exception cref="KvTreeNotFoundException">A tree was dropped. The request still belongs to the caller.</exception>
+    internal bool TrySubmit(WriteRequest request, RequestAdmission queue)
+    {
+        var held = 0;
+        try
+        {
+            for (var count = (_tree is null ? 0 : 1) + (_otherTrees?.Count ?? 0); held < count; held++)
+                TreeAt(held).Hold();
+            return queue.TrySubmit(request);
+        }
+        finally
+        {
+            while (held > 0)
+                TreeAt(--held).Release();
+        }
     }
 
     [SkipLocalsInit]
@@ -103,7 +117,7 @@ public sealed class KvBatch
         var request = Request();
         if (_tree is { } first && first.Store != tree.Store)
             throw new ArgumentException($"The tree '{tree.Name}' belongs to another store than the tree '{first.Name}' of the same batch. Nothing was added.", nameof(tree));
-        ThrowIfDropped(tree);
+        tree.ThrowIfDropped();
         if (count >= KvStoreLimits.BatchOperationsMax)
             throw new KvBatchFullException($"The batch has {count} operations or conditions, which is the most. Nothing was added; write it and begin another one.");
         if ((long)request.Bytes + full.Length + valueBytes + OverheadBytesMax > KvStoreLimits.BatchBytesMax)
@@ -115,13 +129,12 @@ public sealed class KvBatch
 
     private void Use(KvTree tree)
     {
-        if (tree == _tree || (_tree is not null && _otherTrees?.Contains(tree) == true))
-            return;
-        if (_tree is null)
-            _tree = tree;
-        else
+        _tree ??= tree;
+        if (tree != _tree && _otherTrees?.Contains(tree) != true)
             (_otherTrees ??= []).Add(tree);
     }
+
+    private KvTree TreeAt(int index) => index == 0 ? _tree! : _otherTrees![index - 1];
 
     private WriteRequest Request() => _request ?? throw new InvalidOperationException("The batch was written already. Nothing was changed; create another batch.");
 
@@ -135,12 +148,6 @@ public sealed class KvBatch
     {
         if (value.Length > KvStoreLimits.ValueBytesMax)
             throw new ArgumentOutOfRangeException(nameof(value), value.Length, $"A value has at most {KvStoreLimits.ValueBytesMax} bytes.");
-    }
-
-    private static void ThrowIfDropped(KvTree? tree)
-    {
-        if (tree is { IsDropped: true })
-            throw new KvTreeNotFoundException(tree.Name, $"The tree '{tree.Name}' was dropped. Nothing was changed.");
     }
 }
 

@@ -133,7 +133,6 @@ public sealed class KvSnapshot : IDisposable
     {
         Check();
         ArgumentNullException.ThrowIfNull(tree);
-        if (tree.Store != _store)
-            throw new ArgumentException($"The tree '{tree.Name}' belongs to another store.", nameof(tree));
+        tree.ThrowUnlessOf(_store);
     }
 }

@@ -27,7 +27,9 @@ public sealed class KvStore : IAsyncDisposable
     private readonly StandaloneStore _engine;
     private readonly TimeProvider _time;
     private readonly TreeCatalogue _trees;
-    private readonly SemaphoreSlim _backupGate = new(1, 1);
+    private readonly Turns _backups = new();
+
+    /// <summary>Cancelled when the disposal begins. Never disposed of: calls that are late still ask for its token, and without a timer it holds nothing.</summary>
     private readonly CancellationTokenSource _ending = new();
     private readonly Lazy<Task> _disposal;
     private volatile bool _isDisposed;
@@ -167,7 +169,8 @@ public sealed class KvStore : IAsyncDisposable
     {
         ArgumentNullException.ThrowIfNull(tree);
         ThrowIfDisposed();
-        return tree.Store == this ? _trees.DropAsync(tree, cancellationToken) : throw new ArgumentException($"The tree '{tree.Name}' belongs to another store.", nameof(tree));
+        tree.ThrowUnlessOf(this);
+        return _trees.DropAsync(tree, cancellationToken);
     }
 
     /// <summary>
@@ -177,7 +180,9 @@ public sealed class KvStore : IAsyncDisposable
     /// <param name="batch">Belongs to the store from here on, and cannot be used again.</param>
     /// <param name="cancellationToken">Takes the batch back while it waits. A batch that is on its way to the disk is not stopped.</param>
     /// <exception cref="InvalidOperationException">The batch was written before.</exception>
-    /// <exception cref="KvTreeNotFoundException">One of its trees was dropped. Nothing was changed.</exception>
+    /// <exception cref="KvTreeNotFoundException">
+    /// One of its trees was dropped, or is dropped while the batch waits for its turn. Nothing was changed.
+    /// </exception>
     /// <exception cref="KvStoreDiskException">The disk is full, and the batch has puts. Nothing was changed.</exception>
     /// <exception cref="KvStoreFailedException">The store has stopped; see <see cref="KvStoreFailedException.IsOutcomeUnknown"/>.</exception>
     /// <exception cref="OperationCanceledException">The batch was taken back. Nothing was changed.</exception>
@@ -187,7 +192,7 @@ public sealed class KvStore : IAsyncDisposable
         ArgumentNullException.ThrowIfNull(batch);
         ThrowIfDisposed();
         cancellationToken.ThrowIfCancellationRequested();
-        var result = await SubmitAsync(batch.Take(this), cancellationToken).ConfigureAwait(false);
+        var result = await SubmitAsync(batch.Take(this), cancellationToken, batch).ConfigureAwait(false);
         return new KvWriteResult(result.Outcome == WriteOutcome.Applied, result.Etag, result.FailedCondition);
     }
 
@@ -207,10 +212,8 @@ public sealed class KvStore : IAsyncDisposable
     {
         ArgumentNullException.ThrowIfNull(tree);
         ThrowIfDisposed();
-        if (tree.Store != this)
-            throw new ArgumentException($"The tree '{tree.Name}' belongs to another store.", nameof(tree));
-        if (tree.IsDropped)
-            throw new KvTreeNotFoundException(tree.Name, $"The tree '{tree.Name}' was dropped. Nothing was changed.");
+        tree.ThrowUnlessOf(this);
+        tree.ThrowIfDropped();
         return DeleteRangeAsync(TreeKey.Bound(tree.Number, from), to.IsEmpty ? TreeKey.Bound(tree.Number + 1, default) : TreeKey.Bound(tree.Number, to), cancellationToken);
     }
 
@@ -240,9 +243,14 @@ public sealed class KvStore : IAsyncDisposable
     public async Task CheckpointAsync(CancellationToken cancellationToken = default)
     {
         ThrowIfDisposed();
+        using var either = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken, _ending.Token);
         try
         {
-            await _engine.Store.Checkpoints.RequestAsync().WaitAsync(cancellationToken).ConfigureAwait(false);
+            await _engine.Store.Checkpoints.RequestAsync().WaitAsync(either.Token).ConfigureAwait(false);
+        }
+        catch (OperationCanceledException) when (_isDisposed)
+        {
+            throw new ObjectDisposedException(nameof(KvStore), "The store was disposed of during the checkpoint.");
         }
         catch (Exception failure) when (StoreErrors.TryTranslate(failure, out var translated))
         {
@@ -264,10 +272,9 @@ public sealed class KvStore : IAsyncDisposable
         ArgumentNullException.ThrowIfNull(destination);
         ThrowIfDisposed();
         using var either = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken, _ending.Token);
-        await _backupGate.WaitAsync(cancellationToken).ConfigureAwait(false);
+        using var turn = await _backups.TakeAsync(cancellationToken).ConfigureAwait(false);
         try
         {
-            ThrowIfDisposed();
             return await StoreBackup.WriteAsync(_engine, destination, either.Token).ConfigureAwait(false);
         }
         catch (OperationCanceledException) when (_isDisposed)
@@ -277,10 +284,6 @@ public sealed class KvStore : IAsyncDisposable
         catch (Exception failure) when (StoreErrors.TryTranslate(failure, out var translated))
         {
             throw translated;
-        }
-        finally
-        {
-            _backupGate.Release();
         }
     }
 
@@ -315,21 +318,23 @@ public sealed class KvStore : IAsyncDisposable
     internal ReadSnapshot OpenEngineSnapshot() => _engine.OpenSnapshot();
 
     /// <summary>Has a request applied. Answers that the request was not applied, other than a failed condition, are exceptions.</summary>
+    /// <param name="request">The request.</param>
+    /// <param name="cancellationToken">Gives the request up while it waits.</param>
+    /// <param name="batch">The batch that it was taken from; null if there is none.</param>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
-    internal async ValueTask<WriteResult> SubmitAsync(WriteRequest request, CancellationToken cancellationToken)
+    internal async ValueTask<WriteResult> SubmitAsync(WriteRequest request, CancellationToken cancellationToken, KvBatch? batch = null)
     {
         var (completion, life) = (request.Completion, request.Life);
-        for (var pause = FullQueuePauseFirst; !_engine.Store.Requests.TrySubmit(request); pause = Shorter(2 * pause, FullQueuePauseMax))
+        var queue = _engine.Store.Requests;
+        try
         {
-            try
-            {
+            for (var pause = FullQueuePauseFirst; !(batch?.TrySubmit(request, queue) ?? queue.TrySubmit(request)); pause = Shorter(2 * pause, FullQueuePauseMax))
                 await Task.Delay(pause, _time, cancellationToken).ConfigureAwait(false);
-            }
-            catch (OperationCanceledException)
-            {
-                request.Return();
-                throw;
-            }
+        }
+        catch (Exception refusal) when (refusal is OperationCanceledException or KvTreeNotFoundException)
+        {
+            request.Return();
+            throw;
         }
         using var giveUp = cancellationToken.CanBeCanceled
             ? cancellationToken.UnsafeRegister(static state => ((GivenUpWrite)state!).GiveUp(), new GivenUpWrite(request, life))
@@ -369,7 +374,7 @@ public sealed class KvStore : IAsyncDisposable
     private async Task EndAsync()
     {
         await _ending.CancelAsync().ConfigureAwait(false);
-        await _backupGate.WaitAsync().ConfigureAwait(false);
+        await _backups.EndAsync().ConfigureAwait(false);
         await _trees.EndAsync().ConfigureAwait(false);
         try
         {
@@ -384,7 +389,6 @@ public sealed class KvStore : IAsyncDisposable
         await _engine.Store.CloseAsync().ConfigureAwait(false);
         _engine.Dispose();
         _home.Dispose();
-        _ending.Dispose();
     }
 
     private sealed class GivenUpWrite(WriteRequest request, long life)

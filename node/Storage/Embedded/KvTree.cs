@@ -8,6 +8,9 @@ public sealed class KvTree
 {
     private volatile bool _isDropped;
 
+    /// <summary>How many calls hold it.</summary>
+    private int _holders;
+
     internal KvTree(KvStore store, string name, uint number) => (Store, Name, Number) = (store, name, number);
 
     /// <summary>The name.</summary>
@@ -17,13 +20,50 @@ public sealed class KvTree
 
     internal uint Number { get; }
 
-    /// <summary>Whether it is dropped, so that nothing may be written to it. Snapshots from before still have its keys.</summary>
-    internal bool IsDropped
-    {
-        get => _isDropped;
-        set => _isDropped = value;
-    }
-
     /// <summary>The name.</summary>
     public override string ToString() => Name;
+
+    /// <exception cref="ArgumentException">It belongs to another store.</exception>
+    internal void ThrowUnlessOf(KvStore store)
+    {
+        if (Store != store)
+            throw new ArgumentException($"The tree '{Name}' belongs to another store. Nothing was changed.");
+    }
+
+    /// <exception cref="KvTreeNotFoundException">It was dropped.</exception>
+    internal void ThrowIfDropped()
+    {
+        if (_isDropped)
+            throw new KvTreeNotFoundException(Name, $"The tree '{Name}' was dropped. Nothing was changed.");
+    }
+
+    /// <summary>
+    /// Keeps a drop from beginning until <see cref="Release"/>, for as long as it takes to put a batch into the store's queue. So a batch is in the queue before the
+    /// request that drops one of its trees, and the keys that it puts are removed with the others; or it is refused.
+    /// </summary>
+    /// <exception cref="KvTreeNotFoundException">It was dropped, and is not held.</exception>
+    internal void Hold()
+    {
+        // A full fence: either this sees the drop, or the drop sees this.
+        Interlocked.Increment(ref _holders);
+        if (!_isDropped)
+            return;
+        Release();
+        ThrowIfDropped();
+    }
+
+    /// <summary>Ends a <see cref="Hold"/>.</summary>
+    internal void Release() => Interlocked.Decrement(ref _holders);
+
+    /// <summary>Refuses batches from here on, and waits for those that are just put into the queue. Snapshots from before still have the tree's keys.</summary>
+    internal void BeginDrop()
+    {
+        _isDropped = true;
+        Interlocked.MemoryBarrier();
+        for (var spinner = new SpinWait(); Volatile.Read(ref _holders) > 0;)
+            spinner.SpinOnce();
+    }
+
+    /// <summary>The drop has failed, and the tree can be used as before.</summary>
+    internal void CancelDrop() => _isDropped = false;
 }

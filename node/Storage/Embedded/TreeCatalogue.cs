@@ -14,7 +14,7 @@ namespace KvCluster.Storage;
 /// </summary>
 /// <remarks>
 /// A tree is dropped with one write that removes its name. Its keys are removed afterwards. A number is never used again, so keys whose number has no name belong to
-/// nobody, and the next open removes them. A crash may leave some, and so may a batch that was on its way while its tree was dropped.
+/// nobody, and the next open removes them. A crash may leave some. A batch that races with the drop of one of its trees is applied before it, or refused.
 /// </remarks>
 internal sealed class TreeCatalogue
 {
@@ -23,7 +23,7 @@ internal sealed class TreeCatalogue
     private static readonly UTF8Encoding StrictUtf8 = new(encoderShouldEmitUTF8Identifier: false, throwOnInvalidBytes: true);
 
     private readonly KvStore _store;
-    private readonly SemaphoreSlim _gate = new(1, 1);
+    private readonly Turns _turns = new();
     private volatile ImmutableDictionary<string, KvTree> _trees = ImmutableDictionary.Create<string, KvTree>(StringComparer.Ordinal);
     private uint _numberNext = CatalogueNumber + 1;
 
@@ -48,7 +48,7 @@ internal sealed class TreeCatalogue
         var encoded = Encode(name);
         if (_trees.TryGetValue(name, out var existing))
             return existing;
-        using var turn = await TurnAsync(cancellationToken).ConfigureAwait(false);
+        using var turn = await _turns.TakeAsync(cancellationToken).ConfigureAwait(false);
         if (_trees.TryGetValue(name, out existing))
             return existing;
         if (_trees.Count >= KvStoreLimits.TreesMax)
@@ -68,11 +68,9 @@ internal sealed class TreeCatalogue
     /// <exception cref="KvTreeNotFoundException">It was dropped before.</exception>
     public async Task DropAsync(KvTree tree, CancellationToken cancellationToken)
     {
-        using var turn = await TurnAsync(cancellationToken).ConfigureAwait(false);
-        if (tree.IsDropped)
-            throw new KvTreeNotFoundException(tree.Name, $"The tree '{tree.Name}' was dropped before. Nothing was changed.");
-        // Before the write, so that nothing is added from here on.
-        tree.IsDropped = true;
+        using var turn = await _turns.TakeAsync(cancellationToken).ConfigureAwait(false);
+        tree.ThrowIfDropped();
+        tree.BeginDrop();
         try
         {
             var request = WriteRequest.Rent();
@@ -81,7 +79,7 @@ internal sealed class TreeCatalogue
         }
         catch (Exception failure) when (failure is not KvStoreFailedException { IsOutcomeUnknown: true })
         {
-            tree.IsDropped = false;
+            tree.CancelDrop();
             throw;
         }
         _trees = _trees.Remove(tree.Name);
@@ -89,7 +87,7 @@ internal sealed class TreeCatalogue
     }
 
     /// <summary>Waits for the change under way. None begins afterwards.</summary>
-    public Task EndAsync() => _gate.WaitAsync();
+    public Task EndAsync() => _turns.EndAsync();
 
     private static byte[] Encode(string name)
     {
@@ -112,7 +110,8 @@ internal sealed class TreeCatalogue
     {
         using var snapshot = _store.OpenEngineSnapshot();
         var trees = _trees.ToBuilder();
-        using (var names = CursorOf(snapshot, CatalogueNumber))
+        Span<byte> lower = stackalloc byte[TreeKey.NumberBytes], upper = stackalloc byte[TreeKey.NumberBytes];
+        using (var names = snapshot.Cursor(TreeId.Kv, TreeKey.Write(lower, CatalogueNumber, default), TreeKey.End(upper, CatalogueNumber)))
         {
             while (names.MoveNext())
             {
@@ -120,9 +119,10 @@ internal sealed class TreeCatalogue
                 if (value.Length != sizeof(uint))
                     throw new CorruptStoreException($"The catalogue of trees has an entry of {value.Length} bytes.");
                 var number = BinaryPrimitives.ReadUInt32BigEndian(value);
-                if (names.Key.Length == TreeKey.NumberBytes)
+                var name = StrictUtf8.GetString(names.Key[TreeKey.NumberBytes..]);
+                if (name.Length == 0)
                     _numberNext = number;
-                else if (StrictUtf8.GetString(names.Key[TreeKey.NumberBytes..]) is var name)
+                else
                     trees.Add(name, new KvTree(_store, name, number));
             }
         }
@@ -146,23 +146,6 @@ internal sealed class TreeCatalogue
         return found;
     }
 
-    private static Trees.Cursor CursorOf(in ReadSnapshot snapshot, uint number)
-    {
-        Span<byte> lower = stackalloc byte[TreeKey.NumberBytes], upper = stackalloc byte[TreeKey.NumberBytes];
-        return snapshot.Cursor(TreeId.Kv, TreeKey.Write(lower, number, default), TreeKey.End(upper, number));
-    }
-
     private Task RemoveKeysAsync(uint number, CancellationToken cancellationToken) =>
         _store.DeleteRangeAsync(TreeKey.Bound(number, default), TreeKey.Bound(number + 1, default), cancellationToken);
-
-    private async Task<Turn> TurnAsync(CancellationToken cancellationToken)
-    {
-        await _gate.WaitAsync(cancellationToken).ConfigureAwait(false);
-        return new Turn(_gate);
-    }
-
-    private readonly struct Turn(SemaphoreSlim gate) : IDisposable
-    {
-        public void Dispose() => gate.Release();
-    }
 }

@@ -62,6 +62,22 @@ public sealed class EmbeddedStoreTests : IDisposable
         Assert.Contains("belongs to replica", refused.Message, StringComparison.Ordinal);
     }
 
+    /// <summary>A call that passed the check for disposal just before the disposal asked for its turn after it, and waited for ever.</summary>
+    [Fact]
+    public async Task Turns_AskedForWhileTheyEnd_AreRefused()
+    {
+        var turns = new Turns();
+        var held = await turns.TakeAsync(CancellationToken.None);
+        var before = turns.TakeAsync(CancellationToken.None);
+        var end = turns.EndAsync();
+        var late = turns.TakeAsync(CancellationToken.None);
+        Assert.False(before.IsCompleted || end.IsCompleted || late.IsCompleted);
+        held.Dispose();
+        await end.WaitAsync(Eventually.Limit);
+        foreach (var refused in (Task<Turns.Turn>[])[before, late, turns.TakeAsync(CancellationToken.None)])
+            await Assert.ThrowsAsync<ObjectDisposedException>(() => refused.WaitAsync(Eventually.Limit));
+    }
+
     private static List<string> Entries(StandaloneStore engine)
     {
         var entries = new List<string>();
