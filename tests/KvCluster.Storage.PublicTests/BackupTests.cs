@@ -92,6 +92,31 @@ public sealed class BackupTests : StoreTest
         Assert.Equal(100_000, snapshot.Get(restored.Tree("t"), "k"u8)!.Length);
     }
 
+    /// <summary>An error of the caller's own stream was reported as one of the store's disk.</summary>
+    [Fact]
+    public async Task Restore_FromAStreamThatFails_ThrowsWhatTheStreamThrows()
+    {
+        var failure = new IOException("The tape is torn.");
+        Assert.Same(failure, await Assert.ThrowsAsync<IOException>(() => KvStore.RestoreAsync(new FailingStream(failure), Folder)));
+        Assert.Equal(["LOCK"], Directory.EnumerateFileSystemEntries(Folder).Select(Path.GetFileName));
+        await File.WriteAllTextAsync(Beside("file"), "text");
+        await Assert.ThrowsAsync<KvStoreDiskException>(() => KvStore.RestoreAsync(Stream.Null, Beside("file")));
+    }
+
+    /// <summary>What a restore that a crash interrupted had written stayed for as long as there was a store.</summary>
+    [Fact]
+    public async Task Open_AfterARestoreThatWasInterrupted_RemovesWhatItHasLeft()
+    {
+        var left = (string[])[Path.Combine(Folder, "restoring"), Path.Combine(Folder, "restoring.creating")];
+        foreach (var directory in left)
+        {
+            Directory.CreateDirectory(directory);
+            await File.WriteAllBytesAsync(Path.Combine(directory, "control"), new byte[8_192]);
+        }
+        await using var store = KvStore.Open(Folder);
+        Assert.All(left, directory => Assert.False(Directory.Exists(directory)));
+    }
+
     [Fact]
     public async Task Backup_IntoAStreamThatFails_LeavesTheStoreWorking()
     {
@@ -107,4 +132,9 @@ public sealed class BackupTests : StoreTest
 
     private static KvBatch Numbered(KvTree tree, int number) =>
         new KvBatch().Put(tree, Bytes($"first-{number}"), Bytes(new string((char)('a' + (number % 26)), 500))).Put(tree, Bytes($"second-{number}"), "x"u8);
+
+    private sealed class FailingStream(Exception failure) : MemoryStream
+    {
+        public override ValueTask<int> ReadAsync(Memory<byte> buffer, CancellationToken cancellationToken = default) => ValueTask.FromException<int>(failure);
+    }
 }

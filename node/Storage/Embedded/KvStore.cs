@@ -82,6 +82,7 @@ public sealed class KvStore : IAsyncDisposable
         try
         {
             home = StoreHome.Take(directory);
+            home.DiscardRestore();
             engine = StandaloneStore.Open(LocalDisk.Instance, home.Store, options.Engine, options.Time, options.Log, options.MemoryBudgetBytes, StoreIdentity.Embedded);
             var store = new KvStore(home, engine, options.Time);
             store.StartAsync().GetAwaiter().GetResult();
@@ -115,24 +116,20 @@ public sealed class KvStore : IAsyncDisposable
         ArgumentException.ThrowIfNullOrWhiteSpace(directory);
         options ??= new KvStoreOptions();
         options.Validate();
+        using var home = TakeForRestore(directory);
         try
         {
-            using var home = StoreHome.TakeForRestore(directory);
-            try
-            {
-                var etag = await StoreBackup.ReadAsync(source, home.Restoring, options, cancellationToken).ConfigureAwait(false);
-                home.CompleteRestore();
-                return etag;
-            }
-            catch
-            {
-                home.DiscardRestore();
-                throw;
-            }
+            var etag = await StoreBackup.ReadAsync(source, home.Restoring, options, cancellationToken).ConfigureAwait(false);
+            home.CompleteRestore();
+            return etag;
         }
-        catch (Exception failure) when (StoreErrors.TryTranslateOpen(failure, out var translated))
+        catch (Exception failure)
         {
-            throw translated;
+            home.DiscardRestore();
+            // What the source throws is its own, also if it is an error of a file system.
+            if (StoreErrors.TryTranslate(failure, out var translated))
+                throw translated;
+            throw;
         }
     }
 
@@ -341,6 +338,18 @@ public sealed class KvStore : IAsyncDisposable
             : default;
         var result = await completion.ConfigureAwait(false);
         return result.Outcome is WriteOutcome.Applied or WriteOutcome.ConditionFailed ? result : throw FailureOf(result.Outcome, cancellationToken);
+    }
+
+    private static StoreHome TakeForRestore(string directory)
+    {
+        try
+        {
+            return StoreHome.TakeForRestore(directory);
+        }
+        catch (Exception failure) when (StoreErrors.TryTranslateOpen(failure, out var translated))
+        {
+            throw translated;
+        }
     }
 
     private static TimeSpan Shorter(TimeSpan one, TimeSpan other) => one < other ? one : other;

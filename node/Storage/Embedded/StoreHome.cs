@@ -66,8 +66,12 @@ internal sealed class StoreHome : IDisposable
         LocalDisk.Instance.SyncDirectory(_directory);
     }
 
-    /// <summary>Removes what was restored so far.</summary>
-    public void DiscardRestore() => LocalDisk.Instance.DeleteDirectory(Restoring);
+    /// <summary>Removes what was restored so far, or what a restore that was interrupted has left.</summary>
+    public void DiscardRestore()
+    {
+        LocalDisk.Instance.DeleteDirectory(Restoring);
+        LocalDisk.Instance.DeleteDirectory(new StoreLayout(Restoring).Creating);
+    }
 
     /// <inheritdoc/>
     public void Dispose() => _lock.Dispose();
