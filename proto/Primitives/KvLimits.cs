@@ -9,6 +9,9 @@ internal static class KvLimits
     /// <summary>Longest key, in bytes. A key has at least one.</summary>
     public const int KeyBytesMax = 2_048;
 
+    /// <summary>Longest member of a set, in bytes. A member has at least one.</summary>
+    public const int MemberBytesMax = KeyBytesMax;
+
     /// <summary>Longest value, in bytes.</summary>
     public const int ValueBytesMax = 8 << 20;
 

@@ -179,18 +179,10 @@ internal sealed unsafe class Checkpoint
         if (!reference.IsScratch)
             return;
         var page = _store.Space.Locate(reference);
-        if (Page.Type(page) == PageType.Branch)
+        for (var i = 0; TreePage.HasReferences(page) && i < Page.Count(page); i++)
         {
-            for (var i = 0; i < Page.Count(page); i++)
-                Collect(TreePage.Child(page, i)->Reference, ref pages);
-        }
-        else if (Page.Type(page) == PageType.Leaf && Page.HasOverflow(page))
-        {
-            for (var i = 0; i < Page.Count(page); i++)
-            {
-                if (TreePage.IsOverflow(page, i, out var child))
-                    Collect(child->Reference, ref pages);
-            }
+            if (TreePage.Reference(page, i) is var link && link != null)
+                Collect(link->Reference, ref pages);
         }
         pages += ScratchPool.PagesOf(page);
         _scratch.Add((nint)page);
@@ -213,16 +205,10 @@ internal sealed unsafe class Checkpoint
 
     private void PlaceChildren(byte* image)
     {
-        if (Page.Type(image) == PageType.Leaf && !Page.HasOverflow(image))
-            return;
-        for (var i = 0; i < Page.Count(image); i++)
+        for (var i = 0; TreePage.HasReferences(image) && i < Page.Count(image); i++)
         {
-            var child = TreePage.Child(image, i);
-            if (Page.Type(image) == PageType.Leaf && !TreePage.IsOverflow(image, i, out child))
-                continue;
-            if (!child->Reference.IsScratch)
-                continue;
-            *child = PageLink.ToPlaced(_store.Space.Locate(child->Reference));
+            if (TreePage.Reference(image, i) is var link && link != null && link->Reference.IsScratch)
+                *link = PageLink.ToPlaced(_store.Space.Locate(link->Reference));
         }
     }
 

@@ -45,6 +45,17 @@ internal readonly unsafe struct ReadSnapshot : IDisposable
             return Lookup.TryGet(_roots.Space, root, key, out value);
     }
 
+    /// <summary>The set of a key. Valid as long as the snapshot.</summary>
+    public bool TryGetSet(scoped ReadOnlySpan<byte> key, out StoredSet set)
+    {
+        fixed (TreeRoot* root = &_root.Trees[(int)TreeId.Sets])
+        {
+            var cell = Lookup.Find(_roots.Space, root, key);
+            set = cell == null ? default : new StoredSet(_roots.Space, cell);
+            return cell != null;
+        }
+    }
+
     /// <summary>
     /// A cursor over the keys from <paramref name="lower"/> (inclusive; empty: the first) to <paramref name="upper"/> (exclusive; empty: the end). Dispose
     /// it before the snapshot.

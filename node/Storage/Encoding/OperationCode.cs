@@ -1,6 +1,6 @@
 namespace KvCluster.Storage.Encoding;
 
-/// <summary>First byte of an operation in a payload (FORMAT.md, "Operations"). 3 and 4 are reserved for sets.</summary>
+/// <summary>First byte of an operation in a payload (FORMAT.md, "Operations").</summary>
 internal enum OperationCode : byte
 {
     /// <summary>Not an operation.</summary>
@@ -11,6 +11,12 @@ internal enum OperationCode : byte
 
     /// <summary>Removes a key, which need not exist.</summary>
     Delete = 2,
+
+    /// <summary>Adds a member to a set, which may have it.</summary>
+    SetAdd = 3,
+
+    /// <summary>Removes a member from a set, which need not have it.</summary>
+    SetRemove = 4,
 
     /// <summary>Opens a session.</summary>
     SessionOpen = 5,

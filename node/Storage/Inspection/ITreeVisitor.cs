@@ -12,8 +12,11 @@ internal interface ITreeVisitor
     /// <summary>An intact page or run.</summary>
     void Reached(PageRun run);
 
-    /// <summary>An entry whose value is intact. The spans are valid during the call.</summary>
+    /// <summary>An entry whose value is intact. The spans are valid during the call. The members of a large set follow.</summary>
     void Entry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value);
+
+    /// <summary>A member of the large set whose entry was the last one.</summary>
+    void Member(ReadOnlySpan<byte> key, ReadOnlySpan<byte> member);
 
     /// <summary>Something that cannot be read or is not what was written.</summary>
     /// <param name="fault">Names the file and the offset.</param>

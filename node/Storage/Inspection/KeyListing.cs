@@ -37,5 +37,10 @@ internal sealed class KeyListing(byte[] prefix, int keysMax, TextWriter output) 
     }
 
     /// <inheritdoc/>
+    public void Member(ReadOnlySpan<byte> key, ReadOnlySpan<byte> member)
+    {
+    }
+
+    /// <inheritdoc/>
     public void Damaged(CorruptStoreException fault, PageRef place, KeyRange keys) => output.WriteLine($"key      {KeyText.Of(keys)}: damaged");
 }

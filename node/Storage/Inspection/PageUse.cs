@@ -98,6 +98,11 @@ internal sealed class PageUse(PageSpace space, string path) : ITreeVisitor
     }
 
     /// <inheritdoc/>
+    public void Member(ReadOnlySpan<byte> key, ReadOnlySpan<byte> member)
+    {
+    }
+
+    /// <inheritdoc/>
     public void Damaged(CorruptStoreException fault, PageRef place, KeyRange keys)
     {
         DamagedTrees.Add(_tree);

@@ -22,6 +22,9 @@ internal sealed class SalvagedState(PageStore pages, long shardTime) : ITreeVisi
     private ulong _checkpoints;
     private TreeId _tree;
 
+    /// <summary>The last change of the set whose members follow.</summary>
+    private Etag _setEtag;
+
     /// <summary>Entries of sound pages that were left out because they cannot be decoded. The check has named them.</summary>
     public long LeftOut { get; private set; }
 
@@ -67,8 +70,24 @@ internal sealed class SalvagedState(PageStore pages, long shardTime) : ITreeVisi
             LeftOut++;
             return;
         }
+        if (_tree == TreeId.Sets)
+        {
+            var set = new SetValue(value);
+            _setEtag = set.Etag;
+            for (var index = 0; index < set.SmallCount; index++)
+                Member(key, set[index]);
+            return;
+        }
         Batch().Put(_tree, key, value);
         Count(key.Length + value.Length);
+    }
+
+    /// <inheritdoc/>
+    /// <remarks>Of a set of which something is damaged, the other members are kept, with the etag of the whole set.</remarks>
+    public void Member(ReadOnlySpan<byte> key, ReadOnlySpan<byte> member)
+    {
+        Batch().SetAdd(key, member, _setEtag);
+        Count(key.Length + member.Length);
     }
 
     /// <inheritdoc/>

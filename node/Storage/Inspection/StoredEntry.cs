@@ -17,6 +17,9 @@ internal static class StoredEntry
                 case TreeId.Kv:
                     _ = KvValue.Read(value, out _);
                     break;
+                case TreeId.Sets:
+                    new SetValue(value).Check();
+                    break;
                 case TreeId.Sessions:
                     SessionTable.Check(key, value);
                     break;

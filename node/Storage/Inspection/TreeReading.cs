@@ -11,6 +11,11 @@ internal sealed unsafe class TreeReading(PageSpace space, ITreeVisitor visitor)
 {
     private readonly byte[] _key = new byte[Page.KeyBytesMax];
 
+    /// <summary>The key of the set whose tree is being read, and how many members were; null in a tree of keys.</summary>
+    private byte[]? _set;
+    private ulong _members;
+    private bool _isDamaged;
+
     /// <summary>Reads a whole tree.</summary>
     public void Read(TreeRoot root)
     {
@@ -20,7 +25,7 @@ internal sealed unsafe class TreeReading(PageSpace space, ITreeVisitor visitor)
 
     private void Read(PageLink link, KeyRange keys, int depth)
     {
-        if (!visitor.Wants(keys))
+        if (_set is null && !visitor.Wants(keys))
             return;
         byte* page;
         try
@@ -33,13 +38,41 @@ internal sealed unsafe class TreeReading(PageSpace space, ITreeVisitor visitor)
         }
         catch (CorruptStoreException fault)
         {
-            visitor.Damaged(fault, link.Reference, keys);
+            Damaged(fault, link.Reference, keys);
             return;
         }
-        if (Page.Type(page) == PageType.Leaf)
-            ReadEntries(page);
-        else
+        if (Page.Type(page) == PageType.Branch)
             ReadChildren(page, keys, depth);
+        else if (_set is not null)
+            ReadMembers(page);
+        else
+            ReadEntries(page);
+    }
+
+    /// <summary>What is lost of a set is not known by name.</summary>
+    private void Damaged(CorruptStoreException fault, PageRef place, KeyRange keys)
+    {
+        _isDamaged = true;
+        visitor.Damaged(fault, place, _set is null ? keys : new KeyRange(_set, [.. _set, 0]));
+    }
+
+    private void ReadMembers(byte* page)
+    {
+        if (Page.HasReferences(page))
+            Damaged(new CorruptStoreException("members of a set refer to other pages"), default, default);
+        for (var index = 0; index < Page.Count(page); index++, _members++)
+            visitor.Member(_set, KeyAt(page, index));
+    }
+
+    /// <summary>Reads the tree of an entry.</summary>
+    private void ReadSet(byte[] key, PageLink link, ReadOnlySpan<byte> value)
+    {
+        (_set, _members, _isDamaged) = (key, 0, false);
+        Read(link, default, depth: 1);
+        var count = new SetValue(value).Count;
+        if (!_isDamaged && _members != count)
+            Damaged(new CorruptStoreException($"a set has {_members} members, but its entry records {count}"), link.Reference, default);
+        _set = null;
     }
 
     private void ReadChildren(byte* page, KeyRange keys, int depth)
@@ -58,20 +91,25 @@ internal sealed unsafe class TreeReading(PageSpace space, ITreeVisitor visitor)
         for (var index = 0; index < Page.Count(page); index++)
         {
             var key = KeyAt(page, index);
-            if (TreePage.IsOverflow(page, index, out var run))
+            var link = TreePage.Reference(page, index);
+            var hasTree = TreePage.HasTree(page, index);
+            if (link != null && !hasTree)
             {
                 try
                 {
-                    visitor.Reached(new PageRun(run->Reference.Number, space.CheckPage(run->Reference, run->Checksum)));
-                    _ = space.ResolveRun(run, TreePage.OverflowLength(run));
+                    visitor.Reached(new PageRun(link->Reference.Number, space.CheckPage(link->Reference, link->Checksum)));
+                    _ = space.ResolveRun(link, TreePage.OverflowLength(link));
                 }
                 catch (CorruptStoreException fault)
                 {
-                    visitor.Damaged(fault, run->Reference, new KeyRange(key.ToArray(), [.. key, 0]));
+                    Damaged(fault, link->Reference, new KeyRange(key.ToArray(), [.. key, 0]));
                     continue;
                 }
             }
-            visitor.Entry(key, TreePage.Value(space, page, index));
+            var value = TreePage.Value(space, page, index);
+            visitor.Entry(key, value);
+            if (hasTree)
+                ReadSet(key.ToArray(), *link, value);
         }
     }
 

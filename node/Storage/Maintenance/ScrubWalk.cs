@@ -13,6 +13,10 @@ internal sealed unsafe class ScrubWalk(PageStore pages)
     private readonly PageSpace _space = pages.Space;
     private int _tree;
     private byte[] _from = [];
+
+    /// <summary>The member at which the next step continues in the set of the key <see cref="_from"/>, and this step does; empty at the set's beginning.</summary>
+    private byte[] _memberNext = [];
+    private byte[] _member = [];
     private long _bytesLeft;
 
     /// <summary>Pages of the file verified so far, in all passes.</summary>
@@ -24,6 +28,7 @@ internal sealed unsafe class ScrubWalk(PageStore pages)
     public bool Step(long bytesMax)
     {
         using var snapshot = pages.Roots.OpenSnapshot();
+        (_member, _memberNext) = (_memberNext, []);
         for (_bytesLeft = bytesMax; _tree < StoreRoot.TreesMax; _tree++, _from = [])
         {
             var root = snapshot.Root.Trees[_tree];
@@ -35,7 +40,8 @@ internal sealed unsafe class ScrubWalk(PageStore pages)
     }
 
     /// <summary>
-    /// False when the step's bytes are used up. The next step then continues at <see cref="_from"/>, which is past at least one leaf or large value.
+    /// False when the step's bytes are used up. The next step then continues at <see cref="_from"/>, which is past at least one leaf or large value; in the tree
+    /// of a set it is one of the members.
     /// </summary>
     private bool Walk(PageLink link, ReadOnlySpan<byte> from)
     {
@@ -51,19 +57,20 @@ internal sealed unsafe class ScrubWalk(PageStore pages)
                 _from = KeyAt(page, i);
                 return false;
             }
-            if (!Walk(Load(TreePage.Child(page, i)), i == first ? from : default))
+            if (!Walk(PageLink.LoadWhole(TreePage.Child(page, i)), i == first ? from : default))
                 return false;
         }
         return true;
     }
 
-    /// <summary>Can stop between values, because a leaf may refer to gigabytes of them.</summary>
+    /// <summary>Can stop between values, and within a set, because a leaf may refer to gigabytes of them.</summary>
     private bool WalkValues(byte* leaf, ReadOnlySpan<byte> from)
     {
         var isFirst = true;
         for (var i = 0; i < Page.Count(leaf); i++)
         {
-            if (!TreePage.IsOverflow(leaf, i, out var run))
+            var link = TreePage.Reference(leaf, i);
+            if (link == null)
                 continue;
             var key = KeyAt(leaf, i);
             if (from.SequenceCompareTo(key) > 0)
@@ -73,7 +80,15 @@ internal sealed unsafe class ScrubWalk(PageStore pages)
                 _from = key;
                 return false;
             }
-            Check(Load(run));
+            if (!TreePage.HasTree(leaf, i))
+            {
+                Check(PageLink.LoadWhole(link));
+            }
+            else if (!Walk(PageLink.LoadWhole(link), from.SequenceEqual(key) ? _member : default))
+            {
+                (_from, _memberNext) = (key, _from);
+                return false;
+            }
             isFirst = false;
         }
         return true;
@@ -92,13 +107,6 @@ internal sealed unsafe class ScrubWalk(PageStore pages)
         var key = new byte[TreePage.KeyLength(page, index)];
         TreePage.CopyKey(page, index, key);
         return key;
-    }
-
-    // In the same order as readers: the reference before its checksum.
-    private static PageLink Load(PageLink* link)
-    {
-        var reference = PageLink.Load(link);
-        return new PageLink(reference, link->Checksum);
     }
 
     private void Check(PageLink link)

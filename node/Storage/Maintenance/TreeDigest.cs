@@ -19,6 +19,9 @@ internal sealed class TreeDigest(ReadSnapshot snapshot) : IDisposable
     private readonly IncrementalHash _hash = IncrementalHash.CreateHash(HashAlgorithmName.SHA256);
     private readonly TreeId[] _trees = Enum.GetValues<TreeId>();
     private Cursor? _cursor;
+
+    /// <summary>The members of the set at which the cursor is.</summary>
+    private SetCursor? _members;
     private int _tree;
 
     /// <summary>Computes the digest of a snapshot without pauses. Any thread.</summary>
@@ -50,37 +53,75 @@ internal sealed class TreeDigest(ReadSnapshot snapshot) : IDisposable
         }
     }
 
-    /// <summary>Continues for about this many bytes of keys and values; null if there is more.</summary>
+    /// <summary>Continues for about this many bytes of keys, values and members; null if there is more.</summary>
     /// <exception cref="CorruptStoreException">A page is not what was written.</exception>
     public byte[]? Step(long bytesMax)
     {
-        Span<byte> frame = stackalloc byte[9];
-        for (var bytes = 0L; _tree < _trees.Length; _tree++, _cursor = null)
+        for (var bytesLeft = bytesMax; _tree < _trees.Length; _tree++, _cursor = null)
         {
-            _cursor ??= snapshot.Cursor(_trees[_tree]);
-            while (_cursor.MoveNext())
+            var tree = _trees[_tree];
+            _cursor ??= snapshot.Cursor(tree);
+            while (AppendMembers(ref bytesLeft) && _cursor.MoveNext())
             {
-                frame[0] = (byte)_trees[_tree];
-                BinaryPrimitives.WriteInt32LittleEndian(frame[1..], _cursor.Key.Length);
-                BinaryPrimitives.WriteInt32LittleEndian(frame[5..], _cursor.Value.Length);
-                _hash.AppendData(frame);
-                _hash.AppendData(_cursor.Key);
-                _hash.AppendData(_cursor.Value);
-                bytes += frame.Length + _cursor.Key.Length + _cursor.Value.Length;
-                if (bytes >= bytesMax)
+                if (tree != TreeId.Sets)
+                {
+                    Append(_cursor.Key, _cursor.Value, ref bytesLeft);
+                }
+                else
+                {
+                    // In the same way whether the members are in the value or in a tree, in which replicas may differ.
+                    var set = _cursor.Set;
+                    Append(_cursor.Key, set.Header, ref bytesLeft);
+                    _members = set.Members();
+                }
+                if (bytesLeft <= 0)
                     return null;
             }
+            if (_members is not null)
+                return null;
             _cursor.Dispose();
         }
-        BinaryPrimitives.WriteInt64LittleEndian(frame, snapshot.Root.ShardTime);
-        _hash.AppendData(frame[..sizeof(long)]);
+        Span<byte> shardTime = stackalloc byte[sizeof(long)];
+        BinaryPrimitives.WriteInt64LittleEndian(shardTime, snapshot.Root.ShardTime);
+        _hash.AppendData(shardTime);
         return _hash.GetHashAndReset();
     }
 
     /// <inheritdoc/>
     public void Dispose()
     {
+        _members?.Dispose();
         _cursor?.Dispose();
         _hash.Dispose();
+    }
+
+    /// <summary>Appends what is left of the set at which the cursor is. False if more bytes are left of it than may be appended.</summary>
+    private bool AppendMembers(ref long bytesLeft)
+    {
+        while (_members is not null)
+        {
+            if (bytesLeft <= 0)
+                return false;
+            if (_members.MoveNext())
+            {
+                Append(_members.Member, default, ref bytesLeft);
+                continue;
+            }
+            _members.Dispose();
+            _members = null;
+        }
+        return true;
+    }
+
+    private void Append(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, ref long bytesLeft)
+    {
+        Span<byte> frame = stackalloc byte[9];
+        frame[0] = (byte)_trees[_tree];
+        BinaryPrimitives.WriteInt32LittleEndian(frame[1..], key.Length);
+        BinaryPrimitives.WriteInt32LittleEndian(frame[5..], value.Length);
+        _hash.AppendData(frame);
+        _hash.AppendData(key);
+        _hash.AppendData(value);
+        bytesLeft -= frame.Length + key.Length + value.Length;
     }
 }

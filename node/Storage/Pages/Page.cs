@@ -45,8 +45,8 @@ internal static unsafe class Page
 
     public static ref PageType Type(byte* page) => ref *(PageType*)(page + 4);
 
-    /// <summary>Whether a leaf has cells that refer to overflow runs.</summary>
-    public static ref bool HasOverflow(byte* page) => ref *(bool*)(page + 5);
+    /// <summary>Whether a leaf has cells that refer to other pages: overflow runs or trees.</summary>
+    public static ref bool HasReferences(byte* page) => ref *(bool*)(page + 5);
 
     public static ref ushort Count(byte* page) => ref *(ushort*)(page + 6);
 

@@ -54,6 +54,13 @@ internal struct PageLink(PageRef reference, uint checksum)
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public static unsafe PageRef Load(PageLink* link) => new(Volatile.Read(ref *(ulong*)link));
 
+    /// <summary>A copy of a link that the writer may be replacing: the reference before its checksum, which a scratch page does not need.</summary>
+    public static unsafe PageLink LoadWhole(PageLink* link)
+    {
+        var reference = Load(link);
+        return new PageLink(reference, link->Checksum);
+    }
+
     /// <summary>The link to the location in the file that a checkpoint gave a scratch page or run.</summary>
     public static unsafe PageLink ToPlaced(byte* page) => new(Page.Placed(page), Page.Checksum(page));
 

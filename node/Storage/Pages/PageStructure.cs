@@ -65,16 +65,17 @@ internal static unsafe class PageStructure
     {
         if (slot + TreePage.LeafCellHeader > end)
             return $"entry {index} at {slot} extends beyond the cells";
-        if (!TreePage.IsOverflow(page, index, out var run))
+        if (TreePage.Reference(page, index) is var link && link == null)
         {
             var cellEnd = slot + TreePage.LeafCellHeader + TreePage.RestLength(TreePage.SuffixLength(page, index)) + *(ushort*)(page + slot + 2);
             return cellEnd > end ? $"entry {index} at {slot} ends at {cellEnd}, but the cells end at {end}" : null;
         }
-        if (slot % 8 != 0 || slot + TreePage.OverflowCellHeader > end || slot + TreePage.OverflowCellHeader + TreePage.RestLength(TreePage.SuffixLength(page, index)) > end)
+        var header = TreePage.ReferenceCellHeader(*(ushort*)(page + slot + 2));
+        if (slot % 8 != 0 || slot + header > end || slot + header + TreePage.RestLength(TreePage.SuffixLength(page, index)) > end)
             return $"entry {index} at {slot} extends beyond the cells or is not aligned to 8 bytes";
-        if (!Page.HasOverflow(page))
-            return $"entry {index} refers to an overflow run, but the page's header says that no entry does";
-        return ProblemOfReference(run) is { } problem ? $"the value of entry {index} {problem}" : null;
+        if (!Page.HasReferences(page))
+            return $"entry {index} refers to another page, but the page's header says that no entry does";
+        return ProblemOfReference(link) is { } problem ? $"the value of entry {index} {problem}" : null;
     }
 
     private static string? ProblemOfReference(PageLink* link) =>

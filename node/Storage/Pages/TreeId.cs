@@ -9,7 +9,7 @@ internal enum TreeId : byte
     /// <summary>Expiry time and key, in the order of time.</summary>
     Expiry = 1,
 
-    /// <summary>Members of multi-value keys.</summary>
+    /// <summary>Key to the members of its set (etag, count, members).</summary>
     Sets = 2,
 
     /// <summary>Results of exactly-once calls.</summary>

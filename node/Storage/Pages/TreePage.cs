@@ -7,7 +7,8 @@ namespace KvCluster.Storage.Pages;
 /// <summary>Searches and changes one leaf or branch page (FORMAT.md, "Leaf" and "Branch"). Pure; only the batch that owns the page changes it.</summary>
 /// <remarks>
 /// A leaf cell is [suffix length u16][value length u16][rest of the key][value]. If the value length is 0xFFFF, the cell starts at an offset divisible by
-/// eight and is [suffix length u16][0xFFFF][value length u32][reference u64][checksum u32][rest of the key]. A branch cell starts at an offset divisible
+/// eight and is [suffix length u16][0xFFFF][value length u32][reference u64][checksum u32][rest of the key]. If it is 0xFFFE, the cell has a tree of its own and is
+/// [suffix length u16][0xFFFE][zero u32][reference u64][checksum u32][value, 24 bytes][rest of the key], aligned likewise. A branch cell starts at an offset divisible
 /// by eight and is [reference u64][checksum u32][suffix length u16][rest of the key]. The suffix is the key without the page's prefix. Its first eight
 /// bytes are only in the head, the rest is in the cell. A branch's first key stands for "less than all" and is never compared.
 /// </remarks>
@@ -16,16 +17,25 @@ internal static unsafe class TreePage
     /// <summary>Value length that marks a value in an overflow run.</summary>
     public const ushort OverflowMark = 0xFFFF;
 
+    /// <summary>Value length that marks a cell with a tree of its own. This value length and higher ones mark cells that refer to other pages.</summary>
+    public const ushort TreeMark = 0xFFFE;
+
     /// <summary>Bytes of a leaf cell before the rest of the key.</summary>
     public const int LeafCellHeader = 4;
 
     /// <summary>Bytes of a leaf cell before the rest of the key if the value is in an overflow run.</summary>
     public const int OverflowCellHeader = 20;
 
+    /// <summary>Bytes of the value of a cell with a tree.</summary>
+    public const int TreeValueBytes = 24;
+
+    /// <summary>Bytes of a leaf cell before the rest of the key if it has a tree.</summary>
+    public const int TreeCellHeader = OverflowCellHeader + TreeValueBytes;
+
     /// <summary>Bytes of a branch cell before the rest of the key.</summary>
     public const int BranchCellHeader = 14;
 
-    private const int LinkInOverflowCell = 8;
+    private const int LinkInCell = 8;
 
     /// <summary>Heads that are compared one after the other faster than by halving.</summary>
     private static int HeadsCounted => Vector256.IsHardwareAccelerated ? 32 : 4;
@@ -63,28 +73,54 @@ internal static unsafe class TreePage
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public static PageLink* Child(byte* page, int index) => (PageLink*)Page.Cell(page, index);
 
-    /// <summary>Whether a leaf's entry has its value in an overflow run, and the link to that.</summary>
+    /// <summary>Whether entries of a leaf or branch may refer to other pages.</summary>
+    public static bool HasReferences(byte* page) => Page.Type(page) == PageType.Branch || (Page.Type(page) == PageType.Leaf && Page.HasReferences(page));
+
+    /// <summary>
+    /// What an entry refers to: the child of a branch's entry, the overflow run or the tree of a leaf's. Null if it refers to nothing. All that follow
+    /// references find them here; which of the two a leaf's entry has is told by <see cref="HasTree"/>, and by the type of the page.
+    /// </summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
-    public static bool IsOverflow(byte* page, int index, out PageLink* run)
+    public static PageLink* Reference(byte* page, int index)
     {
         var cell = Page.Cell(page, index);
-        run = (PageLink*)(cell + LinkInOverflowCell);
-        return *(ushort*)(cell + 2) == OverflowMark;
+        if (Page.Type(page) == PageType.Branch)
+            return (PageLink*)cell;
+        return *(ushort*)(cell + 2) >= TreeMark ? (PageLink*)(cell + LinkInCell) : null;
+    }
+
+    /// <summary>Whether a leaf's entry has a tree of its own.</summary>
+    public static bool HasTree(byte* page, int index) => CellHasTree(Page.Cell(page, index));
+
+    /// <summary>Whether a leaf's cell has a tree of its own.</summary>
+    public static bool CellHasTree(byte* cell) => *(ushort*)(cell + 2) == TreeMark;
+
+    /// <summary>The tree of a leaf's cell. It may be read while a checkpoint's end replaces the reference. The number of keys is not known here.</summary>
+    public static TreeRoot CellTree(byte* cell) => new() { Link = PageLink.LoadWhole((PageLink*)(cell + LinkInCell)) };
+
+    /// <summary>Replaces the root and the value of a leaf's entry that has a tree. The page must belong to the open batch.</summary>
+    public static void SetTree(byte* page, int index, PageLink root, ReadOnlySpan<byte> value)
+    {
+        var cell = Page.Cell(page, index);
+        *(PageLink*)(cell + LinkInCell) = root;
+        value.CopyTo(new Span<byte>(cell + OverflowCellHeader, TreeValueBytes));
     }
 
     /// <summary>The length of the value in an overflow run, which precedes the link to it in the leaf's cell.</summary>
     public static uint OverflowLength(PageLink* run) => *((uint*)run - 1);
 
-    /// <summary>A leaf's value, in place.</summary>
+    /// <summary>A leaf's value, in place. For an entry with a tree: the value beside the tree.</summary>
     public static ReadOnlySpan<byte> Value(PageSpace space, byte* page, int index) => CellValue(space, Page.Cell(page, index));
 
     /// <summary>The value of a leaf's cell, in place.</summary>
     public static ReadOnlySpan<byte> CellValue(PageSpace space, byte* cell)
     {
         var length = *(ushort*)(cell + 2);
-        if (length != OverflowMark)
+        if (length < TreeMark)
             return new ReadOnlySpan<byte>(cell + LeafCellHeader + RestLength(*(ushort*)cell), length);
-        var run = space.ResolveRun((PageLink*)(cell + LinkInOverflowCell), *(uint*)(cell + 4));
+        if (length == TreeMark)
+            return new ReadOnlySpan<byte>(cell + OverflowCellHeader, TreeValueBytes);
+        var run = space.ResolveRun((PageLink*)(cell + LinkInCell), *(uint*)(cell + 4));
         return new ReadOnlySpan<byte>(run + Page.HeaderBytes, (int)*(uint*)(cell + 4));
     }
 
@@ -107,13 +143,16 @@ internal static unsafe class TreePage
             return Aligned(BranchCellHeader + RestLength(*(ushort*)(cell + 12)));
         var length = *(ushort*)(cell + 2);
         var rest = RestLength(*(ushort*)cell);
-        return length == OverflowMark ? OverflowCellBytes(*(ushort*)cell) : LeafCellHeader + rest + length;
+        return length >= TreeMark ? ReferenceCellBytes(length, *(ushort*)cell) : LeafCellHeader + rest + length;
     }
 
     /// <summary>The most bytes that a leaf entry takes, including head and slot, for a key suffix of this length.</summary>
     public static int LeafEntryBytes(int suffixLength, int valueLength, bool overflow) => Page.EntryBytes + (overflow
-        ? OverflowCellBytes(suffixLength)
+        ? ReferenceCellBytes(OverflowMark, suffixLength)
         : LeafCellHeader + RestLength(suffixLength) + valueLength);
+
+    /// <summary>The most bytes that a leaf entry with a tree takes, including head and slot.</summary>
+    public static int TreeEntryBytes(int suffixLength) => Page.EntryBytes + ReferenceCellBytes(TreeMark, suffixLength);
 
     /// <summary>The most bytes that a branch entry takes, including head and slot.</summary>
     public static int BranchEntryBytes(int suffixLength) => Page.EntryBytes + Aligned(BranchCellHeader + RestLength(suffixLength));
@@ -136,13 +175,17 @@ internal static unsafe class TreePage
     public static void InsertOverflow(byte* page, int index, ReadOnlySpan<byte> key, uint valueLength, PageLink run)
     {
         var suffix = key[Page.PrefixLength(page)..];
-        var cell = Insert(page, index, suffix, OverflowCellBytes(suffix.Length), isOverflow: true);
-        *(ushort*)cell = (ushort)suffix.Length;
-        *(ushort*)(cell + 2) = OverflowMark;
-        *(uint*)(cell + 4) = valueLength;
-        *(PageLink*)(cell + LinkInOverflowCell) = run;
+        var cell = InsertReference(page, index, suffix, OverflowMark, valueLength, run);
         CopyRest(suffix, cell + OverflowCellHeader);
-        Page.HasOverflow(page) = true;
+    }
+
+    /// <summary>Adds an entry that has a tree, and beside it a value of <see cref="TreeValueBytes"/>.</summary>
+    public static void InsertTree(byte* page, int index, ReadOnlySpan<byte> key, PageLink root, ReadOnlySpan<byte> value)
+    {
+        var suffix = key[Page.PrefixLength(page)..];
+        var cell = InsertReference(page, index, suffix, TreeMark, 0, root);
+        value.CopyTo(new Span<byte>(cell + OverflowCellHeader, TreeValueBytes));
+        CopyRest(suffix, cell + TreeCellHeader);
     }
 
     /// <summary>Adds a child to a branch. The key of the first child is empty.</summary>
@@ -214,7 +257,9 @@ internal static unsafe class TreePage
             if (Page.Type(source) == PageType.Branch)
                 InsertChild(target, index, own, *(PageLink*)cell);
             else if (length == OverflowMark)
-                InsertOverflow(target, index, own, *(uint*)(cell + 4), *(PageLink*)(cell + LinkInOverflowCell));
+                InsertOverflow(target, index, own, *(uint*)(cell + 4), *(PageLink*)(cell + LinkInCell));
+            else if (length == TreeMark)
+                InsertTree(target, index, own, *(PageLink*)(cell + LinkInCell), new ReadOnlySpan<byte>(cell + OverflowCellHeader, TreeValueBytes));
             else
                 new ReadOnlySpan<byte>(cell + LeafCellHeader + RestLength(*(ushort*)cell), length).CopyTo(InsertInline(target, index, own, length));
         }
@@ -241,11 +286,11 @@ internal static unsafe class TreePage
             var length = CellBytes(source, i);
             start -= length;
             var place = start;
-            if (isLeaf && *(ushort*)(cell + 2) == OverflowMark)
+            if (isLeaf && *(ushort*)(cell + 2) >= TreeMark)
             {
                 // The padding is where the alignment needs it, before or behind the cell.
                 (place, length) = (Aligned(start), length - 7);
-                Page.HasOverflow(target) = true;
+                Page.HasReferences(target) = true;
             }
             Move(cell, target + place, length);
             slots[before + i - from] = (ushort)place;
@@ -399,7 +444,7 @@ internal static unsafe class TreePage
     }
 
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
-    private static byte* LeafRest(byte* cell) => cell + (*(ushort*)(cell + 2) == OverflowMark ? OverflowCellHeader : LeafCellHeader);
+    private static byte* LeafRest(byte* cell) => cell + (*(ushort*)(cell + 2) < TreeMark ? LeafCellHeader : ReferenceCellHeader(*(ushort*)(cell + 2)));
 
     /// <summary>Writes the key of a leaf's cell without the prefix, and returns its length. Scans call it for every key.</summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
@@ -425,8 +470,19 @@ internal static unsafe class TreePage
         return length;
     }
 
+    private static byte* InsertReference(byte* page, int index, ReadOnlySpan<byte> suffix, ushort mark, uint valueLength, PageLink link)
+    {
+        var cell = Insert(page, index, suffix, ReferenceCellBytes(mark, suffix.Length), isAligned: true);
+        *(ushort*)cell = (ushort)suffix.Length;
+        *(ushort*)(cell + 2) = mark;
+        *(uint*)(cell + 4) = valueLength;
+        *(PageLink*)(cell + LinkInCell) = link;
+        Page.HasReferences(page) = true;
+        return cell;
+    }
+
     /// <summary>Allocates a head, a slot and a cell, and returns the cell.</summary>
-    private static byte* Insert(byte* page, int index, ReadOnlySpan<byte> suffix, int cellBytes, bool isOverflow = false)
+    private static byte* Insert(byte* page, int index, ReadOnlySpan<byte> suffix, int cellBytes, bool isAligned = false)
     {
         var start = Page.CellsStart(page) - cellBytes;
         var count = Page.Count(page);
@@ -447,7 +503,7 @@ internal static unsafe class TreePage
         heads[index] = Page.Head(suffix);
         Page.Count(page) = (ushort)(count + 1);
         Page.CellsStart(page) = (ushort)start;
-        var cell = isOverflow ? Aligned(start) : start;
+        var cell = isAligned ? Aligned(start) : start;
         slotsAfter[index] = (ushort)cell;
         return page + cell;
     }
@@ -462,7 +518,10 @@ internal static unsafe class TreePage
     public static int RestLength(int suffixLength) => Math.Max(0, suffixLength - sizeof(ulong));
 
     /// <summary>Includes seven bytes for aligning the cell to eight, so that it takes the same space at every offset.</summary>
-    private static int OverflowCellBytes(int suffixLength) => OverflowCellHeader + RestLength(suffixLength) + 7;
+    private static int ReferenceCellBytes(ushort mark, int suffixLength) => ReferenceCellHeader(mark) + RestLength(suffixLength) + 7;
+
+    /// <summary>Bytes before the rest of the key in a leaf's cell that refers to other pages.</summary>
+    public static int ReferenceCellHeader(ushort mark) => mark == TreeMark ? TreeCellHeader : OverflowCellHeader;
 
     private static int Aligned(int bytes) => (bytes + 7) & ~7;
 

@@ -15,11 +15,14 @@ internal ref struct OperationReader(ReadOnlySpan<byte> payload)
     /// <summary>The kind of operation.</summary>
     public OperationCode Code { get; private set; }
 
-    /// <summary>The key that it changes, or the first one of a range, which is empty for the first key there is.</summary>
+    /// <summary>The key that it changes, that of the set that it changes, or the first one of a range, which is empty for the first key there is.</summary>
     public ReadOnlySpan<byte> Key { get; private set; }
 
     /// <summary>The key at which a range ends, which is not in it; empty for a range without an end.</summary>
     public ReadOnlySpan<byte> KeyEnd { get; private set; }
+
+    /// <summary>The member that is added to a set or removed from it.</summary>
+    public ReadOnlySpan<byte> Member { get; private set; }
 
     /// <summary>The value's flags; see <see cref="KvValue"/>.</summary>
     public byte Flags { get; private set; }
@@ -54,6 +57,10 @@ internal ref struct OperationReader(ReadOnlySpan<byte> payload)
                 return true;
             case OperationCode.Delete:
                 Key = ReadBytes();
+                return true;
+            case OperationCode.SetAdd or OperationCode.SetRemove:
+                Key = ReadBytes();
+                Member = ReadBytes();
                 return true;
             case OperationCode.DeleteRange:
                 Key = ReadBytes();

@@ -54,6 +54,12 @@ internal static class RecordApplier
                 case OperationCode.DeleteRange:
                     deleted += batch.DeleteRange(TreeId.Kv, reader.Key, reader.KeyEnd);
                     break;
+                case OperationCode.SetAdd:
+                    batch.SetAdd(reader.Key, reader.Member, nextChange);
+                    break;
+                case OperationCode.SetRemove:
+                    batch.SetRemove(reader.Key, reader.Member, nextChange);
+                    break;
                 case OperationCode.SessionOpen or OperationCode.SessionEnd when !hasSessions:
                     break;
                 case OperationCode.Results when !hasSessions:

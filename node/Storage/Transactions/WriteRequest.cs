@@ -72,7 +72,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <summary>Operations added.</summary>
     public int OperationCount { get; private set; }
 
-    /// <summary>Whether any operation is a put.</summary>
+    /// <summary>Whether any operation is a put or adds to a set, for which a full disk has no room.</summary>
     public bool HasPut { get; private set; }
 
     /// <summary>Whether any operation deletes a range.</summary>
@@ -170,6 +170,18 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         OperationCount++;
         ValidateSize();
     }
+
+    /// <summary>Adds a member to the set of a key, which is made if there is none. Sets and values are apart: a key can have both. Nothing changes if the set has the member.</summary>
+    /// <exception cref="ArgumentOutOfRangeException">A limit is exceeded. The request can then only be passed to <see cref="Return"/>.</exception>
+    public void SetAdd(ReadOnlySpan<byte> key, ReadOnlySpan<byte> member)
+    {
+        AddMember(OperationCode.SetAdd, key, member);
+        HasPut = true;
+    }
+
+    /// <summary>Removes a member from the set of a key. Nothing changes if the set does not have it. A set without members is gone.</summary>
+    /// <exception cref="ArgumentOutOfRangeException">A limit is exceeded. The request can then only be passed to <see cref="Return"/>.</exception>
+    public void SetRemove(ReadOnlySpan<byte> key, ReadOnlySpan<byte> member) => AddMember(OperationCode.SetRemove, key, member);
 
     /// <summary>
     /// Adds a delete of all keys from one (empty: the first) up to another, which stays (empty: to the end). A request that does nothing else deletes as much
@@ -342,6 +354,21 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     void IValueTaskSource<WriteResult>.OnCompleted(
         Action<object?> continuation, object? state, short token, ValueTaskSourceOnCompletedFlags flags) =>
         _core.OnCompleted(continuation, state, token, flags);
+
+    private void AddMember(OperationCode code, ReadOnlySpan<byte> key, ReadOnlySpan<byte> member)
+    {
+        ValidateKey(key);
+        ValidateMember(member);
+        Operations.SetMember(_operations, code, key, member);
+        OperationCount++;
+        ValidateSize();
+    }
+
+    private static void ValidateMember(ReadOnlySpan<byte> member)
+    {
+        ArgumentOutOfRangeException.ThrowIfZero(member.Length);
+        ArgumentOutOfRangeException.ThrowIfGreaterThan(member.Length, KvLimits.MemberBytesMax);
+    }
 
     private static void ValidateKey(ReadOnlySpan<byte> key)
     {

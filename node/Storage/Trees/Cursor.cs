@@ -53,12 +53,24 @@ internal sealed unsafe class Cursor : IDisposable
         }
     }
 
-    /// <summary>Moves to the first key not less than the given one; false if there is none within the bounds.</summary>
+    /// <summary>In the tree <c>sets</c>: the set of the current key. Valid until the snapshot is disposed.</summary>
+    public StoredSet Set
+    {
+        get
+        {
+            CheckPosition();
+            return new StoredSet(_space, _leaf + _slots[_at]);
+        }
+    }
+
+    /// <summary>
+    /// Moves to the first key not less than the given one; false if there is none within the bounds. If that key is in the current leaf, only the leaf is searched.
+    /// </summary>
     public bool Seek(ReadOnlySpan<byte> key)
     {
         if (key.SequenceCompareTo(_lower) < 0)
             key = _lower;
-        if (!Descend(key, toLast: false))
+        if (!IsWithinLeaf(key) && !Descend(key, toLast: false))
             return false;
         _at = Math.Clamp(TreePage.LowerBound(_leaf, key, out _), _first, _end);
         return _at < _end || NextLeaf();
@@ -108,6 +120,9 @@ internal sealed unsafe class Cursor : IDisposable
             _at++;
         return _at < _end || NextLeaf();
     }
+
+    private bool IsWithinLeaf(ReadOnlySpan<byte> key) =>
+        _leaf != null && Page.Count(_leaf) > 0 && TreePage.Compare(_leaf, Page.Count(_leaf) - 1, key) >= 0 && TreePage.Compare(_leaf, 0, key) <= 0;
 
     // Before the first move and after the end no position is valid, because there is no entry between the bounds.
     private void CheckPosition()

@@ -12,16 +12,21 @@ internal static unsafe class Lookup
     [SkipLocalsInit]
     public static bool TryGet(PageSpace space, TreeRoot* root, scoped ReadOnlySpan<byte> key, out ReadOnlySpan<byte> value)
     {
-        value = default;
+        var cell = Find(space, root, key);
+        value = cell == null ? default : TreePage.CellValue(space, cell);
+        return cell != null;
+    }
+
+    /// <summary>The cell of a key; null if there is none.</summary>
+    public static byte* Find(PageSpace space, TreeRoot* root, scoped ReadOnlySpan<byte> key)
+    {
         if (root->Link.Reference.IsNone)
-            return false;
+            return null;
         var page = space.ResolveNode(&root->Link);
         while (Page.Type(page) == PageType.Branch)
             page = space.ResolveNode(TreePage.Child(page, TreePage.FindChild(page, key)));
         var index = TreePage.LowerBound(page, key, out var found);
-        if (found)
-            value = TreePage.Value(space, page, index);
-        return found;
+        return found ? Page.Cell(page, index) : null;
     }
 
     /// <summary>The link by which a search for a key goes on below so many levels of branches.</summary>

@@ -34,10 +34,7 @@ internal sealed unsafe class RangeRemoval(PageSpace space, BatchPages pages)
     {
         if (root->Link.Reference.IsNone)
             return to;
-        var height = 0;
-        for (var page = space.ResolveNode(&root->Link); Page.Type(page) == PageType.Branch; page = space.ResolveNode(TreePage.Child(page, 0)))
-            height++;
-        var length = KeyBehind(&root->Link, height, from, to, ref leavesLeft, buffer);
+        var length = KeyBehind(&root->Link, HeightOf(&root->Link), from, to, ref leavesLeft, buffer);
         return length == 0 ? to : buffer[..length];
     }
 
@@ -145,17 +142,46 @@ internal sealed unsafe class RangeRemoval(PageSpace space, BatchPages pages)
         pages.Retire(link->Reference);
     }
 
-    /// <summary>Counts entries of a leaf as removed, and retires their runs.</summary>
+    /// <summary>Counts entries of a leaf as removed, and retires their runs and trees.</summary>
     private void RemoveValues(byte* leaf, int first, int end)
     {
         _removed += (ulong)(end - first);
-        if (!Page.HasOverflow(leaf))
+        for (var i = first; Page.HasReferences(leaf) && i < end; i++)
+            RetireValue(leaf, i);
+    }
+
+    /// <summary>Retires what an entry of a leaf refers to, if anything. The references in the leaf must be final (<see cref="BatchPages.Settle"/>).</summary>
+    public void RetireValue(byte* leaf, int index)
+    {
+        var link = TreePage.Reference(leaf, index);
+        if (link == null)
             return;
-        for (var i = first; i < end; i++)
+        if (!TreePage.HasTree(leaf, index))
+            pages.RetireRun(link);
+        else if (!link->Reference.IsNone)
+            RetireTree(link, HeightOf(link));
+    }
+
+    /// <summary>Retires the tree of an entry. Its leaves refer to nothing, so they are not even read.</summary>
+    private void RetireTree(PageLink* link, int height)
+    {
+        if (height > 0)
         {
-            if (TreePage.IsOverflow(leaf, i, out var run))
-                pages.RetireRun(run);
+            var page = space.ResolveNode(link);
+            pages.Settle(link->Reference, page);
+            for (var child = 0; child < Page.Count(page); child++)
+                RetireTree(TreePage.Child(page, child), height - 1);
         }
+        pages.Retire(link->Reference);
+    }
+
+    /// <summary>The levels of branches in a tree.</summary>
+    private int HeightOf(PageLink* link)
+    {
+        var height = 0;
+        for (var page = space.ResolveNode(link); Page.Type(page) == PageType.Branch; page = space.ResolveNode(TreePage.Child(page, 0)))
+            height++;
+        return height;
     }
 
     /// <summary>The entries of a leaf in a range, or the children of a branch that may have keys in it.</summary>

@@ -83,8 +83,6 @@ internal sealed unsafe class ReferenceSwap(PageSpace space, ulong batchPlaced, u
     /// <summary>The batches after this one are dropped, and their pages become invalid.</summary>
     public void Forget(ulong batchKept) => _waiting.RemoveAll(page => Page.Batch((byte*)page) > batchKept);
 
-    private static bool HasReferences(byte* page) => Page.Type(page) == PageType.Branch || (Page.Type(page) == PageType.Leaf && Page.HasOverflow(page));
-
     private bool IsPlaced(byte* scratch) => Page.Batch(scratch) <= batchPlaced;
 
     /// <summary>For scratch pages that were placed and that this batch retired: it retires the pages of the file instead. True when it is done.</summary>
@@ -114,19 +112,17 @@ internal sealed unsafe class ReferenceSwap(PageSpace space, ulong batchPlaced, u
         if (Page.Placed(page) == _visited)
             return 0;
         Page.Placed(page) = _visited;
-        if (!HasReferences(page))
+        if (!TreePage.HasReferences(page))
             return 0;
         for (var i = 0; i < Page.Count(page); i++)
         {
-            var child = TreePage.Child(page, i);
-            if (Page.Type(page) == PageType.Leaf && !TreePage.IsOverflow(page, i, out child))
+            var link = TreePage.Reference(page, i);
+            if (link == null || !link->Reference.IsScratch)
                 continue;
-            if (!child->Reference.IsScratch)
-                continue;
-            var target = space.Locate(child->Reference);
+            var target = space.Locate(link->Reference);
             if (IsPlaced(target))
-                PageLink.Store(child, PageLink.ToPlaced(target));
-            else if (HasReferences(target))
+                PageLink.Store(link, PageLink.ToPlaced(target));
+            else if (TreePage.HasReferences(target))
                 _waiting.Add((nint)target);
         }
         return Page.Count(page);

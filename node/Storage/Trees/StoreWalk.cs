@@ -146,16 +146,18 @@ internal sealed unsafe class StoreWalk
         _tree++;
     }
 
-    /// <summary>Handles the next child or large value of the page at the end of the path, or returns to its parent.</summary>
+    /// <summary>Handles the next child, large value or set of the page at the end of the path, or returns to its parent.</summary>
     private void GoOn()
     {
         var at = _path.Peek();
         if (at.Next == at.Count)
         {
             _ = _path.Pop();
-            if (_path.TryPeek(out var parent))
+            if (at.Members is { } members && members != at.Keys)
+                throw new CorruptStoreException($"A set has {at.Keys} members, but its entry records {members}.");
+            if (at.Members is null && _path.TryPeek(out var parent))
                 parent.Keys += at.Keys;
-            else
+            else if (at.Members is null)
                 EndTree(at.Keys);
             return;
         }
@@ -164,10 +166,17 @@ internal sealed unsafe class StoreWalk
         {
             Enter(*TreePage.Child(at.Page, index), index == 0 ? at.Lower : at.Separators[index], index + 1 < at.Count ? at.Separators[index + 1] : at.Upper);
         }
-        else if (TreePage.IsOverflow(at.Page, index, out var run))
+        else if (TreePage.Reference(at.Page, index) is var link && link != null)
         {
-            Touch(*run, _reached);
-            _space.ResolveRun(run, TreePage.OverflowLength(run));
+            if (at.IsInSet || TreePage.HasTree(at.Page, index) != (_tree == (int)TreeId.Sets))
+                throw new CorruptStoreException($"An entry of tree {_tree} refers to pages in a way that its entries do not.");
+            if (TreePage.HasTree(at.Page, index))
+            {
+                Enter(*link, null, null, new SetValue(TreePage.Value(_space, at.Page, index)).Count);
+                return;
+            }
+            Touch(*link, _reached);
+            _space.ResolveRun(link, TreePage.OverflowLength(link));
         }
     }
 
@@ -182,12 +191,18 @@ internal sealed unsafe class StoreWalk
         _bytesWalked += (long)pages * Page.Bytes;
     }
 
-    private void Enter(PageLink link, byte[]? lower, byte[]? upper)
+    /// <summary>Checks a page and goes on with what it refers to.</summary>
+    /// <param name="link">The page.</param>
+    /// <param name="lower">No key is less; null at the left edge.</param>
+    /// <param name="upper">All keys are less; null at the right edge.</param>
+    /// <param name="members">For the topmost page of a set's tree, how many members it must have.</param>
+    private void Enter(PageLink link, byte[]? lower, byte[]? upper, ulong? members = null)
     {
+        var isInSet = members is not null || (_path.TryPeek(out var parent) && parent.IsInSet);
         Touch(link, _reached);
         var page = _space.Locate(link.Reference);
         var isLeaf = Page.Type(page) == PageType.Leaf;
-        if ((!isLeaf && (Page.Type(page) != PageType.Branch || Page.Count(page) == 0)) || _path.Count == PageStructure.DepthMax)
+        if ((!isLeaf && (Page.Type(page) != PageType.Branch || Page.Count(page) == 0)) || _path.Count == 2 * PageStructure.DepthMax)
             throw new CorruptStoreException($"The page at {link.Reference} is not valid at level {_path.Count + 1} of a tree: it has type {Page.Type(page)} and {Page.Count(page)} entries.");
         var first = isLeaf ? 0 : 1;
         var keys = new byte[Page.Count(page)][];
@@ -201,9 +216,9 @@ internal sealed unsafe class StoreWalk
                 || (lower is not null && key.AsSpan().SequenceCompareTo(lower) < 0) || (upper is not null && key.AsSpan().SequenceCompareTo(upper) >= 0))
                 throw new CorruptStoreException($"Key {i} of the page at {link.Reference} is out of order.");
         }
-        // In a leaf only cells that refer to large values need another look.
-        var entered = new Place(page, isLeaf, keys.Length, lower, upper, isLeaf ? [] : keys) { Keys = isLeaf ? (ulong)keys.Length : 0 };
-        if (isLeaf && !Page.HasOverflow(page))
+        // In a leaf only cells that refer to other pages need another look.
+        var entered = new Place(page, isLeaf, keys.Length, lower, upper, isLeaf ? [] : keys) { Keys = isLeaf ? (ulong)keys.Length : 0, Members = members, IsInSet = isInSet };
+        if (!TreePage.HasReferences(page))
             entered.Next = entered.Count;
         _path.Push(entered);
     }
@@ -226,7 +241,13 @@ internal sealed unsafe class StoreWalk
         /// <summary>Index of the next entry.</summary>
         public int Next { get; set; }
 
-        /// <summary>Keys in it and below it that have been visited.</summary>
+        /// <summary>For the topmost page of a set's tree, how many members it must have.</summary>
+        public ulong? Members { get; init; }
+
+        /// <summary>Whether it is in the tree of a set.</summary>
+        public bool IsInSet { get; init; }
+
+        /// <summary>Keys in it and below it that have been visited. The members of sets are not counted among the keys of their leaf.</summary>
         public ulong Keys { get; set; }
     }
 }

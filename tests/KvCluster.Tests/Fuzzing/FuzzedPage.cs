@@ -36,6 +36,8 @@ internal static unsafe class FuzzedPage
             {
                 if (isBranch)
                     TreePage.InsertChild(page, index, index == 0 ? [] : keys[index], new PageLink(PageRef.ToFile(random.Next(2, 900)), 1));
+                else if (random.Next(5) == 0)
+                    TreePage.InsertTree(page, index, keys[index], new PageLink(PageRef.ToFile(random.Next(2, 900)), 1), Mutation.RandomBytes(random, TreePage.TreeValueBytes));
                 else
                     Mutation.RandomBytes(random, 20).CopyTo(TreePage.InsertInline(page, index, keys[index], 20));
             }
@@ -79,7 +81,7 @@ internal static unsafe class FuzzedPage
             hash.Add(TreePage.CellBytes(page, index));
             if (Page.Type(page) == PageType.Branch)
                 hash.Add(TreePage.Child(page, index)->Reference.Value);
-            else if (!TreePage.IsOverflow(page, index, out _))
+            else if (TreePage.HasTree(page, index) || TreePage.Reference(page, index) == null)
                 hash.AddBytes(TreePage.Value(null!, page, index));
         }
 

@@ -125,6 +125,8 @@ public sealed class CheckpointCrashTests
                 batch.Put(TreeId.Kv, profile.Key(random), profile.Value(random));
             }
             batch.DeleteSomeRange(TreeId.Kv, KeyProfile.All[2], random);
+            for (var i = 0; i < count / 10; i++)
+                batch.ChangeSomeSet(KeyProfile.All[2], random);
         });
         store.Publish();
     }

@@ -10,6 +10,7 @@ internal sealed class DataFileDecoder
     private readonly byte[] _file;
     private readonly int _meta;
     private readonly HashSet<int> _reached = [0, 1];
+    private readonly Dictionary<string, List<(byte[] Key, byte[] Value)>> _trees = [];
 
     public DataFileDecoder(byte[] file)
     {
@@ -40,6 +41,30 @@ internal sealed class DataFileDecoder
             ReadPage(U64(root), U32(root + 8), entries, 1);
         Assert.Equal(U64(root + 16), (ulong)entries.Count);
         return entries;
+    }
+
+    /// <summary>All sets, in order, with their members, and how many of them have trees.</summary>
+    public (List<(byte[] Key, ModelSet Set)> Sets, int Large) ReadSets()
+    {
+        var sets = new List<(byte[] Key, ModelSet Set)>();
+        foreach (var (key, value) in ReadTree(2))
+        {
+            var (etag, count) = (new Etag(BitConverter.ToUInt64(value, 8), BitConverter.ToUInt64(value)), (int)BitConverter.ToUInt64(value, 16));
+            var members = new List<byte[]>();
+            if (_trees.TryGetValue(Convert.ToHexString(key), out var tree))
+                members.AddRange(tree.Select(entry => entry.Key));
+            for (var (index, start) = (0, 0); value.Length > 24 && index < count; index++)
+            {
+                var end = BitConverter.ToUInt16(value, 24 + (index * 2));
+                members.Add(value.AsSpan(24 + (count * 2))[start..end].ToArray());
+                start = end;
+            }
+            Assert.Equal(count, members.Count);
+            Assert.True(value.Length == 24 || value.Length == 24 + (count * 2) + members.Sum(member => member.Length));
+            sets.Add((key, new ModelSet(etag, ModelSet.Empty.Members.Union(members))));
+            Assert.Equal(members.Select(Convert.ToHexString), sets[^1].Set.Members.Select(Convert.ToHexString));
+        }
+        return (sets, _trees.Count);
     }
 
     /// <summary>Checks that every page is either reached or marked free or pending in the map, never both. Call it after all trees were read.</summary>
@@ -79,14 +104,23 @@ internal sealed class DataFileDecoder
                 continue;
             }
             Assert.Equal((byte)1, type);
-            var isOverflow = U16(cell + 2) == 65_535;
-            var rest = cell + (isOverflow ? 20 : 4);
+            var (isOverflow, hasTree) = (U16(cell + 2) == 65_535, U16(cell + 2) == 65_534);
+            var rest = cell + (isOverflow ? 20 : hasTree ? 44 : 4);
             var suffixLength = U16(cell);
             var head = _file[(page + 64 + (index * 8))..(page + 72 + (index * 8))];
             Array.Reverse(head);
             Assert.True(head.AsSpan(Math.Min(8, (int)suffixLength)).IndexOfAnyExcept((byte)0) < 0);
             var restLength = Math.Max(0, suffixLength - 8);
             byte[] key = [.. prefix, .. head[..Math.Min(8, (int)suffixLength)], .. _file[rest..(rest + restLength)]];
+            if (hasTree)
+            {
+                Assert.Equal((1, 0u, 0), (_file[page + 5], U32(cell + 4), cell % 8));
+                var tree = _trees[Convert.ToHexString(key)] = [];
+                ReadPage(U64(cell + 8), U32(cell + 16), tree, 1);
+                Assert.Equal(U64(cell + 36), (ulong)tree.Count);
+                entries.Add((key, _file[(cell + 20)..(cell + 44)]));
+                continue;
+            }
             entries.Add((key, isOverflow ? ReadRun(cell) : _file[(rest + restLength)..(rest + restLength + U16(cell + 2))]));
         }
     }

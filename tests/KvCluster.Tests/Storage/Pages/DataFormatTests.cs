@@ -22,6 +22,10 @@ public sealed class DataFormatTests
             {
                 for (var i = 0; i < 600; i++)
                     batch.Put(ModelStore.Trees[i % 8 == 0 ? 1 : 0], keys.Key(random), keys.Value(random));
+                for (var i = 0; i < 60; i++)
+                    batch.ChangeSomeSet(keys, random);
+                for (var member = 0; member < 800; member++)
+                    batch.AddMember([200], [(byte)round, (byte)(member >> 8), (byte)member]);
                 foreach (var key in batch[TreeId.Kv].Keys.Where((_, index) => index % 5 == round).ToArray())
                     batch.Delete(TreeId.Kv, key);
             });
@@ -38,6 +42,11 @@ public sealed class DataFormatTests
             Assert.Equal(expected.Select(entry => ByteKeys.Print(entry.Key)), found.Select(entry => ByteKeys.Print(entry.Key)));
             Assert.All(found, entry => Assert.Equal(expected[entry.Key], entry.Value));
         }
+        var (sets, large) = decoder.ReadSets();
+        Assert.Equal(store.Published.Sets.Keys.Select(key => ByteKeys.Print(key)), sets.Select(entry => ByteKeys.Print(entry.Key)));
+        Assert.All(sets, entry => Assert.Equal(store.Published.Sets[entry.Key].Etag, entry.Set.Etag));
+        Assert.All(sets, entry => Assert.Equal(store.Published.Sets[entry.Key].Members.Select(Convert.ToHexString), entry.Set.Members.Select(Convert.ToHexString)));
+        Assert.True(large > 0, "No set is large.");
         decoder.CheckFreeMap();
         Assert.True(decoder.Seen.Depth > 1 || profile == "zeros", $"The tree has {decoder.Seen.Depth} levels.");
         Assert.True(decoder.Seen.Prefix > 10 || profile != "paths", $"The longest prefix has only {decoder.Seen.Prefix} bytes.");

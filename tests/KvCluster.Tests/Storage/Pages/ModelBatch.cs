@@ -9,6 +9,8 @@ internal sealed class ModelBatch(WriteBatch batch, ModelState from)
 {
     private readonly ImmutableSortedDictionary<byte[], byte[]>.Builder[] _trees =
         [.. ModelStore.Trees.Select(tree => from[tree].ToBuilder())];
+    private readonly ImmutableSortedDictionary<byte[], ModelSet>.Builder _sets = from.Sets.ToBuilder();
+    private ulong _setChanges;
 
     public ImmutableSortedDictionary<byte[], byte[]>.Builder this[TreeId tree] => _trees[Array.IndexOf(ModelStore.Trees, tree)];
 
@@ -64,6 +66,79 @@ internal sealed class ModelBatch(WriteBatch batch, ModelState from)
     /// <summary>The shard time of the result.</summary>
     public long ShardTime { get; set; } = from.ShardTime;
 
+    public ImmutableSortedDictionary<byte[], ModelSet>.Builder Sets => _sets;
+
+    public bool IsPromoted(byte[] key) => batch.TryGetSet(key, out var set) && set.IsPromoted;
+
+    public void AddMember(byte[] key, byte[] member)
+    {
+        var set = _sets.GetValueOrDefault(key, ModelSet.Empty);
+        var etag = NextSetEtag();
+        var isNew = !set.Members.Contains(member);
+        if (isNew)
+            _sets[key] = new ModelSet(etag, set.Members.Add(member));
+        Assert.Equal(isNew, batch.SetAdd(key, member, etag));
+    }
+
+    public void RemoveMember(byte[] key, byte[] member)
+    {
+        var set = _sets.GetValueOrDefault(key, ModelSet.Empty);
+        var etag = NextSetEtag();
+        var isThere = set.Members.Contains(member);
+        if (isThere && set.Members.Count == 1)
+            _sets.Remove(key);
+        else if (isThere)
+            _sets[key] = new ModelSet(etag, set.Members.Remove(member));
+        Assert.Equal(isThere, batch.SetRemove(key, member, etag));
+    }
+
+    /// <summary>Removes a set with all its members.</summary>
+    public void DeleteSet(byte[] key) => Assert.Equal(_sets.Remove(key), batch.Delete(TreeId.Sets, key));
+
+    /// <summary>Removes sets from one key (empty: the first) up to another (empty: the end).</summary>
+    public void DeleteSets(byte[] from, byte[] to)
+    {
+        var keys = _sets.Keys.Where(key => ByteKeys.Order.Compare(key, from) >= 0 && (to.Length == 0 || ByteKeys.Order.Compare(key, to) < 0)).ToArray();
+        _sets.RemoveRange(keys);
+        Assert.Equal((ulong)keys.Length, batch.DeleteRange(TreeId.Sets, from, to));
+    }
+
+    /// <summary>Changes one of a few sets, mostly by some members, sometimes as a whole.</summary>
+    public void ChangeSomeSet(KeyProfile profile, Random random)
+    {
+        byte[] key = random.Next(12) == 0 ? profile.Key(random) : [(byte)random.Next(6), 0];
+        var set = _sets.GetValueOrDefault(key, ModelSet.Empty);
+        switch (random.Next(24))
+        {
+            case 0:
+                DeleteSet(key);
+                break;
+            case 1:
+                DeleteSets([(byte)random.Next(6)], random.Next(6) == 0 ? [] : [(byte)random.Next(6)]);
+                break;
+            case < 5:
+                foreach (var member in set.Members.Where(_ => random.Next(5) > 0).ToArray())
+                    RemoveMember(key, member);
+                break;
+            case < 9:
+                var added = Enumerable.Range(0, random.Next(1, 150)).Select(_ => profile.Key(random)).ToArray();
+                if (random.Next(2) == 0)
+                    Array.Sort(added, ByteKeys.Order);
+                Array.ForEach(added, member => AddMember(key, member));
+                break;
+            case < 13:
+                RemoveMember(key, set.Members.Count > 0 && random.Next(4) > 0 ? set.Members[random.Next(set.Members.Count)] : profile.Key(random));
+                break;
+            default:
+                AddMember(key, set.Members.Count > 0 && random.Next(4) == 0 ? set.Members[random.Next(set.Members.Count)] : profile.Key(random));
+                break;
+        }
+        if (random.Next(4) > 0)
+            return;
+        Assert.Equal(_sets.TryGetValue(key, out var expected), batch.TryGetSet(key, out var stored));
+        expected?.CheckAll(stored, ByteKeys.Print(key));
+    }
+
     /// <summary>Scratch pages that the batch uses.</summary>
     public int PagesMade => batch.PagesMade;
 
@@ -75,5 +150,7 @@ internal sealed class ModelBatch(WriteBatch batch, ModelState from)
             Assert.True(value.SequenceEqual(expected), $"{tree} {ByteKeys.Print(key)} has a different value in the batch.");
     }
 
-    public ModelState Result(Etag etag) => new(etag, ShardTime, [.. _trees.Select(tree => tree.ToImmutable())]);
+    public ModelState Result(Etag etag) => new(etag, ShardTime, [.. _trees.Select(tree => tree.ToImmutable())], _sets.ToImmutable());
+
+    private Etag NextSetEtag() => new(from.Etag.Epoch + 1, (from.Etag.Change * 100_000) + ++_setChanges);
 }

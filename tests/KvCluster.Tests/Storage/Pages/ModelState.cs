@@ -4,11 +4,14 @@ using KvCluster.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Pages;
 
-/// <summary>The content of the trees and the shard time at an etag.</summary>
-internal sealed record ModelState(Etag Etag, long ShardTime, ImmutableArray<ImmutableSortedDictionary<byte[], byte[]>> Trees)
+/// <summary>The content of the trees, the sets and the shard time at an etag.</summary>
+internal sealed record ModelState(Etag Etag, long ShardTime, ImmutableArray<ImmutableSortedDictionary<byte[], byte[]>> Trees, ImmutableSortedDictionary<byte[], ModelSet> Sets)
 {
-    public static readonly ModelState Empty =
-        new(Etag.None, 0, [.. ModelStore.Trees.Select(_ => ImmutableSortedDictionary.Create<byte[], byte[]>(ByteKeys.Order))]);
+    public static readonly ModelState Empty = new(
+        Etag.None,
+        0,
+        [.. ModelStore.Trees.Select(_ => ImmutableSortedDictionary.Create<byte[], byte[]>(ByteKeys.Order))],
+        ImmutableSortedDictionary.Create<byte[], ModelSet>(ByteKeys.Order));
 
     public ImmutableSortedDictionary<byte[], byte[]> this[TreeId tree] => Trees[Array.IndexOf(ModelStore.Trees, tree)];
 
@@ -37,6 +40,15 @@ internal sealed record ModelState(Etag Etag, long ShardTime, ImmutableArray<Immu
             }
             Assert.False(backwards.MovePrevious(), $"{tree} continues before its start.");
         }
+        Assert.Equal((ulong)Sets.Count, snapshot.Count(TreeId.Sets));
+        using var sets = snapshot.Cursor(TreeId.Sets);
+        foreach (var (key, set) in Sets)
+        {
+            Assert.True(sets.MoveNext() && sets.Key.SequenceEqual(key), $"The sets end before {ByteKeys.Print(key)}, or others are in between.");
+            set.CheckAll(sets.Set, ByteKeys.Print(key));
+            Assert.True(snapshot.TryGetSet(key, out var found) && found.Etag == set.Etag && found.Count == (ulong)set.Members.Count);
+        }
+        Assert.False(sets.MoveNext(), "There are more sets.");
     }
 
     /// <summary>Compares a few keys.</summary>
@@ -54,6 +66,13 @@ internal sealed record ModelState(Etag Etag, long ShardTime, ImmutableArray<Immu
                 AssertEntry(tree, key, value, key, found);
             }
         }
+        Assert.Equal((ulong)Sets.Count, snapshot.Count(TreeId.Sets));
+        if (Sets.Count == 0)
+            return;
+        var (setKey, set) = Sets.ElementAt(random.Next(Sets.Count));
+        Assert.True(snapshot.TryGetSet(setKey, out var foundSet), $"The set {ByteKeys.Print(setKey)} is not found.");
+        Assert.Equal((set.Etag, (ulong)set.Members.Count), (foundSet.Etag, foundSet.Count));
+        set.CheckSome(foundSet, random);
     }
 
     private static void AssertEntry(TreeId tree, byte[] key, byte[] value, ReadOnlySpan<byte> foundKey, ReadOnlySpan<byte> foundValue)

@@ -10,7 +10,7 @@ namespace KvCluster.Tests.Storage.Pages;
 /// </summary>
 internal sealed class ModelStore : IDisposable
 {
-    public static readonly TreeId[] Trees = [TreeId.Kv, TreeId.Expiry, TreeId.Sets];
+    public static readonly TreeId[] Trees = [TreeId.Kv, TreeId.Expiry, TreeId.Sessions];
     private const string Path = "data";
     private readonly List<ModelState> _sealed = [];
     private readonly List<(ReadSnapshot Snapshot, ModelState State)> _readers = [];
@@ -76,6 +76,7 @@ internal sealed class ModelStore : IDisposable
         Assert.Equal(_published.Etag, Store.Roots.PublishedEtag);
         foreach (var tree in Trees)
             Assert.Equal((ulong)_published[tree].Count, Store.Roots.Count(tree));
+        Assert.Equal((ulong)_published.Sets.Count, Store.Roots.Count(TreeId.Sets));
     }
 
     public void DropUnpublished()
@@ -249,7 +250,7 @@ internal sealed class ModelStore : IDisposable
             Assert.True(Page.Batch(page) > batchPlaced, $"The root of batch {root.Batch} reaches a page of batch {Page.Batch(page)} in memory, which is in the file.");
             for (var i = 0; i < Page.Count(page) && Page.Type(page) is PageType.Branch or PageType.Leaf; i++)
             {
-                var child = Page.Type(page) == PageType.Branch ? TreePage.Child(page, i) : TreePage.IsOverflow(page, i, out var run) ? run : null;
+                var child = TreePage.Reference(page, i);
                 if (child is not null)
                     Check(child->Reference);
             }

@@ -301,7 +301,9 @@ public sealed class PageStoreModelTests
             var tree = random.Next(8) == 0 ? ModelStore.Trees[random.Next(ModelStore.Trees.Length)] : TreeId.Kv;
             var key = batch[tree].Count > 0 && random.Next(3) == 0 ? batch[tree].Keys.ElementAt(random.Next(batch[tree].Count)) : keys.Key(random);
             var dice = random.Next(100);
-            if (random.Next(50) == 0)
+            if (random.Next(6) == 0)
+                batch.ChangeSomeSet(keys, random);
+            else if (random.Next(50) == 0)
                 batch.DeleteSomeRange(tree, keys, random);
             else if (dice < deletes)
                 batch.Delete(tree, key);

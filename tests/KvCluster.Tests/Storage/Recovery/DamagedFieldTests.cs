@@ -39,6 +39,7 @@ public sealed partial class DamagedFieldTests : IDisposable
     private readonly StoreBench _bench = new(options: StoreBench.SmallOptions with { RetainedJournalBytes = 1 << 30, SegmentBytesMin = 64 << 10 });
     private readonly SimulatedDisk _older;
     private readonly SortedDictionary<string, string> _state;
+    private readonly SortedDictionary<string, string> _sets;
     private readonly Etag _last;
 
     public DamagedFieldTests()
@@ -53,6 +54,7 @@ public sealed partial class DamagedFieldTests : IDisposable
         _bench.Store.Log.WriteControl(_bench.Store.Durable.Control with { Acknowledged = _bench.Store.Durable.Last.Etag, Committed = _bench.Store.Durable.Last.Etag });
         _bench.RunUntilIdle();
         _state = _bench.ReadAllKeys();
+        _sets = _bench.ReadAllSets();
         _last = _bench.Store.Log.Last.Etag;
         _bench.Close();
     }
@@ -92,8 +94,8 @@ public sealed partial class DamagedFieldTests : IDisposable
     public void Structure_MissingTornOlderSwappedOrCut_IsFoundOrHarmless()
     {
         var (tried, found) = (0, 0);
-        // A body is part of the record that begins with its envelope.
-        foreach (var (structure, places) in Places().Where(places => places.Structure != "Body"))
+        // A body is part of the record that begins with its envelope, and a cell is smaller than what is torn.
+        foreach (var (structure, places) in Places().Where(places => places.Structure is not ("Body" or "Cell with a tree")))
         {
             foreach (var (index, (path, start)) in places.Index())
             {
@@ -162,7 +164,21 @@ public sealed partial class DamagedFieldTests : IDisposable
             ("Body", [.. records.Select(record => (line.Place(record.Segment, 0).Path, record.Offset + RecordEnvelope.Bytes))]),
             ("Meta page", [(Data, 0), (Data, Page.Bytes)]),
             ("Page header", [.. pages.First.Values.Select(page => (Data, page * Page.Bytes))]),
+            ("Cell with a tree", [(Data, CellWithATree(replica))]),
         ];
+    }
+
+    /// <summary>Where the only large set's cell is in the file; its leaf is the root of the tree.</summary>
+    private static unsafe long CellWithATree(StoppedReplica replica)
+    {
+        var root = replica.Newest!.Trees[(int)TreeId.Sets].Link.Reference;
+        var leaf = replica.Space!.Locate(root);
+        for (var index = 0; index < Page.Count(leaf); index++)
+        {
+            if (TreePage.HasTree(leaf, index))
+                return (long)root.Value + Page.Slots(leaf)[index];
+        }
+        throw new InvalidOperationException("There is no large set.");
     }
 
     /// <summary>
@@ -279,6 +295,8 @@ public sealed partial class DamagedFieldTests : IDisposable
                     served.Add(System.Text.Encoding.UTF8.GetString(cursor.Key), System.Text.Encoding.UTF8.GetString(KvValue.Read(cursor.Value, out _)));
             }
             Assert.True(served.SequenceEqual(_state), $"{story}: the store serves something else, and says nothing.");
+            using (var snapshot = store.OpenSnapshot())
+                Assert.True(StoreBench.SetsOf(snapshot).SequenceEqual(_sets), $"{story}: the store serves other sets, and says nothing.");
             store.Pages.Verify();
             return true;
         }
@@ -297,6 +315,8 @@ public sealed partial class DamagedFieldTests : IDisposable
             {
                 for (var key = first; key < first + 10; key++)
                     request.Put(StoreBench.Text($"key-{key:000}-{new string('k', 200)}"), StoreBench.Text($"{from}-{new string('x', key % 100 == 0 ? 10_000 : 100)}"));
+                request.SetAdd("large"u8, StoreBench.Text($"{first}-{new string('m', 300)}"));
+                request.SetAdd("small"u8, StoreBench.Text($"{first}"));
             }).Outcome);
         }
     }
@@ -317,6 +337,10 @@ public sealed partial class DamagedFieldTests : IDisposable
         public void Reached(PageRun run) => First.TryAdd(file[(run.First * Page.Bytes) + 4], run.First);
 
         public void Entry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
+        {
+        }
+
+        public void Member(ReadOnlySpan<byte> key, ReadOnlySpan<byte> member)
         {
         }
 

@@ -1,3 +1,4 @@
+using System.Collections.Immutable;
 using KvCluster.Disk;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Sessions;
@@ -121,7 +122,21 @@ public sealed class CrashTests
             request.Delete(StoreBench.Text($"key-{(index + 4) % 9}"));
         if (index % 11 == 0)
             request.DeleteRange(StoreBench.Text("key-2"), StoreBench.Text("key-7"));
+        foreach (var (set, member, isAdded) in MemberChanges(index))
+        {
+            if (isAdded)
+                request.SetAdd(StoreBench.Text(set), StoreBench.Text(member));
+            else
+                request.SetRemove(StoreBench.Text(set), StoreBench.Text(member));
+        }
         request.Put(StoreBench.Text(LastKey), StoreBench.Text($"{index}"));
+    }
+
+    /// <summary>One set grows to a tree and is removed, member by member, again and again. In another there is a member now and then.</summary>
+    private static IEnumerable<(string Set, string Member, bool IsAdded)> MemberChanges(int index)
+    {
+        yield return ("large", $"member-{(index % 12) + 10}-{new string('m', 250)}", index / 12 % 2 == 0);
+        yield return ("small", $"member-{index % 5}", index % 4 == 0);
     }
 
     /// <summary>The number of requests in the state that readers see.</summary>
@@ -134,6 +149,7 @@ public sealed class CrashTests
         var count = CountOf(bench);
         Assert.True(count >= answered, $"{story}: {answered} requests were answered, but {count} are in the store.");
         var expected = new SortedDictionary<string, string>(StringComparer.Ordinal);
+        var sets = new SortedDictionary<string, ImmutableSortedSet<string>>(StringComparer.Ordinal);
         for (var index = 0; index < count; index++)
         {
             expected[$"key-{index % 9}"] = $"value-{index}-{new string('x', 700 * (index % 5))}";
@@ -145,8 +161,14 @@ public sealed class CrashTests
                     expected.Remove($"key-{key}");
             }
             expected[LastKey] = $"{index}";
+            foreach (var (set, member, isAdded) in MemberChanges(index))
+            {
+                var members = sets.GetValueOrDefault(set, []);
+                sets[set] = isAdded ? members.Add(member) : members.Remove(member);
+            }
         }
         Assert.Equal(expected, bench.ReadAllKeys());
+        Assert.Equal(sets.Where(set => !set.Value.IsEmpty).Select(set => $"{set.Key}: {string.Join(' ', set.Value)}"), bench.ReadAllSets().Select(set => $"{set.Key}: {set.Value}"));
         Assert.Equal(WriteOutcome.Applied, bench.Write(request => request.Put("after"u8, "1"u8)).Outcome);
     }
 }

@@ -488,7 +488,9 @@ public sealed class ReplicationTests : IDisposable
         Operations.Put(payload, "key"u8, "value"u8, expiryMilliseconds: 77);
         Operations.Delete(payload, "gone"u8);
         Operations.DeleteRange(payload, "a"u8, "bc"u8);
-        Assert.Equal("01036B657901" + "4D" + "0576616C7565" + "0204676F6E65" + "080161026263", Convert.ToHexString(payload.Written));
+        Operations.SetMember(payload, OperationCode.SetAdd, "s"u8, "one"u8);
+        Operations.SetMember(payload, OperationCode.SetRemove, "s"u8, "two"u8);
+        Assert.Equal("01036B657901" + "4D" + "0576616C7565" + "0204676F6E65" + "080161026263" + "030173036F6E65" + "0401730374776F", Convert.ToHexString(payload.Written));
         var reader = new OperationReader(payload.Written);
         Assert.True(reader.MoveNext());
         Assert.Equal(77ul, reader.ExpiryMilliseconds);
@@ -497,7 +499,56 @@ public sealed class ReplicationTests : IDisposable
         Assert.True(reader.MoveNext());
         Assert.Equal(OperationCode.DeleteRange, reader.Code);
         Assert.True(reader.Key.SequenceEqual("a"u8) && reader.KeyEnd.SequenceEqual("bc"u8));
+        Assert.True(reader.MoveNext());
+        Assert.Equal(OperationCode.SetAdd, reader.Code);
+        Assert.True(reader.Key.SequenceEqual("s"u8) && reader.Member.SequenceEqual("one"u8));
+        Assert.True(reader.MoveNext());
+        Assert.Equal(OperationCode.SetRemove, reader.Code);
+        Assert.True(reader.Key.SequenceEqual("s"u8) && reader.Member.SequenceEqual("two"u8));
         Assert.False(reader.MoveNext());
+    }
+
+    [Theory]
+    [InlineData(0)]
+    [InlineData(2_049)]
+    public void Request_KeyOrMemberOfASetBeyondItsLimits_IsRefused(int bytes)
+    {
+        var request = WriteRequest.Rent();
+        Assert.Throws<ArgumentOutOfRangeException>(() => request.SetAdd("key"u8, new byte[bytes]));
+        Assert.Throws<ArgumentOutOfRangeException>(() => request.SetAdd(new byte[bytes], "member"u8));
+        Assert.Throws<ArgumentOutOfRangeException>(() => request.SetRemove("key"u8, new byte[bytes]));
+        Assert.Throws<ArgumentOutOfRangeException>(() => request.SetRemove(new byte[bytes], "member"u8));
+        Assert.Equal(0, request.OperationCount);
+        request.Return();
+    }
+
+    /// <summary>Adding what is there and removing what is not take changes, and change nothing else: not even the etag of the set.</summary>
+    [Fact]
+    public void Commit_SetOperationsOnLeaderAndFollower_GivesEqualTrees()
+    {
+        _leader.Lead(3);
+        for (var round = 0; round < 6; round++)
+        {
+            var first = round;
+            _leader.Submit(request =>
+            {
+                for (var member = 0; member < 40; member++)
+                {
+                    request.SetAdd("set"u8, StoreBench.Text($"member-{first * member}-{new string('m', 30)}"));
+                    request.SetRemove("set"u8, StoreBench.Text($"member-{member * 7}-{new string('m', 30)}"));
+                }
+                request.SetAdd("other"u8, "same"u8);
+            }, thenAppend: true);
+            _leader.Run();
+        }
+        _follower.Follow(_leader);
+        foreach (var replica in (ReplicaBench[])[_leader, _follower])
+            replica.Commit(_leader.Store.Log.Last.Etag);
+        Assert.Equal(_leader.Digest(), _follower.Digest());
+        using var snapshot = _follower.Store.OpenSnapshot();
+        Assert.True(snapshot.TryGetSet("set"u8, out var set) && set.Count > 60 && set.IsPromoted);
+        Assert.True(snapshot.TryGetSet("other"u8, out var other) && other.Count == 1);
+        Assert.True(other.Etag < set.Etag && other.Etag.Change <= 82, $"The set has the etag {other.Etag}.");
     }
 
     private static void Checkpoint(ReplicaBench bench)

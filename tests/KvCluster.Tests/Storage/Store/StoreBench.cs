@@ -151,6 +151,29 @@ internal sealed class StoreBench : IDisposable
         return all;
     }
 
+    /// <summary>The members of each set, in order, with a space between them.</summary>
+    public SortedDictionary<string, string> ReadAllSets()
+    {
+        using var snapshot = Standalone.OpenSnapshot();
+        return SetsOf(snapshot);
+    }
+
+    /// <inheritdoc cref="ReadAllSets"/>
+    public static SortedDictionary<string, string> SetsOf(in ReadSnapshot snapshot)
+    {
+        var all = new SortedDictionary<string, string>(StringComparer.Ordinal);
+        using var cursor = snapshot.Cursor(TreeId.Sets);
+        while (cursor.MoveNext())
+        {
+            var texts = new List<string>();
+            using var members = cursor.Set.Members();
+            while (members.MoveNext())
+                texts.Add(Encoding.UTF8.GetString(members.Member));
+            all.Add(Encoding.UTF8.GetString(cursor.Key), string.Join(' ', texts));
+        }
+        return all;
+    }
+
     public static byte[] Text(string text) => Encoding.UTF8.GetBytes(text);
 
     /// <summary>Walks the data file of a store that works. What a test does not look at must be whole, too.</summary>

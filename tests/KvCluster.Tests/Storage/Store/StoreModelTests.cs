@@ -40,6 +40,7 @@ public sealed class StoreModelTests(ITestOutputHelper output)
     {
         private readonly Random _random = new(seed);
         private readonly SortedDictionary<string, (string Value, Etag Etag)> _model = new(StringComparer.Ordinal);
+        private readonly SortedDictionary<string, (SortedSet<string> Members, Etag Etag)> _sets = new(StringComparer.Ordinal);
         private readonly List<(ReadSnapshot Snapshot, string Expected)> _readers = [];
         private readonly Queue<Expectation> _expected = new();
 
@@ -49,7 +50,7 @@ public sealed class StoreModelTests(ITestOutputHelper output)
             for (var life = 0; life < LivesPerSeed; life++)
             {
                 bench.Open();
-                Assert.Equal(Text(_model.Select(pair => (pair.Key, pair.Value.Value, pair.Value.Etag))), Text(bench));
+                Assert.Equal(ModelText(), Text(bench));
                 for (var index = 0; index < RequestsPerLife; index++)
                 {
                     Submit(bench);
@@ -66,7 +67,7 @@ public sealed class StoreModelTests(ITestOutputHelper output)
                 bench.RunUntilIdle();
                 Settle();
                 Assert.Empty(_expected);
-                Assert.Equal(Text(_model.Select(pair => (pair.Key, pair.Value.Value, pair.Value.Etag))), Text(bench));
+                Assert.Equal(ModelText(), Text(bench));
                 Assert.Equal((ulong)_model.Count, bench.Store.Statistics.Keys);
                 while (_readers.Count > 0)
                     CloseReader();
@@ -103,11 +104,31 @@ public sealed class StoreModelTests(ITestOutputHelper output)
                 {
                     var key = Key();
                     var value = _random.Next(4) == 0 ? null : Value();
-                    if (value is null)
-                        request.Delete(StoreBench.Text(key));
-                    else
-                        request.Put(StoreBench.Text(key), StoreBench.Text(value));
-                    expectation.Operations.Add((key, value));
+                    var code = (isOnSet: _random.Next(4) == 0, value) switch
+                    {
+                        (true, null) => OperationCode.SetRemove,
+                        (true, _) => OperationCode.SetAdd,
+                        (_, null) => OperationCode.Delete,
+                        _ => OperationCode.Put,
+                    };
+                    if (code is OperationCode.SetAdd or OperationCode.SetRemove)
+                        (key, value) = ($"set/{_random.Next(3)}", Member());
+                    switch (code)
+                    {
+                        case OperationCode.SetAdd:
+                            request.SetAdd(StoreBench.Text(key), StoreBench.Text(value!));
+                            break;
+                        case OperationCode.SetRemove:
+                            request.SetRemove(StoreBench.Text(key), StoreBench.Text(value!));
+                            break;
+                        case OperationCode.Delete:
+                            request.Delete(StoreBench.Text(key));
+                            break;
+                        default:
+                            request.Put(StoreBench.Text(key), StoreBench.Text(value!));
+                            break;
+                    }
+                    expectation.Operations.Add((code, key, value));
                 }
             });
             expectation.Answer = answer;
@@ -149,15 +170,26 @@ public sealed class StoreModelTests(ITestOutputHelper output)
             }
             var existed = false;
             var etag = result.Etag with { Change = result.Etag.Change - (ulong)expectation.Operations.Count };
-            foreach (var (key, value) in expectation.Operations)
+            foreach (var (code, key, value) in expectation.Operations)
             {
                 etag++;
-                if (value is null)
+                if (code is OperationCode.SetAdd or OperationCode.SetRemove)
+                    ChangeSet(key, value!, code == OperationCode.SetAdd, etag);
+                else if (value is null)
                     existed |= _model.Remove(key);
                 else
                     _model[key] = (value, etag);
             }
             Assert.Equal(existed, result.Existed);
+        }
+
+        private void ChangeSet(string key, string member, bool isAdded, Etag etag)
+        {
+            var members = _sets.TryGetValue(key, out var set) ? set.Members : new SortedSet<string>(StringComparer.Ordinal);
+            if (isAdded ? members.Add(member) : members.Remove(member))
+                _sets[key] = (members, etag);
+            if (members.Count == 0)
+                _sets.Remove(key);
         }
 
         /// <summary>The keys of a range, or the first of them if not all.</summary>
@@ -185,6 +217,12 @@ public sealed class StoreModelTests(ITestOutputHelper output)
             _readers.RemoveAt(index);
         }
 
+        /// <summary>Some hundred members of up to 150 bytes, so that sets grow over the bound of a value and shrink below it.</summary>
+        private string Member() => _random.Next(150) is var number && number < 100 ? $"m{number:d2}" : $"m{number}-{new string('m', number)}";
+
+        private string ModelText() =>
+            Text(_model.Select(pair => (pair.Key, pair.Value.Value, pair.Value.Etag)).Concat(_sets.Select(set => (set.Key, string.Join(' ', set.Value.Members), set.Value.Etag))));
+
         private string Key() => $"key/{_random.Next(20)}/{_random.Next(20)}";
 
         private string Value() => new((char)('a' + _random.Next(26)), _random.Next(20) == 0 ? _random.Next(9000) : _random.Next(60));
@@ -204,6 +242,11 @@ public sealed class StoreModelTests(ITestOutputHelper output)
                 var value = Encoding.UTF8.GetString(KvValue.Read(cursor.Value, out var etag));
                 items.Add((Encoding.UTF8.GetString(cursor.Key), value, etag));
             }
+            foreach (var (key, members) in StoreBench.SetsOf(snapshot))
+            {
+                Assert.True(snapshot.TryGetSet(StoreBench.Text(key), out var set));
+                items.Add((key, members, set.Etag));
+            }
             return Text(items);
         }
 
@@ -215,7 +258,8 @@ public sealed class StoreModelTests(ITestOutputHelper output)
     {
         public List<(string Key, ConditionKind Kind, Etag Etag, string Value)> Conditions { get; } = [];
 
-        public List<(string Key, string? Value)> Operations { get; } = [];
+        /// <summary>For an operation on a set the value is the member; for a delete it is null.</summary>
+        public List<(OperationCode Code, string Key, string? Value)> Operations { get; } = [];
 
         public (string From, string To)? Range { get; set; }
 

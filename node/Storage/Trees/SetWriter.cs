@@ -1,0 +1,165 @@
+using System.Runtime.CompilerServices;
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Storage.Trees;
+
+/// <summary>
+/// Adds members to sets and removes them. A small set is the value of its key. When that value would be too large for a leaf, the set is promoted: its members
+/// become the keys of a tree, whose root is in the key's cell. It is demoted when its members need half of a small set's bound or less, so that a set at the
+/// bound does not go back and forth. A set without members is removed. Used by <see cref="WriteBatch"/>; writer only.
+/// </summary>
+/// <remarks>
+/// A tree may have several leaves although its members would fit into a value; it stays a tree then until removals have merged them. So replicas with the same
+/// members may store them differently, and nothing that is compared between replicas depends on it.
+/// </remarks>
+/// <param name="space">Resolves references.</param>
+/// <param name="keys">Changes the tree of the sets.</param>
+/// <param name="members">Changes the trees of the large sets.</param>
+internal sealed unsafe class SetWriter(PageSpace space, TreeWriter keys, TreeWriter members)
+{
+    /// <summary>The most bytes that a promoted set's members need as a value for it to be demoted.</summary>
+    internal const int DemotedBytesMax = Page.InlineValueBytesMax / 2;
+
+    private readonly byte[] _value = new byte[Page.InlineValueBytesMax];
+
+    /// <summary>The root of the tree to which the path of the members belongs. No other set has that page.</summary>
+    private PageRef _root;
+
+    /// <summary>Forgets the path in the last set: a batch begins, or sets are removed as a whole.</summary>
+    public void Forget()
+    {
+        members.Forget();
+        _root = default;
+    }
+
+    /// <summary>Adds a member; false if it was there.</summary>
+    public bool Add(ref TreeRoot sets, ReadOnlySpan<byte> key, ReadOnlySpan<byte> member, Etag etag)
+    {
+        var index = keys.Find(ref sets, TreeId.Sets, key, out var found);
+        if (found && TreePage.HasTree(keys.Leaf, index))
+            return AddToTree(ref sets, index, member, etag);
+        var small = found ? new SetValue(TreePage.Value(space, keys.Leaf, index)) : default;
+        var at = small.LowerBound(member, out var isThere);
+        if (isThere)
+            return false;
+        var bytes = (found ? TreePage.Value(space, keys.Leaf, index).Length : SetValue.HeaderBytes) + SetValue.MemberOverhead + member.Length;
+        if (TreePage.IsOverflow(key.Length, bytes))
+            Promote(ref sets, key, small, member, etag);
+        else
+            keys.Put(ref sets, TreeId.Sets, key, _value.AsSpan(0, small.WriteWith(_value, at, member, etag)), default);
+        return true;
+    }
+
+    /// <summary>Removes a member; false if it was not there.</summary>
+    public bool Remove(ref TreeRoot sets, ReadOnlySpan<byte> key, ReadOnlySpan<byte> member, Etag etag)
+    {
+        var index = keys.Find(ref sets, TreeId.Sets, key, out var found);
+        if (!found)
+            return false;
+        if (TreePage.HasTree(keys.Leaf, index))
+            return RemoveFromTree(ref sets, key, index, member, etag);
+        var small = new SetValue(TreePage.Value(space, keys.Leaf, index));
+        var at = small.LowerBound(member, out var isThere);
+        if (!isThere)
+            return false;
+        if (small.SmallCount == 1)
+            keys.Delete(ref sets, TreeId.Sets, key);
+        else
+            keys.Put(ref sets, TreeId.Sets, key, _value.AsSpan(0, small.WriteWithout(_value, at, etag)), default);
+        return true;
+    }
+
+    /// <summary>Makes a tree of the members of a small set and one more.</summary>
+    [SkipLocalsInit]
+    private void Promote(ref TreeRoot sets, ReadOnlySpan<byte> key, SetValue small, ReadOnlySpan<byte> member, Etag etag)
+    {
+        Forget();
+        var tree = default(TreeRoot);
+        for (var index = 0; index < small.SmallCount; index++)
+            members.Put(ref tree, TreeId.Sets, small[index], default, default);
+        members.Put(ref tree, TreeId.Sets, member, default, default);
+        Span<byte> header = stackalloc byte[SetValue.HeaderBytes];
+        SetValue.WriteHeader(header, etag, tree.Count);
+        keys.PutTree(ref sets, TreeId.Sets, key, tree.Link, header);
+        _root = tree.Link.Reference;
+    }
+
+    private bool AddToTree(ref TreeRoot sets, int index, ReadOnlySpan<byte> member, Etag etag)
+    {
+        var tree = Open(keys.Leaf, index);
+        members.Find(ref tree, TreeId.Sets, member, out var isThere);
+        if (isThere)
+            return false;
+        var leaf = keys.OwnLeaf(ref sets);
+        tree = Open(leaf, index);
+        members.Put(ref tree, TreeId.Sets, member, default, default);
+        Store(leaf, index, tree, etag);
+        return true;
+    }
+
+    private bool RemoveFromTree(ref TreeRoot sets, ReadOnlySpan<byte> key, int index, ReadOnlySpan<byte> member, Etag etag)
+    {
+        var tree = Open(keys.Leaf, index);
+        members.Find(ref tree, TreeId.Sets, member, out var isThere);
+        if (!isThere)
+            return false;
+        var leaf = keys.OwnLeaf(ref sets);
+        tree = Open(leaf, index);
+        members.Delete(ref tree, TreeId.Sets, member);
+        Store(leaf, index, tree, etag);
+        if (tree.Count == 0)
+        {
+            Forget();
+            keys.Delete(ref sets, TreeId.Sets, key);
+        }
+        else if (TryWriteSmall(tree, etag) is > 0 and var bytes)
+        {
+            Forget();
+            keys.Put(ref sets, TreeId.Sets, key, _value.AsSpan(0, bytes), default);
+        }
+        return true;
+    }
+
+    /// <summary>The tree of an entry. The path in the last set is kept if this is the same one.</summary>
+    private TreeRoot Open(byte* leaf, int index)
+    {
+        var tree = TreePage.CellTree(Page.Cell(leaf, index));
+        tree.Count = new SetValue(TreePage.Value(space, leaf, index)).Count;
+        if (_root != tree.Link.Reference)
+            members.Forget();
+        _root = tree.Link.Reference;
+        return tree;
+    }
+
+    /// <summary>Stores the tree of an entry after a change, in a leaf of the batch.</summary>
+    [SkipLocalsInit]
+    private void Store(byte* leaf, int index, in TreeRoot tree, Etag etag)
+    {
+        Span<byte> header = stackalloc byte[SetValue.HeaderBytes];
+        SetValue.WriteHeader(header, etag, tree.Count);
+        TreePage.SetTree(leaf, index, tree.Link, header);
+        _root = tree.Link.Reference;
+    }
+
+    /// <summary>Writes the value of a large set that has become small enough, and returns its length; otherwise 0.</summary>
+    [SkipLocalsInit]
+    private int TryWriteSmall(TreeRoot tree, Etag etag)
+    {
+        if (tree.Count > DemotedBytesMax / (SetValue.MemberOverhead + 1))
+            return 0;
+        var leaf = space.ResolveNode(&tree.Link);
+        if (Page.Type(leaf) != PageType.Leaf)
+            return 0;
+        var bytes = SetValue.HeaderBytes;
+        for (var index = 0; index < Page.Count(leaf); index++)
+            bytes += SetValue.MemberOverhead + TreePage.KeyLength(leaf, index);
+        if (bytes > DemotedBytesMax)
+            return 0;
+        var writer = new SmallSetWriter(_value, Page.Count(leaf), etag);
+        Span<byte> member = stackalloc byte[Page.KeyBytesMax];
+        for (var index = 0; index < Page.Count(leaf); index++)
+            writer.Add(member[..TreePage.CopyKey(leaf, index, member)]);
+        return writer.Length;
+    }
+}

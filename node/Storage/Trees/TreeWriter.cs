@@ -1,0 +1,247 @@
+using KvCluster.Storage.Pages;
+
+namespace KvCluster.Storage.Trees;
+
+/// <summary>
+/// Changes trees for the open batch, one after the other, and keeps the path of its last operation. Each page is copied once into scratch memory, from the
+/// root down, and then changed in place. A batch has one for its own trees and one for those of sets. Used by <see cref="WriteBatch"/> and
+/// <see cref="SetWriter"/>, which have checked the keys; writer only.
+/// </summary>
+internal sealed unsafe class TreeWriter
+{
+    private readonly PageSpace _space;
+    private readonly BatchPages _pages;
+    private readonly TreePath _path = new();
+    private readonly Rebalancing _rebalancing;
+    private readonly RangeRemoval _removal;
+
+    /// <summary>For all batches of a store.</summary>
+    public TreeWriter(PageSpace space, BatchPages pages)
+    {
+        (_space, _pages) = (space, pages);
+        _rebalancing = new Rebalancing(space, pages, _path);
+        _removal = new RangeRemoval(space, pages);
+    }
+
+    /// <summary>The leaf to which <see cref="Find"/> has led; undefined in an empty tree.</summary>
+    public byte* Leaf => _path.Leaf;
+
+    /// <summary>Forgets the path: a batch begins, or another tree follows under the same name.</summary>
+    public void Forget() => _path.Clear();
+
+    /// <summary>Sets a key's value, passed in two parts.</summary>
+    public void Put(ref TreeRoot root, TreeId tree, ReadOnlySpan<byte> key, ReadOnlySpan<byte> header, ReadOnlySpan<byte> body)
+    {
+        var length = header.Length + body.Length;
+        var overflow = TreePage.IsOverflow(key.Length, length);
+        var run = overflow ? _pages.MakeRun(header, body) : default;
+        var leaf = MakePlace(ref root, tree, key, TreePage.LeafEntryBytes(key.Length, length, overflow), overflow ? -1 : length, out var index, out var isSame);
+        if (isSame)
+        {
+            fixed (byte* place = TreePage.Value(_space, leaf, index))
+                Fill(new Span<byte>(place, length), header, body);
+            return;
+        }
+        if (overflow)
+            TreePage.InsertOverflow(leaf, index, key, (uint)length, new PageLink(run, 0));
+        else
+            Fill(TreePage.InsertInline(leaf, index, key, length), header, body);
+        Count(ref root, leaf, index);
+    }
+
+    /// <summary>Gives a key a tree, whose pages belong to the batch, and a value of <see cref="TreePage.TreeValueBytes"/>.</summary>
+    public void PutTree(ref TreeRoot root, TreeId tree, ReadOnlySpan<byte> key, PageLink link, ReadOnlySpan<byte> value)
+    {
+        var leaf = MakePlace(ref root, tree, key, TreePage.TreeEntryBytes(key.Length), -1, out var index, out _);
+        TreePage.InsertTree(leaf, index, key, link, value);
+        Count(ref root, leaf, index);
+    }
+
+    /// <summary>Removes a key; returns whether it existed.</summary>
+    public bool Delete(ref TreeRoot root, TreeId tree, ReadOnlySpan<byte> key)
+    {
+        var index = Find(ref root, tree, key, out var found);
+        if (!found)
+            return false;
+        var leaf = OwnLeaf(ref root);
+        RemoveEntry(ref root, leaf, index);
+        if (_rebalancing.Shrink(ref root, _path.LeafLevel))
+            _path.Clear();
+        return true;
+    }
+
+    /// <inheritdoc cref="WriteBatch.DeleteRange"/>
+    public ulong DeleteRange(ref TreeRoot root, TreeId tree, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)
+    {
+        if (!to.IsEmpty && from.SequenceCompareTo(to) >= 0)
+            return 0;
+        _path.Clear();
+        ulong removed;
+        fixed (TreeRoot* place = &root)
+            removed = _removal.Remove(place, from, to);
+        root.Count -= removed;
+        if (removed == 0)
+            return 0;
+        MergeNextTo(ref root, tree, from);
+        if (!to.IsEmpty)
+            MergeNextTo(ref root, tree, to);
+        return removed;
+    }
+
+    /// <inheritdoc cref="RangeRemoval.EndOfPart"/>
+    public ReadOnlySpan<byte> EndOfPart(ref TreeRoot root, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to, ref int leavesLeft, Span<byte> buffer)
+    {
+        fixed (TreeRoot* place = &root)
+            return _removal.EndOfPart(place, from, to, ref leavesLeft, buffer);
+    }
+
+    /// <summary>
+    /// Makes the path lead to the leaf of a key, and returns the key's position there. Nothing is copied. In an empty tree the path is empty.
+    /// </summary>
+    public int Find(ref TreeRoot root, TreeId tree, ReadOnlySpan<byte> key, out bool found)
+    {
+        if (!_path.Covers(tree, key))
+        {
+            _path.Clear();
+            found = false;
+            if (root.Link.Reference.IsNone)
+                return 0;
+            byte* page;
+            fixed (TreeRoot* place = &root)
+                page = _space.ResolveNode(&place->Link);
+            for (_path.Begin(tree, page); Page.Type(page) == PageType.Branch;)
+            {
+                var index = TreePage.FindChild(page, key);
+                page = _space.ResolveNode(TreePage.Child(page, index));
+                _path.Descend(index, page);
+            }
+        }
+        return TreePage.LowerBound(_path.Leaf, key, out found);
+    }
+
+    /// <summary>Copies the pages of the path that this batch does not own yet, and returns the leaf.</summary>
+    public byte* OwnLeaf(ref TreeRoot root)
+    {
+        OwnTo(ref root, _path.LeafLevel);
+        return _path.Leaf;
+    }
+
+    private static void Fill(Span<byte> place, ReadOnlySpan<byte> header, ReadOnlySpan<byte> body)
+    {
+        header.CopyTo(place);
+        body.CopyTo(place[header.Length..]);
+    }
+
+    private static void Count(ref TreeRoot root, byte* leaf, int index)
+    {
+        Page.Appended(leaf) = (ushort)(index == Page.Count(leaf) - 1 ? Page.Appended(leaf) + 1 : 0);
+        root.Count++;
+    }
+
+    /// <summary>
+    /// Makes a place for a key's entry, and returns the leaf and the position. What the key has there is removed, unless it is an inline value of the same
+    /// length, which can be overwritten.
+    /// </summary>
+    /// <param name="root">The tree.</param>
+    /// <param name="tree">Its name.</param>
+    /// <param name="key">The key.</param>
+    /// <param name="bytes">The most that the entry takes.</param>
+    /// <param name="inlineBytes">The length of its value, if that is inline; otherwise -1.</param>
+    /// <param name="index">The position.</param>
+    /// <param name="isSame">Whether the key has a value of that length there.</param>
+    private byte* MakePlace(ref TreeRoot root, TreeId tree, ReadOnlySpan<byte> key, int bytes, int inlineBytes, out int index, out bool isSame)
+    {
+        isSame = false;
+        var hasShared = false;
+        while (true)
+        {
+            var leaf = _path.OwnedLeafBefore(tree, key);
+            var found = false;
+            index = leaf == null ? TreePage.LowerBound(leaf = OwnLeafOf(ref root, tree, key), key, out found) : Page.Count(leaf);
+            if (found)
+            {
+                isSame = TreePage.Reference(leaf, index) == null && TreePage.Value(_space, leaf, index).Length == inlineBytes;
+                if (isSame)
+                    return leaf;
+                RemoveEntry(ref root, leaf, index);
+            }
+            if (_rebalancing.MakeRoom(leaf, index, key, bytes, out var breaksPrefix))
+                return leaf;
+            // At most once: afterwards there is space in the page that the key then belongs to.
+            if (breaksPrefix || hasShared || _rebalancing.IsGrowingEdge(leaf, index) || !_rebalancing.TryRedistribute(index, key, bytes))
+                _rebalancing.SplitLeaf(ref root, leaf, index, key, bytes, breaksPrefix);
+            else
+                hasShared = true;
+            _path.Clear();
+        }
+    }
+
+    private void RemoveEntry(ref TreeRoot root, byte* leaf, int index)
+    {
+        _removal.RetireValue(leaf, index);
+        TreePage.Remove(leaf, index);
+        root.Count--;
+    }
+
+    /// <summary>Merges the underfull pages between the root and the leaf of a key, whose neighbours are gone, as far as that is possible.</summary>
+    private void MergeNextTo(ref TreeRoot root, TreeId tree, ReadOnlySpan<byte> key)
+    {
+        do
+            Find(ref root, tree, key, out _);
+        while (!_path.IsEmpty && MergeOne(ref root));
+    }
+
+    /// <summary>Merges the lowest underfull page of the path that can be merged. False if there is none.</summary>
+    private bool MergeOne(ref TreeRoot root)
+    {
+        for (var level = _path.LeafLevel; level >= 0; level--)
+        {
+            if (!_rebalancing.IsUnderfull(level))
+                continue;
+            OwnTo(ref root, level);
+            if (!_rebalancing.Shrink(ref root, level))
+                continue;
+            _path.Clear();
+            return true;
+        }
+        return false;
+    }
+
+    /// <summary>
+    /// Makes the path lead to the leaf of a key, and copies all its pages that this batch does not own yet. The leaf is copied before it is searched, which
+    /// takes less time than the other way around, because the copy is in the processor's cache then.
+    /// </summary>
+    private byte* OwnLeafOf(ref TreeRoot root, TreeId tree, ReadOnlySpan<byte> key)
+    {
+        if (_path.Covers(tree, key))
+            return OwnLeaf(ref root);
+        var page = OwnRoot(ref root);
+        _path.Begin(tree, page);
+        for (_path.Own(page); Page.Type(page) == PageType.Branch; _path.Own(page))
+        {
+            var index = TreePage.FindChild(page, key);
+            page = _pages.OwnChild(page, index);
+            _path.Descend(index, page);
+        }
+        return page;
+    }
+
+    private void OwnTo(ref TreeRoot root, int levelLast)
+    {
+        for (var level = _path.OwnedLevels; level <= levelLast; level++)
+            _path.Own(level == 0 ? OwnRoot(ref root) : _pages.OwnChild(_path.PageAt(level - 1), _path.ChildAt(level - 1)));
+    }
+
+    /// <summary>The topmost page of a tree, copied unless this batch owns it. The first leaf of an empty tree is made.</summary>
+    private byte* OwnRoot(ref TreeRoot root)
+    {
+        fixed (TreeRoot* place = &root)
+        {
+            if (!place->Link.Reference.IsNone)
+                return _pages.CopyOnWrite(&place->Link);
+            var first = _pages.MakeEmpty(PageType.Leaf);
+            place->Link = new PageLink(PageRef.ToScratch(first), 0);
+            return first;
+        }
+    }
+}

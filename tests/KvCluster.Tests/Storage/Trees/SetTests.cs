@@ -1,0 +1,249 @@
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Maintenance;
+using KvCluster.Tests.Storage.Pages;
+
+namespace KvCluster.Tests.Storage.Trees;
+
+/// <summary>Sets at the bounds between a value and a tree, and what is particular to large ones. Random changes are in <see cref="PageStoreModelTests"/>.</summary>
+public sealed class SetTests
+{
+    private static readonly byte[] Key = [7];
+
+    /// <summary>A value holds up to 2,048 bytes: with the header, 99 members of 18 bytes and 2 for the end of each leave 44 for another one.</summary>
+    [Theory]
+    [InlineData(42, false)]
+    [InlineData(43, true)]
+    public void SetAdd_AtTheBoundOfAValue_PromotesBehindIt(int memberBytes, bool isPromoted)
+    {
+        using var store = new ModelStore();
+        store.Batch(batch =>
+        {
+            for (var member = 0; member < 99; member++)
+                batch.AddMember(Key, Member(member, 18));
+        });
+        store.Publish();
+        Assert.False(IsPromoted(store));
+        store.Batch(batch => batch.AddMember(Key, Member(99, memberBytes)));
+        store.Publish();
+        Assert.Equal(isPromoted, IsPromoted(store));
+        CheckEverywhere(store);
+    }
+
+    /// <summary>Members that need 1,025 bytes as a value stay in a tree, and with 1,024 bytes they leave it: 24, 49 times 20, and the last one.</summary>
+    [Theory]
+    [InlineData(18, false)]
+    [InlineData(19, true)]
+    public void SetRemove_AtHalfTheBound_Demotes(int memberBytes, bool isPromoted)
+    {
+        using var store = new ModelStore();
+        store.Batch(batch =>
+        {
+            for (var member = 0; member < 49; member++)
+                batch.AddMember(Key, Member(member, 18));
+            batch.AddMember(Key, Member(49, memberBytes));
+            batch.AddMember(Key, Member(50, 1_030));
+            Assert.True(batch.IsPromoted(Key));
+            batch.RemoveMember(Key, Member(50, 1_030));
+            Assert.Equal(isPromoted, batch.IsPromoted(Key));
+        });
+        store.Publish();
+        CheckEverywhere(store);
+    }
+
+    [Theory]
+    [InlineData(1)]
+    [InlineData(2)]
+    [InlineData(8)]
+    [InlineData(9)]
+    [InlineData(1_992)]
+    [InlineData(2_022)]
+    [InlineData(2_023)]
+    [InlineData(2_047)]
+    [InlineData(2_048)]
+    public void Member_OfEachLength_IsAddedFoundAndRemoved(int bytes)
+    {
+        using var store = new ModelStore();
+        foreach (var key in (byte[][])[Key, new byte[2_048]])
+        {
+            var members = Enumerable.Range(0, 9).Select(member => Member(member, bytes)).ToArray();
+            store.Batch(batch => Array.ForEach(members, member => batch.AddMember(key, member)));
+            store.Publish();
+            CheckEverywhere(store);
+            store.Batch(batch =>
+            {
+                foreach (var member in members)
+                {
+                    batch.RemoveMember(key, member);
+                    batch.RemoveMember(key, member);
+                }
+                Assert.False(batch.Sets.ContainsKey(key));
+            });
+            store.Publish();
+            CheckEverywhere(store);
+        }
+    }
+
+    [Theory]
+    [InlineData(0)]
+    [InlineData(2_049)]
+    public void SetAdd_KeyOrMemberBeyondItsLimits_IsRefused(int bytes)
+    {
+        using var store = new ModelStore();
+        store.Batch(batch =>
+        {
+            Assert.ThrowsAny<ArgumentException>(() => batch.AddMember(Key, new byte[bytes]));
+            Assert.ThrowsAny<ArgumentException>(() => batch.RemoveMember(new byte[bytes], [1]));
+        }, seal: false);
+    }
+
+    /// <summary>Two sets are filled in turn, within a batch and over checkpoints.</summary>
+    [Fact]
+    public void SetAdd_ToTwoLargeSetsInTurn_AddsToTheRightOne() => Seeded.Run(2, random =>
+    {
+        using var store = new ModelStore();
+        for (var round = 0; round < 4; round++)
+        {
+            store.Batch(batch =>
+            {
+                for (var member = 0; member < 2_000; member++)
+                    batch.AddMember([(byte)random.Next(2)], Member(random.Next(20_000), 12));
+            });
+            store.Publish();
+            CheckEverywhere(store);
+        }
+    });
+
+    /// <summary>A large set is removed with its key, or with a range of keys, without a copy of any of its pages. Readers still have it.</summary>
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void Delete_OfALargeSet_WritesNoneOfItsPages(bool asRange)
+    {
+        using var store = new ModelStore();
+        store.Batch(batch =>
+        {
+            for (var member = 0; member < 50_000; member++)
+                batch.AddMember(Key, Member(member, 12));
+            batch.AddMember([8], [1]);
+        });
+        store.Publish();
+        store.Checkpoint();
+        store.Reopen();
+        store.OpenReader();
+        store.Batch(batch =>
+        {
+            if (asRange)
+                batch.DeleteSets(Key, [8]);
+            else
+                batch.DeleteSet(Key);
+            Assert.True(batch.PagesMade <= 2, $"The batch has made {batch.PagesMade} pages.");
+        });
+        store.Publish();
+        store.CloseReader(0);
+        CheckEverywhere(store);
+        // The second checkpoint after it may use the pages again.
+        store.Batch(batch => batch.AddMember([9], [1]));
+        store.Publish();
+        store.Checkpoint();
+        Assert.True(store.Store.Free.FreeRuns().Sum(run => run.Count) > 50 || store.Store.FileBytes < 50 * 8_192);
+        store.Store.Verify();
+    }
+
+    /// <summary>The scrub reads all pages of a large set, in whatever steps.</summary>
+    [Fact]
+    public void Scrub_OfALargeSetInSteps_ReadsEachPage()
+    {
+        using var store = new ModelStore();
+        store.Batch(batch =>
+        {
+            for (var member = 0; member < 30_000; member++)
+                batch.AddMember([(byte)(member % 2)], Member(member, 30));
+        });
+        store.Publish();
+        store.Checkpoint();
+        var whole = new ScrubWalk(store.Store);
+        Assert.True(whole.Step(long.MaxValue));
+        var steps = new ScrubWalk(store.Store);
+        var count = 1;
+        while (!steps.Step(20_000))
+            count++;
+        Assert.True(whole.PagesChecked > 50 && count > 30, $"{whole.PagesChecked} pages were read in {count} steps.");
+        // Each step begins again at the root.
+        Assert.True(steps.PagesChecked >= whole.PagesChecked, $"In steps {steps.PagesChecked} pages were read, at once {whole.PagesChecked}.");
+    }
+
+    /// <summary>Two stores with the same members, of which one has a set as a value and the other as a tree.</summary>
+    [Fact]
+    public void Digest_OfSetsThatAreStoredDifferently_IsTheSame()
+    {
+        using var small = new ModelStore();
+        using var large = new ModelStore();
+        var digests = new List<string>();
+        foreach (var (store, more) in new[] { (small, 0), (large, 60) })
+        {
+            var batch = store.Store.Begin();
+            for (var member = 0; member < 60 + more; member++)
+                batch.SetAdd(Key, Member(member, 18), new Etag(1, 1));
+            for (var member = 60; member < 60 + more; member++)
+                batch.SetRemove(Key, Member(member, 18), new Etag(1, 1));
+            store.Store.Roots.Seal(batch, new Etag(1, 1));
+            store.Store.Roots.Publish(new Etag(1, 1));
+            Assert.Equal(more > 0, IsPromoted(store));
+            using var snapshot = store.Store.Roots.OpenSnapshot();
+            digests.Add(Convert.ToHexString(TreeDigest.Of(snapshot)));
+            using var steps = new TreeDigest(snapshot);
+            byte[]? found;
+            while ((found = steps.Step(100)) is null)
+            {
+            }
+            digests.Add(Convert.ToHexString(found));
+        }
+        Assert.Single(digests.Distinct());
+    }
+
+    [Fact]
+    public void SetValue_Malformed_IsDamage() => Seeded.Run(20, random =>
+    {
+        var sound = new byte[2_048];
+        var writer = new SmallSetWriter(sound, 20, new Etag(1, 2));
+        for (var member = 0; member < 20; member++)
+            writer.Add([(byte)member, .. new byte[member]]);
+        var bytes = sound[..writer.Length];
+        new SetValue(bytes).Check();
+        bytes[16 + random.Next(48)] ^= (byte)(1 << random.Next(8));
+        Assert.Throws<CorruptStoreException>(() =>
+        {
+            var set = new SetValue(bytes.AsSpan(0, random.Next(4) == 0 ? random.Next(25, bytes.Length) : bytes.Length));
+            for (var member = 0; member < set.SmallCount; member++)
+                Assert.True(set[member].Length > 0);
+            set.Check();
+        });
+    });
+
+    private static byte[] Member(int number, int bytes)
+    {
+        var member = new byte[bytes];
+        for (var i = bytes - 1; i >= 0 && number > 0; i--, number >>= 8)
+            member[i] = (byte)number;
+        return member;
+    }
+
+    private static bool IsPromoted(ModelStore store)
+    {
+        using var snapshot = store.Store.Roots.OpenSnapshot();
+        return snapshot.TryGetSet(Key, out var set) && set.IsPromoted;
+    }
+
+    /// <summary>In memory, in the file, and after a reopening.</summary>
+    private static void CheckEverywhere(ModelStore store)
+    {
+        store.CheckPublished();
+        store.Store.Verify();
+        store.Checkpoint();
+        store.CheckPublished();
+        store.Store.Verify();
+        store.Reopen();
+        store.CheckPublished();
+        store.Store.Verify();
+    }
+}
