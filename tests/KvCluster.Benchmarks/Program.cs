@@ -24,7 +24,7 @@ var systems = new Option<string[]>("--systems") { Description = "Suite engine: o
 systems.AcceptOnlyFromAmong(EngineSystem.KvCluster, EngineSystem.Lmdb, EngineSystem.RocksDb);
 var keys = new Option<long?>("--keys") { Description = "Suite engine: keys of a large store, 10 million unless --quick." };
 var rounds = new Option<int?>("--rounds") { Description = "Suite engine: times that each row is measured, 3." };
-var seconds = new Option<double?>("--seconds") { Description = "Suite engine: length of one measurement, 5 unless --quick." };
+var seconds = new Option<double?>("--seconds") { Description = "Suite engine: length of one measurement, and by that the number of puts, 5 unless --quick." };
 ParseResult? chosen = null;
 
 // One line per suite. The last two are long parts of the suites cluster and faults, which can be run alone.

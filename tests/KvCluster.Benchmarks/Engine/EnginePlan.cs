@@ -5,7 +5,7 @@ namespace KvCluster.Benchmarks.Engine;
 /// <param name="Systems">The engines, by name; none: all that are installed.</param>
 /// <param name="Keys">Keys of a large store.</param>
 /// <param name="Rounds">Times that each row is measured with each engine, alternating.</param>
-/// <param name="Time">Length of one measurement of a rate.</param>
+/// <param name="Time">Length of one measurement of a rate, and by that the number of puts.</param>
 internal sealed record EnginePlan(IReadOnlyList<string> Only, IReadOnlyList<string> Systems, long Keys, int Rounds, TimeSpan Time)
 {
     /// <summary>The full size, or a short one for CI, with what the command line sets.</summary>
