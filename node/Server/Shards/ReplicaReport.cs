@@ -136,6 +136,7 @@ internal sealed class ReplicaReport(
             DataBytes = Store.Statistics.DataBytes,
             DataAllocatedBytes = Store.Statistics.DataAllocatedBytes,
             JournalBytes = Store.Statistics.JournalBytes,
+            JournalKeptBytes = Store.Statistics.JournalKeptBytes,
             ChangedBytes = Store.Statistics.ScratchBytes,
             Readers = Store.Statistics.Readers,
             SnapshotAge = Store.Statistics.OldestSnapshotAge(),

@@ -47,6 +47,9 @@ internal sealed record ReplicaReading
 
     public long JournalBytes { get; init; }
 
+    /// <summary>The part of it that is only kept for followers.</summary>
+    public long JournalKeptBytes { get; init; }
+
     /// <summary>Pages in memory that are in no checkpoint, or that readers need.</summary>
     public long ChangedBytes { get; init; }
 

@@ -101,6 +101,9 @@ internal sealed class CheckpointSchedule
     /// <summary>Called on the writer executor when some of a checkpoint's memory is returned.</summary>
     public Action Released { get; set; } = static () => { };
 
+    /// <inheritdoc cref="JournalRecycling.KeptBytes"/>
+    public long JournalKeptBytes => _recycling.KeptBytes;
+
     /// <summary>Adds journal bytes to the count that triggers a checkpoint.</summary>
     public void JournalGrewBy(long bytes)
     {

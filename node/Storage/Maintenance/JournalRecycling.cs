@@ -12,6 +12,10 @@ namespace KvCluster.Storage.Maintenance;
 internal sealed class JournalRecycling(StoreContext context, PageStore pages, JournalIndex index, SegmentReader reader, JournalWriter journal)
 {
     private readonly List<SnapshotSource> _sources = [];
+    private long _keptBytes;
+
+    /// <summary>Bytes of the records that are only kept for followers, as of the last <see cref="Recycle"/>. Any thread.</summary>
+    public long KeptBytes => Volatile.Read(ref _keptBytes);
 
     /// <summary>Pins the newest checkpoint, and the journal after it, for a replica that is too far behind.</summary>
     public SnapshotSource OpenSource()
@@ -42,6 +46,7 @@ internal sealed class JournalRecycling(StoreContext context, PageStore pages, Jo
         var dropped = 0;
         while (dropped < covered && (index.BytesOf(dropped, covered) > retainedBytes || covered - dropped > retainedCount))
             dropped = Math.Min(covered, index.FirstFrom(index[dropped].Segment + 1));
+        Volatile.Write(ref _keptBytes, index.BytesOf(dropped, covered));
         if (dropped == 0)
             return;
         var lowest = dropped < index.Count ? index[dropped].Segment : needed;

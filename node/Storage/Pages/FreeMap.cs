@@ -82,6 +82,9 @@ internal sealed class FreeMap
     /// <summary>Number of pages that the next checkpoint may take, without holes.</summary>
     public long ReusablePages => _reusable.Count;
 
+    /// <summary>Number of pages that the newest checkpoint reaches.</summary>
+    public long UsedPages => FilePages - _free.Count - _pending.Count;
+
     /// <summary>Runs of free pages.</summary>
     public List<PageRun> FreeRuns() => _free.Runs();
 

@@ -47,7 +47,7 @@ internal static class LoadRows
             var durable = Stopwatch.GetElapsedTime(started);
             await store.Engine.SettleAsync();
             var settled = Stopwatch.GetElapsedTime(started);
-            return [keys / durable.TotalSeconds, keys / settled.TotalSeconds, DeviceCounters.BytesAllocated(store.Directory) / (keys * (double)(EngineData.KeyBytes + EngineData.ValueBytes))];
+            return [keys / durable.TotalSeconds, keys / settled.TotalSeconds, BytesTaken(run, store) / (keys * (double)(EngineData.KeyBytes + EngineData.ValueBytes))];
         });
 
     /// <summary>The space that larger values take, put once each in random order.</summary>
@@ -63,7 +63,7 @@ internal static class LoadRows
             using var store = run.NewStore(system);
             await PutAsync(store.Engine, order);
             await store.Engine.SettleAsync();
-            return [DeviceCounters.BytesAllocated(store.Directory) / (keys * (double)(EngineData.KeyBytes + LargeValueBytes))];
+            return [BytesTaken(run, store) / (keys * (double)(EngineData.KeyBytes + LargeValueBytes))];
         }, rounds: 1);
     }
 
@@ -90,8 +90,20 @@ internal static class LoadRows
                 CancellationToken.None, TaskCreationOptions.LongRunning, TaskScheduler.Default);
             var took = Stopwatch.GetElapsedTime(started);
             await store.Engine.SettleAsync();
-            return [items / took.TotalSeconds, DeviceCounters.BytesAllocated(store.Directory) / (double)bytes];
+            return [items / took.TotalSeconds, BytesTaken(run, store) / (double)bytes];
         }, rounds: 1);
+    }
+
+    /// <summary>What the files of a store take. Tells where our bytes are.</summary>
+    private static long BytesTaken(EngineRun run, EngineStore store)
+    {
+        var bytes = DeviceCounters.BytesAllocated(store.Directory);
+        if (store.Engine is KvClusterEngine { Store.Store.Statistics: { } ours })
+        {
+            run.Progress(FormattableString.Invariant(
+                $"  {bytes >> 10:N0} KiB; data file {ours.DataAllocatedBytes >> 10:N0} of {ours.DataBytes >> 10:N0}, pages in use {ours.DataUsedBytes >> 10:N0}; journal {ours.JournalBytes >> 10:N0}, for followers {ours.JournalKeptBytes >> 10:N0}"));
+        }
+        return bytes;
     }
 
     // A key, a tab, a value in each line.
