@@ -101,20 +101,21 @@ public sealed class SnapshotTests : StoreTest
         var tree = await store.CreateTreeAsync("t");
         await store.WriteAsync(Pair(tree, 0));
         using var ended = new CancellationTokenSource();
-        var readers = Enumerable.Range(0, 2).Select(_ => Task.Run(() =>
+        var reads = new int[2];
+        var readers = Enumerable.Range(0, reads.Length).Select(reader => Task.Run(() =>
         {
-            var reads = 0;
-            for (; !ended.IsCancellationRequested; reads++)
+            while (!ended.IsCancellationRequested)
             {
                 using var snapshot = store.OpenSnapshot();
                 Assert.Equal(Read(snapshot, tree, "one"), Read(snapshot, tree, "two"));
+                Interlocked.Increment(ref reads[reader]);
             }
-            return reads;
         })).ToArray();
-        for (var number = 1; number <= 100; number++)
+        // On a busy machine a reader may begin late. One that has failed is not waited for.
+        for (var number = 1; number <= 100 || readers.Index().Any(reader => !reader.Item.IsCompleted && Volatile.Read(ref reads[reader.Index]) == 0); number++)
             await store.WriteAsync(Pair(tree, number));
         await ended.CancelAsync();
-        Assert.All(await Task.WhenAll(readers), reads => Assert.True(reads > 0));
+        await Task.WhenAll(readers);
 
         static KvBatch Pair(KvTree tree, int number) => new KvBatch().Put(tree, "one"u8, Bytes($"{number}")).Put(tree, "two"u8, Bytes($"{number}"));
     }

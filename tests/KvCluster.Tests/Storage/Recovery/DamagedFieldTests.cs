@@ -116,7 +116,11 @@ public sealed partial class DamagedFieldTests : IDisposable
                 int Half() => Math.Max(512, length / 2 / 512 * 512);
                 void Try(string damage, Action<byte[], byte[]> apply) => TryIt(damage, disk => Change(disk, path, start, length, apply));
                 void TryCut(string damage, long end) => TryIt(damage, disk => disk.WriteAll(path, file.AsSpan(0, (int)end)));
-                void TryIt(string damage, Action<SimulatedDisk> apply) => found += IsFound($"{structure} at {start} of {path}: {damage}", apply, TakesAll || tried++ % 3 == 0) ? 1 : 0;
+                void TryIt(string damage, Action<SimulatedDisk> apply)
+                {
+                    tried++;
+                    found += IsFound($"{structure} at {start} of {path}: {damage}", apply, TakesAll || tried % 3 == 0) ? 1 : 0;
+                }
             }
         }
         Assert.True(tried > 80 && found > tried / 2, $"Of {tried} damages, {found} were found.");

@@ -74,51 +74,6 @@ public sealed class StandaloneStoreTests : IDisposable
         await closed.WaitAsync(TimeSpan.FromSeconds(60));
     }
 
-    /// <summary>Continuations of callers run on the thread pool. What they wait for does not.</summary>
-    [Fact]
-    public void Write_WhileEveryThreadOfThePoolIsOccupied_BecomesDurableAndVisible()
-    {
-        using var store = Open();
-        using var go = new ManualResetEventSlim();
-        ThreadPool.GetMinThreads(out var threads, out _);
-        // Ten times as many, because the pool adds some threads per second.
-        using var kept = new CountdownEvent(threads * 10);
-        for (var index = 0; index < kept.InitialCount; index++)
-        {
-            ThreadPool.UnsafeQueueUserWorkItem(
-                _ =>
-                {
-                    go.Wait();
-                    kept.Signal();
-                },
-                null);
-        }
-        try
-        {
-            for (var turn = 0; turn < 20; turn++)
-            {
-                var key = StoreBench.Text($"key-{turn}");
-                var request = WriteRequest.Rent();
-                request.Put(key, key);
-                Assert.NotNull(store.TryWrite(request));
-                Assert.True(SpinWait.SpinUntil(() => Has(store, key), Eventually.Limit), $"Put {turn} is not visible.");
-            }
-            // Otherwise the pool was not occupied for the whole time.
-            Assert.False(kept.IsSet);
-        }
-        finally
-        {
-            go.Set();
-            Assert.True(kept.Wait(Eventually.Limit));
-        }
-    }
-
-    private static bool Has(StandaloneStore store, byte[] key)
-    {
-        using var snapshot = store.OpenSnapshot();
-        return snapshot.TryGet(TreeId.Kv, key, out _);
-    }
-
     private static async Task<bool> TryIncrementAsync(StandaloneStore store)
     {
         var (value, etag) = Read(store);
