@@ -1,3 +1,4 @@
+using System.Diagnostics;
 using System.Numerics;
 using KvCluster.Storage;
 
@@ -184,7 +185,8 @@ public sealed class BadInputTests : StoreTest
     // The reader's find is told to the store's own thread.
     private static async Task<KvStoreFailedException> StoppedAsync(KvStore store, KvTree tree)
     {
-        while (true)
+        var started = Stopwatch.GetTimestamp();
+        while (Stopwatch.GetElapsedTime(started) < TimeSpan.FromMinutes(3))
         {
             try
             {
@@ -195,6 +197,7 @@ public sealed class BadInputTests : StoreTest
                 return failed;
             }
         }
+        throw new Xunit.Sdk.XunitException("The store still accepts writes.");
     }
 
     [Fact]

@@ -31,7 +31,7 @@ public sealed class TreeTests : StoreTest
     }
 
     [Fact]
-    public async Task DropTree_RemovesItsKeysOnly_AlsoAfterAReopen()
+    public async Task DropTree_EndsItAndLeavesTheOthers_AlsoAfterAReopen()
     {
         await using (var store = KvStore.Open(Folder))
         {

@@ -12,10 +12,18 @@ public sealed partial class FaultTableTests
     {
         var listed = Row().Matches(House.Read(Table)).Select(static row => row.Groups[1].Value).ToList();
         Assert.Equal(listed.Distinct(), listed);
-        var cited = House.TextFiles().Where(static path => path != Table && path.EndsWith(".cs", StringComparison.Ordinal) && !path.StartsWith("tests/KvCluster.Benchmarks/", StringComparison.Ordinal))
-            .SelectMany(static path => Cited().Matches(House.Read(path))).SelectMany(static found => Number().Matches(found.Value).Select(static number => number.Value)).ToHashSet();
+        var cited = House.TextFiles().Where(static path => path != Table && !path.StartsWith("tests/KvCluster.Benchmarks/", StringComparison.Ordinal))
+            .SelectMany(static path => Places(path, House.Read(path))).SelectMany(static place => Number().Matches(place).Select(static number => number.Value)).ToHashSet();
         Assert.Equal(listed.Order(StringComparer.Ordinal), cited.Order(StringComparer.Ordinal));
     }
+
+    // Documents cite numbers anywhere.
+    private static IEnumerable<string> Places(string path, string text) => Path.GetExtension(path) switch
+    {
+        ".cs" => Cited().Matches(text).Select(static place => place.Value),
+        ".md" => [text],
+        _ => [],
+    };
 
     [GeneratedRegex(@"^\| (F[0-9]+) \|", RegexOptions.Multiline)]
     private static partial Regex Row();

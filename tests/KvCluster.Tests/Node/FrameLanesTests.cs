@@ -1,11 +1,13 @@
 using Google.Protobuf;
 using KvCluster.Node.Transport;
+using KvCluster.Tests.Client;
 using KvCluster.V1;
+using Xunit.Abstractions;
 
 namespace KvCluster.Tests.Node;
 
 /// <summary>Frames of many shards that wait for one stream.</summary>
-public sealed class FrameLanesTests
+public sealed class FrameLanesTests(ITestOutputHelper output)
 {
     private const int FrameBodyBytes = 256 << 10;
     private static readonly ByteString Body = UnsafeByteOperations.UnsafeWrap(new byte[FrameBodyBytes]);
@@ -36,7 +38,7 @@ public sealed class FrameLanesTests
     [Fact]
     public void TryTake_FramesOfAShard_KeepTheirOrder()
     {
-        var random = new Random(Seed);
+        var random = Seeds.Next(output);
         var next = new ulong[6];
         var seen = new ulong[6];
         for (var step = 0; step < 20_000; step++)
@@ -102,16 +104,6 @@ public sealed class FrameLanesTests
         _lanes.Clear();
         Assert.False(_lanes.TryTake(1 << 20, out _));
         Assert.Equal(added, Fill(shard: 1));
-    }
-
-    private static int Seed
-    {
-        get
-        {
-            var seed = int.TryParse(Environment.GetEnvironmentVariable("KV_SEED"), out var given) ? given : Environment.TickCount;
-            Console.WriteLine($"KV_SEED={seed}");
-            return seed;
-        }
     }
 
     private static Frame Heartbeat(uint shard, ulong epoch) => new() { Shard = shard, Epoch = epoch, Heartbeat = new Heartbeat() };

@@ -168,7 +168,7 @@ public sealed class SnapshotTransfersTests : IDisposable
             }
             else
             {
-                Assert.True(Assert.IsType<Event.SnapshotVerified>(_told[^1]).IsWhole, $"KV_SEED={seed}");
+                Assert.True(Assert.IsType<Event.SnapshotVerified>(_told[^1]).IsWhole, $"page {seed}");
             }
         }
         Assert.True(refused > 50, $"Only {refused} of 200 snapshots were refused.");

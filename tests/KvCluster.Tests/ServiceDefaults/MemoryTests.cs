@@ -1,9 +1,11 @@
 using KvCluster.ServiceDefaults.Memory;
+using KvCluster.Tests.Client;
+using Xunit.Abstractions;
 
 namespace KvCluster.Tests.ServiceDefaults;
 
 /// <summary>What calls may hold in memory: the budget of a process and a stream's share of it.</summary>
-public sealed class MemoryTests
+public sealed class MemoryTests(ITestOutputHelper output)
 {
     private const long Mebibyte = 1 << 20;
 
@@ -24,8 +26,7 @@ public sealed class MemoryTests
     [Fact]
     public void Share_AfterAnyUses_HoldsTheUsedBytesPlusOnePiece()
     {
-        var seed = int.TryParse(Environment.GetEnvironmentVariable("KV_SEED"), out var given) ? given : Random.Shared.Next();
-        var random = new Random(seed);
+        var random = Seeds.Next(output);
         var budget = new ByteBudget(64 * Mebibyte);
         var stream = new StreamBudget(budget);
         var used = new Queue<int>();
@@ -41,8 +42,8 @@ public sealed class MemoryTests
             {
                 stream.Free(freed);
             }
-            Assert.True(stream.Used == used.Sum(one => (long)one), $"KV_SEED={seed}");
-            Assert.True(budget.Taken >= stream.Used && budget.Taken <= stream.Used + (2 * ByteBudget.SmallBytes), $"KV_SEED={seed}: {budget.Taken} of {stream.Used}");
+            Assert.Equal(used.Sum(one => (long)one), stream.Used);
+            Assert.InRange(budget.Taken, stream.Used, stream.Used + (2 * ByteBudget.SmallBytes));
         }
         stream.Free(stream.Used);
         Assert.Equal(0, budget.Taken);

@@ -1,12 +1,14 @@
 using System.Text;
 using Google.Protobuf;
 using Grpc.Core;
+using KvCluster.Tests.Client;
 using KvCluster.Tests.Grpc.Proto;
+using Xunit.Abstractions;
 
 namespace KvCluster.Tests.Grpc.Wire;
 
 /// <summary>Our server against clients that disconnect or send invalid data: a clean status if one can be sent, and nothing is left behind.</summary>
-public sealed class HostileClientTests
+public sealed class HostileClientTests(ITestOutputHelper output)
 {
     private static readonly byte[] Hello = Http2Frame.Message(new EchoRequest { Payload = ByteString.CopyFromUtf8("hello") }.ToByteArray());
 
@@ -99,8 +101,7 @@ public sealed class HostileClientTests
     [Fact]
     public async Task RandomBytes_AsConnectionOrBody_NeverStopTheServer()
     {
-        var seed = int.TryParse(Environment.GetEnvironmentVariable("KV_SEED"), out var given) ? given : Environment.TickCount;
-        var random = new Random(seed);
+        var random = Seeds.Next(output);
         await using var server = await EchoServer.StartAsync();
         for (var i = 0; i < 200; i++)
         {
@@ -113,9 +114,9 @@ public sealed class HostileClientTests
                 continue;
             }
             var status = await CallAsync(connection, 1, "Duplex", garbage);
-            Assert.True(status is StatusCode.Internal or StatusCode.ResourceExhausted or StatusCode.OK, $"KV_SEED={seed}, run {i}: {status}");
+            Assert.True(status is StatusCode.Internal or StatusCode.ResourceExhausted or StatusCode.OK, $"run {i}: {status}");
         }
-        await Eventually.TrueAsync(() => server.Service.Open == 0 && server.Connections == 0, $"nothing is left (KV_SEED={seed})");
+        await Eventually.TrueAsync(() => server.Service.Open == 0 && server.Connections == 0, "nothing is left");
         await server.Client.UnaryAsync(new EchoRequest());
     }
 

@@ -1,3 +1,4 @@
+using System.Text.RegularExpressions;
 using KvCluster.Disk;
 using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Files;
@@ -11,11 +12,12 @@ using KvCluster.Tests.Storage.Store;
 namespace KvCluster.Tests.Storage.Inspection;
 
 /// <summary>What the tools for a stopped replica find and keep. Damage of the journal and the control file: <c>RecoveryTableTests</c>.</summary>
-public sealed class StoreCheckTests : IDisposable
+public sealed partial class StoreCheckTests : IDisposable
 {
     private const int KeyCount = 300;
     private const string Data = StoreBench.DirectoryPath + "/state-00000001/data";
     private readonly StoreBench _bench = new();
+    private readonly SortedDictionary<string, string> _state;
 
     public StoreCheckTests()
     {
@@ -25,6 +27,7 @@ public sealed class StoreCheckTests : IDisposable
         _bench.Checkpoint();
         Write(7, 'b');
         _bench.Checkpoint();
+        _state = _bench.ReadAllKeys();
         _bench.Close();
     }
 
@@ -60,9 +63,10 @@ public sealed class StoreCheckTests : IDisposable
             }
             using var bench = new StoreBench(disk);
             bench.Open();
-            var keys = bench.ReadAllKeys().Count;
-            Assert.True(keys <= KeyCount);
-            recovered += keys;
+            var keys = bench.ReadAllKeys();
+            Assert.All(keys, entry => Assert.Equal(_state[entry.Key], entry.Value));
+            Assert.All(_state.Keys.Except(keys.Keys), key => Assert.True(report.Findings.Any(finding => Names(finding.Lost, key)), $"{key} is lost with page {page}, and no finding names it."));
+            recovered += keys.Count;
         }
         Assert.True(found > 20, $"Only {found} of {pages} damaged pages were found.");
         Assert.True(recovered > found * KeyCount * 8 / 10, $"Only {recovered} keys were recovered in {found} runs over {KeyCount} keys.");
@@ -207,7 +211,9 @@ public sealed class StoreCheckTests : IDisposable
         _bench.Disk.WriteAll(StoreBench.DirectoryPath + "/control", new byte[8192]);
         using var recovery = StoreRecovery.Begin(_bench.Disk, StoreBench.DirectoryPath, clusterHash: 0);
         _bench.Disk.CapacityBytes = _bench.Disk.UsedBytes + 10_000;
+        var before = StoreBench.FilesOf(_bench.Disk, StoreBench.DirectoryPath);
         Assert.True(Assert.Throws<StorageIoException>(recovery.Run).IsDiskFull);
+        Assert.Equal(before, StoreBench.FilesOf(_bench.Disk, StoreBench.DirectoryPath));
         Assert.False(_bench.Disk.DirectoryExists(StoreBench.DirectoryPath + StoreRecovery.NewSuffix));
     }
 
@@ -254,13 +260,23 @@ public sealed class StoreCheckTests : IDisposable
         return TreePage.Child(root, 0)->Reference.Number;
     }
 
-    // Writes another data file for the same checkpoint, all of whose pages are sound.
+    // Whether the text of a finding names the key, by itself or in a range.
+    private static bool Names(string lost, string key) =>
+        LostKeys().Match(lost) is { Success: true } named
+        && (!named.Groups["one"].Success || named.Groups["one"].Value == key)
+        && (!named.Groups["from"].Success || string.CompareOrdinal(named.Groups["from"].Value, key) <= 0)
+        && (!named.Groups["before"].Success || string.CompareOrdinal(named.Groups["before"].Value, key) > 0);
+
+    [GeneratedRegex("""^kv: (all keys|the value of the key "(?<one>[^"]*)"|the keys( from "(?<from>[^"]*)"( on| to)?)?( before "(?<before>[^"]*)")?)$""")]
+    private static partial Regex LostKeys();
+
     private long ShardTime()
     {
         using var replica = StoppedReplica.Open(_bench.Disk, StoreBench.DirectoryPath);
         return replica.Newest!.ShardTime;
     }
 
+    // Writes another data file for the same checkpoint, all of whose pages are sound.
     private void ReplaceData(Action<WriteBatch> fill)
     {
         CheckpointPosition covers;

@@ -130,7 +130,7 @@ public sealed partial class DamagedFieldTests : IDisposable
     public void File_MissingTruncatedOrExtended_IsFoundOrHarmless()
     {
         var found = 0;
-        var paths = Files(StoreBench.DirectoryPath).ToList();
+        var paths = StoreBench.PathsOf(_bench.Disk, StoreBench.DirectoryPath).ToList();
         foreach (var path in paths)
         {
             found += IsFound($"{path}: missing", disk => disk.Delete(path)) ? 1 : 0;
@@ -324,9 +324,6 @@ public sealed partial class DamagedFieldTests : IDisposable
             }).Outcome);
         }
     }
-
-    private IEnumerable<string> Files(string directory) =>
-        _bench.Disk.List(directory).Select(name => $"{directory}/{name}").SelectMany(path => _bench.Disk.FileExists(path) ? [path] : Files(path));
 
     [GeneratedRegex(@"^\| (\d+) \| ([\d +x]+) \|")]
     private static partial Regex FieldRow();

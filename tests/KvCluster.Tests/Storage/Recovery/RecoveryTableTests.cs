@@ -444,12 +444,7 @@ public sealed class RecoveryTableTests : IDisposable
         return found;
     }
 
-    private string Snapshot(string directory = StoreBench.DirectoryPath) => string.Join(
-        '\n',
-        Paths(directory).Select(path => $"{path} {Crc32C.Of(Disk.ReadAll(path)):X8}"));
-
-    private IEnumerable<string> Paths(string directory) =>
-        Disk.List(directory).Select(name => $"{directory}/{name}").SelectMany(path => Disk.FileExists(path) ? [path] : Paths(path));
+    private string Snapshot(string directory = StoreBench.DirectoryPath) => string.Join('\n', StoreBench.FilesOf(Disk, directory));
 
     private sealed class NoEvents : IStoreEvents
     {

@@ -28,6 +28,22 @@ public sealed class EmbeddedStoreTests : IDisposable
         Assert.Equal(["00000000=00000003", "000000006162=00000002", "000000026B=76"], Entries(engine));
     }
 
+    [Fact]
+    public async Task DropTree_WithManyKeys_RemovesThemAndNoOthers()
+    {
+        await using (var store = KvStore.Open(_directory.Path))
+        {
+            var (kept, dropped) = (await store.CreateTreeAsync("kept"), await store.CreateTreeAsync("dropped"));
+            var batch = new KvBatch().Put(kept, "k"u8, "v"u8);
+            for (var key = 0; key < 2_500; key++)
+                batch.Put(dropped, BitConverter.GetBytes(key), new byte[100]);
+            await store.WriteAsync(batch);
+            await store.DropTreeAsync(dropped);
+        }
+        using var engine = await OpenEngineAsync();
+        Assert.Equal(["00000000=00000003", "000000006B657074=00000001", "000000016B=76"], Entries(engine));
+    }
+
     /// <summary>A crash in the middle of dropping a tree leaves keys without a name.</summary>
     [Fact]
     public async Task Open_WithKeysOfNoTree_RemovesThemAndNoOthers()

@@ -1,10 +1,12 @@
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Pages;
+using KvCluster.Tests.Client;
+using Xunit.Abstractions;
 
 namespace KvCluster.Tests.Storage.Store;
 
 /// <summary>The memory account of a node, without stores: sums, who is asked for a checkpoint, and how fast memory may be taken.</summary>
-public sealed class MemoryAccountTests
+public sealed class MemoryAccountTests(ITestOutputHelper output)
 {
     private const long Budget = 64 << 20;
     private const long Enough = 8 << 20;
@@ -15,8 +17,7 @@ public sealed class MemoryAccountTests
     [Fact]
     public void Account_OfRandomStores_IsTheSumOfTheirs()
     {
-        var seed = int.TryParse(Environment.GetEnvironmentVariable("KV_SEED"), out var given) ? given : Environment.TickCount;
-        var random = new Random(seed);
+        var random = Seeds.Next(output);
         var account = new MemoryAccount(Budget, _time);
         var model = new Dictionary<MemoryAccount.Share, long[]>();
         var uses = Enum.GetValues<MemoryUse>();
@@ -40,7 +41,7 @@ public sealed class MemoryAccountTests
                 share.SetGain(random.Next(1 << 20));
             }
             foreach (var one in uses)
-                Assert.True(account.UsedFor(one) == model.Values.Sum(used => used[(int)one]), $"{one} after step {step} of KV_SEED={seed}");
+                Assert.True(account.UsedFor(one) == model.Values.Sum(used => used[(int)one]), $"{one} after step {step}");
         }
         foreach (var share in model.Keys)
             share.Dispose();

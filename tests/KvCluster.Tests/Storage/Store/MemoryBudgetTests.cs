@@ -42,7 +42,7 @@ public sealed class MemoryBudgetTests : IDisposable
         Open(Stores, new StoreOptions { CheckpointScratchBytes = Budget, SegmentBytesMin = 64 << 10, SegmentBytesMax = 256 << 10, RetainedJournalBytes = 0, ReserveBytes = 4096, CheckpointInterval = TimeSpan.FromDays(1) });
         var random = new Random(7);
         var answers = new List<Task<WriteResult>>();
-        var (most, wanted) = (0L, 0L);
+        var most = 0L;
         for (var round = 0; round < 60; round++)
         {
             foreach (var store in _stores)
@@ -50,7 +50,6 @@ public sealed class MemoryBudgetTests : IDisposable
                 answers.Add(Put(store, random.Next(Keys), 2_000));
                 answers.Add(Put(store, random.Next(Keys), 2_000));
             }
-            wanted += 2 * Stores;
             for (var step = 0; step < 10; step++)
             {
                 _time.Advance(TimeSpan.FromMilliseconds(20));
@@ -65,7 +64,6 @@ public sealed class MemoryBudgetTests : IDisposable
         }
         Assert.All(answers, static answer => Assert.Equal(WriteOutcome.Applied, answer.Result.Outcome));
         Assert.InRange(most, Budget / 4, Budget);
-        Assert.Equal(wanted, answers.Count);
     }
 
     [Fact]

@@ -174,6 +174,13 @@ internal sealed class StoreBench : IDisposable
         return all;
     }
 
+    /// <summary>The files of a directory and of those in it, each with its checksum, to see that nothing was changed.</summary>
+    public static List<string> FilesOf(SimulatedDisk disk, string directory) => [.. PathsOf(disk, directory).Select(path => $"{path} {Crc32C.Of(disk.ReadAll(path)):X8}")];
+
+    /// <summary>The paths of all files in a directory and in those in it.</summary>
+    public static IEnumerable<string> PathsOf(SimulatedDisk disk, string directory) =>
+        disk.List(directory).Select(name => $"{directory}/{name}").SelectMany(path => disk.FileExists(path) ? [path] : PathsOf(disk, path));
+
     public static byte[] Text(string text) => Encoding.UTF8.GetBytes(text);
 
     /// <summary>Walks the data file of a store that works. What a test does not look at must be whole, too.</summary>
