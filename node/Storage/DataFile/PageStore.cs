@@ -16,7 +16,7 @@ namespace KvCluster.Storage.DataFile;
 /// </remarks>
 internal sealed class PageStore : IDisposable
 {
-    private readonly ScratchPool _pool = new();
+    private readonly ScratchPool _pool;
     private readonly WriteBatch _batch;
     private readonly CheckpointPins _pins;
     private readonly PageReclamation _reclamation;
@@ -27,6 +27,7 @@ internal sealed class PageStore : IDisposable
     {
         (File, Options, Meta) = (file, options, meta);
         Space = new PageSpace(file, options.MapBytes);
+        _pool = new ScratchPool(options.FreeScratchBytesMax);
         Free = FreeMap.Load(Space, meta.Newest);
         var readers = new ReaderSlots(options.SnapshotsMax);
         _pins = new CheckpointPins(meta.Newest, Free.UsedRuns());

@@ -19,6 +19,12 @@ internal sealed record PageStoreOptions
     public long PinnedBytesMax { get; init; } = 256 << 20;
 
     /// <summary>
+    /// Bytes of free memory that are kept for the next changed pages, until the store is idle or memory is short. The default equals the amount of changed pages
+    /// that starts a checkpoint, because under load the next one takes as much, and memory from the system costs a fault and zeros for each page.
+    /// </summary>
+    public long FreeScratchBytesMax { get; init; } = 256 << 20;
+
+    /// <summary>
     /// Whether writes bypass the page cache where the file system supports it. Off by default: every page would be cold after its checkpoint, and readers
     /// and the writer would wait for the disk on its first access. With 10 million keys in a cluster of three that cost a tenth of the reads per second.
     /// </summary>

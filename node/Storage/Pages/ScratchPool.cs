@@ -4,18 +4,16 @@ using KvCluster.Storage.Files;
 namespace KvCluster.Storage.Pages;
 
 /// <summary>
-/// Native memory for pages that are not in the file yet. Single pages come from slabs of 1 MiB, of which a few empty ones are kept and the others returned
+/// Native memory for pages that are not in the file yet. Single pages come from slabs of 1 MiB, of which some empty ones are kept and the others returned
 /// to the system; longer runs are allocated one by one. What the system has given is counted page by page, so that free pages between those in use can be
 /// returned too. Writer only.
 /// </summary>
-internal sealed unsafe class ScratchPool : IDisposable
+/// <param name="emptyBytesMax">Bytes of empty slabs that are kept.</param>
+internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
 {
     /// <summary>As many as a word of <see cref="Slab"/> has bits.</summary>
     private const int SlabPages = 128;
     private const int SlabBytes = SlabPages * Page.Bytes;
-
-    /// <summary>Empty slabs kept for the next batches: 16 MiB, about what a large transaction takes.</summary>
-    private const int EmptySlabsMax = 16;
 
     /// <summary>
     /// A pool with this many slabs gets the memory of further ones at once, in one call. A fault per 4 KiB took a third of the writer's time in a load. A
@@ -29,7 +27,7 @@ internal sealed unsafe class ScratchPool : IDisposable
     private readonly List<Slab> _open = [];
     private readonly HashSet<nint> _runs = [];
     private int _empty;
-    private int _emptyMax = EmptySlabsMax;
+    private long _emptyMax = emptyBytesMax / SlabBytes;
     private long _bytes;
     private long _reservedBytes;
 
@@ -96,7 +94,7 @@ internal sealed unsafe class ScratchPool : IDisposable
     /// <summary>Keeps no empty slabs from now on, and returns those there are; or some again.</summary>
     public void KeepEmpty(bool some)
     {
-        _emptyMax = some ? EmptySlabsMax : 0;
+        _emptyMax = some ? emptyBytesMax / SlabBytes : 0;
         DropEmpty(_emptyMax);
     }
 
@@ -118,7 +116,7 @@ internal sealed unsafe class ScratchPool : IDisposable
         GC.SuppressFinalize(this);
     }
 
-    private void DropEmpty(int most)
+    private void DropEmpty(long most)
     {
         for (var index = _open.Count - 1; index >= 0 && _empty > most; index--)
         {

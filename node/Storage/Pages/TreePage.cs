@@ -320,7 +320,7 @@ internal static unsafe class TreePage
         var prefixLength = Math.Min(prefixMax, CommonPrefix(source, from, to));
         // A longer prefix pays off only if it shortens cells. Key bytes in the heads cost nothing, and a full page has no space for the prefix.
         int before = Page.PrefixLength(source);
-        if (prefixLength > before && SavedBytes(source, from, to, prefixLength - before) < Aligned(prefixLength) - Aligned(before))
+        if (prefixLength > before && GainOfPrefix(source, from, to, prefixLength) < 0)
             prefixLength = before;
         Span<byte> key = stackalloc byte[Page.KeyBytesMax];
         if (prefixLength > 0)
@@ -329,9 +329,10 @@ internal static unsafe class TreePage
         Append(target, source, from, to);
     }
 
-    /// <summary>The bytes that the cells save if the prefix grows.</summary>
-    private static int SavedBytes(byte* page, int from, int to, int prefixGrowth)
+    /// <summary>The bytes that the cells of entries [from, to) save if the page's prefix grows to a length, less what it takes itself.</summary>
+    public static int GainOfPrefix(byte* page, int from, int to, int prefixLength)
     {
+        int before = Page.PrefixLength(page), prefixGrowth = prefixLength - before;
         var isBranch = Page.Type(page) == PageType.Branch;
         var saved = 0;
         for (var i = isBranch ? from + 1 : from; i < to; i++)
@@ -341,7 +342,7 @@ internal static unsafe class TreePage
                 ? Aligned(BranchCellHeader + RestLength(length)) - Aligned(BranchCellHeader + RestLength(length - prefixGrowth))
                 : RestLength(length) - RestLength(length - prefixGrowth);
         }
-        return saved;
+        return saved - (Aligned(prefixLength) - Aligned(before));
     }
 
     private static int Search(byte* page, ReadOnlySpan<byte> key, int from, int to, out bool found)

@@ -40,14 +40,19 @@ internal static class RecordApplier
     {
         var deleted = 0ul;
         Span<byte> header = stackalloc byte[KvValue.HeaderBytesMax];
-        var reader = new OperationReader(operations);
-        while (reader.MoveNext())
+        scoped var reader = new OperationReader(operations);
+        for (var more = reader.MoveNext(); more; more = reader.MoveNext())
         {
+            if (reader.Code == OperationCode.Put)
+            {
+                var puts = new Puts(reader, header, ref nextChange, ref count);
+                batch.PutAll(TreeId.Kv, ref puts);
+                reader = puts.Reader;
+                if (puts.IsAtEnd)
+                    break;
+            }
             switch (reader.Code)
             {
-                case OperationCode.Put:
-                    batch.Put(TreeId.Kv, reader.Key, header[..KvValue.WriteHeader(header, nextChange, reader.ExpiryMilliseconds)], reader.Value);
-                    break;
                 case OperationCode.Delete:
                     deleted += batch.Delete(TreeId.Kv, reader.Key) ? 1u : 0;
                     break;
@@ -80,5 +85,53 @@ internal static class RecordApplier
             count++;
         }
         return deleted;
+    }
+
+    /// <summary>Puts of a record, one after the other, up to an operation of another kind. The header of each value is written when the reader comes to it.</summary>
+    private ref struct Puts : IPutSource
+    {
+        private OperationReader _reader;
+        private readonly ref Etag _nextChange;
+        private readonly ref int _count;
+        private readonly Span<byte> _header;
+        private int _headerBytes;
+
+        /// <param name="reader">At a put.</param>
+        /// <param name="header">Memory for <see cref="KvValue.HeaderBytesMax"/> bytes.</param>
+        /// <param name="nextChange">The etag of that put; advanced.</param>
+        /// <param name="count">Operations that took a change; advanced.</param>
+        public Puts(OperationReader reader, Span<byte> header, ref Etag nextChange, ref int count)
+        {
+            _reader = reader;
+            _header = header;
+            _nextChange = ref nextChange;
+            _count = ref count;
+            WriteHeader();
+        }
+
+        public readonly ReadOnlySpan<byte> Key => _reader.Key;
+
+        public readonly ReadOnlySpan<byte> Header => _header[.._headerBytes];
+
+        public readonly ReadOnlySpan<byte> Body => _reader.Value;
+
+        /// <summary>At the operation behind the puts, unless there is none.</summary>
+        public readonly OperationReader Reader => _reader;
+
+        /// <summary>Whether no operation follows.</summary>
+        public bool IsAtEnd { get; private set; }
+
+        public bool MoveNext()
+        {
+            _nextChange++;
+            _count++;
+            IsAtEnd = !_reader.MoveNext();
+            if (IsAtEnd || _reader.Code != OperationCode.Put)
+                return false;
+            WriteHeader();
+            return true;
+        }
+
+        private void WriteHeader() => _headerBytes = KvValue.WriteHeader(_header, _nextChange, _reader.ExpiryMilliseconds);
     }
 }

@@ -23,11 +23,11 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool)
     /// <summary>Begins to record for a batch. The number must be higher than any before.</summary>
     public void Open(ulong number, SealedBatch changes) => (_number, _changes) = (number, changes);
 
-    /// <summary>An empty leaf or branch.</summary>
-    public byte* MakeEmpty(PageType type)
+    /// <summary>An empty leaf or branch with a prefix.</summary>
+    public byte* MakeEmpty(PageType type, ReadOnlySpan<byte> prefix = default)
     {
         var page = pool.Rent(1);
-        Page.Format(page, type, default);
+        Page.Format(page, type, prefix);
         Track(page);
         return page;
     }

@@ -57,11 +57,18 @@ internal static unsafe class PageSplit
     /// <param name="right">The right half, written here.</param>
     /// <param name="separator">Receives the key that separates them.</param>
     /// <returns>The length of that key.</returns>
+    public static int Leaf(byte* source, int index, ReadOnlySpan<byte> key, int bytes, byte* left, byte* right, Span<byte> separator) =>
+        LeafAt(source, Middle(source, index, bytes), index, key, left, right, separator);
+
+    /// <summary>Splits a leaf directly behind the position of a key, which is not inserted and may not fit into the left half, to which it belongs.</summary>
+    /// <inheritdoc cref="Leaf"/>
+    public static int LeafBehind(byte* source, int index, ReadOnlySpan<byte> key, byte* left, byte* right, Span<byte> separator) =>
+        LeafAt(source, index + 1, index, key, left, right, separator);
+
     [SkipLocalsInit]
-    public static int Leaf(byte* source, int index, ReadOnlySpan<byte> key, int bytes, byte* left, byte* right, Span<byte> separator)
+    private static int LeafAt(byte* source, int middle, int index, ReadOnlySpan<byte> key, byte* left, byte* right, Span<byte> separator)
     {
         int count = Page.Count(source);
-        var middle = Middle(source, index, bytes);
         var own = index < middle ? middle - 1 : middle;
         Span<byte> before = stackalloc byte[Page.KeyBytesMax], behind = stackalloc byte[Page.KeyBytesMax];
         before = index == middle - 1 ? before[..Copy(key, before)] : before[..TreePage.CopyKey(source, own - 1, before)];

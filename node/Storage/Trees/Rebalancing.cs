@@ -27,7 +27,7 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
         var prefixNext = PrefixWith(page, key);
         if (breaksPrefix && Page.Used(page) + bytes + (count * (prefixLength - prefixNext + 8)) > Page.BodyBytes)
             return false;
-        if (!breaksPrefix && prefixNext <= prefixLength && Page.Gap(page) + Page.Garbage(page) < bytes)
+        if (!breaksPrefix && Page.Gap(page) + Page.Garbage(page) + (prefixNext > prefixLength ? TreePage.GainOfPrefix(page, 0, count, prefixNext) : 0) < bytes)
             return false;
         Rebuild(page, prefixNext);
         return Page.Gap(page) >= bytes;
@@ -43,8 +43,11 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
             return false;
         var parent = path.PageAt(path.LeafLevel - 1);
         var index = path.ChildAt(path.LeafLevel - 1);
-        return (index + 1 < Page.Count(parent) && TryRedistribute(parent, index, index + 1, at, key, bytes))
-            || (index > 0 && TryRedistribute(parent, index - 1, index - 1, at, key, bytes));
+        if (!(index + 1 < Page.Count(parent) && TryRedistribute(parent, index, index + 1, at, key, bytes))
+            && !(index > 0 && TryRedistribute(parent, index - 1, index - 1, at, key, bytes)))
+            return false;
+        path.Clear();
+        return true;
     }
 
     /// <summary>
@@ -54,32 +57,60 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
     public bool IsGrowingEdge(byte* leaf, int index) =>
         index == Page.Count(leaf) && (path.IsRightEdge(path.LeafLevel) || 2 * Page.Appended(leaf) >= Page.Count(leaf));
 
-    /// <summary>Splits the path's leaf, or begins a new one beside it, to make room for a key. The path is invalid afterwards.</summary>
+    /// <summary>
+    /// Splits the path's leaf, or begins a new one beside it, to make room for a key. Afterwards the path is empty, or leads to the new leaf to which the key belongs.
+    /// </summary>
     [SkipLocalsInit]
     public void SplitLeaf(ref TreeRoot root, byte* leaf, int index, ReadOnlySpan<byte> key, int bytes, bool breaksPrefix)
     {
         int count = Page.Count(leaf);
         Span<byte> neighbour = stackalloc byte[Page.KeyBytesMax];
-        var right = pages.MakeEmpty(PageType.Leaf);
         if ((index == count && breaksPrefix) || IsGrowingEdge(leaf, index))
         {
             // Keys arrive in order: the page stays full, and the key starts the next one, which is the growing edge from now on. Otherwise keys that arrive in
             // falling order behind this page would get a page each.
             Page.Appended(leaf) = 0;
             neighbour = neighbour[..TreePage.CopyKey(leaf, count - 1, neighbour)];
-            InsertSibling(ref root, path.LeafLevel, PageSplit.Separator(neighbour, key), right);
+            var next = pages.MakeEmpty(PageType.Leaf, key[..PrefixOfNext(leaf, neighbour.Length, key)]);
+            if (InsertSibling(ref root, path.LeafLevel, PageSplit.Separator(neighbour, key), next))
+                path.MoveTo(next);
+            else
+                path.Clear();
             return;
         }
+        var right = pages.MakeEmpty(PageType.Leaf);
         if (index == 0 && breaksPrefix)
         {
             TreePage.Rebuild(right, leaf, 0, count, Page.KeyBytesMax);
             Page.Format(leaf, PageType.Leaf, default, keepOwner: true);
             neighbour = neighbour[..TreePage.CopyKey(right, 0, neighbour)];
             InsertSibling(ref root, path.LeafLevel, PageSplit.Separator(key, neighbour), right);
+            path.Clear();
             return;
         }
         var separatorLength = PageSplit.Leaf(CopyOf(leaf), index, key, bytes, leaf, right, neighbour);
         InsertSibling(ref root, path.LeafLevel, neighbour[..separatorLength], right);
+        path.Clear();
+    }
+
+    /// <summary>
+    /// Moves what is behind a run of keys in the path's leaf to a leaf of its own, so that the run goes on at the end of its leaf, and in whole leaves behind it. To split
+    /// the leaf in its middle again and again would leave all of them half empty. The path is empty afterwards.
+    /// </summary>
+    /// <param name="root">The root of the tree.</param>
+    /// <param name="leaf">The leaf.</param>
+    /// <param name="index">Where the next key of the run belongs: not at the end.</param>
+    /// <param name="key">That key.</param>
+    /// <param name="run">The keys of the run before it.</param>
+    [SkipLocalsInit]
+    public void SplitBehindRun(ref TreeRoot root, byte* leaf, int index, ReadOnlySpan<byte> key, int run)
+    {
+        Span<byte> separator = stackalloc byte[Page.KeyBytesMax];
+        var right = pages.MakeEmpty(PageType.Leaf);
+        var separatorLength = PageSplit.LeafBehind(CopyOf(leaf), index, key, leaf, right, separator);
+        Page.Appended(leaf) = (ushort)run;
+        InsertSibling(ref root, path.LeafLevel, separator[..separatorLength], right);
+        path.Clear();
     }
 
     /// <summary>
@@ -102,6 +133,18 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
     /// <summary>Whether <see cref="Shrink"/> may change the path's page at this level.</summary>
     public bool IsUnderfull(int level) => path.PageAt(level) is var page
         && (level == 0 ? Page.Type(page) == PageType.Branch && Page.Count(page) == 1 : Page.Used(page) < UsedLeast);
+
+    /// <summary>
+    /// The length of the prefix for the leaf that a key begins behind another one: what that leaf's keys have in common with it, because the next keys probably do
+    /// too, but no more than shortens cells, whose first eight bytes are in the heads.
+    /// </summary>
+    [SkipLocalsInit]
+    private static int PrefixOfNext(byte* leaf, int lengthLast, ReadOnlySpan<byte> key)
+    {
+        Span<byte> first = stackalloc byte[Page.KeyBytesMax];
+        var common = key.CommonPrefixLength(first[..TreePage.CopyKey(leaf, 0, first)]);
+        return Math.Min(common, TreePage.RestLength(Math.Min(lengthLast, key.Length)));
+    }
 
     /// <summary>The length of the prefix that a page's keys share with another key.</summary>
     [SkipLocalsInit]
@@ -160,8 +203,10 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
         }
     }
 
-    /// <summary>Inserts a page to the right of the path's page at this level. The path is invalid afterwards.</summary>
-    private void InsertSibling(ref TreeRoot root, int level, ReadOnlySpan<byte> separator, byte* right)
+    /// <summary>
+    /// Inserts a page to the right of the path's page at this level. True if it only went into that page's parent; otherwise the path is invalid afterwards.
+    /// </summary>
+    private bool InsertSibling(ref TreeRoot root, int level, ReadOnlySpan<byte> separator, byte* right)
     {
         var reference = PageRef.ToScratch(right);
         if (level == 0)
@@ -170,14 +215,17 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
             TreePage.InsertChild(top, 0, default, root.Link);
             TreePage.InsertChild(top, 1, separator, new PageLink(reference, 0));
             root.Link = new PageLink(PageRef.ToScratch(top), 0);
-            return;
+            return false;
         }
         var branch = path.PageAt(level - 1);
         var index = path.ChildAt(level - 1) + 1;
-        if (MakeRoom(branch, index, separator, TreePage.BranchEntryBytes(separator.Length), out var breaksPrefix))
-            TreePage.InsertChild(branch, index, separator, new PageLink(reference, 0));
-        else
+        if (!MakeRoom(branch, index, separator, TreePage.BranchEntryBytes(separator.Length), out var breaksPrefix))
+        {
             SplitBranch(ref root, level - 1, index, separator, reference, breaksPrefix);
+            return false;
+        }
+        TreePage.InsertChild(branch, index, separator, new PageLink(reference, 0));
+        return true;
     }
 
     [SkipLocalsInit]

@@ -89,6 +89,24 @@ internal sealed unsafe class TreePath
         return leaf;
     }
 
+    /// <summary>Writes the key at which the leaf behind the path's begins, and returns its length; 0 if there is none.</summary>
+    public int CopyEnd(Span<byte> destination)
+    {
+        for (var level = LeafLevel - 1; level >= 0; level--)
+        {
+            if (ChildAt(level) + 1 < Page.Count(PageAt(level)))
+                return TreePage.CopyKey(PageAt(level), ChildAt(level) + 1, destination);
+        }
+        return 0;
+    }
+
+    /// <summary>Moves on to a leaf that belongs to the batch, and that was inserted into the same parent behind the path's leaf.</summary>
+    public void MoveTo(byte* leaf)
+    {
+        _children[LeafLevel - 1]++;
+        _pages[LeafLevel] = (nint)leaf;
+    }
+
     /// <summary>Replaces the first page that does not belong to the batch by its copy, which does.</summary>
     public void Own(byte* copy) => _pages[OwnedLevels++] = (nint)copy;
 

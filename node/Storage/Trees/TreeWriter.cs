@@ -1,3 +1,4 @@
+using System.Runtime.CompilerServices;
 using KvCluster.Storage.Pages;
 
 namespace KvCluster.Storage.Trees;
@@ -15,6 +16,9 @@ internal sealed unsafe class TreeWriter
     private readonly Rebalancing _rebalancing;
     private readonly RangeRemoval _removal;
 
+    /// <summary>The last insertions, as far as each was directly behind the one before it in the same leaf: the leaf, the index of the last, their number.</summary>
+    private (nint Leaf, int Index, int Count) _run;
+
     /// <summary>For all batches of a store.</summary>
     public TreeWriter(PageSpace space, BatchPages pages)
     {
@@ -27,7 +31,11 @@ internal sealed unsafe class TreeWriter
     public byte* Leaf => _path.Leaf;
 
     /// <summary>Forgets the path: a batch begins, or another tree follows under the same name.</summary>
-    public void Forget() => _path.Clear();
+    public void Forget()
+    {
+        _path.Clear();
+        _run = default;
+    }
 
     /// <summary>Sets a key's value, passed in two parts.</summary>
     public void Put(ref TreeRoot root, TreeId tree, ReadOnlySpan<byte> key, ReadOnlySpan<byte> header, ReadOnlySpan<byte> body)
@@ -47,6 +55,26 @@ internal sealed unsafe class TreeWriter
         else
             Fill(TreePage.InsertInline(leaf, index, key, length), header, body);
         Count(ref root, leaf, index);
+    }
+
+    /// <summary>
+    /// Puts the next entries of a source as long as they belong to the end of the path's leaf, one behind the other, and fit there. False if there are no more.
+    /// </summary>
+    [SkipLocalsInit]
+    public bool Append<TSource>(ref TreeRoot root, TreeId tree, ref TSource puts)
+        where TSource : IPutSource, allows ref struct
+    {
+        var leaf = _path.OwnedLeafBefore(tree, puts.Key);
+        if (leaf == null)
+            return true;
+        var slots = stackalloc ushort[LeafFill.EntriesMax];
+        Span<byte> end = stackalloc byte[Page.KeyBytesMax];
+        var fill = new LeafFill(leaf, end[.._path.CopyEnd(end)], slots);
+        var more = true;
+        while (more && fill.TryAppend(puts.Key, puts.Header, puts.Body))
+            more = puts.MoveNext();
+        root.Count += (ulong)fill.End();
+        return more;
     }
 
     /// <summary>Gives a key a tree, whose pages belong to the batch, and a value of <see cref="TreePage.TreeValueBytes"/>.</summary>
@@ -132,11 +160,15 @@ internal sealed unsafe class TreeWriter
         body.CopyTo(place[header.Length..]);
     }
 
-    private static void Count(ref TreeRoot root, byte* leaf, int index)
+    private void Count(ref TreeRoot root, byte* leaf, int index)
     {
         Page.Appended(leaf) = (ushort)(index == Page.Count(leaf) - 1 ? Page.Appended(leaf) + 1 : 0);
+        _run = ((nint)leaf, index, RunBefore(leaf, index) + 1);
         root.Count++;
     }
+
+    /// <summary>How many of the last insertions, one behind the other, are directly before an index of a leaf.</summary>
+    private int RunBefore(byte* leaf, int index) => _run.Leaf == (nint)leaf && _run.Index == index - 1 ? _run.Count : 0;
 
     /// <summary>
     /// Makes a place for a key's entry, and returns the leaf and the position. What the key has there is removed, unless it is an inline value of the same
@@ -167,12 +199,14 @@ internal sealed unsafe class TreeWriter
             }
             if (_rebalancing.MakeRoom(leaf, index, key, bytes, out var breaksPrefix))
                 return leaf;
-            // At most once: afterwards there is space in the page that the key then belongs to.
-            if (breaksPrefix || hasShared || _rebalancing.IsGrowingEdge(leaf, index) || !_rebalancing.TryRedistribute(index, key, bytes))
+            // Redistributed at most once: afterwards there is space in the page that the key then belongs to.
+            var run = RunBefore(leaf, index);
+            if (index < Page.Count(leaf) && 2 * run > Page.Count(leaf))
+                _rebalancing.SplitBehindRun(ref root, leaf, index, key, run);
+            else if (breaksPrefix || hasShared || _rebalancing.IsGrowingEdge(leaf, index) || !_rebalancing.TryRedistribute(index, key, bytes))
                 _rebalancing.SplitLeaf(ref root, leaf, index, key, bytes, breaksPrefix);
             else
                 hasShared = true;
-            _path.Clear();
         }
     }
 

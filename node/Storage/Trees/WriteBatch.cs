@@ -67,6 +67,20 @@ internal sealed unsafe class WriteBatch
         _writer.Put(ref _trees[(int)tree], tree, key, header, body);
     }
 
+    /// <summary>
+    /// Sets the values of keys one after the other. As long as the keys ascend, and all belong between two that the tree has, or behind its last one, whole leaves
+    /// are filled without a search.
+    /// </summary>
+    public void PutAll<TSource>(TreeId tree, ref TSource puts)
+        where TSource : IPutSource, allows ref struct
+    {
+        for (var more = true; more;)
+        {
+            Put(tree, puts.Key, puts.Header, puts.Body);
+            more = puts.MoveNext() && _writer.Append(ref _trees[(int)tree], tree, ref puts);
+        }
+    }
+
     /// <summary>Removes a key; returns whether it existed. The key of a set goes with all members, whose pages are neither read nor copied, except for branches.</summary>
     public bool Delete(TreeId tree, ReadOnlySpan<byte> key)
     {

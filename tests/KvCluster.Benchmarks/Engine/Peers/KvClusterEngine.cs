@@ -17,7 +17,7 @@ namespace KvCluster.Benchmarks.Engine.Peers;
 internal sealed class KvClusterEngine(string directory, StoreOptions options, long memoryBudget) : IEngine
 {
     private const int LoadBatchBytes = 64 << 10;
-    private const int LoadBatchesInFlight = 16;
+    private const int LoadBatchesInFlight = 64;
 
     public KvClusterEngine(string directory)
         : this(directory, new StoreOptions(), MemoryBudgetDefault)

@@ -1,3 +1,4 @@
+using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Pages;
 using KvCluster.Tests.Storage.Pages;
 
@@ -7,11 +8,12 @@ namespace KvCluster.Tests.Storage.Checkpoints;
 public sealed class CheckpointReleaseTests
 {
     private const int Keys = 3_000;
+    private static readonly PageStoreOptions _options = new() { MapBytes = 1L << 30, FreeScratchBytesMax = 16 << 20 };
 
     [Fact]
     public void Finish_OfALargeCheckpoint_ReturnsItsMemoryInSteps()
     {
-        using var store = new ModelStore();
+        using var store = new ModelStore(_options);
         Fill(store, 1);
         var scratch = store.Store.ScratchBytes;
         Assert.True(scratch > 24 << 20, $"Only {scratch} bytes changed.");
@@ -35,7 +37,7 @@ public sealed class CheckpointReleaseTests
     [Fact]
     public void Finish_WhileAnEarlierOneIsBeingReturned_LosesNothing()
     {
-        using var store = new ModelStore();
+        using var store = new ModelStore(_options);
         Fill(store, 1);
         store.OpenReader();
         store.Checkpoint();

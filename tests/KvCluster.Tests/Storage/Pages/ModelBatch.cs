@@ -25,6 +25,16 @@ internal sealed class ModelBatch(WriteBatch batch, ModelState from)
         this[tree][key] = value;
     }
 
+    /// <summary>Puts entries one after the other, as a record does.</summary>
+    public void PutAll(TreeId tree, IReadOnlyList<(byte[] Key, byte[] Value)> entries)
+    {
+        var puts = new PutList(entries);
+        batch.PutAll(tree, ref puts);
+        Assert.Equal(entries.Count, puts.Taken);
+        foreach (var (key, value) in entries)
+            this[tree][key] = value;
+    }
+
     public void Delete(TreeId tree, byte[] key)
     {
         var existed = this[tree].Remove(key);

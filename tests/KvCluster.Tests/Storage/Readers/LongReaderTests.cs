@@ -371,7 +371,7 @@ public sealed class LongReaderTests
     public void Checkpoint_AfterManyChanges_ReturnsScratchMemoryToTheSystem()
     {
         using var disk = new SimulatedDisk();
-        using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 29 }, new byte[16]);
+        using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 29, FreeScratchBytesMax = 16 << 20 }, new byte[16]);
         var batch = store.Begin();
         for (var key = 0; key < 60_000; key++)
             batch.Put(TreeId.Kv, BitConverter.GetBytes(key), new byte[900]);

@@ -1,0 +1,17 @@
+namespace KvCluster.Storage.Trees;
+
+/// <summary>Entries to put, one after the other, for <see cref="WriteBatch.PutAll"/>. It is at its first entry when it is passed.</summary>
+internal interface IPutSource
+{
+    /// <summary>The key of the entry. Its bytes must not change before the entry behind the next one.</summary>
+    ReadOnlySpan<byte> Key { get; }
+
+    /// <summary>The first part of its value.</summary>
+    ReadOnlySpan<byte> Header { get; }
+
+    /// <summary>The rest of its value.</summary>
+    ReadOnlySpan<byte> Body { get; }
+
+    /// <summary>Moves to the next entry; false if there is none.</summary>
+    bool MoveNext();
+}
