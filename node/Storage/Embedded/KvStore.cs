@@ -125,7 +125,14 @@ public sealed class KvStore : IAsyncDisposable
         }
         catch (Exception failure)
         {
-            home.DiscardRestore();
+            try
+            {
+                home.DiscardRestore();
+            }
+            catch (StorageIoException)
+            {
+                // The first failure counts, and the next open or restore removes what is left.
+            }
             // What the source throws is its own, also if it is an error of a file system.
             if (StoreErrors.TryTranslate(failure, out var translated))
                 throw translated;
@@ -159,7 +166,7 @@ public sealed class KvStore : IAsyncDisposable
 
     /// <summary>
     /// Removes a tree with all its keys. Its name is gone, durably, before its keys are removed; what a crash or the token leaves of them is removed by the next open. Snapshots from
-    /// before still have the tree.
+    /// before still have the tree. A batch that is written meanwhile is applied before, or refused as a whole.
     /// </summary>
     /// <exception cref="KvTreeNotFoundException">It was dropped before.</exception>
     public Task DropTreeAsync(KvTree tree, CancellationToken cancellationToken = default)
