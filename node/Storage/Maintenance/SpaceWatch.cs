@@ -15,14 +15,18 @@ internal sealed class SpaceWatch : IDisposable
 {
     private static readonly TimeSpan Interval = TimeSpan.FromSeconds(1);
 
-    /// <summary>By how much the changed pages grow or shrink until the disk is looked at again, in bytes.</summary>
-    private const long LookBytes = 1 << 20;
-
-    /// <summary>A checkpoint of this many bytes is left to what the data file keeps for it, and to the reserve.</summary>
-    private const long ChangedBytesFew = 1 << 20;
-
     /// <summary>Pages that a batch on a full disk may change at least. A delete takes a path.</summary>
-    private const int PagesLeast = 16;
+    private const int PagesMin = 16;
+
+    /// <summary>
+    /// By how much the changed pages grow or shrink until the disk is looked at again, in bytes: half of the space that is left for them, within these bounds. A
+    /// batch may take the other half.
+    /// </summary>
+    private const long LookBytesMin = PagesMin * Page.Bytes;
+    private const long LookBytesMax = 1 << 20;
+
+    /// <summary>A checkpoint of this many bytes is left to the reserve.</summary>
+    private const long ChangedBytesFew = 1 << 20;
 
     private readonly StoreContext _context;
     private readonly StoreLifecycle _life;
@@ -36,6 +40,7 @@ internal sealed class SpaceWatch : IDisposable
     private ITimer? _timer;
     private long _changedBytes;
     private long _reusableBytes;
+    private long _journalBytes;
 
     /// <summary>Bytes for which there is space beyond the changed pages, when last looked at.</summary>
     private long _bytesBeyond = long.MaxValue;
@@ -71,9 +76,12 @@ internal sealed class SpaceWatch : IDisposable
     public long? BytesLeft(long inFlight) => !IsDiskFull ? null : HasRoomToChange ? _journal.BytesLeft - inFlight : 0;
 
     /// <summary>How many pages the next batch may change.</summary>
-    public int PagesLeft => IsDiskFull ? (int)Math.Clamp(_bytesBeyond / Page.Bytes, PagesLeast, int.MaxValue) : int.MaxValue;
+    public int PagesLeft => (int)Math.Clamp(_bytesBeyond / 2 / Page.Bytes, PagesMin, int.MaxValue);
 
-    private bool HasRoomToChange => _changedBytes < ChangedBytesFew || _bytesBeyond >= PagesLeast * Page.Bytes;
+    private bool HasRoomToChange => IsCovered || _bytesBeyond >= LookBytesMin;
+
+    /// <summary>Whether the reserve has space for a checkpoint of the changed pages; without it, for those of one batch there is what the data file keeps.</summary>
+    private bool IsCovered => _changedBytes < (_reserve.IsHeld ? ChangedBytesFew : LookBytesMin);
 
     /// <summary>Called once, when the owner is set.</summary>
     public void Start()
@@ -87,7 +95,7 @@ internal sealed class SpaceWatch : IDisposable
     public void Observe()
     {
         var changed = _pages.ChangedBytes;
-        if (_life.HasEnded || (!IsDiskFull && Math.Abs(changed - _changedBytes) < LookBytes))
+        if (_life.HasEnded || (!IsDiskFull && Math.Abs(changed - _changedBytes) < Math.Clamp(_bytesBeyond / 2, LookBytesMin, LookBytesMax) && _journal.Bytes == _journalBytes))
             return;
         Measure();
         if (_changedBytes > ChangedBytesFew && _bytesBeyond < _changedBytes)
@@ -123,13 +131,13 @@ internal sealed class SpaceWatch : IDisposable
 
     private void Measure()
     {
-        _changedBytes = _pages.ChangedBytes;
+        (_changedBytes, _journalBytes) = (_pages.ChangedBytes, _journal.Bytes);
         // The journal's next segment may take that much.
         var available = Math.Clamp(_context.Files.AvailableBytes(_directory) - _context.Options.SegmentBytesMax, 0, 1L << 60);
         // A checkpoint in progress has space for what it has written, perhaps of what was reusable before. It does not share the free map.
         var written = _checkpoints.BytesWritten;
         _reusableBytes = _checkpoints.IsRunning ? _reusableBytes : _pages.ReusableBytes;
         _bytesBeyond = available + Math.Max(_reusableBytes, written) - _changedBytes;
-        Volatile.Write(ref _isShort, _changedBytes > ChangedBytesFew && _bytesBeyond < 0);
+        Volatile.Write(ref _isShort, !IsCovered && _bytesBeyond < 2 * LookBytesMin);
     }
 }

@@ -25,6 +25,18 @@ public sealed class FilledDiskTests
     [InlineData(2, true)]
     [InlineData(1, false)]
     [InlineData(2, false)]
+    [InlineData(3, true)]
+    [InlineData(3, false)]
+    [InlineData(4, true)]
+    [InlineData(4, false)]
+    [InlineData(5, true)]
+    [InlineData(5, false)]
+    [InlineData(6, true)]
+    [InlineData(6, false)]
+    [InlineData(7, true)]
+    [InlineData(7, false)]
+    [InlineData(8, true)]
+    [InlineData(8, false)]
     public void Deletes_OfHalfOnAFullDisk_MakeRoomForPuts(int seed, bool inOrder)
     {
         using var disk = new SimulatedDisk { CapacityBytes = 24 << 20 };
