@@ -30,7 +30,7 @@ internal sealed class CallRouter : IAsyncDisposable
     private const int RequestBytesMax = KvLimits.WriteBytesMax + (1 << 20);
     // A wait without limit checks at this interval, because a timer cannot be set for longer than some weeks.
     private const int MapWaitMs = 1_000;
-    // The longest wait before the next attempt of a call for which the retry budget had none left.
+    // The longest wait before the next attempt of a call when the retry budget was empty.
     private const int NewsWaitMs = 1_000;
     private readonly KvClientOptions _options;
     private readonly ClientRuntime _runtime;

@@ -16,6 +16,7 @@ using KvCluster.ServiceDefaults.Admin;
 using KvCluster.ServiceDefaults.Memory;
 using KvCluster.ServiceDefaults.Security;
 using KvCluster.Storage.Context;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Tls;
 using Microsoft.AspNetCore.Builder;
@@ -183,8 +184,8 @@ internal sealed class NodeHost : IAsyncDisposable
         var cluster = await entry.WaitForClusterAsync(mayCreate: !directory.IsClaimed, cancellationToken).ConfigureAwait(false);
         _health.Waits("it is opening its data");
         directory.Claim(_options.Node, cluster.ClusterId);
-        var fills = directory.FillingPays();
-        NodeLog.Fills(_log, fills ? "filled with zeros before they are used" : "only allocated");
+        var pays = directory.MeasureWhatPays();
+        NodeLog.JournalOptions(_log, pays.Filling ? "filled with zeros before they are used" : "only allocated", pays.Compression && Lz4.CanCompress ? "compressed" : "not compressed");
         Func<NodeId, string, GrpcChannel> channelTo = (node, address) => PeerTransport.ChannelTo(node, address, _options.Cluster, tls?.Files);
         var incarnation = await entry.CountStartAsync(directory, channelTo, cancellationToken).ConfigureAwait(false);
         var (listen, port) = ReserveWhereFree("the port", new UriBuilder(_options.Listen));
@@ -202,7 +203,7 @@ internal sealed class NodeHost : IAsyncDisposable
         var replication = _options.Replication with { LeaseUs = cluster.LeaseMs * 1_000 };
         var memory = new MemoryAccount((long)_options.MemoryBudgetMebibytes << 20, BootClock.Instance);
         metrics.Stores = memory;
-        var shards = Own("the replicas", new ShardHost(identity, directory, map, coordinator, peers, replication, _options.Storage with { FillSegments = fills }, memory, metrics, logs));
+        var shards = Own("the replicas", new ShardHost(identity, directory, map, coordinator, peers, replication, _options.Storage with { FillSegments = pays.Filling, CompressRecords = pays.Compression }, memory, metrics, logs));
         _shards = shards;
         DiskFailed = shards.DiskFailed;
         _ = DiskFailed.ContinueWith(failed => _health.Breaks(failed.Result.Message), CancellationToken.None, TaskContinuationOptions.OnlyOnRanToCompletion, TaskScheduler.Default);

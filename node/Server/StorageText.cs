@@ -1,6 +1,7 @@
 using System.Globalization;
 using System.Text;
 using System.Text.Json;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Inspection;
 using KvCluster.Storage.Recovery;
 
@@ -12,16 +13,17 @@ internal static class StorageText
     /// <summary>Prints what a device does, and what the engine chooses because of it.</summary>
     public static void Write(DeviceReport report, TextWriter output)
     {
-        Line($"direct I/O       {(report.IsDirect ? "yes" : "no")}");
+        Line($"direct I/O       {YesNo(report.IsDirect)}");
         if (report.Direct is { } direct)
             WriteTimes("direct, durable", direct);
         WriteTimes("write and sync", report.Buffered);
         Line($"one in flight    {report.OnePerSecond:0} writes/s");
         if (report.TwoPerSecond is { } two)
             Line($"two in flight    {two:0} writes/s");
+        Line($"1 MiB            {report.LargeWrite.TotalMicroseconds:0} us");
         Line($"new name         {report.DirectorySync.TotalMicroseconds:0} us to create a file and sync its directory");
         Line($"allocate         {YesNo(report.Features.Allocates)}; punch holes {YesNo(report.Features.PunchesHoles)}; share blocks (reflink) {YesNo(report.Features.Reflinks)}");
-        Line($"The engine writes its journal {(report.IsDirect ? "with direct I/O and up to two writes in flight" : "through the page cache with one write in flight")}, into {(DeviceProbe.FillingPays(report.Direct ?? report.Buffered) ? "zero-filled" : "allocated")} or recycled segments.");
+        Line($"The engine writes its journal {(report.IsDirect ? "with direct I/O and up to two writes in flight" : "through the page cache with one write in flight")}, into {(DeviceProbe.FillingPays(report.Direct ?? report.Buffered) ? "zero-filled" : "allocated")} or recycled segments. {(DeviceProbe.CompressionPays(report.LargeWrite) ? Lz4.CanCompress ? "Large records are compressed." : "Large records would be compressed, but liblz4.so.1 is missing." : "Records are not compressed, because the device is fast.")}");
 
         void WriteTimes(string name, WriteTimes times) => Line(
             $"{name,-16} {times.Allocated.TotalMicroseconds:0} us into allocated space, {times.Zeroed.TotalMicroseconds:0} us into zero-filled, {times.Recycled.TotalMicroseconds:0} us into written space");

@@ -1,3 +1,4 @@
+using System.Buffers;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Encoding;
@@ -209,7 +210,7 @@ internal sealed class GroupCommit
     /// <summary>Seals a batch and passes its record to the journal.</summary>
     private RecordRef Append(WriteBatch batch, in RecordRef previous, RecordFlags flags, int operationCount, ReadOnlySpan<byte> payload, MergedTransaction? merged)
     {
-        var body = VerifiedBody.Seal(previous, flags, _log.OwnEpoch!.Value, operationCount, _shardClock.Microseconds, payload);
+        var body = SealBody(previous, flags, operationCount, payload);
         var record = body.Record;
         batch.ShardTime = _shardClock.Microseconds;
         _roots.Seal(batch, record.Etag);
@@ -218,5 +219,24 @@ internal sealed class GroupCommit
             _context.Observer.Appended(record, operationCount, merged.Waited, merged.Traces);
         _log.Append(body);
         return record;
+    }
+
+    private VerifiedBody SealBody(in RecordRef previous, RecordFlags flags, int operationCount, ReadOnlySpan<byte> operations)
+    {
+        var (epoch, shardTime) = (_log.OwnEpoch!.Value, _shardClock.Microseconds);
+        if (!_context.Options.CompressRecords)
+            return VerifiedBody.Seal(previous, flags, epoch, operationCount, shardTime, operations);
+        var stored = ArrayPool<byte>.Shared.Rent(operations.Length);
+        try
+        {
+            var length = RecordPayload.Compress(operations, stored);
+            return length == 0
+                ? VerifiedBody.Seal(previous, flags, epoch, operationCount, shardTime, operations)
+                : VerifiedBody.Seal(previous, flags | RecordFlags.Lz4, epoch, operationCount, shardTime, stored.AsSpan(0, length));
+        }
+        finally
+        {
+            ArrayPool<byte>.Shared.Return(stored);
+        }
     }
 }

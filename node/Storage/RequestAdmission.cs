@@ -48,7 +48,7 @@ internal sealed class RequestAdmission
     /// </summary>
     public bool TrySubmit(WriteRequest request)
     {
-        request.Complete();
+        request.ComputeDigest();
         // Before it is queued, from when on it belongs to the writer.
         _prefetch?.Add(request);
         if (!Queue.TryAdd(request))

@@ -12,26 +12,18 @@ internal sealed class ReplyBudget(Lock gate, ByteBudget process)
     /// <summary>The memory that a reply takes as objects, besides its response.</summary>
     private const int OverheadBytes = 128;
 
-    private readonly ByteBudget _process = process;
     private readonly LinkedList<Hold> _holds = new();
-    private StreamBudget _waiting = new(process);
+    private ReplyRoom _waiting = new(process);
     private long _heldBytes;
 
-    /// <summary>Whether another call may be begun.</summary>
-    public bool HasRoom => _waiting.Used < (_process.IsShort ? 1 : ExchangeLimits.WaitingBytesMax);
+    /// <inheritdoc cref="ReplyRoom.HasRoom"/>
+    public bool HasRoom => _waiting.HasRoom;
 
     /// <summary>The bytes that a reply is counted with.</summary>
     public static int BytesOf(Reply reply) => reply.Response.Length + reply.Status.Length + OverheadBytes;
 
     /// <summary>Counts a reply that is to be written. Returns false if there is no room for it.</summary>
-    public bool TryAdd(Reply reply)
-    {
-        var bytes = BytesOf(reply);
-        if (bytes > ExchangeLimits.OutcomeBytesMax)
-            return (_waiting.Used == 0 || bytes <= ByteBudget.SmallBytes || _waiting.Used + bytes <= ExchangeLimits.ReplyBytesMax) && _waiting.TryUse(bytes);
-        _waiting.Use(bytes);
-        return true;
-    }
+    public bool TryAdd(Reply reply) => _waiting.TryUse(BytesOf(reply));
 
     /// <summary>Counts a refusal, which is always written.</summary>
     public void Add(Reply refusal) => _waiting.Use(BytesOf(refusal));
@@ -44,7 +36,7 @@ internal sealed class ReplyBudget(Lock gate, ByteBudget process)
     }
 
     /// <summary>The stream broke, so nothing waits to be written any more.</summary>
-    public void Clear() => _waiting.Free(_waiting.Used);
+    public void Clear() => _waiting.Clear();
 
     /// <summary>Returns the room that a call has kept. Its reply is counted instead.</summary>
     public void GiveBack(ExchangeCall call)

@@ -16,7 +16,7 @@ internal sealed class FaultyReplicaRules(InjectedBug bug) : ReplicaRules
     public override LogPosition CutTo(IJournalView journal, LogPosition common, Etag committed) =>
         bug == InjectedBug.CutToCommitted && journal.TryFind(committed, out var record) ? record.Name : base.CutTo(journal, common, committed);
 
-    public override bool IsCommon(ulong epochOfCut, ulong promised) => bug == InjectedBug.MatchAfterForeignCut || base.IsCommon(epochOfCut, promised);
+    public override bool IsCommon(ulong truncationEpoch, ulong promised) => bug == InjectedBug.MatchAfterForeignCut || base.IsCommon(truncationEpoch, promised);
 
     // A snapshot that is already installed is ignored, or the code would send it to itself without end.
     public override bool IsOvertaken(IJournalView journal, LogPosition covers, Etag committed) =>

@@ -1,4 +1,3 @@
-using System.Buffers.Binary;
 using KvCluster.Storage;
 
 namespace KvCluster.PublicTests;
@@ -48,18 +47,11 @@ public sealed class ProcessTests : StoreTest
             var tree = store.Tree("numbers");
             using var snapshot = store.OpenSnapshot();
             foreach (var number in acknowledged)
-                Assert.Equal((200, 100), (snapshot.Get(tree, KeyOf(number))?.Length, snapshot.Get(tree, [.. KeyOf(number), 1])?.Length));
+                Assert.Equal((200, 100), (snapshot.Get(tree, Program.KeyOf(number))?.Length, snapshot.Get(tree, [.. Program.KeyOf(number), 1])?.Length));
             var keys = 0;
             foreach (var (key, _) in snapshot.Scan(tree))
                 keys += key.Length == sizeof(int) ? 1 : -1;
             Assert.Equal(0, keys);
         }
-    }
-
-    private static byte[] KeyOf(int number)
-    {
-        var key = new byte[sizeof(int)];
-        BinaryPrimitives.WriteInt32BigEndian(key, number);
-        return key;
     }
 }

@@ -29,10 +29,17 @@ internal static class Program
         }
     }
 
+    /// <summary>The key of a numbered write. Another one follows it, with a byte more.</summary>
+    public static byte[] KeyOf(int number)
+    {
+        var key = new byte[sizeof(int)];
+        BinaryPrimitives.WriteInt32BigEndian(key, number);
+        return key;
+    }
+
     private static KvBatch Numbered(KvTree tree, int number)
     {
-        Span<byte> key = stackalloc byte[sizeof(int)];
-        BinaryPrimitives.WriteInt32BigEndian(key, number);
+        var key = KeyOf(number);
         return new KvBatch().Put(tree, key, new byte[200]).Put(tree, [.. key, 1], new byte[100]);
     }
 }

@@ -4,7 +4,8 @@ using KvCluster.V1;
 
 namespace KvCluster.Replication.Elections;
 
-// From the decision to campaign to the epoch: a fresh read of the shard's record, the pre-vote, and the compare-and-set.
+// From the decision to campaign to the new epoch: a fresh read of the shard's record, the pre-vote, and the compare-and-set that claims the epoch.
+// The promises for the claimed epoch are collected afterwards (PrepareRound).
 
 /// <summary>Reading the shard's record afresh, before anyone is asked, because a replica without a coordinator must not delay the others' timers.</summary>
 /// <param name="context">The replica.</param>

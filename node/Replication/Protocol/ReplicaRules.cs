@@ -28,9 +28,9 @@ internal class ReplicaRules
     /// <summary>
     /// Whether the record that a truncation kept is in common with the promised leader. It is only if that is the leader for which it was made.
     /// </summary>
-    public virtual bool IsCommon(ulong epochOfCut, ulong promised) => epochOfCut == promised;
+    public virtual bool IsCommon(ulong truncationEpoch, ulong promised) => truncationEpoch == promised;
 
-    /// <summary>Whether a replica counts that lost acknowledged records. It does not until it has them again.</summary>
+    /// <summary>Whether a replica that lost acknowledged records counts toward a majority. It does not until it has them again.</summary>
     public virtual bool MayCountRecovering => false;
 
     /// <summary>Whether a snapshot is outdated: this replica has what it covers, and installing it would lose what came after.</summary>

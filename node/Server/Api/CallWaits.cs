@@ -1,5 +1,6 @@
 // The calls of one exchange that a cancellation may end: waiting reads, and changes in their shard's queue. A call that is answered at once is never here. A
 // change that the shard's writer has taken is under way to other nodes, so it keeps its place until its outcome is known. Any thread.
+using KvCluster.Storage.Transactions;
 
 namespace KvCluster.Node.Api;
 

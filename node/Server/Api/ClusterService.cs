@@ -30,7 +30,7 @@ internal sealed class ClusterService(NodeIdentity identity, ShardDirectory direc
     {
         var status = new NodeStatus { NodeId = identity.Node, Address = identity.Address, Version = NodeIdentity.Version, Draining = placement.Draining, Incarnation = identity.Incarnation };
         if (request.Activity)
-            (status.Activity, status.Memory) = (metrics.Activity.Tell(), metrics.Stores is { } memory ? MemoryReport.Of(memory) : null);
+            (status.Activity, status.Memory) = (metrics.Activity.Tell(), MemoryReport.Of(shards.Memory));
         // Listed before the open ones, so that a replica that is opened meanwhile is not omitted.
         var opening = shards.Opening().Where(replica => !request.HasShard || replica.Route.Shard == request.Shard).ToList();
         var asked = shards.All.Where(shard => !request.HasShard || shard.Shard.Value == request.Shard).ToList();

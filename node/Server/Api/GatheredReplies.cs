@@ -12,24 +12,15 @@ internal sealed class GatheredReplies(ByteBudget budget)
 {
     private readonly Queue<MessageBytes> _full = new();
     private MessageBytes _gathering = MessageBytes.Rent();
-    private StreamBudget _bytes = new(budget);
+    private ReplyRoom _room = new(budget);
 
     public bool IsEmpty => _gathering.Count == 0 && _full.Count == 0;
 
-    /// <summary>Whether another call may be started. While the process is short of memory a stream has one message of replies at a time.</summary>
-    public bool HasRoom => _bytes.Used < (budget.IsShort ? 1 : ExchangeLimits.WaitingBytesMax);
+    /// <inheritdoc cref="ReplyRoom.HasRoom"/>
+    public bool HasRoom => _room.HasRoom;
 
-    /// <summary>Takes space for a reply. False if there is none; an outcome always has space.</summary>
-    public bool TryUse(int bytes)
-    {
-        if (bytes <= ExchangeLimits.OutcomeBytesMax)
-        {
-            _bytes.Use(bytes);
-            return true;
-        }
-        // A single reply may always exceed the stream's bound, and small replies are not refused because of large ones.
-        return (_bytes.Used == 0 || bytes <= ByteBudget.SmallBytes || _bytes.Used + bytes <= ExchangeLimits.ReplyBytesMax) && _bytes.TryUse(bytes);
-    }
+    /// <inheritdoc cref="ReplyRoom.TryUse"/>
+    public bool TryUse(int bytes) => _room.TryUse(bytes);
 
     /// <summary>Where a reply is to be written for which space was taken. The caller must fill all of it.</summary>
     public Span<byte> Append(int bytes)
@@ -55,13 +46,13 @@ internal sealed class GatheredReplies(ByteBudget budget)
     }
 
     /// <summary>A message was written.</summary>
-    public void Written(int bytes) => _bytes.Free(bytes);
+    public void Written(int bytes) => _room.Free(bytes);
 
     /// <summary>The stream broke: drops all replies, also those being written.</summary>
     public void Clear()
     {
         _gathering.Clear();
         _full.Clear();
-        _bytes.Free(_bytes.Used);
+        _room.Clear();
     }
 }

@@ -6,6 +6,7 @@ using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Sessions;
 using KvCluster.V1;
 using KvCluster.Wire;
+using QueuedChange = KvCluster.Storage.Transactions.QueuedChange;
 using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 
 namespace KvCluster.Node.Api;

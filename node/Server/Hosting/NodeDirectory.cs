@@ -89,16 +89,19 @@ internal sealed class NodeDirectory : IAsyncDisposable
             : new ForeignDirectoryException(_path, $"{lines[0]}, not to node {node}");
     }
 
-    /// <summary>Measures whether to fill new segments of journals with zeros. A disk that is full or fails is not measured; its replicas meet that themselves.</summary>
-    public bool FillingPays()
+    /// <summary>
+    /// Measures whether to fill new segments of journals with zeros, and whether to compress records. A disk that is full or fails is not measured; its replicas
+    /// meet that themselves.
+    /// </summary>
+    public (bool Filling, bool Compression) MeasureWhatPays()
     {
         try
         {
-            return DeviceProbe.FillingPays(_files, TimeProvider.System, _path);
+            return (DeviceProbe.FillingPays(_files, TimeProvider.System, _path), DeviceProbe.CompressionPays(_files, TimeProvider.System, _path));
         }
         catch (StorageIoException)
         {
-            return true;
+            return (true, false);
         }
     }
 

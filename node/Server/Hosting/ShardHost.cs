@@ -73,12 +73,16 @@ internal sealed class ShardHost : IAsyncDisposable
         _logs = logs;
         _log = logs.CreateLogger<ShardHost>();
         _coordination = new ShardCoordination(coordinator, _keys, _log);
+        Memory = memory;
         _threads = new ShardThreads(storage, memory, metrics, logs);
         _opening = new ReplicaOpening(identity, directory, coordinator, _threads, metrics, _log, ContextOf, _stopping.Token);
     }
 
     /// <summary>The threads of all replicas.</summary>
     public ShardThreads Threads => _threads;
+
+    /// <summary>The memory that all of them may use.</summary>
+    public MemoryAccount Memory { get; }
 
     /// <summary>All shards of which this node should have a replica, ordered by start.</summary>
     public IReadOnlyList<HostedShard> All => _hosted.All;

@@ -51,7 +51,7 @@ internal sealed class EffectPerformer(
             case Effect.SendBodies send: frames.Send(send); break;
             case Effect.WriteControl write: Store.Log.WriteControl(Store.Durable.Control.With(write.Control)); break;
             case Effect.AppendBodies append: frames.Append(append); break;
-            case Effect.Truncate truncate: Store.Committed.Cut(truncate.LastKept.Etag); break;
+            case Effect.Truncate truncate: Store.Committed.Truncate(truncate.LastKept.Etag); break;
             case Effect.Commit commit: Commit(commit.Committed); break;
             case Effect.ReadRecord read: ReadRecord(read.ReadId); break;
             case Effect.CompareAndSet set: CompareAndSet(set); break;

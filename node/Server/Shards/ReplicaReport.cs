@@ -174,7 +174,6 @@ internal sealed class ReplicaReport(
                 SnapshotStored = (ulong)follower.SnapshotStored,
                 SnapshotVerified = (ulong)follower.SnapshotVerified,
                 DiskImpaired = follower.DiskImpaired,
-                FollowsClosely = core.FollowsClosely(follower),
             });
         }
     }

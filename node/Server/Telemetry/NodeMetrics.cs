@@ -126,9 +126,8 @@ internal sealed class NodeMetrics : IAsyncDisposable
     }
 
     /// <summary>The memory of all stores. Set before the first is opened.</summary>
-    public MemoryAccount? Stores
+    public MemoryAccount Stores
     {
-        get => Volatile.Read(ref _stores);
         set => Volatile.Write(ref _stores, value);
     }
 
@@ -327,12 +326,12 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _meter.CreateObservableGauge("kvcluster.node.store.snapshot.age", () => _reading.Replicas.Select(replica => replica.SnapshotAge.TotalSeconds).DefaultIfEmpty().Max(), "s", "Age of the oldest open snapshot.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.store.pinned.size", () => Sum(replica => replica.PinnedBytes), "By", "Memory and file space that open snapshots, and checkpoints being sent, keep from being reused.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.memory.used.size", MemoryByUse, "By", "Memory that the stores of this node use, by use. The sum is what the budget bounds.");
-        _meter.CreateObservableUpDownCounter("kvcluster.node.memory.budget.size", () => Stores?.Budget ?? 0, "By", "The memory that the stores of this node may use together.");
-        _meter.CreateObservableCounter("kvcluster.node.memory.held.duration", () => Stores?.HeldBack.TotalSeconds ?? 0, "s", "Time for which stores were held back because the node's memory was near its budget, summed over the stores.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.memory.budget.size", () => Volatile.Read(ref _stores)?.Budget ?? 0, "By", "The memory that the stores of this node may use together.");
+        _meter.CreateObservableCounter("kvcluster.node.memory.held.duration", () => Volatile.Read(ref _stores)?.HeldBack.TotalSeconds ?? 0, "s", "Time for which stores were held back because the node's memory was near its budget, summed over the stores.");
         _meter.CreateObservableGauge("kvcluster.node.disk.free.size", FreeBytes, "By", "Free space on the file system of the data directory.");
     }
 
-    private IEnumerable<Measurement<long>> MemoryByUse() => MemoryUses.Select(use => new Measurement<long>(Stores?.UsedFor(use.Use) ?? 0, new Tag(Use, use.Name)));
+    private IEnumerable<Measurement<long>> MemoryByUse() => MemoryUses.Select(use => new Measurement<long>(Volatile.Read(ref _stores)?.UsedFor(use.Use) ?? 0, new Tag(Use, use.Name)));
 
     private IEnumerable<Measurement<long>> FreeBytes() => _reading.FreeBytes is { } free ? [new Measurement<long>(free)] : [];
 

@@ -214,8 +214,8 @@ internal sealed class ControlFile : IDisposable
         BinaryPrimitives.WriteUInt64LittleEndian(slot[32..], state.PromisedEpoch);
         BinaryPrimitives.WriteUInt64LittleEndian(slot[40..], state.PromisedLeader.Value);
         BinaryPrimitives.WriteUInt64LittleEndian(slot[48..], state.PromisedIncarnation);
-        WriteEtag(slot[56..], state.Committed);
-        WriteEtag(slot[72..], state.Acknowledged);
+        EtagBytes.Write(slot[56..], state.Committed);
+        EtagBytes.Write(slot[72..], state.Acknowledged);
         BinaryPrimitives.WriteUInt64LittleEndian(slot[88..], state.Generation);
         BinaryPrimitives.WriteInt64LittleEndian(slot[96..], state.CoordinatorRevision);
         BinaryPrimitives.WriteInt64LittleEndian(slot[104..], state.LeaseLongestMs);
@@ -243,8 +243,8 @@ internal sealed class ControlFile : IDisposable
             PromisedEpoch = BinaryPrimitives.ReadUInt64LittleEndian(slot[32..]),
             PromisedLeader = new(BinaryPrimitives.ReadUInt64LittleEndian(slot[40..])),
             PromisedIncarnation = BinaryPrimitives.ReadUInt64LittleEndian(slot[48..]),
-            Committed = ReadEtag(slot[56..]),
-            Acknowledged = ReadEtag(slot[72..]),
+            Committed = EtagBytes.Read(slot[56..]),
+            Acknowledged = EtagBytes.Read(slot[72..]),
             Generation = BinaryPrimitives.ReadUInt64LittleEndian(slot[88..]),
             CoordinatorRevision = BinaryPrimitives.ReadInt64LittleEndian(slot[96..]),
             LeaseLongestMs = BinaryPrimitives.ReadInt64LittleEndian(slot[104..]),
@@ -252,15 +252,6 @@ internal sealed class ControlFile : IDisposable
         };
         return true;
     }
-
-    private static void WriteEtag(Span<byte> destination, Etag etag)
-    {
-        BinaryPrimitives.WriteUInt64LittleEndian(destination, etag.Epoch);
-        BinaryPrimitives.WriteUInt64LittleEndian(destination[8..], etag.Change);
-    }
-
-    private static Etag ReadEtag(ReadOnlySpan<byte> source) =>
-        new(BinaryPrimitives.ReadUInt64LittleEndian(source), BinaryPrimitives.ReadUInt64LittleEndian(source[8..]));
 }
 
 /// <summary>What a slot of the control file holds.</summary>

@@ -106,7 +106,8 @@ internal sealed unsafe class Checkpoint
             _writer ??= Prepare();
             for (var bytes = 0L; _scratchWritten < _scratch.Count; _scratchWritten++)
             {
-                if (bytes >= _store.Options.WriteBytes)
+                // Where a write has to end anyhow, or where pages are too scattered to get there.
+                if (bytes >= _store.Options.WriteBytes * 3L / 2 || (bytes >= _store.Options.WriteBytes / 2 && _writer.IsAtBoundary))
                 {
                     _writer.Flush();
                     return false;

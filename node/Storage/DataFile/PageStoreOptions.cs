@@ -30,8 +30,11 @@ internal sealed record PageStoreOptions
     /// </summary>
     public bool Direct { get; init; }
 
-    /// <summary>Size of one write of a checkpoint in bytes: large enough for the disk's full speed, small enough to let journal writes in between.</summary>
-    public int WriteBytes { get; init; } = 1 << 20;
+    /// <summary>
+    /// Size of one write of a checkpoint in bytes: that of a huge page, which the kernel then maps as a whole; small enough to let journal writes in
+    /// between.
+    /// </summary>
+    public int WriteBytes { get; init; } = 2 << 20;
 
     /// <summary>
     /// References and pages that one step of a checkpoint's end looks at on the writer, about 0.2 µs each when they are not in the processor's cache. A step

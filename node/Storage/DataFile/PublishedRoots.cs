@@ -110,8 +110,8 @@ internal sealed unsafe class PublishedRoots
     }
 
     /// <summary>
-    /// Begins to make everything refer to the file for what a checkpoint has placed there, here the roots. Not during a batch. Returns the epoch that this
-    /// ended.
+    /// Begins to replace references to scratch pages by references to the file, where a checkpoint has written them; this step does so in the roots. Not
+    /// during a batch. Returns the epoch that this ended.
     /// </summary>
     public ulong BeginSwap(ReferenceSwap swap)
     {

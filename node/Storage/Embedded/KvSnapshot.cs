@@ -111,8 +111,7 @@ public sealed class KvSnapshot : IDisposable
         Check(tree);
         Span<byte> lower = stackalloc byte[TreeKey.BytesMax], upper = stackalloc byte[TreeKey.BytesMax];
         var first = TreeKey.Write(lower, tree.Number, from);
-        var end = to.IsEmpty ? TreeKey.End(upper, tree.Number) : TreeKey.Write(upper, tree.Number, to);
-        return new KvCursor(this, tree, _snapshot.Cursor(TreeId.Kv, first, end));
+        return new KvCursor(this, tree, _snapshot.Cursor(TreeId.Kv, first, TreeKey.WriteEnd(upper, tree.Number, to)));
     }
 
     /// <summary>Releases the pages. A second call does nothing.</summary>

@@ -218,7 +218,7 @@ public sealed class KvStore : IAsyncDisposable
         ThrowIfDisposed();
         tree.ThrowUnlessOf(this);
         tree.ThrowIfDropped();
-        return DeleteRangeAsync(TreeKey.Bound(tree.Number, from), to.IsEmpty ? TreeKey.Bound(tree.Number + 1, default) : TreeKey.Bound(tree.Number, to), cancellationToken);
+        return DeleteRangeAsync(TreeKey.Bound(tree.Number, from), TreeKey.EndBound(tree.Number, to), cancellationToken);
     }
 
     /// <summary>A snapshot of everything that was answered so far. The caller disposes of it.</summary>
@@ -328,7 +328,7 @@ public sealed class KvStore : IAsyncDisposable
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     internal async ValueTask<WriteResult> SubmitAsync(WriteRequest request, CancellationToken cancellationToken, KvBatch? batch = null)
     {
-        var (completion, life) = (request.Completion, request.Life);
+        var (completion, change) = (request.Completion, new QueuedChange(request, request.Life));
         var queue = _engine.Store.Requests;
         try
         {
@@ -340,9 +340,7 @@ public sealed class KvStore : IAsyncDisposable
             request.Return();
             throw;
         }
-        using var giveUp = cancellationToken.CanBeCanceled
-            ? cancellationToken.UnsafeRegister(static state => ((GivenUpWrite)state!).GiveUp(), new GivenUpWrite(request, life))
-            : default;
+        using var giveUp = change.GiveUpWith(cancellationToken);
         var result = await completion.ConfigureAwait(false);
         return result.Outcome is WriteOutcome.Applied or WriteOutcome.ConditionFailed ? result : throw FailureOf(result.Outcome, cancellationToken);
     }
@@ -405,10 +403,5 @@ public sealed class KvStore : IAsyncDisposable
         await _engine.Store.CloseAsync().ConfigureAwait(false);
         _engine.Dispose();
         _home.Dispose();
-    }
-
-    private sealed class GivenUpWrite(WriteRequest request, long life)
-    {
-        public void GiveUp() => request.GiveUp(life);
     }
 }

@@ -111,7 +111,7 @@ internal sealed class TreeCatalogue
         using var snapshot = _store.OpenEngineSnapshot();
         var trees = _trees.ToBuilder();
         Span<byte> lower = stackalloc byte[TreeKey.NumberBytes], upper = stackalloc byte[TreeKey.NumberBytes];
-        using (var names = snapshot.Cursor(TreeId.Kv, TreeKey.Write(lower, CatalogueNumber, default), TreeKey.End(upper, CatalogueNumber)))
+        using (var names = snapshot.Cursor(TreeId.Kv, TreeKey.Write(lower, CatalogueNumber, default), TreeKey.WriteEnd(upper, CatalogueNumber, default)))
         {
             while (names.MoveNext())
             {
@@ -136,16 +136,16 @@ internal sealed class TreeCatalogue
         var found = new List<uint>();
         Span<byte> next = stackalloc byte[TreeKey.BytesMax];
         using var keys = snapshot.Cursor(TreeId.Kv);
-        for (var more = keys.Seek(TreeKey.End(next, CatalogueNumber)); more;)
+        for (var more = keys.Seek(TreeKey.WriteEnd(next, CatalogueNumber, default)); more;)
         {
             var number = TreeKey.TreeOf(keys.Key);
             if (!named.Contains(number))
                 found.Add(number);
-            more = keys.Seek(TreeKey.End(next, number));
+            more = keys.Seek(TreeKey.WriteEnd(next, number, default));
         }
         return found;
     }
 
     private Task RemoveKeysAsync(uint number, CancellationToken cancellationToken) =>
-        _store.DeleteRangeAsync(TreeKey.Bound(number, default), TreeKey.Bound(number + 1, default), cancellationToken);
+        _store.DeleteRangeAsync(TreeKey.Bound(number, default), TreeKey.EndBound(number, default), cancellationToken);
 }

@@ -37,6 +37,6 @@ internal enum RecordFlags : ushort
     /// <summary>Tells replicas something about the shard, such as a request for a digest; without operations on keys.</summary>
     Control = 4,
 
-    /// <summary>The payload is LZ4-compressed. Reserved in the format; neither written nor read by this version.</summary>
+    /// <summary>The payload is LZ4-compressed. It is decompressed by <c>RecordPayload</c>.</summary>
     Lz4 = 0x100,
 }

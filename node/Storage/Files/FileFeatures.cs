@@ -1,5 +1,3 @@
-using System.Runtime.InteropServices;
-
 namespace KvCluster.Storage.Files;
 
 /// <summary>What the file system of a directory supports besides reading and writing. Tried on files that are deleted afterwards. For tools.</summary>
@@ -38,9 +36,6 @@ internal readonly record struct FileFeatures(bool Allocates, bool PunchesHoles, 
         }
     }
 
-    private static int Create(string path)
-    {
-        var file = LibC.Open(path, LibC.OpenReadWrite | LibC.OpenCreate | LibC.OpenExclusive | LibC.OpenCloseOnExec, mode: 0x1A4); // rw-r--r--
-        return file >= 0 ? file : throw LinuxFileSystem.Failure("create", path, Marshal.GetLastPInvokeError());
-    }
+    private static int Create(string path) =>
+        LinuxFileSystem.OpenOrThrow(path, LibC.OpenReadWrite | LibC.OpenCreate | LibC.OpenExclusive | LibC.OpenCloseOnExec);
 }

@@ -66,7 +66,8 @@ internal sealed class LinuxFileSystem : IFileSystem
     internal static StorageIoException Failure(string operation, string path, int error) =>
         new(operation, path, $"{Marshal.GetPInvokeErrorMessage(error)} (errno {error})", error is LibC.ErrorNoSpace or LibC.ErrorQuota);
 
-    private static int OpenOrThrow(string path, int flags)
+    /// <summary>Opens a file and returns its descriptor.</summary>
+    internal static int OpenOrThrow(string path, int flags)
     {
         var file = TryOpen(path, flags, out var error);
         return file >= 0 ? file : throw Failure("open", path, error);

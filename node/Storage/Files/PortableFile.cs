@@ -114,11 +114,11 @@ internal sealed unsafe class PortableFile(string path, SafeFileHandle handle, bo
     public bool TryBeginReadIntoMap(byte* memory, long offset, long bytes) => MapReading.TryBegin(memory, bytes);
 
     /// <inheritdoc/>
-    public bool ReadsAhead => !IsDirect;
+    public bool ReadsAhead => true;
 
     /// <inheritdoc/>
     public void ReadIntoMap(byte* memory, long offset, long bytes, bool isNext) =>
-        MapReading.Read((int)handle.DangerousGetHandle(), Path, memory, offset, bytes, isNext && ReadsAhead);
+        MapReading.Read((int)handle.DangerousGetHandle(), Path, memory, offset, bytes, isNext);
 
     /// <inheritdoc/>
     public void Dispose()

@@ -1,7 +1,7 @@
 using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Encoding;
-using KvCluster.Storage.Journal;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Recovery;
 using KvCluster.Storage.Transactions;
 using KvCluster.Storage.Trees;
 
@@ -49,7 +49,7 @@ internal sealed class SalvagedState(PageStore pages, long shardTime) : ITreeVisi
         if (last.Etag == Etag.None)
             return;
         Batch();
-        var covers = new CheckpointPosition(last.Etag, new JournalPosition(1, SegmentHeader.BlockBytes), last.Checksum);
+        var covers = new CheckpointPosition(last.Etag, StoreDirectory.FirstPosition, last.Checksum);
         Write(covers);
         Checkpoint(covers, repeats: true);
     }

@@ -98,9 +98,10 @@ internal sealed class StoreRecovery : IDisposable
     public string Run()
     {
         Invariant.Check(WhyNot is null, $"A recovery was run that cannot be: {WhyNot}.");
+        var source = _source!;
         var (old, made) = (_replica.Layout.Directory, _replica.Layout.Directory + NewSuffix);
         CheckRoom();
-        Build(new StoreLayout(made));
+        StoreDirectory.Make(_disk, made, new StoreOptions(), NewControl(source.Last.Etag), source.Last, pages => Fill(pages, source));
         if (StoreCheck.Run(_disk, made).Findings.FirstOrDefault(static finding => finding.IsDamage) is { } wrong)
             throw new CorruptStoreException($"The recovered copy in '{made}' is not intact, and was not put in place: {wrong.File}: {wrong.What}.");
         var kept = OldName();
@@ -119,24 +120,6 @@ internal sealed class StoreRecovery : IDisposable
         var parent = Path.GetDirectoryName(_replica.Layout.Directory)!;
         if (_disk.AvailableBytes(parent) is var available && available < needed)
             throw new StorageIoException("recover into", parent, $"it may need {needed} bytes, but the disk has only {available}; nothing was changed", isDiskFull: true);
-    }
-
-    private void Build(StoreLayout made)
-    {
-        var source = _source!;
-        var control = NewControl(source.Last.Etag);
-        _disk.DeleteDirectory(made.Directory);
-        _disk.CreateDirectory(made.Directory);
-        var state = made.State(StoreDirectory.FirstState);
-        _disk.CreateDirectory(state);
-        var options = new StoreOptions();
-        using (var pages = PageStore.Create(_disk, StoreLayout.Data(state), options.Pages, StoreDirectory.IdentityOf(control)))
-            Fill(pages, source);
-        StoreDirectory.CreateJournal(_disk, options.SegmentBytesMin, state, control, source.Last);
-        _disk.SyncDirectory(state);
-        ControlFile.Create(_disk, made.Control, control).Dispose();
-        new SpaceReserve(_disk, made.Reserve, options.ReserveBytes).Renew();
-        _disk.SyncDirectory(made.Directory);
     }
 
     private void Fill(PageStore pages, RecoverySource source)

@@ -56,7 +56,7 @@ internal sealed class DurableRecords(JournalIndex index, CompletedJobs completed
     public void Disown() => _unsettled.Clear();
 
     /// <summary>The journal was truncated after a record.</summary>
-    public void Cut(RecordRef last)
+    public void Truncate(RecordRef last)
     {
         if (Last.Etag > last.Etag)
             Last = last;
@@ -72,7 +72,7 @@ internal sealed class DurableRecords(JournalIndex index, CompletedJobs completed
             {
                 BytesInFlight -= job.Entry!.Bytes;
                 job.Entry.IsDurable = true;
-                durable = job.Entry.IsCut ? durable : job.Entry;
+                durable = job.Entry.IsTruncated ? durable : job.Entry;
                 continue;
             }
             Report(durable, owner);
@@ -83,7 +83,7 @@ internal sealed class DurableRecords(JournalIndex index, CompletedJobs completed
                 ControlsInFlight--;
                 owner.ControlWritten(Control);
             }
-            else if (job.Kind == JournalJobKind.Cut)
+            else if (job.Kind == JournalJobKind.Truncation)
             {
                 owner.Truncated(job.Last);
             }
@@ -94,7 +94,7 @@ internal sealed class DurableRecords(JournalIndex index, CompletedJobs completed
     private void Report(JournalEntry? entry, IStoreEvents owner)
     {
         // An event handler may have truncated it in between.
-        if (entry is null || entry.IsCut)
+        if (entry is null || entry.IsTruncated)
             return;
         Last = entry.Record;
         Settle(Last.Etag);

@@ -23,7 +23,7 @@ internal sealed class JournalEntry(RecordRef record, ReadOnlyMemory<byte> body)
     public long Offset { get; set; }
 
     /// <summary>Whether it was truncated; its completion is then ignored. Writer executor.</summary>
-    public bool IsCut { get; set; }
+    public bool IsTruncated { get; set; }
 
     /// <summary>Journal bytes from the first record the index ever had to the end of this one. Writer executor.</summary>
     public long BytesThrough { get; set; }

@@ -16,7 +16,7 @@ internal enum JournalJobKind
     Control,
 
     /// <summary>Truncate: end the line at <see cref="JournalJob.Entry"/> (null: at the journal's base) and start a new segment.</summary>
-    Cut,
+    Truncation,
 
     /// <summary>Recycle the segments numbered below <see cref="JournalJob.Number"/>, which are no longer needed.</summary>
     Recycle,

@@ -18,7 +18,7 @@ internal sealed class JournalLane(ISerialExecutor executor, Action<JournalLane> 
     public bool IsBusy => State != LaneState.Idle;
 
     /// <summary>The write of the state <see cref="LaneState.Writing"/>.</summary>
-    public JournalWrite? Write { get; private set; }
+    public DurableWrite? Write { get; private set; }
 
     /// <summary>The job of the states <see cref="LaneState.Rolling"/> and <see cref="LaneState.Exclusive"/>.</summary>
     public JournalJob? Job { get; private set; }
@@ -30,7 +30,7 @@ internal sealed class JournalLane(ISerialExecutor executor, Action<JournalLane> 
     public void MoveTo(LaneState next) => MoveTo(next, null, null);
 
     /// <summary>Begins a write.</summary>
-    public void BeginWrite(JournalWrite write) => MoveTo(LaneState.Writing, write, null);
+    public void BeginWrite(DurableWrite write) => MoveTo(LaneState.Writing, write, null);
 
     /// <summary>Begins an exclusive step.</summary>
     public void BeginExclusive(LaneState step, JournalJob job) => MoveTo(step, null, job);
@@ -44,7 +44,7 @@ internal sealed class JournalLane(ISerialExecutor executor, Action<JournalLane> 
     /// <inheritdoc/>
     public void Execute() => run(this);
 
-    private void MoveTo(LaneState next, JournalWrite? write, JournalJob? job)
+    private void MoveTo(LaneState next, DurableWrite? write, JournalJob? job)
     {
         Invariant.Check(MayMove(State, next), $"A journal lane went from {State} to {next}.");
         Invariant.Check(

@@ -26,7 +26,7 @@ internal sealed class JournalSchedule
     private readonly Queue<JournalJob> _jobs = new();
 
     /// <summary>Writes that are not reported, in the order of their records: in flight, or durable behind one that is in flight.</summary>
-    private readonly Queue<JournalWrite> _writes = new();
+    private readonly Queue<DurableWrite> _writes = new();
     private JournalPhase _phase;
     private Action? _whenQuiet;
     private long _bytesLeft;
@@ -59,8 +59,8 @@ internal sealed class JournalSchedule
         JournalLane? lane;
         lock (_lock)
         {
-            // Between exclusive steps this is not a step of a lane, and it touches no file. As one it would wait for the slowest write or fill, and records
-            // behind it. On a full disk it makes space for what waits, so there it keeps its place.
+            // This touches no file, so it is done at once. As a step of a lane it would wait for the slowest write or fill, and later records would wait for it.
+            // On a full disk it makes space for the records before it, so there it keeps its place in the queue.
             if (job.Kind == JournalJobKind.Recycle && _phase == JournalPhase.Open && !_segments.IsDiskFull)
             {
                 _segments.Recycle(job.Number, atOnce: false);
@@ -241,10 +241,10 @@ internal sealed class JournalSchedule
     }
 
     /// <summary>The records that are next, as far as one write takes them. Null if there are none, or if they have to wait.</summary>
-    private JournalWrite? TakeRecordsLocked()
+    private DurableWrite? TakeRecordsLocked()
     {
         Invariant.CheckHeld(_lock);
-        JournalWrite? write = null;
+        DurableWrite? write = null;
         while (_jobs.TryPeek(out var job) && job.Kind == JournalJobKind.Record)
         {
             if (_stalled.LineCount > 0)
@@ -265,7 +265,7 @@ internal sealed class JournalSchedule
     }
 
     /// <summary>Reports the longest prefix of writes that are durable (S3).</summary>
-    private void EndWriteLocked(JournalWrite write, bool isDurable)
+    private void EndWriteLocked(DurableWrite write, bool isDurable)
     {
         Invariant.CheckHeld(_lock);
         write.IsDurable = isDurable;

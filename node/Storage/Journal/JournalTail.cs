@@ -40,10 +40,10 @@ internal sealed class JournalTail : IDisposable
     public bool HasRoomFor(JournalEntry record) => record.Bytes <= BytesLeft;
 
     /// <summary>Begins a write of records, which are then added with <see cref="Add"/>.</summary>
-    public JournalWrite BeginWrite() => new(_file!, _header.Number, _header.Incarnation, Durable, Offset, Last);
+    public DurableWrite BeginWrite() => new(_file!, _header.Number, _header.Incarnation, Durable, Offset, Last);
 
     /// <summary>Adds a record to the write that began last, and takes its space.</summary>
-    public void Add(JournalWrite write, JournalJob job)
+    public void Add(DurableWrite write, JournalJob job)
     {
         var record = job.Entry!;
         Invariant.Check(HasRoomFor(record) && write.End == Offset, $"A record of {record.Bytes} bytes was added at offset {write.End} of segment {Segment}, which is taken up to {Offset}.");
@@ -53,10 +53,10 @@ internal sealed class JournalTail : IDisposable
     }
 
     /// <summary>Notes that a write is durable, with all before it.</summary>
-    public void Complete(JournalWrite write) => Durable = write.Jobs[^1].Entry!.Record.Etag;
+    public void Complete(DurableWrite write) => Durable = write.Jobs[^1].Entry!.Record.Etag;
 
     /// <summary>Returns the space of a write that found the disk full, and of all later ones.</summary>
-    public void TakeBack(JournalWrite write)
+    public void TakeBack(DurableWrite write)
     {
         Invariant.Check(write.Offset <= Offset, $"A write at offset {write.Offset} of segment {Segment} was taken back, which is taken only up to {Offset}.");
         (Offset, Last) = (write.Offset, write.Previous);

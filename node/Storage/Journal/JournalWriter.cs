@@ -8,7 +8,7 @@ namespace KvCluster.Storage.Journal;
 
 /// <summary>
 /// Writes a shard's journal and control file on its lanes' executors. <see cref="JournalSchedule"/> decides which lane takes which step, and this executes
-/// the steps; records become durable in <see cref="JournalWrite.WriteDurable"/>. Writes are reported in record order: a reported write means that all
+/// the steps; records become durable in <see cref="DurableWrite.WriteDurable"/>. Writes are reported in record order: a reported write means that all
 /// records before it are durable too. The first failure stops the journal: nothing after it is reported, and no write is retried. A full disk is not a
 /// failure. Records without a segment, or whose write found no space, wait (<see cref="StalledJobs"/>), together with the truncations after them, until
 /// <see cref="JournalJobKind.LookForSpace"/> or a recycled segment makes space. Control states overtake these records.
@@ -175,8 +175,8 @@ internal sealed class JournalWriter : IDisposable
                 _stalled.AddControl(job);
                 _stalled.ContinueControls();
                 break;
-            case JournalJobKind.Cut:
-                _stalled.AddCut(job);
+            case JournalJobKind.Truncation:
+                _stalled.AddTruncation(job);
                 _stalled.Continue(staging);
                 break;
             case JournalJobKind.Recycle:

@@ -39,12 +39,12 @@ internal static class RecordBody
         header = default;
         if (bodyBytes > BytesMax || BinaryPrimitives.ReadUInt32LittleEndian(front) != Magic || BinaryPrimitives.ReadUInt32LittleEndian(front[4..]) != (uint)bodyBytes)
             return false;
-        var flags = (RecordFlags)BinaryPrimitives.ReadUInt16LittleEndian(front[8..]);
+        var flags = Flags(front);
         if ((flags & ~KnownFlags) != 0 || LastChange(front) < FirstChange(front))
             return false;
         header = new RecordRef(
             new Etag(Epoch(front), LastChange(front)),
-            new Etag(BinaryPrimitives.ReadUInt64LittleEndian(front[40..]), BinaryPrimitives.ReadUInt64LittleEndian(front[48..])),
+            EtagBytes.Read(front[40..]),
             checksum,
             BinaryPrimitives.ReadUInt32LittleEndian(front[56..]),
             bodyBytes,
@@ -71,8 +71,8 @@ internal static class RecordBody
     /// <summary>Number of operations in the payload.</summary>
     public static int OperationCount(ReadOnlySpan<byte> body) => BinaryPrimitives.ReadInt32LittleEndian(body[12..]);
 
-    /// <summary>The encoded operations (see <c>OperationReader</c>).</summary>
-    public static ReadOnlySpan<byte> Payload(ReadOnlySpan<byte> body) => body[HeaderBytes..^TrailerBytes];
+    /// <summary>Its kind, and whether its payload is compressed.</summary>
+    public static RecordFlags Flags(ReadOnlySpan<byte> body) => (RecordFlags)BinaryPrimitives.ReadUInt16LittleEndian(body[8..]);
 
     /// <summary>Builds the body that follows <paramref name="previous"/>, in a new array that may be kept and sent to followers.</summary>
     /// <param name="previous">The record it is chained to.</param>
@@ -80,7 +80,7 @@ internal static class RecordBody
     /// <param name="epoch">The epoch it belongs to.</param>
     /// <param name="operationCount">Operations in the payload. A record without any takes one change too.</param>
     /// <param name="wallTimeMicroseconds">Shard time.</param>
-    /// <param name="payload">The encoded operations.</param>
+    /// <param name="payload">The encoded operations, or with <see cref="RecordFlags.Lz4"/> what <see cref="RecordPayload.Compress"/> has made of them.</param>
     /// <param name="record">What <see cref="TryVerify"/> would read of it.</param>
     public static byte[] Encode(
         in RecordRef previous, RecordFlags flags, ulong epoch, int operationCount, long wallTimeMicroseconds, ReadOnlySpan<byte> payload, out RecordRef record)
@@ -96,8 +96,7 @@ internal static class RecordBody
         BinaryPrimitives.WriteUInt64LittleEndian(body.AsSpan(16), epoch);
         BinaryPrimitives.WriteUInt64LittleEndian(body.AsSpan(24), first);
         BinaryPrimitives.WriteUInt64LittleEndian(body.AsSpan(32), last);
-        BinaryPrimitives.WriteUInt64LittleEndian(body.AsSpan(40), previous.Epoch);
-        BinaryPrimitives.WriteUInt64LittleEndian(body.AsSpan(48), previous.Change);
+        EtagBytes.Write(body.AsSpan(40), previous.Etag);
         BinaryPrimitives.WriteUInt32LittleEndian(body.AsSpan(56), previous.Checksum);
         BinaryPrimitives.WriteUInt32LittleEndian(body.AsSpan(60), 0);
         BinaryPrimitives.WriteInt64LittleEndian(body.AsSpan(64), wallTimeMicroseconds);

@@ -31,8 +31,7 @@ internal readonly record struct RecordEnvelope(ulong Incarnation, Etag DurableAt
         BinaryPrimitives.WriteUInt32LittleEndian(destination, Magic);
         BinaryPrimitives.WriteInt32LittleEndian(destination[4..], BodyBytes);
         BinaryPrimitives.WriteUInt64LittleEndian(destination[8..], Incarnation);
-        BinaryPrimitives.WriteUInt64LittleEndian(destination[16..], DurableAtSubmission.Epoch);
-        BinaryPrimitives.WriteUInt64LittleEndian(destination[24..], DurableAtSubmission.Change);
+        EtagBytes.Write(destination[16..], DurableAtSubmission);
         BinaryPrimitives.WriteUInt32LittleEndian(destination[32..], BodyChecksum);
         BinaryPrimitives.WriteUInt32LittleEndian(destination[36..], Crc32C.Of(destination[..36]));
     }
@@ -46,7 +45,7 @@ internal readonly record struct RecordEnvelope(ulong Incarnation, Etag DurableAt
             return false;
         envelope = new RecordEnvelope(
             BinaryPrimitives.ReadUInt64LittleEndian(source[8..]),
-            new Etag(BinaryPrimitives.ReadUInt64LittleEndian(source[16..]), BinaryPrimitives.ReadUInt64LittleEndian(source[24..])),
+            EtagBytes.Read(source[16..]),
             BinaryPrimitives.ReadInt32LittleEndian(source[4..]),
             BinaryPrimitives.ReadUInt32LittleEndian(source[32..]));
         return envelope.BodyBytes is >= RecordBody.HeaderBytes + RecordBody.TrailerBytes and <= RecordBody.BytesMax;

@@ -76,16 +76,16 @@ internal sealed class RecordLog(StoreLifecycle life, JournalIndex index, Segment
     }
 
     /// <summary>Truncates the journal after a record, which must be in it. What follows it is kept in the aside directory.</summary>
-    public void Cut(Etag lastKept)
+    public void Truncate(Etag lastKept)
     {
         var kept = index.Find(lastKept);
         var last = kept?.Record ?? index.Base;
         Invariant.Check(last.Etag == lastKept, $"Truncation to {lastKept}, which is not in the journal.");
         var tail = index.RemoveFrom(index.FirstAfter(lastKept));
         foreach (var entry in tail)
-            entry.IsCut = true;
-        durable.Cut(last);
+            entry.IsTruncated = true;
+        durable.Truncate(last);
         segments.Close();
-        journal.Enqueue(new JournalJob(JournalJobKind.Cut) { Entry = kept, Last = last, Tail = tail });
+        journal.Enqueue(new JournalJob(JournalJobKind.Truncation) { Entry = kept, Last = last, Tail = tail });
     }
 }

@@ -63,8 +63,7 @@ internal readonly record struct SegmentHeader(
         BinaryPrimitives.WriteUInt64LittleEndian(block[40..], PredecessorNumber);
         BinaryPrimitives.WriteUInt64LittleEndian(block[48..], PredecessorIncarnation);
         BinaryPrimitives.WriteInt64LittleEndian(block[56..], PredecessorEnd);
-        BinaryPrimitives.WriteUInt64LittleEndian(block[64..], LastEtag.Epoch);
-        BinaryPrimitives.WriteUInt64LittleEndian(block[72..], LastEtag.Change);
+        EtagBytes.Write(block[64..], LastEtag);
         BinaryPrimitives.WriteUInt32LittleEndian(block[80..], LastChecksum);
         BinaryPrimitives.WriteUInt32LittleEndian(block[ChecksumOffset..], Crc32C.Of(block[..ChecksumOffset]));
     }
@@ -88,7 +87,7 @@ internal readonly record struct SegmentHeader(
             BinaryPrimitives.ReadUInt64LittleEndian(block[40..]),
             BinaryPrimitives.ReadUInt64LittleEndian(block[48..]),
             BinaryPrimitives.ReadInt64LittleEndian(block[56..]),
-            new Etag(BinaryPrimitives.ReadUInt64LittleEndian(block[64..]), BinaryPrimitives.ReadUInt64LittleEndian(block[72..])),
+            EtagBytes.Read(block[64..]),
             BinaryPrimitives.ReadUInt32LittleEndian(block[80..]));
         return true;
     }

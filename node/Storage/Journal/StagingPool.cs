@@ -11,8 +11,8 @@ internal static class StagingPool
 {
     private static readonly ConcurrentBag<AlignedBuffer> _free = [];
 
-    /// <summary>A buffer of <see cref="JournalWrite.BytesMax"/> bytes with undefined content. The caller returns it.</summary>
-    public static AlignedBuffer Rent() => _free.TryTake(out var buffer) ? buffer : new AlignedBuffer(JournalWrite.BytesMax);
+    /// <summary>A buffer of <see cref="DurableWrite.BytesMax"/> bytes with undefined content. The caller returns it.</summary>
+    public static AlignedBuffer Rent() => _free.TryTake(out var buffer) ? buffer : new AlignedBuffer(DurableWrite.BytesMax);
 
     /// <summary>Returns a buffer.</summary>
     public static void Return(AlignedBuffer buffer) => _free.Add(buffer);

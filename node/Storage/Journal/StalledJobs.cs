@@ -41,10 +41,10 @@ internal sealed class StalledJobs
     public void AddRecord(JournalJob record) => _line.AddLast(record);
 
     /// <summary>Adds a truncation. Stalled records after its end no longer need space and are done.</summary>
-    public void AddCut(JournalJob cut)
+    public void AddTruncation(JournalJob truncation)
     {
-        DropRecordsBehind(cut.Last.Etag);
-        _line.AddLast(cut);
+        DropRecordsBehind(truncation.Last.Etag);
+        _line.AddLast(truncation);
     }
 
     /// <summary>Adds a control state.</summary>
@@ -54,7 +54,7 @@ internal sealed class StalledJobs
     public void Continue(AlignedBuffer staging)
     {
         ContinueControls();
-        while (_line.First is { Value: var job } && (job.Kind == JournalJobKind.Cut ? TryCut(job) : TryWrite(job, staging)))
+        while (_line.First is { Value: var job } && (job.Kind == JournalJobKind.Truncation ? TryTruncate(job) : TryWrite(job, staging)))
         {
             _line.RemoveFirst();
             _completed.Add(job);
@@ -86,13 +86,13 @@ internal sealed class StalledJobs
     }
 
     /// <summary>Truncates the line. False when there is no space for it yet; the line is then unchanged.</summary>
-    private bool TryCut(JournalJob cut)
+    private bool TryTruncate(JournalJob truncation)
     {
-        var predecessor = cut.Entry?.Segment ?? 0;
+        var predecessor = truncation.Entry?.Segment ?? 0;
         try
         {
-            _truncated.Keep(cut.Tail, _segments.NextNumber);
-            _segments.Start(cut.Last, predecessor, cut.Entry?.End ?? 0);
+            _truncated.Keep(truncation.Tail, _segments.NextNumber);
+            _segments.Start(truncation.Last, predecessor, truncation.Entry?.End ?? 0);
         }
         catch (StorageIoException exception) when (exception.IsDiskFull)
         {

@@ -114,7 +114,7 @@ internal sealed class CheckpointSchedule
     /// <summary>Counts what was in the journal before the store was opened. Called once, when the owner is set and can receive events.</summary>
     public void CountUncovered() => JournalGrewBy(_index.BytesAfter(_pages.Covered.Etag));
 
-    /// <summary>Starts a checkpoint if a trigger is reached and none runs. Also begins to return what a reader held that is gone.</summary>
+    /// <summary>Starts a checkpoint if a trigger is reached and none runs. Also begins to return what readers held that have ended.</summary>
     public void StartIfDue()
     {
         BeginRelease();

@@ -111,7 +111,11 @@ internal sealed record MetaPage
 /// <param name="Etag">The last change in it.</param>
 /// <param name="Position">Where replay continues.</param>
 /// <param name="ChainChecksum">Body checksum of the record that ends with <paramref name="Etag"/>.</param>
-internal readonly record struct CheckpointPosition(Etag Etag, JournalPosition Position, uint ChainChecksum);
+internal readonly record struct CheckpointPosition(Etag Etag, JournalPosition Position, uint ChainChecksum)
+{
+    /// <summary>The last record in it, as far as the next one needs it: by etag and checksum.</summary>
+    public RecordRef Last => new(Etag, default, ChainChecksum, 0, 0, RecordFlags.None);
+}
 
 /// <summary>Where the next record to replay starts.</summary>
 /// <param name="Segment">Number of the segment file.</param>

@@ -1,11 +1,18 @@
+using System.Collections.Concurrent;
 using KvCluster.Storage.Files;
 
 namespace KvCluster.Storage.Pages;
 
-/// <summary>Gathers the pages of a checkpoint into few, long writes. Checkpoint executor; a failed write throws a <see cref="StorageIoException"/>.</summary>
+/// <summary>
+/// Gathers the pages of a checkpoint into few, long writes, none of which goes beyond the next multiple of their length. The kernel keeps what one write
+/// has brought in contiguous memory if it is aligned to its length, and maps it as one huge page if that has 2 MiB. Checkpoint executor; a failed write
+/// throws a <see cref="StorageIoException"/>. It has a buffer only while pages are gathered, so there are as many as executors, whatever the number of shards.
+/// </summary>
 internal sealed unsafe class RunWriter(IStorageFile file, PageSpace space, int writeBytes) : IDisposable
 {
-    private readonly AlignedBuffer _buffer = new(Math.Max(writeBytes / Page.Bytes, 1) * Page.Bytes);
+    private static readonly ConcurrentBag<AlignedBuffer> Pool = [];
+    private readonly int _length = Math.Max(writeBytes / Page.Bytes, 1) * Page.Bytes;
+    private AlignedBuffer? _buffer;
     private long _first;
     private int _pages;
     private long _end;
@@ -13,14 +20,18 @@ internal sealed unsafe class RunWriter(IStorageFile file, PageSpace space, int w
     /// <summary>What was written so far.</summary>
     public WriteCounts Counts { get; private set; }
 
+    /// <summary>Whether the gathered pages end where a write has to end.</summary>
+    public bool IsAtBoundary => _pages > 0 && (_first + _pages) * Page.Bytes % _length == 0;
+
     /// <summary>The memory in which to build the next page's image. The previous image must be complete.</summary>
     public byte* Next(long number)
     {
-        if (_pages * Page.Bytes == _buffer.Length || (_pages > 0 && number != _first + _pages))
+        if (IsAtBoundary || (_pages > 0 && number != _first + _pages))
             Flush();
         if (_pages == 0)
             _first = number;
         space.Forget(number);
+        _buffer ??= Rent();
         // Native memory: the address stays valid after the fixed block.
         fixed (byte* memory = _buffer.Span)
             return memory + (_pages++ * Page.Bytes);
@@ -31,17 +42,35 @@ internal sealed unsafe class RunWriter(IStorageFile file, PageSpace space, int w
     {
         if (_pages > 0)
         {
-            file.Write(_buffer.Span[..(_pages * Page.Bytes)], _first * Page.Bytes);
+            file.Write(_buffer!.Span[..(_pages * Page.Bytes)], _first * Page.Bytes);
             // Start the write-out now. If all of it were left to the sync, the journal's writes would wait behind it.
             file.BeginWriteOut(_first * Page.Bytes, _pages * Page.Bytes);
             Counts = new WriteCounts(Counts.Pages + _pages, Counts.Writes + 1, Counts.Seeks + (_first == _end ? 0 : 1));
             _end = _first + _pages;
         }
         _pages = 0;
+        if (_buffer is { } gathered)
+            Pool.Add(gathered);
+        _buffer = null;
     }
 
     /// <inheritdoc/>
-    public void Dispose() => _buffer.Dispose();
+    public void Dispose()
+    {
+        _buffer?.Dispose();
+        _buffer = null;
+    }
+
+    private AlignedBuffer Rent()
+    {
+        if (!Pool.TryTake(out var buffer))
+            return new AlignedBuffer(_length);
+        if (buffer.Length == _length)
+            return buffer;
+        // Of a store with another length.
+        buffer.Dispose();
+        return new AlignedBuffer(_length);
+    }
 }
 
 /// <summary>How a checkpoint was written.</summary>

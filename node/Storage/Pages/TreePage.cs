@@ -361,6 +361,8 @@ internal static unsafe class TreePage
         var low = FirstNotLess(heads, from, to, head);
         // Usually no entry or one has the same head. If there are more, they differ after the eighth byte.
         var high = low;
+        if (low < to)
+            Page.PrefetchCell(Page.Cell(page, low));
         while (high < to && heads[high] == head)
             high = high + 1 < to && heads[high + 1] == head ? UpperBound(heads, high, to, head) : high + 1;
         while (low < high)

@@ -132,7 +132,7 @@ internal sealed record RecoveryFacts
 }
 
 /// <summary>
-/// Recovery found damage after which something durable is, or may be, missing. The store does not open, and nothing was changed. A replica with peers is
+/// Recovery found damage after which the store cannot be opened, by the decision of <see cref="RecoveryTable"/>. Nothing was changed. A replica with peers is
 /// rebuilt from them under a new id; without peers an operator decides.
 /// </summary>
 internal sealed class RecoveryRefusedException(string directory, string row, string description, Exception? inner)

@@ -6,15 +6,17 @@ using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Journal;
+using KvCluster.Storage.Pages;
 
 namespace KvCluster.Storage.Recovery;
 
 /// <summary>Creates a replica's directory. Any thread. A crash leaves either the whole directory or a temporary one that the next creation removes.</summary>
 internal static class StoreDirectory
 {
-    /// <summary>The number of the first state directory.</summary>
-    public const uint FirstState = 1;
+    /// <summary>Where replay begins in a journal from <see cref="CreateJournal"/>.</summary>
+    public static readonly JournalPosition FirstPosition = new(FirstSegment, SegmentHeader.BlockBytes);
 
+    private const uint FirstState = 1;
     private const ulong FirstSegment = 1;
 
     /// <summary>
@@ -24,19 +26,32 @@ internal static class StoreDirectory
     public static void Create(StoreContext context, string directory, ControlState initial)
     {
         ArgumentOutOfRangeException.ThrowIfZero(initial.ReplicaId.Value);
-        var files = context.Files;
-        var creating = new StoreLayout(new StoreLayout(directory).Creating);
-        files.DeleteDirectory(creating.Directory);
-        files.CreateDirectory(creating.Directory);
-        ControlFile.Create(files, creating.Control, initial).Dispose();
-        new SpaceReserve(files, creating.Reserve, context.Options.ReserveBytes).Renew();
-        var state = creating.State(FirstState);
+        var creating = new StoreLayout(directory).Creating;
+        Make(context.Files, creating, context.Options, initial, last: default, static _ => { });
+        context.Files.Rename(creating, directory);
+    }
+
+    /// <summary>Makes a directory under the name that it has until it is complete, in place of what may have that name. All of it is durable except the name.</summary>
+    /// <param name="files">The disk.</param>
+    /// <param name="directory">The name.</param>
+    /// <param name="options">Sizes.</param>
+    /// <param name="control">The hard state.</param>
+    /// <param name="last">The record after which the journal begins.</param>
+    /// <param name="fill">Called with the empty data file, to write the state as of that record.</param>
+    public static void Make(IFileSystem files, string directory, StoreOptions options, ControlState control, RecordRef last, Action<PageStore> fill)
+    {
+        var made = new StoreLayout(directory);
+        files.DeleteDirectory(directory);
+        files.CreateDirectory(directory);
+        ControlFile.Create(files, made.Control, control).Dispose();
+        new SpaceReserve(files, made.Reserve, options.ReserveBytes).Renew();
+        var state = made.State(FirstState);
         files.CreateDirectory(state);
-        PageStore.Create(files, StoreLayout.Data(state), context.Options.Pages, IdentityOf(initial)).Dispose();
-        CreateJournal(files, context.Options.SegmentBytesMin, state, initial, default);
+        using (var pages = PageStore.Create(files, StoreLayout.Data(state), options.Pages, IdentityOf(control)))
+            fill(pages);
+        CreateJournal(files, options.SegmentBytesMin, state, control, last);
         files.SyncDirectory(state);
-        files.SyncDirectory(creating.Directory);
-        files.Rename(creating.Directory, directory);
+        files.SyncDirectory(directory);
     }
 
     /// <summary>

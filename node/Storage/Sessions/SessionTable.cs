@@ -291,8 +291,7 @@ internal static class SessionTable
     {
         var stored = StoredResult.Of(result);
         BinaryPrimitives.WriteUInt32LittleEndian(place, (stored.Number << StoredResult.KindBits) | (uint)stored.Kind);
-        BinaryPrimitives.WriteUInt64LittleEndian(place[4..], result.Etag.Epoch);
-        BinaryPrimitives.WriteUInt64LittleEndian(place[12..], result.Etag.Change);
+        EtagBytes.Write(place[4..], result.Etag);
         BinaryPrimitives.WriteUInt32LittleEndian(place[20..], digest);
     }
 
@@ -300,7 +299,7 @@ internal static class SessionTable
     {
         var told = BinaryPrimitives.ReadUInt32LittleEndian(place);
         var stored = new StoredResult((ResultKind)(told & 3), told >> StoredResult.KindBits);
-        var etag = new Etag(BinaryPrimitives.ReadUInt64LittleEndian(place[4..]), BinaryPrimitives.ReadUInt64LittleEndian(place[12..]));
+        var etag = EtagBytes.Read(place[4..]);
         digest = BinaryPrimitives.ReadUInt32LittleEndian(place[20..]);
         result = stored.Kind == ResultKind.None ? default : stored.At(etag);
         return stored.Kind != ResultKind.None;

@@ -4,7 +4,6 @@ using KvCluster.Storage.Control;
 using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
-using KvCluster.Storage.Journal;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Recovery;
 using KvCluster.Storage.Trees;
@@ -115,8 +114,7 @@ internal sealed class SnapshotInstaller : IDisposable
             return false;
         _pages!.Dispose();
         _pages = null;
-        var last = new RecordRef(Covers.Etag, default, Covers.ChainChecksum, 0, 0, RecordFlags.None);
-        StoreDirectory.CreateJournal(_context.Files, _context.Options.SegmentBytesMin, _layout.Incoming, _control!, last);
+        StoreDirectory.CreateJournal(_context.Files, _context.Options.SegmentBytesMin, _layout.Incoming, _control!, Covers.Last);
         _context.Files.SyncDirectory(_layout.Incoming);
         _isComplete = true;
         return true;
@@ -167,7 +165,7 @@ internal sealed class SnapshotInstaller : IDisposable
         _pages = null;
     }
 
-    private CheckpointPosition Covers => new(_stream!.Etag, new JournalPosition(1, SegmentHeader.BlockBytes), _stream.ChainChecksum);
+    private CheckpointPosition Covers => new(_stream!.Etag, StoreDirectory.FirstPosition, _stream.ChainChecksum);
 
     private int StorePrefix(ReadOnlySpan<byte> chunk)
     {

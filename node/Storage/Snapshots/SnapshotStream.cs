@@ -73,8 +73,7 @@ internal sealed class SnapshotStream
         BinaryPrimitives.WriteInt32LittleEndian(bytes.AsSpan(8), Runs.Count);
         BinaryPrimitives.WriteUInt32LittleEndian(bytes.AsSpan(12), Crc32C.Of(bytes.AsSpan(HeaderBytes)));
         BinaryPrimitives.WriteInt64LittleEndian(bytes.AsSpan(16), FilePages);
-        BinaryPrimitives.WriteUInt64LittleEndian(bytes.AsSpan(24), Etag.Epoch);
-        BinaryPrimitives.WriteUInt64LittleEndian(bytes.AsSpan(32), Etag.Change);
+        EtagBytes.Write(bytes.AsSpan(24), Etag);
         BinaryPrimitives.WriteUInt32LittleEndian(bytes.AsSpan(40), ChainChecksum);
         BinaryPrimitives.WriteUInt32LittleEndian(bytes.AsSpan(ChecksumOffset), Crc32C.Of(bytes.AsSpan(0, ChecksumOffset)));
         return bytes;
@@ -114,7 +113,7 @@ internal sealed class SnapshotStream
             if (index == 0 ? runs[0].First != 0 || runs[0].Count < 2 : runs[index].First <= runs[index - 1].First + runs[index - 1].Count - 1)
                 throw new CorruptStoreException($"The snapshot for '{receiver}' lists page runs out of order.");
         }
-        var etag = new Etag(BinaryPrimitives.ReadUInt64LittleEndian(prefix[24..]), BinaryPrimitives.ReadUInt64LittleEndian(prefix[32..]));
+        var etag = EtagBytes.Read(prefix[24..]);
         return new SnapshotStream(etag, BinaryPrimitives.ReadUInt32LittleEndian(prefix[40..]), filePages, runs);
     }
 

@@ -49,12 +49,12 @@ internal sealed class CommittedRecords(
     /// directory. <see cref="IStoreEvents.Truncated"/> reports when the new segment's header is durable. Appends may follow at once; they are written after
     /// that header.
     /// </summary>
-    public void Cut(Etag lastKept) => life.Guard(() =>
+    public void Truncate(Etag lastKept) => life.Guard(() =>
     {
         Invariant.Check(
             log.OwnEpoch is null && lastKept >= _roots.PublishedEtag && lastKept >= Last,
             $"Truncation to {lastKept} while leading, or below the committed {Last} or the published {_roots.PublishedEtag}.");
-        log.Cut(lastKept);
+        log.Truncate(lastKept);
     });
 
     /// <summary>Marks the records up to an etag, as far as they are in the journal, as ready to be applied.</summary>

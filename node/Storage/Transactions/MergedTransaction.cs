@@ -54,7 +54,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
 
     /// <summary>
     /// Applies queued requests to a batch until the queue is empty, the payload has <paramref name="bytesMax"/> bytes, enough pages are made, or the step takes
-    /// too long; at least one if there is any, whatever the sessions took that end.
+    /// too long. At least one request is applied if any waits, even if ending idle sessions has used the whole step.
     /// </summary>
     /// <param name="batch">A batch on the newest root.</param>
     /// <param name="etagLast">The newest etag before the transaction.</param>
@@ -215,8 +215,8 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     }
 
     /// <summary>
-    /// Appends operations among which ranges are deleted. A range alone ends where a part of it does that is small enough, and the record has that end, because
-    /// other replicas may divide the same keys among other leaves. False if ranges are too large together with other operations; nothing is appended then.
+    /// Appends operations among which ranges are deleted. If a range is the only operation and is too large, only its first part is deleted. The record has
+    /// the end of that part, because other replicas may divide the same keys among other leaves. False if ranges are too large together with other operations; nothing is appended then.
     /// </summary>
     private bool TryAppendRanges(WriteBatch batch, WriteRequest request, out bool isPartial)
     {

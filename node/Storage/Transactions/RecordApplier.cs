@@ -19,11 +19,10 @@ internal static class RecordApplier
         var first = new Etag(RecordBody.Epoch(body), RecordBody.FirstChange(body));
         var shardTime = RecordBody.WallTimeMicroseconds(body);
         var (change, count) = (first, 0);
-        if (RecordBody.TryReadHeader(body, out var header) && (header.Flags & RecordFlags.Lz4) != 0)
-            throw new UnreadableRecordException($"Record {header} is compressed, which this version does not support.");
-        ApplyOperations(batch, RecordBody.Payload(body), first, shardTime, ref change, ref count, hasSessions);
+        using var payload = new RecordPayload(body);
+        ApplyOperations(batch, payload.Operations, first, shardTime, ref change, ref count, hasSessions);
         if (count != RecordBody.OperationCount(body) || RecordBody.LastChange(body) - RecordBody.FirstChange(body) != (ulong)Math.Max(count, 1) - 1)
-            throw new UnreadableRecordException($"Record {header} has {count} operations, which does not match its header.");
+            throw new UnreadableRecordException($"Record {EtagText.Of(new Etag(first.Epoch, RecordBody.LastChange(body)))} has {count} operations, which does not match its header.");
         batch.ShardTime = shardTime;
     }
 

@@ -29,11 +29,11 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     private const int PooledMax = 8_192;
     private const int PooledBytesMax = 64 << 10;
 
-    /// <summary>Bytes of the larger buffers that are kept, all together: those of some loads at once.</summary>
+    /// <summary>Bytes of the larger buffers that are kept, all together. That is enough for several loads at once.</summary>
     private const int LargePooledBytesMax = 8 << 20;
     private static readonly ConcurrentQueue<WriteRequest> Pool = new();
 
-    /// <summary>Those with larger buffers, apart from the others, among which a load would not find them again.</summary>
+    /// <summary>Requests with larger buffers. They have a pool of their own, because a load would seldom get one of them from the other.</summary>
     private static readonly ConcurrentQueue<WriteRequest> LargePool = new();
     private static int _pooled;
     private static int _largePooledBytes;
@@ -229,8 +229,8 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         (OpensSession, Session, Owner) = (true, session, owner);
     }
 
-    /// <summary>Called by the submitting thread when everything has been added. It computes the digest there, to keep that work off the writer.</summary>
-    internal void Complete()
+    /// <summary>Called by the submitting thread when everything has been added, to keep this work off the writer.</summary>
+    internal void ComputeDigest()
     {
         if (Sequence != 0)
             Digest = BitOperations.Crc32C(Crc32C.Of(_conditions.Written, _operations.Written), (uint)_conditions.Count);
@@ -313,7 +313,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
 
     private bool TryReturnLarge()
     {
-        // Who does not say that a request will be large would not take it from there.
+        // Only a caller that announces a large request takes from that pool.
         var bytes = _operations.Capacity;
         if (!_isLarge || bytes <= PooledBytesMax)
             return false;

@@ -73,7 +73,8 @@ internal sealed class CommittedLog
     private void Apply(byte[] body)
     {
         var etag = new Etag(RecordBody.Epoch(body), RecordBody.FirstChange(body));
-        var reader = new OperationReader(RecordBody.Payload(body));
+        using var payload = new RecordPayload(body);
+        var reader = new OperationReader(payload.Operations);
         while (reader.MoveNext())
         {
             if (reader.Code is OperationCode.Put or OperationCode.Delete)

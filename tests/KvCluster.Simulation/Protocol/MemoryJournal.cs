@@ -61,7 +61,7 @@ internal sealed class MemoryJournal(Random random) : IJournalView
         return () => entry.Completed = true;
     }
 
-    public void Cut(LogPosition keep)
+    public void Truncate(LogPosition keep)
     {
         Violation.Unless(TryFind(keep.Etag, out var kept) && kept.Name == keep, Rule.Contract, $"a cut keeps {keep}, which the journal does not have");
         var count = CountUpTo(keep.Etag);

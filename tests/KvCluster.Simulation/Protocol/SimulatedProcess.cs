@@ -199,7 +199,7 @@ internal sealed class SimulatedProcess
             case Effect.Truncate truncate:
                 Violation.Unless(truncate.LastKept.Etag >= Published, Rule.Contract, $"node {_replica.Node} cuts to {truncate.LastKept}, below what it has applied, {Published}");
                 Violation.Unless(_replica.Disk.Control.Acknowledged <= truncate.LastKept.Etag || Core.Role == ReplicaRole.Recovering, Rule.Contract, "a cut below the acknowledged etag of the control file");
-                Journal.Cut(truncate.LastKept);
+                Journal.Truncate(truncate.LastKept);
                 After(DrawSyncUs(), () =>
                 {
                     Journal.FinishCut();

@@ -172,7 +172,8 @@ public sealed class StructuredFuzzTests
         try
         {
             var left = bytes.Length;
-            for (var reader = new OperationReader(RecordBody.Payload(bytes)); reader.MoveNext();)
+            using var opened = new RecordPayload(bytes);
+            for (var reader = new OperationReader(opened.Operations); reader.MoveNext();)
             {
                 Assert.True(left-- > 0, "more operations are read than there are bytes");
                 if (reader.Code == OperationCode.Results)

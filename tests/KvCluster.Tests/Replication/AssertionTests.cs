@@ -25,7 +25,7 @@ public sealed class AssertionTests
     {
         var replica = new Transcript(journal => { journal.Append(3, 2); journal.Append(3, 4); }, Promised, epoch: 3, leader: 2);
         replica.Tick();
-        replica.Journal.Cut(new Etag(3, 2));
+        replica.Journal.Truncate(new Etag(3, 2));
         Assert.Throws<InvariantException>(() => replica.Tick());
     }
 

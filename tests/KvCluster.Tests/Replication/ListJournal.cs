@@ -29,7 +29,7 @@ internal sealed class ListJournal : IJournalView
 
     public void Sync() => _durable = _records.Count;
 
-    public void Cut(Etag keep)
+    public void Truncate(Etag keep)
     {
         _records.RemoveAll(record => record.Etag > keep);
         _durable = Math.Min(_durable, _records.Count);

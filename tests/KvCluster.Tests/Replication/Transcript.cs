@@ -118,7 +118,7 @@ internal sealed class Transcript
                 _lines.Add($"append up to {Journal.Last.Name}");
                 break;
             case Effect.Truncate truncate:
-                Journal.Cut(truncate.LastKept.Etag);
+                Journal.Truncate(truncate.LastKept.Etag);
                 _lines.Add($"cut to {truncate.LastKept}");
                 break;
             case Effect.Commit commit:

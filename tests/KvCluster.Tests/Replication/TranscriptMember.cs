@@ -87,7 +87,7 @@ internal sealed class TranscriptMember
                 break;
             case Effect.Truncate truncate:
                 Show($"cuts to {truncate.LastKept}");
-                _journal.Cut(truncate.LastKept.Etag);
+                _journal.Truncate(truncate.LastKept.Etag);
                 _events.Enqueue(Event.Truncated.Instance);
                 break;
             case Effect.Commit commit:

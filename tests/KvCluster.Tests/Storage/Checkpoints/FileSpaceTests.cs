@@ -135,7 +135,7 @@ public sealed class FileSpaceTests
         // Two for each value, the leaves and the branch above them, two for the map.
         Assert.InRange(counts.Pages, 1_003, 1_020);
         Assert.InRange(counts.Seeks, 1, 3);
-        Assert.InRange(counts.Writes, 8, 12);
+        Assert.InRange(counts.Writes, 5, 9);
         for (var round = 0; round < 6; round++)
         {
             Put(store, Enumerable.Range(0, 20).Select(index => index * 25), ValueBytes);

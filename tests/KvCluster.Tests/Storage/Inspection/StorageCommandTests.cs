@@ -161,6 +161,7 @@ public sealed class StorageCommandTests : IDisposable
         Assert.Equal(report.IsDirect, report.Direct is not null && report.TwoPerSecond > 0);
         // Which one it is depends on the file system.
         _ = DeviceProbe.FillingPays(LocalDisk.Instance, TimeProvider.System, _folder.Path);
+        _ = DeviceProbe.CompressionPays(LocalDisk.Instance, TimeProvider.System, _folder.Path);
         Assert.Equal(["data"], Directory.EnumerateFileSystemEntries(_folder.Path).Select(Path.GetFileName));
         Assert.Throws<DirectoryNotFoundException>(() => DeviceProbe.Run(LocalDisk.Instance, TimeProvider.System, Path.Combine(_folder.Path, "none")));
     }
@@ -172,6 +173,13 @@ public sealed class StorageCommandTests : IDisposable
     [InlineData(1, 1, false)]
     public void FillingPays_OnlyWhereItIsMuchFaster(int allocated, int zeroed, bool pays) =>
         Assert.Equal(pays, DeviceProbe.FillingPays(new WriteTimes(TimeSpan.FromMicroseconds(allocated), TimeSpan.FromMicroseconds(zeroed), default)));
+
+    [Theory]
+    [InlineData(0.4, false)]
+    [InlineData(4, false)]
+    [InlineData(8, true)]
+    public void CompressionPays_OnlyWhereTheDiskIsSlow(double milliseconds, bool pays) =>
+        Assert.Equal(pays, DeviceProbe.CompressionPays(TimeSpan.FromMilliseconds(milliseconds)));
 
     private static Task<(int ExitCode, string Output, string Error)> RunAsync(string script) => KvProcess.RunInShellAsync(script);
 

@@ -264,15 +264,15 @@ public sealed class RecoveryTableTests : IDisposable
     }
 
     /// <summary>
-    /// A replica cut its tail and continued in a new segment, whose header was then damaged. The journal then seemed to end in the segment before:
-    /// the cut tail was back, and records acknowledged since were gone without a report. Only a first record that followed the tail revealed a lost
+    /// A replica truncated its tail and continued in a new segment, whose header was then damaged. The journal then seemed to end in the segment before:
+    /// the truncated tail was back, and records acknowledged since were gone without a report. Only a first record that followed the tail revealed a lost
     /// header.
     /// </summary>
     [Theory]
     [InlineData(0)]
     [InlineData(1)]
     [InlineData(2)]
-    public void Open_HeaderLostAfterACut_IsALoss(int recordsLostWithIt)
+    public void Open_HeaderLostAfterATruncation_IsALoss(int recordsLostWithIt)
     {
         using var leader = new ReplicaBench(new(1), KeepsJournal);
         using var bench = new ReplicaBench(new(2), KeepsJournal);
@@ -281,9 +281,9 @@ public sealed class RecoveryTableTests : IDisposable
             _ = leader.Put($"key-{index}", "of epoch 1");
         bench.Follow(leader);
         var kept = new Etag(1, 3);
-        bench.Store.Committed.Cut(kept);
+        bench.Store.Committed.Truncate(kept);
         leader.Store.Writes.StopLeading();
-        leader.Store.Committed.Cut(kept);
+        leader.Store.Committed.Truncate(kept);
         leader.Run();
         leader.Lead(2);
         for (var index = 0; index < 4; index++)
@@ -298,7 +298,7 @@ public sealed class RecoveryTableTests : IDisposable
             disk.FlipBit(newest.Path, SegmentHeader.BlockBytes + (lost * RecordEnvelope.BlockBytes) + 20);
         Assert.Equal("last segment lost its header", Assert.Throws<RecoveryRefusedException>(() => RecoveredStore.Open(bench.Context, StoreBench.DirectoryPath, mayRecover: false)).Row);
         using var store = ReplicaStore.Open(bench.Context, StoreBench.DirectoryPath, mayRecover: true);
-        Assert.True(store.Log.Last.Etag < store.Durable.Control.Acknowledged, "The replica opens as if it had never cut its tail.");
+        Assert.True(store.Log.Last.Etag < store.Durable.Control.Acknowledged, "The replica opens as if it had never truncated its tail.");
     }
 
     /// <summary>A recycled segment that was never used again still holds records of its former use. They prove nothing.</summary>

@@ -206,7 +206,7 @@ public sealed class ExactlyOnceTests : IDisposable
         var committed = _bench.Store.Log.Last.Etag;
         Submit(session, 1, 1, Put("k", "dropped"), thenAppend: true);
         _bench.Store.Writes.StopLeading();
-        _bench.Store.Committed.Cut(committed);
+        _bench.Store.Committed.Truncate(committed);
         _bench.Run();
         _bench.Lead(4);
         Commit();

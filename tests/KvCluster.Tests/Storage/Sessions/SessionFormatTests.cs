@@ -137,6 +137,10 @@ public sealed class SessionFormatTests
         Assert.DoesNotContain(Id.ToString(System.Globalization.CultureInfo.InvariantCulture), leader.Store.Life.Failure.ToString(), StringComparison.Ordinal);
     }
 
-    private static string Payload(ReplicaBench bench) =>
-        Convert.ToHexString(RecordBody.Payload(bench.BodiesAfter(bench.Store.Reader.TryFindAtOrBefore(bench.Store.Log.Last.Etag.Predecessor, out var before) ? before.Etag : Etag.None)[^1].Span));
+    private static string Payload(ReplicaBench bench)
+    {
+        var before = bench.Store.Reader.TryFindAtOrBefore(bench.Store.Log.Last.Etag.Predecessor, out var found) ? found.Etag : Etag.None;
+        using var payload = new RecordPayload(bench.BodiesAfter(before)[^1].Span);
+        return Convert.ToHexString(payload.Operations);
+    }
 }

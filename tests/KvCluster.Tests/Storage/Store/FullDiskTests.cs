@@ -69,14 +69,14 @@ public sealed class FullDiskTests : IDisposable
     }
 
     [Fact]
-    public void Cut_RecordsWaitForRoom_DropsThemAndCompletesWhenThereIsRoom()
+    public void Truncate_RecordsWaitForRoom_DropsThemAndCompletesWhenThereIsRoom()
     {
         FillFollowersDisk();
         var kept = _follower.Store.Durable.Last;
-        _follower.Store.Committed.Cut(kept.Etag);
+        _follower.Store.Committed.Truncate(kept.Etag);
         _follower.Run();
         _leader.Store.Writes.StopLeading();
-        _leader.Store.Committed.Cut(kept.Etag);
+        _leader.Store.Committed.Truncate(kept.Etag);
         _leader.Run();
         _leader.Lead(2);
         _follower.Follow(_leader);

@@ -1,4 +1,3 @@
-using KvCluster.Node.Api;
 using KvCluster.Storage.Sessions;
 using KvCluster.Storage.Transactions;
 

@@ -8,7 +8,7 @@ using KvCluster.Storage.Snapshots;
 namespace KvCluster.Tests.Storage.Store;
 
 /// <summary>
-/// The disk fails at any one call of what <see cref="DiskFaultTests"/> does not reach: a data file that shrinks and gets holes, a received snapshot, a cut of the
+/// The disk fails at any one call of what <see cref="DiskFaultTests"/> does not reach: a data file that shrinks and gets holes, a received snapshot, a truncation of the
 /// journal, a mark of quarantine, and a mapping. The engine stays down, and neither a restart nor a power loss behind it loses anything.
 /// </summary>
 public sealed class MaintenanceFaultTests
@@ -104,7 +104,7 @@ public sealed class MaintenanceFaultTests
 
     [Theory]
     [MemberData(nameof(Faults))]
-    public void Cut_AnyCallFails_KeepsEverythingBeforeItAndEndsTheReplica(string name)
+    public void Truncate_AnyCallFails_KeepsEverythingBeforeItAndEndsTheReplica(string name)
     {
         var fault = Enum.Parse<DiskFault>(name);
         for (var chosen = 1; ; chosen++)
@@ -117,12 +117,12 @@ public sealed class MaintenanceFaultTests
             replica.Follow(leader);
             var tail = replica.Store.Durable.Last;
             FailAt(replica.Disk, chosen, fault);
-            replica.Store.Committed.Cut(new Etag(1, 3));
+            replica.Store.Committed.Truncate(new Etag(1, 3));
             replica.Run();
             replica.Disk.Fault = null;
             if (replica.Disk.CountOf(fault) == 0)
             {
-                Assert.True(chosen > 5 && replica.FailureTold is null, $"The cut made {chosen} calls; {replica.FailureTold}");
+                Assert.True(chosen > 5 && replica.FailureTold is null, $"The truncation made {chosen} calls; {replica.FailureTold}");
                 return;
             }
             var story = $"{fault} at call {chosen}";

@@ -86,7 +86,7 @@ public sealed class NoRoomInPlaceTests : IDisposable
     }
 
     [Fact]
-    public void Cut_RecordsFoundNoRoom_DropsThemAndContinues()
+    public void Truncate_RecordsFoundNoRoom_DropsThemAndContinues()
     {
         using var follower = new ReplicaBench(new(2));
         _replica.Lead(1);
@@ -95,13 +95,13 @@ public sealed class NoRoomInPlaceTests : IDisposable
         _ = _replica.Put("cut", "1");
         follower.Disk.Fault = call => IsWriteTo(call, ".journal") ? DiskFault.NoRoom : DiskFault.None;
         follower.Follow(_replica);
-        follower.Store.Committed.Cut(kept.Etag);
+        follower.Store.Committed.Truncate(kept.Etag);
         follower.Run();
         Assert.Equal((kept, null), (follower.Store.Durable.Last, follower.FailureTold));
         Assert.Empty(follower.CutsTold);
 
         _replica.Store.Writes.StopLeading();
-        _replica.Store.Committed.Cut(kept.Etag);
+        _replica.Store.Committed.Truncate(kept.Etag);
         _replica.Run();
         _replica.Lead(2);
         follower.Disk.Fault = null;

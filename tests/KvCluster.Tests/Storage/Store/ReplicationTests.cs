@@ -7,7 +7,7 @@ using KvCluster.Storage.Transactions;
 
 namespace KvCluster.Tests.Storage.Store;
 
-/// <summary>The operations of a store that replication uses: append, commit, cut, lead and step down.</summary>
+/// <summary>The operations of a store that replication uses: append, commit, truncate, lead and step down.</summary>
 public sealed class ReplicationTests : IDisposable
 {
     private readonly ReplicaBench _leader = new(new(1));
@@ -349,13 +349,13 @@ public sealed class ReplicationTests : IDisposable
     }
 
     [Fact]
-    public void Cut_PowerLostAfterIt_KeepsTheTailAside()
+    public void Truncate_PowerLostAfterIt_KeepsTheTailAside()
     {
         _leader.Lead(1);
         var common = _leader.Store.Log.Last;
         _leader.Put("a", new string('t', 5000));
         _leader.Store.Writes.StopLeading();
-        _leader.Store.Committed.Cut(common.Etag);
+        _leader.Store.Committed.Truncate(common.Etag);
         _leader.Run();
         Assert.Equal([common], _leader.CutsTold);
         _leader.Store.Dispose();
@@ -365,7 +365,7 @@ public sealed class ReplicationTests : IDisposable
     }
 
     [Fact]
-    public void Cut_DivergedTail_IsReplacedAndKeptAsideAndGoneAfterReopen()
+    public void Truncate_DivergedTail_IsReplacedAndKeptAsideAndGoneAfterReopen()
     {
         _leader.Lead(1);
         _leader.Put("a", "1");
@@ -379,7 +379,7 @@ public sealed class ReplicationTests : IDisposable
         _follower.Lead(2);
         _follower.Put("a", "new");
 
-        _leader.Store.Committed.Cut(common.Etag);
+        _leader.Store.Committed.Truncate(common.Etag);
         Assert.Equal(common, _leader.Store.Log.Last);
         Assert.Equal(common, _leader.Store.Durable.Last);
         _leader.Follow(_follower);
@@ -394,7 +394,7 @@ public sealed class ReplicationTests : IDisposable
     }
 
     [Fact]
-    public void Cut_WhileTheTailIsBeingWritten_ReportsNoCutRecord()
+    public void Truncate_WhileTheTailIsBeingWritten_ReportsNoTruncatedRecord()
     {
         _leader.Lead(1);
         _leader.Put("a", "1");
@@ -402,7 +402,7 @@ public sealed class ReplicationTests : IDisposable
         var bodies = _leader.BodiesAfter(Etag.None);
         Assert.True(_follower.Store.TryAppend(bodies[0], out var first));
         Assert.True(_follower.Store.TryAppend(bodies[1], out _));
-        _follower.Store.Committed.Cut(first.Etag);
+        _follower.Store.Committed.Truncate(first.Etag);
         Assert.True(_follower.Store.TryAppend(bodies[1], out var again));
         _follower.Run();
         Assert.Equal([first, again], _follower.DurableTold.Distinct());
@@ -411,12 +411,12 @@ public sealed class ReplicationTests : IDisposable
     }
 
     [Fact]
-    public void Cut_ToTheVeryBeginning_StartsTheJournalAgain()
+    public void Truncate_ToTheVeryBeginning_StartsTheJournalAgain()
     {
         _leader.Lead(1);
         _leader.Put("a", "1");
         _follower.Follow(_leader);
-        _follower.Store.Committed.Cut(Etag.None);
+        _follower.Store.Committed.Truncate(Etag.None);
         _follower.Run();
         _follower.Reopen();
         Assert.Equal(default, _follower.Store.Log.Last.Etag);

@@ -13,7 +13,7 @@ namespace KvCluster.Storage.Journal;
 /// <param name="durable">The newest record that, with all records before it, is durable when this write is submitted.</param>
 /// <param name="offset">Where the first record goes.</param>
 /// <param name="previous">The record before the first.</param>
-internal sealed class JournalWrite(SegmentFile file, ulong segment, ulong incarnation, Etag durable, long offset, RecordRef previous)
+internal sealed class DurableWrite(SegmentFile file, ulong segment, ulong incarnation, Etag durable, long offset, RecordRef previous)
 {
     /// <summary>A longer write contains only one record.</summary>
     public const int BytesMax = 1 << 20;
