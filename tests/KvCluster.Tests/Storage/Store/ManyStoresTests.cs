@@ -30,7 +30,7 @@ public sealed partial class ManyStoresTests(ITestOutputHelper output) : IDisposa
     /// What the process may take besides the budget and what open stores take that have nothing to do: objects of each store, and buffers of callers, of
     /// threads and of the allocator.
     /// </summary>
-    private const long AllowanceBytes = (Stores * (128L << 10)) + (64 << 20);
+    private const long AllowanceBytes = (Stores * (128L << 10)) + (80 << 20);
 
     private static readonly bool IsLong = Environment.GetEnvironmentVariable("KV_LONG") == "1";
     private static readonly long Budget = IsLong ? 256L << 20 : 64L << 20;
