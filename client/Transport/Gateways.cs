@@ -78,9 +78,14 @@ internal sealed class Gateways : IDestinations
         for (var place = 0u; place < _endpoints.Count; place++)
         {
             var index = (int)((turn + place) % (uint)_endpoints.Count);
-            if (!Volatile.Read(ref _isOurs[index]) || now < Volatile.Read(ref _pausedUntilMs[index]) || _connections.To(_endpoints[index]).IsPaused)
+            if (!Volatile.Read(ref _isOurs[index]) || now < Volatile.Read(ref _pausedUntilMs[index]))
                 continue;
             address = _endpoints[index];
+            if (_connections.To(address) is { IsPaused: true } paused)
+            {
+                _failure = paused.Failure;
+                continue;
+            }
             return true;
         }
         address = null;

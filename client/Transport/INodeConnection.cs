@@ -11,6 +11,9 @@ internal interface INodeConnection : IAsyncDisposable
     /// <summary>One of the reasons for a pause: the connection attempt takes longer than one to a reachable node. A patient call waits for it.</summary>
     bool IsSlow => false;
 
+    /// <summary>Why calls fail while the connection is paused, for an error message.</summary>
+    string Failure => "";
+
     /// <summary>Sends one call, and returns it to its pool if nothing else refers to it. It is answered by its deadline at the latest.</summary>
     ValueTask<CallAnswer> CallAsync(PendingCall call, CancellationToken cancellationToken);
 }

@@ -65,6 +65,9 @@ internal sealed class NodeConnection : INodeConnection
     /// <inheritdoc/>
     public bool IsSlow => Volatile.Read(ref _connectingSinceMs) is var since && since != 0 && Environment.TickCount64 - since >= SlowMs;
 
+    /// <inheritdoc/>
+    public string Failure => IsSlow ? NoConnectionYet : _failure;
+
     private bool IsBroken => Environment.TickCount64 < Volatile.Read(ref _pausedUntilMs);
 
     // Includes the failure of the previous attempt, which is most likely the cause of this one too.

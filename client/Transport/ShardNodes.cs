@@ -28,7 +28,7 @@ internal sealed class ShardNodes(RouteTable table, NodeConnections connections) 
             return new Destination(address, null) { Generation = route.Generation };
         return Slow(route) is { } slow
             ? new Destination(slow, null) { Generation = route.Generation, IsSlow = true }
-            : new Destination(null, $"none of the nodes of shard {route.ShardId} can be reached");
+            : new Destination(null, $"none of the nodes of shard {route.ShardId} can be reached{WhyNot(route)}");
     }
 
     /// <summary>The leader as far as known; for a scan at any replica, the replicas in every other turn.</summary>
@@ -76,6 +76,9 @@ internal sealed class ShardNodes(RouteTable table, NodeConnections connections) 
         }
         return null;
     }
+
+    // What is known of the leader says most.
+    private string WhyNot(ShardRoute route) => table.Nodes.TryGetValue(route.LeaderId, out var address) && connections.To(address).Failure is { Length: > 0 } failure ? $": {failure}" : "";
 
     // Spreads the reads of one client evenly over the replicas.
     private string? NextReplica(ShardRoute route)

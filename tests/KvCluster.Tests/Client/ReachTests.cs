@@ -138,6 +138,16 @@ public sealed class ReachTests
         Assert.Contains(log.Lines, line => line.Contains("the shard map's stream", StringComparison.Ordinal));
     }
 
+    /// <summary>Between two attempts to connect, a call through a gateway forgot why the last one had failed, and most calls end there.</summary>
+    [Fact]
+    public async Task Gateway_ThatCannotBeReached_SaysWhy()
+    {
+        await using var client = new KvClient(
+            new KvClientOptions { Endpoints = ["http://127.0.0.1:1"], Gateway = true, Timeout = TimeSpan.FromMilliseconds(100) }, new PausedConnector(), ClientRuntime.Machine);
+        var failure = await Assert.ThrowsAsync<KvUnavailableException>(async () => await client.GetAsync("a"));
+        Assert.Contains(PausedConnector.Reason, failure.Message, StringComparison.Ordinal);
+    }
+
     /// <summary>The node was not told of a call that was given up, and kept its place until the answer.</summary>
     [Fact]
     public async Task Call_GivenUpByItsCaller_IsCancelledAtTheNode()
@@ -288,6 +298,23 @@ public sealed class ReachTests
         public INodeConnection Connect(string address) => Connections[address] = inner.Connect(address);
 
         public IAsyncEnumerable<V1.ShardMap> WatchMap(string address, CancellationToken cancellationToken) => inner.WatchMap(address, cancellationToken);
+    }
+
+    private sealed class PausedConnector : INodeConnector, INodeConnection
+    {
+        public const string Reason = "its certificate is not trusted";
+
+        public bool IsPaused => true;
+
+        public string Failure => Reason;
+
+        public INodeConnection Connect(string address) => this;
+
+        public IAsyncEnumerable<V1.ShardMap> WatchMap(string address, CancellationToken cancellationToken) => throw new InvalidOperationException("not watched with one gateway");
+
+        public ValueTask<CallAnswer> CallAsync(PendingCall call, CancellationToken cancellationToken) => throw new InvalidOperationException("paused");
+
+        public ValueTask DisposeAsync() => ValueTask.CompletedTask;
     }
 
     private sealed class ThrowingConnector(GrpcConnector inner) : INodeConnector
