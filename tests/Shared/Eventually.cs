@@ -10,7 +10,7 @@ internal static class Eventually
     public static readonly TimeSpan Limit = TimeSpan.FromMinutes(3);
 
     private static readonly TimeSpan FirstPause = TimeSpan.FromMilliseconds(5);
-    private static readonly TimeSpan LongestPause = TimeSpan.FromMilliseconds(25);
+    private static readonly TimeSpan LongestPause = TimeSpan.FromMilliseconds(100);
 
     public static Task TrueAsync(Func<bool> condition, string expectation, TimeSpan? limit = null) => TrueAsync(() => Task.FromResult(condition()), expectation, limit);
 

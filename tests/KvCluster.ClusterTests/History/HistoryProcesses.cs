@@ -65,8 +65,8 @@ internal sealed class HistoryProcesses : IAsyncDisposable
         {
             RedirectStandardInput = true,
             RedirectStandardOutput = true,
-            // Five of them run beside three nodes. Threads and compilation for a machine of their own would take the nodes' processors.
-            Environment = { ["DOTNET_PROCESSOR_COUNT"] = "1", ["DOTNET_TieredPGO"] = "0", ["DOTNET_gcConcurrent"] = "0" },
+            // Five of them run beside three nodes. Threads for a machine of their own would take the nodes' processors.
+            Environment = { ["DOTNET_PROCESSOR_COUNT"] = "1", ["DOTNET_gcConcurrent"] = "0" },
         })!;
         process.OutputDataReceived += (_, line) =>
         {
