@@ -76,7 +76,7 @@ public sealed class KvBatch
     internal WriteRequest Take(KvStore store)
     {
         var request = Request();
-        _tree?.ThrowUnlessOf(store);
+        _tree?.ThrowUnlessOf(store, "batch");
         _request = null;
         return request;
     }

@@ -132,6 +132,6 @@ public sealed class KvSnapshot : IDisposable
     {
         Check();
         ArgumentNullException.ThrowIfNull(tree);
-        tree.ThrowUnlessOf(_store);
+        tree.ThrowUnlessOf(_store, nameof(tree));
     }
 }

@@ -173,7 +173,7 @@ public sealed class KvStore : IAsyncDisposable
     {
         ArgumentNullException.ThrowIfNull(tree);
         ThrowIfDisposed();
-        tree.ThrowUnlessOf(this);
+        tree.ThrowUnlessOf(this, nameof(tree));
         return _trees.DropAsync(tree, cancellationToken);
     }
 
@@ -216,7 +216,7 @@ public sealed class KvStore : IAsyncDisposable
     {
         ArgumentNullException.ThrowIfNull(tree);
         ThrowIfDisposed();
-        tree.ThrowUnlessOf(this);
+        tree.ThrowUnlessOf(this, nameof(tree));
         tree.ThrowIfDropped();
         return DeleteRangeAsync(TreeKey.Bound(tree.Number, from), TreeKey.EndBound(tree.Number, to), cancellationToken);
     }

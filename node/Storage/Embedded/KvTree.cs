@@ -24,17 +24,17 @@ public sealed class KvTree
     public override string ToString() => Name;
 
     /// <exception cref="ArgumentException">It belongs to another store.</exception>
-    internal void ThrowUnlessOf(KvStore store)
+    internal void ThrowUnlessOf(KvStore store, string parameter)
     {
         if (Store != store)
-            throw new ArgumentException($"The tree '{Name}' belongs to another store. Nothing was changed.");
+            throw new ArgumentException($"The tree '{Name}' belongs to another store.", parameter);
     }
 
     /// <exception cref="KvTreeNotFoundException">It was dropped.</exception>
     internal void ThrowIfDropped()
     {
         if (_isDropped)
-            throw new KvTreeNotFoundException(Name, $"The tree '{Name}' was dropped. Nothing was changed.");
+            throw Dropped();
     }
 
     /// <summary>
@@ -48,12 +48,17 @@ public sealed class KvTree
         Interlocked.Increment(ref _holders);
         if (!_isDropped)
             return;
+        // What was seen counts: the drop may fail meanwhile, and whoever gets no exception releases the tree.
         Release();
-        ThrowIfDropped();
+        throw Dropped();
     }
 
     /// <summary>Ends a <see cref="Hold"/>.</summary>
-    internal void Release() => Interlocked.Decrement(ref _holders);
+    internal void Release()
+    {
+        var holders = Interlocked.Decrement(ref _holders);
+        Invariant.Check(holders >= 0, $"The tree '{Name}' was released more often than it was held.");
+    }
 
     /// <summary>Refuses batches from here on, and waits for those that are just put into the queue. Snapshots from before still have the tree's keys.</summary>
     internal void BeginDrop()
@@ -66,4 +71,6 @@ public sealed class KvTree
 
     /// <summary>The drop has failed, and the tree can be used as before.</summary>
     internal void CancelDrop() => _isDropped = false;
+
+    private KvTreeNotFoundException Dropped() => new(Name, $"The tree '{Name}' was dropped. Nothing was changed.");
 }

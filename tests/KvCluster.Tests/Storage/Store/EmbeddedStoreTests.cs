@@ -44,6 +44,44 @@ public sealed class EmbeddedStoreTests : IDisposable
         Assert.Equal(["00000000=00000003", "000000006B657074=00000001", "000000016B=76"], Entries(engine));
     }
 
+    // Whoever wanted to hold the tree while a drop failed got no exception, although the tree was not held. It then released what it did not have.
+    [Fact]
+    public async Task HoldTree_WhileADropFails_EitherHoldsItOrThrows()
+    {
+        const int Holds = 300_000;
+        await using var store = KvStore.Open(_directory.Path);
+        var tree = await store.CreateTreeAsync("tree");
+        var isDone = false;
+        var drops = Task.Factory.StartNew(() =>
+        {
+            while (!Volatile.Read(ref isDone))
+            {
+                tree.BeginDrop();
+                tree.CancelDrop();
+            }
+        }, CancellationToken.None, TaskCreationOptions.LongRunning, TaskScheduler.Default);
+        try
+        {
+            for (var hold = 0; hold < Holds; hold++)
+            {
+                try
+                {
+                    tree.Hold();
+                }
+                catch (KvTreeNotFoundException)
+                {
+                    continue;
+                }
+                tree.Release();
+            }
+        }
+        finally
+        {
+            Volatile.Write(ref isDone, true);
+        }
+        await drops;
+    }
+
     /// <summary>A crash in the middle of dropping a tree leaves keys without a name.</summary>
     [Fact]
     public async Task Open_WithKeysOfNoTree_RemovesThemAndNoOthers()
