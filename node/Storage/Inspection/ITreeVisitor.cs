@@ -12,8 +12,9 @@ internal interface ITreeVisitor
     /// <summary>An intact page or run.</summary>
     void Reached(PageRun run);
 
-    /// <summary>An entry whose value is intact. The spans are valid during the call. The members of a large set follow.</summary>
-    void Entry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value);
+    /// <summary>An entry whose value is intact. The spans are valid during the call.</summary>
+    /// <returns>Whether to read the members, if it is a large set. They follow then.</returns>
+    bool Entry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value);
 
     /// <summary>A member of the large set whose entry was the last one.</summary>
     void Member(ReadOnlySpan<byte> key, ReadOnlySpan<byte> member);

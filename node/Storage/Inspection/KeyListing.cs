@@ -20,10 +20,10 @@ internal sealed class KeyListing(byte[] prefix, int keysMax, TextWriter output) 
     }
 
     /// <inheritdoc/>
-    public void Entry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
+    public bool Entry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
     {
         if (_count >= keysMax || !key.StartsWith(prefix))
-            return;
+            return false;
         _count++;
         try
         {
@@ -34,6 +34,7 @@ internal sealed class KeyListing(byte[] prefix, int keysMax, TextWriter output) 
         {
             output.WriteLine($"key      {KeyText.Of(key)}: {fault.Message}");
         }
+        return false;
     }
 
     /// <inheritdoc/>

@@ -87,14 +87,16 @@ internal sealed class PageUse(PageSpace space, string path) : ITreeVisitor
     }
 
     /// <inheritdoc/>
-    public void Entry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
+    public bool Entry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
     {
         _keys++;
         if (StoredEntry.WhyUnreadable(_tree, key, value) is not { } fault)
-            return;
+            return true;
         DamagedTrees.Add(_tree);
         // The ids of sessions are their callers' secrets.
         Findings.Add(Finding.Of(fault, path, null, _tree == TreeId.Sessions ? "an entry of the sessions" : $"{TreeText.Of(_tree)}: the value of the key {KeyText.Of(key)}"));
+        // The pages of its members are in use all the same.
+        return true;
     }
 
     /// <inheritdoc/>

@@ -25,7 +25,7 @@ internal sealed class SalvagedState(PageStore pages, long shardTime) : ITreeVisi
     /// <summary>The last change of the set whose members follow.</summary>
     private Etag _setEtag;
 
-    /// <summary>Entries of sound pages that were left out because they cannot be decoded. The check has named them.</summary>
+    /// <summary>Entries of sound pages that were left out because they cannot be decoded, large sets with all their members. The check has named them.</summary>
     public long LeftOut { get; private set; }
 
     /// <summary>Copies what can be read of a tree.</summary>
@@ -63,12 +63,13 @@ internal sealed class SalvagedState(PageStore pages, long shardTime) : ITreeVisi
     }
 
     /// <inheritdoc/>
-    public void Entry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
+    public bool Entry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
     {
         if (StoredEntry.WhyUnreadable(_tree, key, value) is not null)
         {
+            // Nothing says of which change the members of a large set would be.
             LeftOut++;
-            return;
+            return false;
         }
         if (_tree == TreeId.Sets)
         {
@@ -76,10 +77,11 @@ internal sealed class SalvagedState(PageStore pages, long shardTime) : ITreeVisi
             _setEtag = set.Etag;
             for (var index = 0; index < set.SmallCount; index++)
                 Member(key, set[index]);
-            return;
+            return true;
         }
         Batch().Put(_tree, key, value);
         Count(key.Length + value.Length);
+        return true;
     }
 
     /// <inheritdoc/>

@@ -44,7 +44,7 @@ internal sealed unsafe class TreeReading(PageSpace space, ITreeVisitor visitor)
         if (Page.Type(page) == PageType.Branch)
             ReadChildren(page, keys, depth);
         else if (_set is not null)
-            ReadMembers(page);
+            ReadMembers(page, link.Reference);
         else
             ReadEntries(page);
     }
@@ -56,10 +56,10 @@ internal sealed unsafe class TreeReading(PageSpace space, ITreeVisitor visitor)
         visitor.Damaged(fault, place, _set is null ? keys : new KeyRange(_set, [.. _set, 0]));
     }
 
-    private void ReadMembers(byte* page)
+    private void ReadMembers(byte* page, PageRef place)
     {
         if (Page.HasReferences(page))
-            Damaged(new CorruptStoreException("members of a set refer to other pages"), default, default);
+            Damaged(new CorruptStoreException($"page {place.Number} (offset {place.Value}) has members of a set that refer to other pages"), place, default);
         for (var index = 0; index < Page.Count(page); index++, _members++)
             visitor.Member(_set, KeyAt(page, index));
     }
@@ -107,8 +107,7 @@ internal sealed unsafe class TreeReading(PageSpace space, ITreeVisitor visitor)
                 }
             }
             var value = TreePage.Value(space, page, index);
-            visitor.Entry(key, value);
-            if (hasTree)
+            if (visitor.Entry(key, value) && hasTree)
                 ReadSet(key.ToArray(), *link, value);
         }
     }

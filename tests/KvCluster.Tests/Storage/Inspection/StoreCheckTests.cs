@@ -1,3 +1,4 @@
+using System.Runtime.InteropServices;
 using System.Text.RegularExpressions;
 using KvCluster.Disk;
 using KvCluster.Storage.DataFile;
@@ -136,8 +137,7 @@ public sealed partial class StoreCheckTests : IDisposable
             batch.SetAdd("bad"u8, "one"u8, new Etag(1, 1));
             batch.SetAdd("good"u8, "one"u8, new Etag(1, 1));
             // The end of its only member.
-            batch.TryGet(TreeId.Sets, "bad"u8, out var value);
-            System.Runtime.InteropServices.MemoryMarshal.CreateSpan(ref System.Runtime.InteropServices.MemoryMarshal.GetReference(value), value.Length)[24] = 9;
+            ValueOf(batch, "bad")[24] = 9;
         });
         var damage = StoreCheck.Run(_bench.Disk, StoreBench.DirectoryPath).Findings.Where(finding => finding.IsDamage).ToArray();
         Assert.Equal(["sets: the value of the key \"bad\""], damage.Select(finding => finding.Lost));
@@ -148,6 +148,45 @@ public sealed partial class StoreCheckTests : IDisposable
         }
         _bench.Open();
         Assert.Equal(["good"], _bench.ReadAllSets().Keys);
+    }
+
+    // Its members were recovered as if the set before it had them last changed.
+    [Fact]
+    public void LargeSet_ThatCannotBeDecodedInASoundPage_IsLeftOutWithItsMembers()
+    {
+        ReplaceData(batch =>
+        {
+            AddLarge(batch, "bad", new Etag(1, 1));
+            AddLarge(batch, "good", new Etag(1, 2));
+            // The number of its members.
+            ValueOf(batch, "bad")[16..24].Clear();
+        });
+        Assert.True(StoreCheck.Run(_bench.Disk, StoreBench.DirectoryPath).IsDamaged);
+        using (var recovery = StoreRecovery.Begin(_bench.Disk, StoreBench.DirectoryPath))
+        {
+            recovery.Run();
+            Assert.Equal(1, recovery.LeftOut);
+        }
+        _bench.Open();
+        Assert.Equal(["good"], _bench.ReadAllSets().Keys);
+    }
+
+    [Fact]
+    public unsafe void LargeSet_WhoseMembersReferToOtherPages_IsReportedWithThePage()
+    {
+        ReplaceData((batch, space) =>
+        {
+            AddLarge(batch, "large", new Etag(1, 1));
+            fixed (byte* value = ValueOf(batch, "large"))
+                Page.HasReferences(space.Locate(TreePage.CellTree(value - TreePage.OverflowCellHeader).Link.Reference)) = true;
+        });
+        long page;
+        using (var replica = StoppedReplica.Open(_bench.Disk, StoreBench.DirectoryPath))
+            page = TreePage.Reference(replica.Space!.Locate(replica.Newest!.Trees[(int)TreeId.Sets].Link.Reference), 0)->Reference.Number;
+        var damage = Assert.Single(StoreCheck.Run(_bench.Disk, StoreBench.DirectoryPath).Findings, static finding => finding.IsDamage);
+        Assert.Equal(page * Page.Bytes, damage.Offset);
+        Assert.Contains($"page {page} ", damage.What, StringComparison.Ordinal);
+        Assert.Contains("\"large\"", damage.Lost, StringComparison.Ordinal);
     }
 
     /// <summary>The value was copied, and then the check of the result failed: nothing of the replica could be recovered.</summary>
@@ -276,8 +315,24 @@ public sealed partial class StoreCheckTests : IDisposable
         return replica.Newest!.ShardTime;
     }
 
+    // A set whose members take a page of their own.
+    private static void AddLarge(WriteBatch batch, string key, Etag etag)
+    {
+        for (var member = 0; member < 12; member++)
+            batch.SetAdd(StoreBench.Text(key), StoreBench.Text($"{member:d5}-{new string('m', 200)}"), etag);
+    }
+
+    // The stored value of a set, in place, to write into a page that will be sound.
+    private static Span<byte> ValueOf(WriteBatch batch, string set)
+    {
+        Assert.True(batch.TryGet(TreeId.Sets, StoreBench.Text(set), out var value));
+        return MemoryMarshal.CreateSpan(ref MemoryMarshal.GetReference(value), value.Length);
+    }
+
+    private void ReplaceData(Action<WriteBatch> fill) => ReplaceData((batch, _) => fill(batch));
+
     // Writes another data file for the same checkpoint, all of whose pages are sound.
-    private void ReplaceData(Action<WriteBatch> fill)
+    private void ReplaceData(Action<WriteBatch, PageSpace> fill)
     {
         CheckpointPosition covers;
         byte[] identity;
@@ -286,7 +341,7 @@ public sealed partial class StoreCheckTests : IDisposable
         _bench.Disk.Delete(Data);
         using var pages = PageStore.Create(_bench.Disk, Data, new PageStoreOptions(), identity);
         var batch = pages.Begin();
-        fill(batch);
+        fill(batch, pages.Space);
         pages.Roots.Seal(batch, covers.Etag);
         pages.Roots.Publish(covers.Etag);
         var checkpoint = pages.BeginCheckpoint(_ => covers, covers.Etag, repeats: true)!;
