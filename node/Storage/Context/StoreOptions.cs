@@ -61,7 +61,7 @@ internal sealed record StoreOptions
     /// </summary>
     public long CheckpointJournalBytes { get; init; } = 256 << 20;
 
-    /// <summary>Bytes of scratch memory that start a checkpoint, unless <see cref="MemoryAccount.ChangedPagesPlenty"/> allows more.</summary>
+    /// <summary>Bytes of changed pages that start a checkpoint, unless <see cref="MemoryAccount.ChangedPagesPlenty"/> allows more.</summary>
     public long CheckpointScratchBytes { get; init; } = 256 << 20;
 
     /// <summary>

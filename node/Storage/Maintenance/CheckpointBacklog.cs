@@ -23,7 +23,7 @@ internal sealed class CheckpointBacklog(StoreContext context, PageStore pages, J
     public bool IsMuchToReplay => JournalBytes >= _options.CheckpointIdleJournalBytes;
 
     /// <summary>Whether it is as much as triggers a checkpoint.</summary>
-    public bool IsDue => JournalBytes >= _options.CheckpointJournalBytes || (pages.ScratchBytes >= _options.CheckpointScratchBytes && context.Memory.WantsCheckpoints);
+    public bool IsDue => JournalBytes >= _options.CheckpointJournalBytes || (pages.ChangedBytes >= _options.CheckpointScratchBytes && context.Memory.WantsCheckpoints);
 
     /// <summary>
     /// How far checkpoints are behind, from 0 to 1. It is 0 up to twice the amount that triggers a checkpoint, that is until the next one could start as

@@ -1,6 +1,8 @@
 using KvCluster.Storage.Context;
 using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Maintenance;
+using KvCluster.Storage.Pages;
+using KvCluster.Storage.Sessions;
 
 namespace KvCluster.Tests.Storage.Store;
 
@@ -70,6 +72,39 @@ public sealed class PacingTests
         bench.Run();
         Assert.True(bench.WorkTold > told);
         Assert.True(bench.AppendBatch());
+    }
+
+    // Pages that only a reader held counted as if the next checkpoint wrote them, so that one checkpoint followed the other.
+    [Fact]
+    public void Checkpoint_WhileAReaderHoldsMuch_IsNotStartedByWhatItHolds()
+    {
+        const int DueBytes = 512 << 10;
+        var checkpoints = 0;
+        using var bench = new StoreBench(options: StoreBench.SmallOptions with { CheckpointScratchBytes = DueBytes });
+        bench.Open();
+        var keys = 0;
+        for (; bench.Store.Pages.ScratchBytes < DueBytes - (4 * Page.Bytes); keys++)
+            Write(keys, keys);
+        var snapshot = bench.Standalone.OpenSnapshot();
+        Write(0, keys - 1);
+        bench.Checkpoint();
+        Assert.InRange(bench.Store.Pages.HeldScratchBytes, DueBytes * 3 / 4, DueBytes);
+        for (var key = 0; key < keys; key += keys / 20)
+        {
+            var covered = bench.Store.Pages.Covered;
+            Write(key, key);
+            bench.RunUntilIdle();
+            checkpoints += bench.Store.Pages.Covered == covered ? 0 : 1;
+        }
+        snapshot.Dispose();
+        Assert.Equal(0, checkpoints);
+
+        // In one request, so that no checkpoint begins in the middle.
+        void Write(int first, int last) => Assert.Equal(WriteOutcome.Applied, bench.Write(request =>
+        {
+            for (var key = first; key <= last; key++)
+                request.Put(StoreBench.Text($"key-{key:D5}"), StoreBench.Text(new string((char)('a' + (keys % 26)), 1000)));
+        }).Outcome);
     }
 
     // A request was answered only when a checkpoint found nothing newer, so it was never answered while writes continued.
