@@ -320,7 +320,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _meter.CreateObservableUpDownCounter("kvcluster.node.store.data.size", () => Sum(replica => replica.DataBytes), "By", "Length of the data files of this node's replicas, including holes, which take no space on the disk.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.store.data.allocated.size", () => Sum(replica => replica.DataAllocatedBytes), "By", "Space on the disk that the data files of this node's replicas take.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.store.journal.size", () => Sum(replica => replica.JournalBytes), "By", "Size of the journals of this node's replicas.");
-        _meter.CreateObservableUpDownCounter("kvcluster.node.store.journal.kept.size", () => Sum(replica => replica.JournalKeptBytes), "By", "The part of these journals that is kept only for followers that lag.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.store.journal.kept.size", () => Sum(replica => replica.JournalKeptBytes), "By", "The part of these journals that is kept for followers, beyond what a restart needs.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.store.changed.size", () => Sum(replica => replica.ChangedBytes), "By", "Changed pages in memory, which checkpoints will write or readers still need.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.store.readers", () => Sum(replica => replica.Readers), "{reader}", "Open snapshots.");
         _meter.CreateObservableGauge("kvcluster.node.store.snapshot.age", () => _reading.Replicas.Select(replica => replica.SnapshotAge.TotalSeconds).DefaultIfEmpty().Max(), "s", "Age of the oldest open snapshot.");

@@ -112,7 +112,11 @@ internal sealed class CheckpointSchedule
     }
 
     /// <summary>Counts what was in the journal before the store was opened. Called once, when the owner is set and can receive events.</summary>
-    public void CountUncovered() => JournalGrewBy(_index.BytesAfter(_pages.Covered.Etag));
+    public void CountUncovered()
+    {
+        JournalGrewBy(_index.BytesAfter(_pages.Covered.Etag));
+        _recycling.CountKept();
+    }
 
     /// <summary>Starts a checkpoint if a trigger is reached and none runs. Also begins to return what readers held that have ended.</summary>
     public void StartIfDue()

@@ -14,8 +14,13 @@ internal sealed class JournalRecycling(StoreContext context, PageStore pages, Jo
     private readonly List<SnapshotSource> _sources = [];
     private long _keptBytes;
 
-    /// <summary>Bytes of the records that are only kept for followers, as of the last <see cref="Recycle"/>. Any thread.</summary>
+    /// <summary>
+    /// Bytes of the records that are kept for followers, beyond what a restart needs, as of the open or the last <see cref="Recycle"/>. Any thread.
+    /// </summary>
     public long KeptBytes => Volatile.Read(ref _keptBytes);
+
+    /// <summary>Counts what was kept before the store was opened.</summary>
+    public void CountKept() => Volatile.Write(ref _keptBytes, index.BytesOf(0, index.FirstFrom(FirstSegmentNeeded())));
 
     /// <summary>Pins the newest checkpoint, and the journal after it, for a replica that is too far behind.</summary>
     public SnapshotSource OpenSource()
@@ -38,8 +43,7 @@ internal sealed class JournalRecycling(StoreContext context, PageStore pages, Jo
         TakeBack(
             source => index.BytesAfter(source.Covers.Etag) > Math.Max(context.Options.SnapshotPinnedBytesMax, source.BytesTotal),
             "the shard has written more journal since than a snapshot may retain");
-        var needed = _sources.Aggregate(
-            context.Rules.RecoversFrom(pages).Position.Segment, (lowest, source) => Math.Min(lowest, source.Covers.Position.Segment));
+        var needed = FirstSegmentNeeded();
         var covered = index.FirstFrom(needed);
         var retainedBytes = journal.IsDiskFull || isForSpace ? 0 : context.Options.RetainedJournalBytes;
         var retainedCount = context.Memory.KeptIndexBytesMax / JournalIndex.EntryBytes;
@@ -54,6 +58,9 @@ internal sealed class JournalRecycling(StoreContext context, PageStore pages, Jo
         reader.Close();
         journal.Enqueue(new JournalJob(JournalJobKind.Recycle) { Number = Math.Min(lowest, needed) });
     }
+
+    private ulong FirstSegmentNeeded() => _sources.Aggregate(
+        context.Rules.RecoversFrom(pages).Position.Segment, (lowest, source) => Math.Min(lowest, source.Covers.Position.Segment));
 
     private void TakeBack(Predicate<SnapshotSource> which, string reason)
     {

@@ -27,6 +27,25 @@ public sealed class ReplicaStoreTests : IDisposable
         Assert.Equal(new Etag(2, 3), _bench.Store.Pages.Roots.PublishedEtag);
     }
 
+    // After each restart it was 0 until the first checkpoint.
+    [Fact]
+    public void JournalKeptBytes_AfterARestart_AreThoseBefore()
+    {
+        using var bench = new StoreBench(options: StoreBench.SmallOptions with { RetainedJournalBytes = 1 << 20 });
+        bench.Open();
+        for (var index = 0; index < 200; index++)
+            bench.Write(request => request.Put("a"u8, new byte[1_000]));
+        // Two, because the older meta page needs journal too.
+        bench.Checkpoint();
+        bench.Write(request => request.Put("a"u8, "1"u8));
+        bench.Checkpoint();
+        var before = bench.Store.Statistics.JournalKeptBytes;
+        Assert.True(before > 100_000, $"{before} bytes of journal are kept.");
+        bench.Close();
+        bench.Open();
+        Assert.Equal(before, bench.Store.Statistics.JournalKeptBytes);
+    }
+
     [Fact]
     public void Write_FailedConditionAmongOthers_FailsAloneAndNamesTheCondition()
     {
