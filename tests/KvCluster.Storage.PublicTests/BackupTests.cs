@@ -137,6 +137,21 @@ public sealed class BackupTests : StoreTest
         Assert.Equal(0, store.Statistics.PinnedBytes);
     }
 
+    // The exception had a token of the store's own, by which callers cannot tell that they have cancelled the call.
+    [Fact]
+    public async Task BackupAndCheckpoint_CancelledByTheCaller_TellOfItsToken()
+    {
+        await using var store = KvStore.Open(Folder);
+        var tree = await store.CreateTreeAsync("t");
+        await store.WriteAsync(new KvBatch().Put(tree, "k"u8, new byte[100_000]));
+        using var stop = new CancellationTokenSource();
+        using var backup = new WatchedStream(stop.CancelAsync);
+        var cancelled = await Assert.ThrowsAnyAsync<OperationCanceledException>(() => store.BackupAsync(backup, stop.Token));
+        Assert.Equal(stop.Token, cancelled.CancellationToken);
+        cancelled = await Assert.ThrowsAnyAsync<OperationCanceledException>(() => store.CheckpointAsync(stop.Token));
+        Assert.Equal(stop.Token, cancelled.CancellationToken);
+    }
+
     private static KvBatch Numbered(KvTree tree, int number) =>
         new KvBatch().Put(tree, Bytes($"first-{number}"), Bytes(new string((char)('a' + (number % 26)), 500))).Put(tree, Bytes($"second-{number}"), "x"u8);
 

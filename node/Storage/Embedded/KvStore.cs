@@ -244,22 +244,12 @@ public sealed class KvStore : IAsyncDisposable
     /// <param name="cancellationToken">Ends the wait, not the checkpoint.</param>
     /// <exception cref="KvStoreDiskException">The disk is full. Nothing is lost.</exception>
     /// <exception cref="KvStoreFailedException">The store has stopped.</exception>
+    /// <exception cref="OperationCanceledException">The token was cancelled.</exception>
     public async Task CheckpointAsync(CancellationToken cancellationToken = default)
     {
         ThrowIfDisposed();
-        using var either = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken, _ending.Token);
-        try
-        {
-            await _engine.Store.Checkpoints.RequestAsync().WaitAsync(either.Token).ConfigureAwait(false);
-        }
-        catch (OperationCanceledException) when (_isDisposed)
-        {
-            throw new ObjectDisposedException(nameof(KvStore), "The store was disposed of during the checkpoint.");
-        }
-        catch (Exception failure) when (StoreErrors.TryTranslate(failure, out var translated))
-        {
-            throw translated;
-        }
+        await UntilDisposedAsync(
+            either => _engine.Store.Checkpoints.RequestAsync().WaitAsync(either), "The store was disposed of during the checkpoint.", cancellationToken).ConfigureAwait(false);
     }
 
     /// <summary>
@@ -275,20 +265,9 @@ public sealed class KvStore : IAsyncDisposable
     {
         ArgumentNullException.ThrowIfNull(destination);
         ThrowIfDisposed();
-        using var either = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken, _ending.Token);
         using var turn = await _backups.TakeAsync(cancellationToken).ConfigureAwait(false);
-        try
-        {
-            return await StoreBackup.WriteAsync(_engine, destination, either.Token).ConfigureAwait(false);
-        }
-        catch (OperationCanceledException) when (_isDisposed)
-        {
-            throw new ObjectDisposedException(nameof(KvStore), "The store was disposed of during the backup, which is incomplete.");
-        }
-        catch (Exception failure) when (StoreErrors.TryTranslate(failure, out var translated))
-        {
-            throw translated;
-        }
+        return await UntilDisposedAsync(
+            either => StoreBackup.WriteAsync(_engine, destination, either), "The store was disposed of during the backup, which is incomplete.", cancellationToken).ConfigureAwait(false);
     }
 
     /// <summary>
@@ -358,6 +337,31 @@ public sealed class KvStore : IAsyncDisposable
     }
 
     private static TimeSpan Shorter(TimeSpan one, TimeSpan other) => one < other ? one : other;
+
+    /// <summary>Waits for work that its caller cancels, and the disposal of the store too.</summary>
+    /// <param name="work">Begins the work, which ends early by the token.</param>
+    /// <param name="disposed">What is thrown when the disposal has ended it.</param>
+    /// <param name="caller">The caller's token, of which a cancelled call tells.</param>
+    private async Task<T> UntilDisposedAsync<T>(Func<CancellationToken, Task<T>> work, string disposed, CancellationToken caller)
+    {
+        using var either = CancellationTokenSource.CreateLinkedTokenSource(caller, _ending.Token);
+        try
+        {
+            return await work(either.Token).ConfigureAwait(false);
+        }
+        catch (OperationCanceledException cancelled) when (caller.IsCancellationRequested)
+        {
+            throw new OperationCanceledException(cancelled.Message, cancelled, caller);
+        }
+        catch (OperationCanceledException) when (_isDisposed)
+        {
+            throw new ObjectDisposedException(nameof(KvStore), disposed);
+        }
+        catch (Exception failure) when (StoreErrors.TryTranslate(failure, out var translated))
+        {
+            throw translated;
+        }
+    }
 
     private Exception FailureOf(WriteOutcome outcome, CancellationToken cancellationToken)
     {
