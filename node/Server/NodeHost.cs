@@ -16,7 +16,6 @@ using KvCluster.ServiceDefaults.Admin;
 using KvCluster.ServiceDefaults.Memory;
 using KvCluster.ServiceDefaults.Security;
 using KvCluster.Storage.Context;
-using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Tls;
 using Microsoft.AspNetCore.Builder;
@@ -185,7 +184,7 @@ internal sealed class NodeHost : IAsyncDisposable
         _health.Waits("it is opening its data");
         directory.Claim(_options.Node, cluster.ClusterId);
         var pays = directory.MeasureWhatPays();
-        NodeLog.JournalOptions(_log, pays.Filling ? "filled with zeros before they are used" : "only allocated", pays.Compression && Lz4.CanCompress ? "compressed" : "not compressed");
+        NodeLog.JournalOptions(_log, pays.Filling ? "filled with zeros before they are used" : "only allocated", pays.Compression ? "compressed" : "not compressed");
         Func<NodeId, string, GrpcChannel> channelTo = (node, address) => PeerTransport.ChannelTo(node, address, _options.Cluster, tls?.Files);
         var incarnation = await entry.CountStartAsync(directory, channelTo, cancellationToken).ConfigureAwait(false);
         var (listen, port) = ReserveWhereFree("the port", new UriBuilder(_options.Listen));

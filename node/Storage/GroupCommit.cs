@@ -224,19 +224,17 @@ internal sealed class GroupCommit
     private VerifiedBody SealBody(in RecordRef previous, RecordFlags flags, int operationCount, ReadOnlySpan<byte> operations)
     {
         var (epoch, shardTime) = (_log.OwnEpoch!.Value, _shardClock.Microseconds);
-        if (!_context.Options.CompressRecords)
-            return VerifiedBody.Seal(previous, flags, epoch, operationCount, shardTime, operations);
-        var stored = ArrayPool<byte>.Shared.Rent(operations.Length);
+        var rented = _context.Options.CompressRecords && RecordPayload.MayPay(operations) ? ArrayPool<byte>.Shared.Rent(operations.Length) : null;
         try
         {
-            var length = RecordPayload.Compress(operations, stored);
-            return length == 0
-                ? VerifiedBody.Seal(previous, flags, epoch, operationCount, shardTime, operations)
-                : VerifiedBody.Seal(previous, flags | RecordFlags.Lz4, epoch, operationCount, shardTime, stored.AsSpan(0, length));
+            var length = rented is null ? 0 : RecordPayload.Compress(operations, rented);
+            var payload = length == 0 ? operations : rented.AsSpan(0, length);
+            return VerifiedBody.Seal(previous, length == 0 ? flags : flags | RecordFlags.Lz4, epoch, operationCount, shardTime, payload);
         }
         finally
         {
-            ArrayPool<byte>.Shared.Return(stored);
+            if (rented is not null)
+                ArrayPool<byte>.Shared.Return(rented);
         }
     }
 }

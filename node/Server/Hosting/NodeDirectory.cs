@@ -90,14 +90,14 @@ internal sealed class NodeDirectory : IAsyncDisposable
     }
 
     /// <summary>
-    /// Measures whether to fill new segments of journals with zeros, and whether to compress records. A disk that is full or fails is not measured; its replicas
-    /// meet that themselves.
+    /// Measures whether to fill new segments of journals with zeros, and whether to compress records, which needs liblz4. A disk that is full or fails is not
+    /// measured; its replicas meet that themselves.
     /// </summary>
     public (bool Filling, bool Compression) MeasureWhatPays()
     {
         try
         {
-            return (DeviceProbe.FillingPays(_files, TimeProvider.System, _path), DeviceProbe.CompressionPays(_files, TimeProvider.System, _path));
+            return DeviceProbe.MeasureWhatPays(_files, TimeProvider.System, _path);
         }
         catch (StorageIoException)
         {

@@ -46,13 +46,13 @@ internal sealed record StoreOptions
 
     /// <summary>
     /// Whether the space of a new segment is written once, as zeros, before it is used. It costs each byte of the journal a second write until segments are
-    /// recycled. It pays where a write into space that was never written takes longer; a node measures that (<c>DeviceProbe.FillingPays</c>).
+    /// recycled. It pays where a write into space that was never written takes longer; a node measures that (<c>DeviceProbe.MeasureWhatPays</c>).
     /// </summary>
     public bool FillSegments { get; init; } = true;
 
     /// <summary>
     /// Whether a leader compresses records, where that saves a block of the journal and the system has liblz4. It costs the writer some 0.7 ms for 1 MiB, and pays
-    /// where the disk takes much longer than that; a node measures it (<c>DeviceProbe.CompressionPays</c>). Every replica reads both.
+    /// where the disk takes much longer than that; a node measures it (<c>DeviceProbe.MeasureWhatPays</c>). Every replica reads both.
     /// </summary>
     public bool CompressRecords { get; init; }
 

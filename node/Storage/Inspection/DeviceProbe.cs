@@ -1,3 +1,4 @@
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Threads;
@@ -44,7 +45,8 @@ internal sealed class DeviceProbe
     private const int LargeWrites = 9;
     private const int LargeWritesMin = 3;
 
-    private static readonly TimeSpan QuickTimeMax = TimeSpan.FromMilliseconds(300);
+    /// <summary>For each of the two measurements of a start, beyond the fewest writes.</summary>
+    private static readonly TimeSpan QuickTimeMax = TimeSpan.FromMilliseconds(150);
 
     /// <summary>
     /// A virtual disk: 0.4 ms. A writer fills 1 MiB with small puts in some 5 ms, so that a faster disk waits for it anyhow, and a slower one is waited for.
@@ -81,47 +83,61 @@ internal sealed class DeviceProbe
     }
 
     /// <summary>
-    /// Whether a write into zero-filled space is so much faster than one into space that was only allocated that filling is worthwhile. Takes some milliseconds on a
-    /// fast device, and at most about half a second. False where the file system copies on write, so that every write goes to new space.
+    /// Measures whether it pays to fill new segments of journals with zeros, and to compress large records, which the system's library must be able to. Takes some
+    /// milliseconds on a fast device, and about half a second at most on a slow one.
     /// </summary>
     /// <exception cref="StorageIoException">The directory cannot be written, or the disk is full or failed.</exception>
-    public static bool FillingPays(IFileSystem files, TimeProvider time, string directory) =>
-        Run(files, time, directory, static probe =>
-        {
-            using var allocated = probe.Prepare("allocated", isDirect: true, QuickWrites, isZeroed: false);
-            using var zeroed = probe.Prepare("zeroed", isDirect: true, QuickWrites, isZeroed: true);
-            using var block = Filled(WriteBytes);
-            var times = (Allocated: new List<TimeSpan>(), Zeroed: new List<TimeSpan>());
-            var began = probe._time.GetTimestamp();
-            // In turn, so that both meet the same load of others.
-            for (var write = 0; write < QuickWrites && (write < WritesMin || probe._time.GetElapsedTime(began) < QuickTimeMax); write++)
-            {
-                times.Allocated.Add(probe.Timed(() => WriteDurable(allocated, block, write)));
-                times.Zeroed.Add(probe.Timed(() => WriteDurable(zeroed, block, write)));
-            }
-            return FillingPays(new WriteTimes(Median([.. times.Allocated]), Median([.. times.Zeroed]), default));
-        });
-
-    /// <summary>The same from times that were measured.</summary>
-    public static bool FillingPays(in WriteTimes times) => times.Zeroed < FillingPaysBelow * times.Allocated;
+    public static (bool Filling, bool Compression) MeasureWhatPays(IFileSystem files, TimeProvider time, string directory) =>
+        Run(files, time, directory, static probe => (probe.FillingPays(), Lz4.CanCompress && probe.CompressionPays()));
 
     /// <summary>
-    /// Whether the disk takes so long for large records that compressing them is worthwhile. Takes some milliseconds on a fast device, and at most about half a second.
+    /// Whether a write into zero-filled space is so much faster than one into space that was only allocated that filling is worthwhile. False where the file system
+    /// copies on write, so that every write goes to new space.
     /// </summary>
-    /// <exception cref="StorageIoException">The directory cannot be written, or the disk is full or failed.</exception>
-    public static bool CompressionPays(IFileSystem files, TimeProvider time, string directory) =>
-        Run(files, time, directory, static probe => CompressionPays(probe.LargeWrite()));
+    public static bool FillingPays(in WriteTimes times) => times.Zeroed < FillingPaysBelow * times.Allocated;
 
-    /// <summary>The same from the time that a durable write of 1 MiB takes.</summary>
+    /// <summary>Whether a durable write of 1 MiB takes so long that compressing large records is worthwhile.</summary>
     public static bool CompressionPays(TimeSpan largeWrite) => largeWrite > CompressionPaysAbove;
 
-    private TimeSpan LargeWrite()
+    private bool FillingPays()
+    {
+        using var allocated = Prepare("allocated", isDirect: true, QuickWrites, isZeroed: false);
+        using var zeroed = Prepare("zeroed", isDirect: true, QuickWrites, isZeroed: true);
+        using var block = Filled(WriteBytes);
+        var times = (Allocated: new List<TimeSpan>(), Zeroed: new List<TimeSpan>());
+        var began = _time.GetTimestamp();
+        // In turn, so that both meet the same load of others.
+        for (var write = 0; write < QuickWrites && (write < WritesMin || _time.GetElapsedTime(began) < QuickTimeMax); write++)
+        {
+            times.Allocated.Add(Timed(() => WriteDurable(allocated, block, write)));
+            times.Zeroed.Add(Timed(() => WriteDurable(zeroed, block, write)));
+        }
+        return FillingPays(new WriteTimes(Median([.. times.Allocated]), Median([.. times.Zeroed]), default));
+    }
+
+    private bool CompressionPays()
+    {
+        try
+        {
+            // Two writes that are clearly fast decide the median of three. So a start writes little where the disk is fast, and nodes start by the hundred in tests.
+            return CompressionPays(LargeWrite(static times => times.Count == 2 && times.TrueForAll(static took => took < CompressionPaysAbove / 2)));
+        }
+        catch (StorageIoException)
+        {
+            // A nearly full disk has no space for it. What was measured before still counts.
+            return false;
+        }
+    }
+
+    /// <summary>Measures writes of 1 MiB.</summary>
+    /// <param name="isClear">Whether the times so far suffice.</param>
+    private TimeSpan LargeWrite(Predicate<List<TimeSpan>> isClear)
     {
         using var file = Prepare("large", isDirect: true, LargeWriteBytes / WriteBytes, isZeroed: true);
         using var bytes = Filled(LargeWriteBytes);
         var times = new List<TimeSpan>();
         var began = _time.GetTimestamp();
-        while (times.Count < LargeWrites && (times.Count < LargeWritesMin || _time.GetElapsedTime(began) < QuickTimeMax))
+        while (times.Count < LargeWrites && !isClear(times) && (times.Count < LargeWritesMin || _time.GetElapsedTime(began) < QuickTimeMax))
             times.Add(Timed(() => WriteDurable(file, bytes, 0)));
         return Median([.. times]);
     }
@@ -132,7 +148,7 @@ internal sealed class DeviceProbe
         var buffered = Times(isDirect: false, out _);
         using var file = Prepare("in-flight", isDirect, WritesInFlight, isZeroed: true);
         return new DeviceReport(
-            isDirect, isDirect ? direct : null, buffered, PerSecond(file, lanes: 1), isDirect ? PerSecond(file, lanes: 2) : null, LargeWrite(), DirectorySync(), FileFeatures.Of(_directory));
+            isDirect, isDirect ? direct : null, buffered, PerSecond(file, lanes: 1), isDirect ? PerSecond(file, lanes: 2) : null, LargeWrite(static _ => false), DirectorySync(), FileFeatures.Of(_directory));
     }
 
     private WriteTimes Times(bool isDirect, out bool wasDirect)

@@ -1,6 +1,8 @@
 using System.Text.Json;
+using KvCluster.Disk;
 using KvCluster.Processes;
 using KvCluster.Storage;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Inspection;
 using KvCluster.Storage.Transactions;
@@ -160,10 +162,35 @@ public sealed class StorageCommandTests : IDisposable
         Assert.True(report.Buffered.Recycled > TimeSpan.Zero && report.OnePerSecond > 0 && report.DirectorySync > TimeSpan.Zero);
         Assert.Equal(report.IsDirect, report.Direct is not null && report.TwoPerSecond > 0);
         // Which one it is depends on the file system.
-        _ = DeviceProbe.FillingPays(LocalDisk.Instance, TimeProvider.System, _folder.Path);
-        _ = DeviceProbe.CompressionPays(LocalDisk.Instance, TimeProvider.System, _folder.Path);
+        _ = DeviceProbe.MeasureWhatPays(LocalDisk.Instance, TimeProvider.System, _folder.Path);
         Assert.Equal(["data"], Directory.EnumerateFileSystemEntries(_folder.Path).Select(Path.GetFileName));
         Assert.Throws<DirectoryNotFoundException>(() => DeviceProbe.Run(LocalDisk.Instance, TimeProvider.System, Path.Combine(_folder.Path, "none")));
+    }
+
+    // Each start wrote up to 10 MiB, and nodes start by the hundred in tests.
+    [Fact]
+    public void MeasureWhatPays_OnADiskThatIsClearlyFast_WritesLittle()
+    {
+        var writes = 0;
+        using var disk = new SimulatedDisk();
+        disk.CreateDirectory("/node");
+        disk.DuringWrite = path => writes += Path.GetFileName(path) == "large" ? 1 : 0;
+        // No time passes.
+        Assert.Equal((false, false), DeviceProbe.MeasureWhatPays(disk, new ManualTime(), "/node"));
+        // The first one makes the file.
+        Assert.Equal(Lz4.CanCompress ? 3 : 0, writes);
+        Assert.Empty(disk.List("/node"));
+    }
+
+    // What the first measurement had found was dropped.
+    [Fact]
+    public void MeasureWhatPays_WithoutSpaceForTheSecondMeasurement_HasTheFirst()
+    {
+        using var disk = new SimulatedDisk();
+        disk.CreateDirectory("/node");
+        disk.CapacityBytes = disk.UsedBytes + (512 << 10);
+        Assert.Equal((false, false), DeviceProbe.MeasureWhatPays(disk, new ManualTime(), "/node"));
+        Assert.Empty(disk.List("/node"));
     }
 
     [Theory]
