@@ -8,17 +8,32 @@ namespace KvCluster.Storage;
 /// What follows when the journal's lanes have completed writes: the owner is told what is durable, and whatever waited for that begins. Owned by a store;
 /// runs on the writer executor.
 /// </summary>
-/// <param name="life">Nothing follows when the store has ended.</param>
-/// <param name="journal">May have failed.</param>
-/// <param name="durable">Takes what is done.</param>
-/// <param name="writes">May append the next batch.</param>
-/// <param name="checkpoints">May cover more.</param>
-/// <param name="memory">Tells what the journal uses.</param>
-/// <param name="space">Looks for space if there was none.</param>
-internal sealed class JournalCompletions(
-    StoreLifecycle life, JournalWriter journal, DurableRecords durable, GroupCommit writes, CheckpointSchedule checkpoints, StoreMemory memory, SpaceWatch space)
+internal sealed class JournalCompletions
 {
+    private readonly StoreLifecycle _life;
+    private readonly JournalWriter _journal;
+    private readonly DurableRecords _durable;
+    private readonly GroupCommit _writes;
+    private readonly CheckpointSchedule _checkpoints;
+    private readonly StoreMemory _memory;
+    private readonly SpaceWatch _space;
+    private readonly Action _report;
     private IStoreEvents? _events;
+
+    /// <summary>Reports nothing before <see cref="Start"/>.</summary>
+    /// <param name="life">Nothing follows when the store has ended. A failure ends it.</param>
+    /// <param name="journal">May have failed.</param>
+    /// <param name="durable">Takes what is done.</param>
+    /// <param name="writes">May append the next batch.</param>
+    /// <param name="checkpoints">May cover more.</param>
+    /// <param name="memory">Tells what the journal uses.</param>
+    /// <param name="space">Looks for space if there was none.</param>
+    public JournalCompletions(
+        StoreLifecycle life, JournalWriter journal, DurableRecords durable, GroupCommit writes, CheckpointSchedule checkpoints, StoreMemory memory, SpaceWatch space)
+    {
+        (_life, _journal, _durable, _writes, _checkpoints, _memory, _space) = (life, journal, durable, writes, checkpoints, memory, space);
+        _report = Report;
+    }
 
     /// <summary>Sets the owner, once.</summary>
     public void Start(IStoreEvents events) => _events = events;
@@ -26,17 +41,20 @@ internal sealed class JournalCompletions(
     /// <summary>Called when the journal has something to report.</summary>
     public void Take()
     {
-        journal.Completed.Acknowledge();
-        if (life.HasEnded)
-            return;
-        var couldAppend = writes.CanAppend;
-        durable.Report(_events!);
-        if (journal.Failure is { } failure)
-            life.Fail(failure);
+        _journal.Completed.Acknowledge();
+        _life.Guard(_report);
+    }
+
+    private void Report()
+    {
+        var couldAppend = _writes.CanAppend;
+        _durable.Report(_events!);
+        if (_journal.Failure is { } failure)
+            _life.Fail(failure);
         else if (!couldAppend)
-            writes.TellWork();
-        memory.Observe();
-        checkpoints.StartIfDue();
-        space.Watch();
+            _writes.TellWork();
+        _memory.Observe();
+        _checkpoints.StartIfDue();
+        _space.Watch();
     }
 }

@@ -166,7 +166,7 @@ internal sealed class ReplicaStore : IDisposable
         if (_endedUncleanly)
             StoreLog.ScrubsAtOnce(_context.Log, Directory);
         // On the writer, which may at once be asked for a checkpoint.
-        _context.Writer.Post(new WorkAction(_memory.Observe));
+        _context.Writer.Post(Life.Guarded(_memory.Observe));
     }
 
     /// <summary>A snapshot of the published state. Any thread; the caller disposes it.</summary>

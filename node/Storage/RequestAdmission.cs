@@ -18,6 +18,7 @@ internal sealed class RequestAdmission
     private readonly RecordLog _log;
     private readonly SpaceWatch _space;
     private readonly PathPrefetch? _prefetch;
+    private readonly Action _tellWork;
     private IStoreEvents? _events;
 
     /// <summary>Refuses requests while the log has no own epoch.</summary>
@@ -29,6 +30,7 @@ internal sealed class RequestAdmission
     public RequestAdmission(StoreContext context, StoreLifecycle life, RecordLog log, SpaceWatch space, PathPrefetch? prefetch)
     {
         (_context, _life, _log, _space, _prefetch) = (context, life, log, space, prefetch);
+        _tellWork = () => _events!.WorkQueued();
         Answers = new AnswerChain(context.Completions);
         Queue = new RequestQueue(context.Options.QueueCountMax, context.Options.QueueBytesMax, context.Memory, context.Writer, new WorkAction(OnQueueNotice));
     }
@@ -79,6 +81,6 @@ internal sealed class RequestAdmission
         else if (_space.IsStalled)
             Refuse(WriteOutcome.DiskFull);
         else
-            _events!.WorkQueued();
+            _life.Guard(_tellWork);
     }
 }

@@ -1,3 +1,5 @@
+using KvCluster.Storage.Threads;
+
 namespace KvCluster.Storage.Context;
 
 /// <summary>How far a store is in its life. It only goes forward.</summary>
@@ -83,6 +85,9 @@ internal sealed class StoreLifecycle
         }
     }
 
+    /// <summary>Work that is done as by <see cref="Guard"/>, under the name of the method. To be created once and posted to the writer executor often.</summary>
+    public IWorkItem Guarded(Action action) => new GuardedWork(this, action);
+
     /// <summary>Tells the store to stop. False when it was told before. Any thread.</summary>
     public bool TryStop()
     {
@@ -103,5 +108,14 @@ internal sealed class StoreLifecycle
             Invariant.Check(next > StorePhase.Stopping && next == _phase + 1, $"A store cannot go from {_phase} to {next}.");
             _phase = next;
         }
+    }
+
+    private sealed class GuardedWork(StoreLifecycle life, Action action) : IWorkItem
+    {
+        /// <inheritdoc/>
+        public void Execute() => life.Guard(action);
+
+        /// <summary>The name of the method, for diagnostics.</summary>
+        public override string ToString() => WorkAction.NameOf(action);
     }
 }

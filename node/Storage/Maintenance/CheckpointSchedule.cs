@@ -28,8 +28,8 @@ internal sealed class CheckpointSchedule
     private readonly QuietTimer _quiet;
     private readonly SpaceReturn _return;
     private readonly WorkAction _write;
-    private readonly WorkAction _finish;
-    private readonly WorkAction _release;
+    private readonly IWorkItem _finish;
+    private readonly IWorkItem _release;
     private Checkpoint? _running;
 
     /// <summary>The running checkpoint found no space for its last page.</summary>
@@ -66,13 +66,13 @@ internal sealed class CheckpointSchedule
         _life = life;
         _foundNoRoom = foundNoRoom;
         _backlog = new CheckpointBacklog(context, pages, index);
-        _requests = new CheckpointRequests(context, pages, OnRequested);
+        _requests = new CheckpointRequests(context, pages, () => life.Guard(OnRequested));
         _recycling = new JournalRecycling(context, pages, index, reader, journal);
-        _quiet = new QuietTimer(context, () => _backlog.IsMuchToReplay, () => _backlog.JournalBytes, StartQuietly);
+        _quiet = new QuietTimer(context, life, () => _backlog.IsMuchToReplay, () => _backlog.JournalBytes, StartQuietly);
         _return = new SpaceReturn(context, life, pages, () => _running is not null);
         _write = new WorkAction(Write);
-        _finish = new WorkAction(Finish);
-        _release = new WorkAction(Release);
+        _finish = life.Guarded(Finish);
+        _release = life.Guarded(Release);
         _startedAt = context.Time.GetTimestamp();
     }
 
@@ -233,15 +233,7 @@ internal sealed class CheckpointSchedule
     private void Start()
     {
         _startedAt = _context.Time.GetTimestamp();
-        try
-        {
-            _running = _pages.BeginCheckpoint(CoverageOf, _bound(), repeats: _isForSpace);
-        }
-        catch (Exception exception)
-        {
-            _life.Fail(exception);
-            return;
-        }
+        _running = _pages.BeginCheckpoint(CoverageOf, _bound(), repeats: _isForSpace);
         if (_running is not null)
         {
             _isUrgent = _isForSpace || _requests.Any;
@@ -299,32 +291,23 @@ internal sealed class CheckpointSchedule
 
     private void Finish()
     {
-        if (_hasEnded)
-            return;
         var checkpoint = _running!;
         var failure = _writeFailure;
-        try
+        // In steps, with the writer's other work between them.
+        if (failure is null && !_pages.FinishStep(checkpoint))
         {
-            // In steps, with the writer's other work between them.
-            if (failure is null && !_pages.FinishStep(checkpoint))
-            {
-                _context.Writer.Post(_finish);
-                return;
-            }
-            (_running, _writeFailure) = (null, null);
-            if (failure is StorageIoException { IsDiskFull: true } && !checkpoint.MayBeAbandoned)
-                WaitForRoom(checkpoint, failure);
-            else if (failure is StorageIoException { IsDiskFull: true })
-                PutOff(checkpoint, failure);
-            else if (failure is not null)
-                _life.Fail(failure);
-            else
-                Complete(checkpoint);
+            _context.Writer.Post(_finish);
+            return;
         }
-        catch (Exception exception)
-        {
-            _life.Fail(exception);
-        }
+        (_running, _writeFailure) = (null, null);
+        if (failure is StorageIoException { IsDiskFull: true } && !checkpoint.MayBeAbandoned)
+            WaitForRoom(checkpoint, failure);
+        else if (failure is StorageIoException { IsDiskFull: true })
+            PutOff(checkpoint, failure);
+        else if (failure is not null)
+            _life.Fail(failure);
+        else
+            Complete(checkpoint);
     }
 
     private void Complete(Checkpoint checkpoint)
@@ -357,12 +340,9 @@ internal sealed class CheckpointSchedule
     private void Release()
     {
         _isReleasing = false;
-        _life.Guard(() =>
-        {
-            _pages.ReleaseSome();
-            BeginRelease();
-            Released();
-        });
+        _pages.ReleaseSome();
+        BeginRelease();
+        Released();
     }
 
     /// <summary>

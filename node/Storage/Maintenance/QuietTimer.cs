@@ -13,20 +13,21 @@ internal sealed class QuietTimer : IDisposable
     private readonly Func<bool> _isWanted;
     private readonly Func<long> _progress;
     private readonly Action _isQuiet;
-    private readonly WorkAction _look;
+    private readonly IWorkItem _look;
     private ITimer? _timer;
     private long _progressBefore;
     private bool _hasEnded;
 
     /// <summary>Creates the timer without starting it.</summary>
     /// <param name="context">The shard's executors and clock.</param>
+    /// <param name="life">Ended by a failure.</param>
     /// <param name="isWanted">Whether something is left to do.</param>
     /// <param name="progress">A number that changes while the store is not idle.</param>
     /// <param name="isQuiet">Called on the writer executor, again and again as long as something is left.</param>
-    public QuietTimer(StoreContext context, Func<bool> isWanted, Func<long> progress, Action isQuiet)
+    public QuietTimer(StoreContext context, StoreLifecycle life, Func<bool> isWanted, Func<long> progress, Action isQuiet)
     {
         (_context, _isWanted, _progress, _isQuiet) = (context, isWanted, progress, isQuiet);
-        _look = new WorkAction(Look);
+        _look = life.Guarded(Look);
     }
 
     /// <summary>Called when the store has done something.</summary>

@@ -21,7 +21,7 @@ internal sealed class SpaceReturn : IDisposable
     private readonly StoreLifecycle _life;
     private readonly PageStore _pages;
     private readonly Func<bool> _isCheckpointing;
-    private readonly WorkAction _choose;
+    private readonly IWorkItem _choose;
     private readonly WorkAction _give;
     private readonly ITimer _rest;
     private FilePart _part;
@@ -38,7 +38,7 @@ internal sealed class SpaceReturn : IDisposable
     public SpaceReturn(StoreContext context, StoreLifecycle life, PageStore pages, Func<bool> isCheckpointing)
     {
         (_context, _life, _pages, _isCheckpointing) = (context, life, pages, isCheckpointing);
-        _choose = new WorkAction(() => life.Guard(Choose));
+        _choose = life.Guarded(Choose);
         _give = new WorkAction(Give);
         _rest = context.Time.CreateTimer(_ => context.Writer.Post(_choose), null, Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
     }

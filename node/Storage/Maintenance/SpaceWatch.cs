@@ -36,7 +36,7 @@ internal sealed class SpaceWatch : IDisposable
     private readonly SpaceReserve _reserve;
     private readonly CheckpointSchedule _checkpoints;
     private readonly Action _stalled;
-    private readonly WorkAction _look;
+    private readonly IWorkItem _look;
     private ITimer? _timer;
     private long _changedBytes;
     private long _reusableBytes;
@@ -59,7 +59,7 @@ internal sealed class SpaceWatch : IDisposable
     {
         (_context, _life, _pages, _journal, _reserve, _checkpoints, _stalled) = (context, life, pages, journal, reserve, checkpoints, stalled);
         _directory = Path.GetDirectoryName(pages.File.Path)!;
-        _look = new WorkAction(() => life.Guard(Look));
+        _look = life.Guarded(Look);
     }
 
     /// <summary>

@@ -45,9 +45,9 @@ internal sealed class StoreMemory : IDisposable
         (_context, _pages, _index, _checkpoints, _resume) = (context, pages, index, checkpoints, resume);
         var bytes = context.ChangedBytesForCheckpoint;
         _pace = new GrowthPace(SlowFromTimes * bytes, MaxTimes * bytes, TimeSpan.FromMilliseconds(100), context.Time);
-        var relieve = new WorkAction(() => life.Guard(Relieve));
+        var relieve = life.Guarded(Relieve);
         _holdBack = new HoldBack(context, () => life.Guard(OnPauseEnded));
-        _quiet = new QuietTimer(context, () => _steps != _stepsReturned || pages.HeldScratchBytes > 0, () => _steps, () => life.Guard(OnQuiet));
+        _quiet = new QuietTimer(context, life, () => _steps != _stepsReturned || pages.HeldScratchBytes > 0, () => _steps, OnQuiet);
         _share = context.Memory.Join(() => context.Writer.Post(relieve), () => checkpoints.IsRunning && !checkpoints.IsDiskFull);
         checkpoints.Released = OnReleased;
         checkpoints.Ended = () =>

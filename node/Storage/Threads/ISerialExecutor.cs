@@ -27,5 +27,8 @@ internal sealed class WorkAction(Action action) : IWorkItem
     public void Execute() => action();
 
     /// <summary>The name of the method, for diagnostics.</summary>
-    public override string ToString() => $"{action.Method.DeclaringType?.Name}.{action.Method.Name}";
+    public override string ToString() => NameOf(action);
+
+    /// <summary>The name of a method, for diagnostics.</summary>
+    public static string NameOf(Action action) => $"{action.Method.DeclaringType?.Name}.{action.Method.Name}";
 }

@@ -1,4 +1,5 @@
 using KvCluster.Storage.Context;
+using KvCluster.Storage.Threads;
 
 namespace KvCluster.Tests.Storage.Store;
 
@@ -33,6 +34,20 @@ public sealed class StoreLifecycleTests
         Assert.Same(Reason, life.Failure);
         Assert.Null(In(StorePhase.Closed).Failure);
     }
+
+    // Reports of threads that make no progress named the lambda that a step was wrapped in.
+    [Fact]
+    public void Guarded_HasTheNameOfItsMethodAndEndsTheStoreWithItsFailure()
+    {
+        var life = new StoreLifecycle();
+        var work = life.Guarded(ThrowReason);
+        Assert.Equal($"{nameof(StoreLifecycleTests)}.{nameof(ThrowReason)}", work.ToString());
+        Assert.Equal(new WorkAction(ThrowReason).ToString(), work.ToString());
+        work.Execute();
+        Assert.Same(Reason, life.Failure);
+    }
+
+    private static void ThrowReason() => throw Reason;
 
     private static void Advance(StorePhase phase, StorePhase next)
     {
