@@ -6,6 +6,7 @@ using KvCluster.Router.Api;
 using KvCluster.Router.Telemetry;
 using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Admin;
+using KvCluster.ServiceDefaults.Logs;
 using KvCluster.ServiceDefaults.Memory;
 using KvCluster.ServiceDefaults.Security;
 using KvCluster.Tls;
@@ -103,14 +104,14 @@ internal sealed class RouterHost : IAsyncDisposable
     // Logs why there is no map yet, once for each reason. The first answer takes some moments, which is not logged.
     private async Task TellAsync()
     {
-        var said = "";
+        var reasons = new OncePerReason();
         while (!_calls.Table.IsKnown)
         {
             await Task.Delay(TellInterval, _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
             if (_stopping.IsCancellationRequested)
                 return;
-            if (NotReady() is { } reason && reason != said)
-                RouterLog.Waits(_log, said = reason);
+            if (NotReady() is { } reason && reasons.MaySay(reason))
+                RouterLog.Waits(_log, reason);
         }
         RouterLog.Knows(_log, _calls.Table.Cluster);
     }

@@ -5,6 +5,7 @@ using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
 using KvCluster.Replication.Protocol;
 using KvCluster.ServiceDefaults.Admin;
+using KvCluster.ServiceDefaults.Logs;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging;
 
@@ -70,7 +71,7 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
     // Repeats a request without which the node cannot start, and logs why it waits, once per reason. A permanent refusal ends the start.
     private async Task AskUntilAnsweredAsync(Func<Task<string?>> ask, string what, CancellationToken cancellationToken)
     {
-        var said = "";
+        var reasons = new OncePerReason();
         while (true)
         {
             string reason;
@@ -84,9 +85,8 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
             {
                 reason = failure.Message;
             }
-            if (reason != said)
+            if (reasons.MaySay(reason))
                 NodeLog.WaitsForCluster(log, what, options.Cluster, reason);
-            said = reason;
             health.Waits($"it is waiting for {what} of cluster {options.Cluster}: {reason}");
             await Task.Delay(TimeSpan.FromMilliseconds(200), cancellationToken).ConfigureAwait(false);
         }

@@ -3,6 +3,7 @@
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Runtime;
 using KvCluster.Replication.Protocol;
+using KvCluster.ServiceDefaults.Logs;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging;
 
@@ -64,7 +65,7 @@ internal sealed class NodeRegistration : IAsyncDisposable
 
     private async Task RunAsync()
     {
-        var said = "";
+        var failures = new OncePerReason();
         while (!_stopping.IsCancellationRequested)
         {
             var pause = Interval;
@@ -72,7 +73,7 @@ internal sealed class NodeRegistration : IAsyncDisposable
             {
                 if (_lease == 0 || _saysDraining != _draining || !await _coordinator.KeepAliveAsync(_lease, _stopping.Token).ConfigureAwait(false))
                     await RegisterAsync().ConfigureAwait(false);
-                said = "";
+                failures.Forget();
             }
             catch (OperationCanceledException) when (_stopping.IsCancellationRequested)
             {
@@ -81,9 +82,8 @@ internal sealed class NodeRegistration : IAsyncDisposable
             catch (Exception failure)
             {
                 // Whatever the failure is, retry: otherwise the node would stay unregistered.
-                if (failure.Message != said)
+                if (failures.MaySay(failure.Message))
                     HostLog.RegistrationFailed(_log, failure.Message);
-                said = failure.Message;
                 pause = RetryPause;
             }
             await ((Task)_changed.WaitAsync(pause, _stopping.Token)).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);

@@ -6,6 +6,7 @@ using KvCluster.Node.Runtime;
 using KvCluster.Node.Shards;
 using KvCluster.Node.Telemetry;
 using KvCluster.Replication.Protocol;
+using KvCluster.ServiceDefaults.Logs;
 using KvCluster.Storage;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Control;
@@ -38,7 +39,7 @@ internal sealed class ReplicaOpening
     private readonly ulong _clusterHash;
     private readonly Func<StoreContext, ShardTelemetry, ShardReplicaContext> _contextOf;
     private readonly CancellationToken _stopping;
-    private readonly ConcurrentDictionary<ReplicaId, string> _failures = new();
+    private readonly OncePerReason<ReplicaId> _failures = new();
 
     // Replicas whose directory this process created, and whose mark in the record is not yet known to be its own.
     private readonly ConcurrentDictionary<ReplicaId, bool> _made = new();
@@ -98,7 +99,7 @@ internal sealed class ReplicaOpening
             var replica = new ShardReplica(_contextOf(storage, telemetry), store, record, revision);
             replica.Start();
             HostLog.ReplicaOpened(_log, record.ShardId, replicaId, action);
-            _failures.TryRemove(replicaId, out _);
+            _failures.Forget(replicaId);
             _made.TryRemove(replicaId, out _);
             return new HostedShard(record, replicaId, replica, failure: "", isLost: false);
         }
@@ -120,9 +121,8 @@ internal sealed class ReplicaOpening
         var waitsForRoom = failure is StorageIoException { IsDiskFull: true };
         var reason = waitsForRoom ? $"the disk is full; the replica waits for space and is opened when there is some: {failure.Message}" : failure.Message;
         // Once per reason, however often it is opened again.
-        if (_failures.GetValueOrDefault(replicaId) != reason)
+        if (_failures.MaySay(replicaId, reason))
             Log(seen.ShardId, replicaId, failure, waitsForRoom, reason);
-        _failures[replicaId] = reason;
         var isLost = failure is CorruptStoreException or ReplicaNotUsableException { IsLost: true };
         TimeSpan? openAgainIn = failure switch
         {

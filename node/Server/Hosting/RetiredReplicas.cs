@@ -1,6 +1,7 @@
 // The directories of replicas that left their shards, kept until their space is needed. If the record that removed them was wrong, their contents still exist.
 // The node does not read them; an operator may. A loop on the thread pool checks the free space. A failed deletion is logged and retried.
 using KvCluster.Node.Runtime;
+using KvCluster.ServiceDefaults.Logs;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Hosting;
@@ -21,7 +22,7 @@ internal sealed class RetiredReplicas : IAsyncDisposable
     private readonly Func<(long Free, long Total)> _room;
     private readonly ILogger _log;
     private readonly BackgroundLoop _loop;
-    private string _said = "";
+    private readonly OncePerReason _failures = new();
 
     /// <param name="path">The directory that contains one directory per replica.</param>
     /// <param name="room">Bytes on its file system that are free for this process, and its size.</param>
@@ -49,13 +50,12 @@ internal sealed class RetiredReplicas : IAsyncDisposable
                 oldest.Delete(recursive: true);
                 HostLog.RetiredDeleted(_log, oldest.Name);
             }
-            _said = "";
+            _failures.Forget();
         }
         catch (Exception failure) when (failure is IOException or UnauthorizedAccessException)
         {
-            if (failure.Message != _said)
+            if (_failures.MaySay(failure.Message))
                 HostLog.RetiredNotDeleted(_log, failure.Message);
-            _said = failure.Message;
         }
     }
 

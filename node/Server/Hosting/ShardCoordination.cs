@@ -1,6 +1,7 @@
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Shards;
 using KvCluster.Replication.Protocol;
+using KvCluster.ServiceDefaults.Logs;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging;
 
@@ -9,8 +10,9 @@ namespace KvCluster.Node.Hosting;
 /// <summary>Access to the shards' records in the coordinator. Called on writer executors, which never wait here; answers on the thread pool.</summary>
 internal sealed class ShardCoordination(ICoordinator coordinator, CoordinatorKeys keys, ILogger log) : IShardCoordination
 {
-    // The reason logged last, so that shards that fail for the same reason log it once.
-    private string _said = "";
+    // What all shards meet is logged once for all of them.
+    private readonly OncePerReason _outages = new();
+    private readonly OncePerReason<ShardId> _failures = new();
 
     public void Read(ShardId shard, Action<ShardRecordRead> done) => ThreadPool.UnsafeQueueUserWorkItem(_ => ReadAsync(shard, done), null);
 
@@ -27,12 +29,13 @@ internal sealed class ShardCoordination(ICoordinator coordinator, CoordinatorKey
         {
             var read = await coordinator.GetAsync(keys.Shard(shard), CancellationToken.None).ConfigureAwait(false);
             answer = new ShardRecordRead(read.Value is null ? null : RecordText.Parse<ShardRecord>(read.Value), read.ModRevision);
-            Volatile.Write(ref _said, "");
+            _outages.Forget();
+            _failures.Forget(shard);
         }
         catch (Exception failure)
         {
             answer = new ShardRecordRead(null, 0);
-            if (Interlocked.Exchange(ref _said, failure.Message) != failure.Message)
+            if (MaySay(shard, failure))
                 HostLog.RecordNotRead(log, shard, failure.Message);
         }
         done(answer);
@@ -53,10 +56,13 @@ internal sealed class ShardCoordination(ICoordinator coordinator, CoordinatorKey
         catch (Exception failure)
         {
             // Whatever the failure is, the request may have been sent. The record is read next, and a failure of that is logged.
-            if (Interlocked.Exchange(ref _said, failure.Message) != failure.Message)
+            if (MaySay(shard, failure))
                 HostLog.RecordNotSet(log, shard, failure.Message);
             answer = new CompareAndSetResult(SetOutcome.Unknown, 0);
         }
         done(answer);
     }
+
+    private bool MaySay(ShardId shard, Exception failure) =>
+        failure is CoordinatorUnavailableException ? _outages.MaySay(failure.Message) : _failures.MaySay(shard, failure.Message);
 }

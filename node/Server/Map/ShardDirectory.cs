@@ -2,6 +2,7 @@
 // replicas contribute what they learn of their leaders, on their writer executors. While the coordinator is away the last known state is kept.
 using System.Collections.Immutable;
 using KvCluster.Node.Coordination;
+using KvCluster.ServiceDefaults.Logs;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging;
 
@@ -60,7 +61,7 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
 
     private async Task RunAsync()
     {
-        var said = "";
+        var failures = new OncePerReason();
         while (!_stopping.IsCancellationRequested)
         {
             using var interval = CancellationTokenSource.CreateLinkedTokenSource(_stopping.Token);
@@ -68,7 +69,7 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
             {
                 var list = await _coordinator.ListAsync(_keys.Root, _stopping.Token).ConfigureAwait(false);
                 TakeList(list);
-                said = "";
+                failures.Forget();
                 interval.CancelAfter(ListInterval);
                 await foreach (var changes in _coordinator.WatchAsync(_keys.Root, list.Revision + 1, interval.Token).ConfigureAwait(false))
                     TakeChanges(changes);
@@ -85,9 +86,8 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
             catch (Exception failure)
             {
                 // Including a record that cannot be read: the map must not stop being updated for good.
-                if (failure.Message != said)
+                if (failures.MaySay(failure.Message))
                     LogDirectoryListsAgain(_log, failure.Message);
-                said = failure.Message;
                 await Task.Delay(RetryPause, _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
             }
         }

@@ -8,6 +8,7 @@ using KvCluster.Node.Map;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Transport;
 using KvCluster.Replication.Protocol;
+using KvCluster.ServiceDefaults.Logs;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging;
 
@@ -46,7 +47,7 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
     private long _failedAt;
     private Task<bool> _moving = Task.FromResult(true);
     private long _lease;
-    private string _said = "";
+    private readonly OncePerReason _failures = new();
     private (ShardId Shard, NodeId FromNode, NodeId ToNode) _told;
 
     /// <param name="coordinator">Provides the controller's key and the operators' settings.</param>
@@ -228,7 +229,7 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
             await ReplicaReplacement.AskAsync(_peers, leader, new ReplaceRequest { ShardId = move.Shard, FromNodeId = move.FromNode, ToNodeId = move.ToNode }, stop).ConfigureAwait(false);
             if (move is { FromNode.IsNone: false, ToNode.IsNone: false })
                 PlacementLog.Moved(_log, move.Shard, move.FromNode, move.ToNode);
-            _said = "";
+            _failures.Forget();
             _told = default;
             return true;
         }
@@ -266,8 +267,7 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
 
     private void Say(string reason)
     {
-        if (reason != _said)
+        if (_failures.MaySay(reason))
             PlacementLog.NotMoved(_log, reason);
-        _said = reason;
     }
 }

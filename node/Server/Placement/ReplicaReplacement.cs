@@ -9,6 +9,7 @@ using KvCluster.Node.Runtime;
 using KvCluster.Node.Shards;
 using KvCluster.Node.Transport;
 using KvCluster.Replication.Protocol;
+using KvCluster.ServiceDefaults.Logs;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging;
 
@@ -44,7 +45,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     private readonly PeerTransport _peers;
     private readonly TimeProvider _clock;
     private readonly ILogger _log;
-    private readonly ConcurrentDictionary<ShardId, string> _said = [];
+    private readonly OncePerReason<ShardId> _failures = new();
 
     // One entry per shard: the lock held while its replicas change, and the last completed replacement, so that another call for the same finds it done.
     private readonly ConcurrentDictionary<ShardId, SemaphoreSlim> _turns = [];
@@ -263,7 +264,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         try
         {
             await AskAsync(_peers, leader, request, stop).ConfigureAwait(false);
-            _said.TryRemove(shard, out _);
+            _failures.Forget(shard);
         }
         catch (Exception) when (stop.IsCancellationRequested)
         {
@@ -273,9 +274,8 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         {
             // Retried in the next turn, and logged when the reason changes.
             var reason = failure is RpcException { Status.Detail: var detail } ? detail : failure.Message;
-            if (_said.GetValueOrDefault(shard) != reason)
+            if (_failures.MaySay(shard, reason))
                 PlacementLog.NotReplaced(_log, shard, reason);
-            _said[shard] = reason;
         }
     }
 }

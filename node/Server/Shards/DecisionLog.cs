@@ -1,3 +1,4 @@
+using KvCluster.ServiceDefaults.Logs;
 using KvCluster.V1;
 
 namespace KvCluster.Node.Shards;
@@ -15,7 +16,7 @@ internal sealed class DecisionLog(ShardReplicaContext context, ShardId shard)
 
     private readonly Lock _lock = new();
     private readonly Queue<Decision> _lines = new(LinesMax);
-    private string _logged = "";
+    private readonly OncePerReason _decisions = new();
 
     /// <summary>The last lines, oldest first. Any thread.</summary>
     public Decision[] ToArray()
@@ -28,9 +29,8 @@ internal sealed class DecisionLog(ShardReplicaContext context, ShardId shard)
     public void Log(string text)
     {
         // A replica that nobody answers starts and abandons campaigns several times a second.
-        if (text == _logged)
+        if (!_decisions.MaySay(text))
             return;
-        _logged = text;
         Keep(text, alarm: false);
         ShardLog.Decision(context.Log, shard, text);
     }
