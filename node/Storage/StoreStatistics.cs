@@ -28,9 +28,6 @@ internal sealed class StoreStatistics(PageStore pages, JournalIndex index, Journ
     /// <summary>The part of it that only followers may need, without the rest of their segments.</summary>
     public long JournalKeptBytes => checkpoints.JournalKeptBytes;
 
-    /// <summary>Bytes of the data file that the newest checkpoint reaches. Writer executor, while no checkpoint is in progress.</summary>
-    public long DataUsedBytes => pages.Free.UsedPages * Page.Bytes;
-
     /// <summary>Bytes of changed pages in memory that the next checkpoint writes or that readers still need.</summary>
     public long ScratchBytes => pages.ScratchBytes;
 

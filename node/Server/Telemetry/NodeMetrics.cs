@@ -52,8 +52,8 @@ internal sealed class NodeMetrics : IAsyncDisposable
     private readonly ObservableInstrument<long> _replicas;
     private readonly int _shardSeriesMax;
     private volatile NodeReading _reading = NodeReading.None;
-    private CallMemory? _calls;
-    private MemoryAccount? _stores;
+    private volatile CallMemory? _calls;
+    private volatile MemoryAccount? _stores;
     private long _activeRequests;
     private long _elections;
     private long _transfersDone;
@@ -122,13 +122,13 @@ internal sealed class NodeMetrics : IAsyncDisposable
     /// <summary>The memory of calls. Set when the node begins to serve.</summary>
     public CallMemory Calls
     {
-        set => Volatile.Write(ref _calls, value);
+        set => _calls = value;
     }
 
     /// <summary>The memory of all stores. Set before the first is opened.</summary>
     public MemoryAccount Stores
     {
-        set => Volatile.Write(ref _stores, value);
+        set => _stores = value;
     }
 
     public void RequestBegan() => Interlocked.Increment(ref _activeRequests);
@@ -246,7 +246,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
     {
         _meter.CreateObservableCounter("kvcluster.node.elections", () => Volatile.Read(ref _elections), "{election}", "Elections won by replicas of this node, those of transfers included.");
         _meter.CreateObservableCounter("kvcluster.node.transfers", () => Both(Result, ("done", _transfersDone), ("refused", _transfersRefused)), "{transfer}", "Leadership transfers that replicas of this node were asked for, by outcome.");
-        _meter.CreateObservableCounter("kvcluster.node.calls.refused", () => Volatile.Read(ref _calls)?.CallsRefused ?? 0, "{call}", "Calls refused on arrival because too many were open. They are counted nowhere else.");
+        _meter.CreateObservableCounter("kvcluster.node.calls.refused", () => _calls?.CallsRefused ?? 0, "{call}", "Calls refused on arrival because too many were open. They are counted nowhere else.");
         _meter.CreateObservableCounter("kvcluster.node.loops.failed", () => LoopFailures.Total, "{failure}", "Iterations of background loops that ended with an unexpected exception. The log says which.");
         _meter.CreateObservableCounter("kvcluster.node.alarms", () => Volatile.Read(ref _alarms), "{alarm}", "Events that an operator must look at. The log describes each.");
         _meter.CreateObservableCounter("kvcluster.node.digests", () => Volatile.Read(ref _digests), "{digest}", "Digests of trees computed in the background to compare replicas.");
@@ -326,12 +326,12 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _meter.CreateObservableGauge("kvcluster.node.store.snapshot.age", () => _reading.Replicas.Select(replica => replica.SnapshotAge.TotalSeconds).DefaultIfEmpty().Max(), "s", "Age of the oldest open snapshot.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.store.pinned.size", () => Sum(replica => replica.PinnedBytes), "By", "Memory and file space that open snapshots, and checkpoints being sent, keep from being reused.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.memory.used.size", MemoryByUse, "By", "Memory that the stores of this node use, by use. The sum is what the budget bounds.");
-        _meter.CreateObservableUpDownCounter("kvcluster.node.memory.budget.size", () => Volatile.Read(ref _stores)?.Budget ?? 0, "By", "The memory that the stores of this node may use together.");
-        _meter.CreateObservableCounter("kvcluster.node.memory.held.duration", () => Volatile.Read(ref _stores)?.HeldBack.TotalSeconds ?? 0, "s", "Time for which stores were held back because the node's memory was near its budget, summed over the stores.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.memory.budget.size", () => _stores?.Budget ?? 0, "By", "The memory that the stores of this node may use together.");
+        _meter.CreateObservableCounter("kvcluster.node.memory.held.duration", () => _stores?.HeldBack.TotalSeconds ?? 0, "s", "Time for which stores were held back because the node's memory was near its budget, summed over the stores.");
         _meter.CreateObservableGauge("kvcluster.node.disk.free.size", FreeBytes, "By", "Free space on the file system of the data directory.");
     }
 
-    private IEnumerable<Measurement<long>> MemoryByUse() => MemoryUses.Select(use => new Measurement<long>(Volatile.Read(ref _stores)?.UsedFor(use.Use) ?? 0, new Tag(Use, use.Name)));
+    private IEnumerable<Measurement<long>> MemoryByUse() => MemoryUses.Select(use => new Measurement<long>(_stores?.UsedFor(use.Use) ?? 0, new Tag(Use, use.Name)));
 
     private IEnumerable<Measurement<long>> FreeBytes() => _reading.FreeBytes is { } free ? [new Measurement<long>(free)] : [];
 

@@ -59,8 +59,8 @@ internal sealed class JournalSchedule
         JournalLane? lane;
         lock (_lock)
         {
-            // This touches no file, so it is done at once. As a step of a lane it would wait for the slowest write or fill, and later records would wait for it.
-            // On a full disk it makes space for the records before it, so there it keeps its place in the queue.
+            // While no exclusive step runs, nobody else changes which segments are in use, and this touches no file, so it is done at once. As a step of a lane
+            // it would wait for the slowest write or fill, and later records would wait for it. On a full disk it makes space for the records before it, so there it keeps its place in the queue.
             if (job.Kind == JournalJobKind.Recycle && _phase == JournalPhase.Open && !_segments.IsDiskFull)
             {
                 _segments.Recycle(job.Number, atOnce: false);

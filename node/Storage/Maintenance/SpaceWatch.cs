@@ -15,12 +15,12 @@ internal sealed class SpaceWatch : IDisposable
 {
     private static readonly TimeSpan Interval = TimeSpan.FromSeconds(1);
 
-    /// <summary>Pages that a batch on a full disk may change at least. A delete takes a path.</summary>
+    /// <summary>Pages that any batch may change at least. A delete takes a path.</summary>
     private const int PagesMin = 16;
 
     /// <summary>
-    /// By how much the changed pages grow or shrink until the disk is looked at again, in bytes: half of the space that is left for them, within these bounds. A
-    /// batch may take the other half.
+    /// By how much the changed pages grow or shrink until the disk is looked at again, in bytes: half of the space that was left for them when last looked at, within
+    /// these bounds. A batch may take the other half. Each new segment of the journal has it looked at, too.
     /// </summary>
     private const long LookBytesMin = PagesMin * Page.Bytes;
     private const long LookBytesMax = 1 << 20;
@@ -80,7 +80,10 @@ internal sealed class SpaceWatch : IDisposable
 
     private bool HasRoomToChange => IsCovered || _bytesBeyond >= LookBytesMin;
 
-    /// <summary>Whether the reserve has space for a checkpoint of the changed pages; without it, for those of one batch there is what the data file keeps.</summary>
+    /// <summary>
+    /// Whether a checkpoint of the changed pages fits without looking: into the reserve while it is held; otherwise, for the pages of one batch, into what the data
+    /// file keeps.
+    /// </summary>
     private bool IsCovered => _changedBytes < (_reserve.IsHeld ? ChangedBytesFew : LookBytesMin);
 
     /// <summary>Called once, when the owner is set.</summary>

@@ -86,7 +86,7 @@ internal sealed class JournalLine
     /// <summary>Reads the directory. Records up to <paramref name="covered"/> are in the checkpoint. Segments of another replica are ignored.</summary>
     public static JournalLine Read(IFileSystem files, string directory, in CheckpointPosition covered, ReplicaId replicaId)
     {
-        var line = new JournalLine(files, directory, replicaId) { Base = RecordAt(covered), Proven = covered.Etag };
+        var line = new JournalLine(files, directory, replicaId) { Base = covered.Last, Proven = covered.Etag };
         if (!files.DirectoryExists(directory))
             return line;
         foreach (var name in files.List(directory))
@@ -206,7 +206,7 @@ internal sealed class JournalLine
         if (header.Number != covered.Position.Segment || scanner.Offset >= covered.Position.Offset || Last.Etag >= covered.Etag)
             return;
         CoveredBreak = Place(header.Number, scanner.Offset);
-        BeginAt(RecordAt(covered));
+        BeginAt(covered.Last);
         scanner.MoveTo(covered.Position.Offset);
         ReadSound(scanner, header, end, covered.Etag);
     }
@@ -235,7 +235,7 @@ internal sealed class JournalLine
             Gap = Place(Segments[^1].Header.Number, TailEnd);
         if (Gap is null)
             return;
-        BeginAt(RecordAt(covered));
+        BeginAt(covered.Last);
         Segments.Clear();
     }
 
@@ -261,8 +261,6 @@ internal sealed class JournalLine
                 Unreadable ??= Place(number, 0);
         }
     }
-
-    private static RecordRef RecordAt(in CheckpointPosition covered) => new(covered.Etag, default, covered.ChainChecksum, 0, 0, RecordFlags.None);
 
     private static RecordRef RecordBefore(in SegmentHeader header) =>
         new(header.LastEtag, default, header.LastChecksum, 0, 0, RecordFlags.None);

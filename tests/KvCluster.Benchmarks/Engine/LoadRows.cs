@@ -1,6 +1,7 @@
 using System.Diagnostics;
 using KvCluster.Benchmarks.Engine.Peers;
 using KvCluster.Processes;
+using KvCluster.Storage.Pages;
 
 namespace KvCluster.Benchmarks.Engine;
 
@@ -98,10 +99,10 @@ internal static class LoadRows
     private static long BytesTaken(EngineRun run, EngineStore store)
     {
         var bytes = DeviceCounters.BytesAllocated(store.Directory);
-        if (store.Engine is KvClusterEngine { Store.Store.Statistics: { } ours })
+        if (store.Engine is KvClusterEngine { Store.Store: { Statistics: var ours, Pages: var pages } })
         {
             run.Progress(FormattableString.Invariant(
-                $"  {bytes >> 10:N0} KiB; data file {ours.DataAllocatedBytes >> 10:N0} of {ours.DataBytes >> 10:N0}, pages in use {ours.DataUsedBytes >> 10:N0}; journal {ours.JournalBytes >> 10:N0}, for followers {ours.JournalKeptBytes >> 10:N0}"));
+                $"  {bytes >> 10:N0} KiB; data file {ours.DataAllocatedBytes >> 10:N0} of {ours.DataBytes >> 10:N0}, pages in use {pages.Free.UsedPages * Page.Bytes >> 10:N0}; journal {ours.JournalBytes >> 10:N0}, for followers {ours.JournalKeptBytes >> 10:N0}"));
         }
         return bytes;
     }
