@@ -2,7 +2,6 @@ using System.IO.Compression;
 using System.Text;
 using KvCluster.Cli;
 using KvCluster.Cli.Files;
-using KvCluster.Tests.Client;
 using Xunit.Abstractions;
 
 namespace KvCluster.Tests.Cli;

@@ -4,7 +4,6 @@ using Grpc.AspNetCore.Server.Calls;
 using Grpc.Core;
 using Grpc.Shared;
 using KvCluster.ServiceDefaults;
-using KvCluster.Tests.Client;
 using KvCluster.Tests.Grpc.Proto;
 using KvCluster.Tests.Grpc.Wire;
 using Microsoft.Extensions.DependencyInjection;

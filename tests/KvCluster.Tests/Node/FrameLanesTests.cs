@@ -1,6 +1,5 @@
 using Google.Protobuf;
 using KvCluster.Node.Transport;
-using KvCluster.Tests.Client;
 using KvCluster.V1;
 using Xunit.Abstractions;
 

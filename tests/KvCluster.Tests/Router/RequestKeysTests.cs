@@ -1,6 +1,5 @@
 using Google.Protobuf;
 using KvCluster.Router.Api;
-using KvCluster.Tests.Client;
 using KvCluster.V1;
 using KvCluster.Wire;
 using Xunit.Abstractions;

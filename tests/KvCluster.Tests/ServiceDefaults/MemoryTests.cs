@@ -1,5 +1,4 @@
 using KvCluster.ServiceDefaults.Memory;
-using KvCluster.Tests.Client;
 using Xunit.Abstractions;
 
 namespace KvCluster.Tests.ServiceDefaults;

@@ -98,34 +98,6 @@ public sealed class StallWatchTests
             Assert.Contains(nameof(StandStill), watch.Last.Text, StringComparison.Ordinal);
     }
 
-    // Two of Kestrel's loops occupied both threads of a busy node's pool for two seconds. Nothing was received or sent, the shard was lost, and
-    // nothing was reported.
-    [Fact]
-    public void Probe_BehindItemsThatOccupyEveryThread_ReportsHowLongItWaited()
-    {
-        var probe = new PoolProbe();
-        using var go = new ManualResetEventSlim();
-        ThreadPool.GetMinThreads(out var threads, out _);
-        // Ten times as many, because the pool adds some threads per second.
-        using var kept = new CountdownEvent(threads * 10);
-        for (var i = 0; i < kept.InitialCount; i++)
-        {
-            ThreadPool.UnsafeQueueUserWorkItem(
-                _ =>
-                {
-                    go.Wait();
-                    kept.Signal();
-                },
-                null);
-        }
-        probe.Queue();
-        Assert.False(SpinWait.SpinUntil(() => probe.Waited is not null, 300));
-        go.Set();
-        Assert.True(SpinWait.SpinUntil(() => probe.Waited is not null, TimeSpan.FromSeconds(30)));
-        Assert.True(probe.Waited >= TimeSpan.FromMilliseconds(250));
-        Assert.True(kept.Wait(TimeSpan.FromSeconds(30)));
-    }
-
     private static void StandStill() => Thread.Sleep(500);
 
     private static Vitals Counted(int atMs, int pausedMs, int compiledMs, int faults, int ranMs, int waitedMs, int pressedMs) => new(

@@ -1,7 +1,6 @@
 using System.Text;
 using Google.Protobuf;
 using Grpc.Core;
-using KvCluster.Tests.Client;
 using KvCluster.Tests.Grpc.Proto;
 using Xunit.Abstractions;
 

@@ -1,6 +1,7 @@
 using KvCluster.Disk;
 using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Pages;
+using KvCluster.Tests.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Checkpoints;
 
@@ -15,15 +16,15 @@ public sealed class AlignedWritesTests
     private const int Keys = 3_000;
 
     [Fact]
-    public void Write_OfManyPages_EndsWhereItsLengthSaysAndIsOtherwiseWhole()
+    public void Write_OfManyPages_CrossesNoBoundaryAndIsMostlyWhole()
     {
         using var disk = new SimulatedDisk();
         using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 28, WriteBytes = WriteBytes }, new byte[16]);
-        var batch = store.Begin();
-        for (var key = 0; key < Keys; key++)
-            batch.Put(TreeId.Kv, [(byte)(key >> 8), (byte)key], new byte[key % 100 == 0 ? 3 * WriteBytes : ValueBytes]);
-        store.Roots.Seal(batch, new Etag(1, 1));
-        store.Roots.Publish(new Etag(1, 1));
+        store.Apply(batch =>
+        {
+            for (var key = 0; key < Keys; key++)
+                batch.Put(TreeId.Kv, ByteKeys.Of(key), new byte[key % 100 == 0 ? 3 * WriteBytes : ValueBytes]);
+        });
         var whole = 0;
         disk.Fault = call =>
         {
@@ -34,9 +35,7 @@ public sealed class AlignedWritesTests
             }
             return DiskFault.None;
         };
-        var checkpoint = store.BeginCheckpoint(etag => new CheckpointPosition(etag, default, 0), Etag.MaxValue)!;
-        checkpoint.Write();
-        store.FinishCheckpoint(checkpoint);
+        store.CheckpointAll();
         Assert.InRange(whole, store.FileBytes / WriteBytes / 2, store.FileBytes / WriteBytes);
     }
 }

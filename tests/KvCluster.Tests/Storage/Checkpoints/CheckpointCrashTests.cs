@@ -54,7 +54,7 @@ public sealed class CheckpointCrashTests
     }
 
     [Fact]
-    public void DiskFull_AtEveryWriteOfACheckpoint_PutsItOff() => Seeded.Run(2, random =>
+    public void DiskFull_AtEveryWriteOfACheckpoint_PutsItOff() => Seeds.Run(2, random =>
     {
         var refused = 0;
         for (var capacityPages = 0; capacityPages < 60; capacityPages += 3)

@@ -301,7 +301,7 @@ public sealed class FileSpaceTests
         store.Batch(batch =>
         {
             foreach (var key in keys)
-                batch.Put(TreeId.Kv, KeyOf(key), new byte[valueBytes]);
+                batch.Put(TreeId.Kv, ByteKeys.Of(key), new byte[valueBytes]);
         });
         store.Publish();
     }
@@ -311,10 +311,8 @@ public sealed class FileSpaceTests
         store.Batch(batch =>
         {
             foreach (var key in keys)
-                batch.Delete(TreeId.Kv, KeyOf(key));
+                batch.Delete(TreeId.Kv, ByteKeys.Of(key));
         });
         store.Publish();
     }
-
-    private static byte[] KeyOf(int key) => [(byte)(key >> 24), (byte)(key >> 16), (byte)(key >> 8), (byte)key];
 }

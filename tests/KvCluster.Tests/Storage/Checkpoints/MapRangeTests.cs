@@ -43,11 +43,11 @@ public sealed class MapRangeTests
         using var file = new DataFile(Small);
         for (var round = 1; round <= 12; round++)
         {
-            var batch = file.Pages.Begin();
-            for (var key = 0; key < 12; key++)
-                batch.Put(TreeId.Kv, [(byte)round, (byte)key], Bytes(round, key, 100_000));
-            file.Pages.Roots.Seal(batch, new Etag(0, (ulong)round));
-            file.Pages.Roots.Publish(new Etag(0, (ulong)round));
+            file.Pages.Apply(batch =>
+            {
+                for (var key = 0; key < 12; key++)
+                    batch.Put(TreeId.Kv, [(byte)round, (byte)key], Bytes(round, key, 100_000));
+            });
             file.Checkpoint();
         }
         Assert.True(file.Pages.FileBytes > 12 << 20, $"The file has {file.Pages.FileBytes} bytes.");
@@ -60,7 +60,7 @@ public sealed class MapRangeTests
     }
 
     [Fact]
-    public void RandomOperations_WithSmallPieces_MatchTheModel() => Seeded.Run(3, random =>
+    public void RandomOperations_WithSmallPieces_MatchTheModel() => Seeds.Run(3, random =>
     {
         using var store = new ModelStore(Small);
         var keys = KeyProfile.All[4];

@@ -18,11 +18,11 @@ public sealed unsafe partial class PageCacheTests
             return;
         Assert.False(new PageStoreOptions().Direct);
         using var file = new DataFile();
-        var batch = file.Pages.Begin();
-        for (var key = 0; key < 20_000; key++)
-            batch.Put(TreeId.Kv, BitConverter.GetBytes(key), new byte[100]);
-        file.Pages.Roots.Seal(batch, new Etag(0, 1));
-        file.Pages.Roots.Publish(new Etag(0, 1));
+        file.Pages.Apply(batch =>
+        {
+            for (var key = 0; key < 20_000; key++)
+                batch.Put(TreeId.Kv, BitConverter.GetBytes(key), new byte[100]);
+        });
         file.Checkpoint();
 
         using var reader = LocalDisk.Instance.Open(file.FilePath, new StorageFileOptions(StorageFileMode.OpenExisting));

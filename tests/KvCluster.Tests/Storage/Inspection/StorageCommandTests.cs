@@ -161,7 +161,7 @@ public sealed class StorageCommandTests : IDisposable
         var report = DeviceProbe.Run(LocalDisk.Instance, TimeProvider.System, _folder.Path);
         Assert.True(report.Buffered.Recycled > TimeSpan.Zero && report.OnePerSecond > 0 && report.DirectorySync > TimeSpan.Zero);
         Assert.Equal(report.IsDirect, report.Direct is not null && report.TwoPerSecond > 0);
-        // Which one it is depends on the file system.
+        // What it answers depends on the file system and on the disk.
         _ = DeviceProbe.MeasureWhatPays(LocalDisk.Instance, TimeProvider.System, _folder.Path);
         Assert.Equal(["data"], Directory.EnumerateFileSystemEntries(_folder.Path).Select(Path.GetFileName));
         Assert.Throws<DirectoryNotFoundException>(() => DeviceProbe.Run(LocalDisk.Instance, TimeProvider.System, Path.Combine(_folder.Path, "none")));

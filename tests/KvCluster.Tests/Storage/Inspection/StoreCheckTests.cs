@@ -78,7 +78,7 @@ public sealed partial class StoreCheckTests : IDisposable
     {
         using (var sound = StoppedReplica.Open(_bench.Disk, StoreBench.DirectoryPath))
             _bench.Disk.FlipBit(Data, sound.Newest!.Trees[(int)TreeId.Kv].Link.Reference.Number * Page.Bytes + 200);
-        using (var recovery = StoreRecovery.Begin(_bench.Disk, StoreBench.DirectoryPath))
+        using (var recovery = BeginRecovery())
         {
             Assert.Contains(recovery.Plan(), step => step.Contains("older checkpoint", StringComparison.Ordinal));
             recovery.Run();
@@ -92,7 +92,7 @@ public sealed partial class StoreCheckTests : IDisposable
     public void ShardTime_OfACheckpointWithoutRecordsBehindIt_IsRecovered()
     {
         var before = ShardTime();
-        using (var recovery = StoreRecovery.Begin(_bench.Disk, StoreBench.DirectoryPath))
+        using (var recovery = BeginRecovery())
             recovery.Run();
         Assert.NotEqual(0, before);
         Assert.Equal(before, ShardTime());
@@ -113,13 +113,13 @@ public sealed partial class StoreCheckTests : IDisposable
         long page;
         using (var sound = StoppedReplica.Open(_bench.Disk, StoreBench.DirectoryPath))
             page = FirstLeafOfASet(sound);
-        Assert.False(StoreCheck.Run(_bench.Disk, StoreBench.DirectoryPath).IsDamaged);
+        Assert.Empty(Damage());
         _bench.Disk.FlipBit(Data, (page * Page.Bytes) + 200);
-        var damage = StoreCheck.Run(_bench.Disk, StoreBench.DirectoryPath).Findings.Where(finding => finding.IsDamage).ToArray();
+        var damage = Damage();
         Assert.Contains(damage, finding => finding.Offset == page * Page.Bytes && finding.Lost.Contains("\"large\"", StringComparison.Ordinal));
-        using (var recovery = StoreRecovery.Begin(_bench.Disk, StoreBench.DirectoryPath))
+        using (var recovery = BeginRecovery())
             recovery.Run();
-        Assert.False(StoreCheck.Run(_bench.Disk, StoreBench.DirectoryPath).IsDamaged);
+        Assert.Empty(Damage());
         _bench.Open();
         var sets = _bench.ReadAllSets();
         Assert.Equal(20, sets["small"].Split(' ').Length);
@@ -139,9 +139,9 @@ public sealed partial class StoreCheckTests : IDisposable
             // The end of its only member.
             ValueOf(batch, "bad")[24] = 9;
         });
-        var damage = StoreCheck.Run(_bench.Disk, StoreBench.DirectoryPath).Findings.Where(finding => finding.IsDamage).ToArray();
+        var damage = Damage();
         Assert.Equal(["sets: the value of the key \"bad\""], damage.Select(finding => finding.Lost));
-        using (var recovery = StoreRecovery.Begin(_bench.Disk, StoreBench.DirectoryPath))
+        using (var recovery = BeginRecovery())
         {
             recovery.Run();
             Assert.Equal(1, recovery.LeftOut);
@@ -199,15 +199,15 @@ public sealed partial class StoreCheckTests : IDisposable
             batch.Put(TreeId.Kv, StoreBench.Text("key-002"), [0, 0, 1, (byte)'v']);
             batch.Put(TreeId.Sessions, [9], [9]);
         });
-        var damage = StoreCheck.Run(_bench.Disk, StoreBench.DirectoryPath).Findings.Where(finding => finding.IsDamage).ToArray();
+        var damage = Damage();
         Assert.Equal(["kv: the value of the key \"key-001\"", "an entry of the sessions"], damage.Select(finding => finding.Lost));
-        using (var recovery = StoreRecovery.Begin(_bench.Disk, StoreBench.DirectoryPath))
+        using (var recovery = BeginRecovery())
         {
             Assert.Contains(recovery.Plan(), step => step.StartsWith("Leave out all sessions", StringComparison.Ordinal));
             recovery.Run();
             Assert.Equal(1, recovery.LeftOut);
         }
-        Assert.False(StoreCheck.Run(_bench.Disk, StoreBench.DirectoryPath).IsDamaged);
+        Assert.Empty(Damage());
         _bench.Open();
         Assert.Equal(["key-002"], _bench.ReadAllKeys().Keys);
     }
@@ -216,7 +216,7 @@ public sealed partial class StoreCheckTests : IDisposable
     public void Plan_OfAQuarantinedReplica_SaysThatItIsTrustedAgain()
     {
         QuarantineMark.Write(_bench.Disk, StoreBench.DirectoryPath, "its digest differs");
-        using var recovery = StoreRecovery.Begin(_bench.Disk, StoreBench.DirectoryPath);
+        using var recovery = BeginRecovery();
         Assert.Contains(recovery.Plan(), step => step.StartsWith("Leave out the quarantine mark", StringComparison.Ordinal) && step.Contains("its digest differs", StringComparison.Ordinal));
     }
 
@@ -308,6 +308,10 @@ public sealed partial class StoreCheckTests : IDisposable
 
     [GeneratedRegex("""^kv: (all keys|the value of the key "(?<one>[^"]*)"|the keys( from "(?<from>[^"]*)"( on| to)?)?( before "(?<before>[^"]*)")?)$""")]
     private static partial Regex LostKeys();
+
+    private Finding[] Damage() => [.. StoreCheck.Run(_bench.Disk, StoreBench.DirectoryPath).Findings.Where(finding => finding.IsDamage)];
+
+    private StoreRecovery BeginRecovery() => StoreRecovery.Begin(_bench.Disk, StoreBench.DirectoryPath);
 
     private long ShardTime()
     {

@@ -1,7 +1,6 @@
 using KvCluster.Storage.Control;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Journal;
-using KvCluster.Tests.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Journal;
 
@@ -14,7 +13,7 @@ public sealed class FormatTests
     public void Crc32C_CheckValue() => Assert.Equal(0xE3069283u, Crc32C.Of("123456789"u8));
 
     [Fact]
-    public void Crc32C_AnyLength_EqualsTheSumOfItsBits() => Seeded.Run(40, random =>
+    public void Crc32C_AnyLength_EqualsTheSumOfItsBits() => Seeds.Run(40, random =>
     {
         var bytes = new byte[random.Next(4) == 0 ? random.Next(100) : random.Next(20_000)];
         random.NextBytes(bytes);

@@ -2,7 +2,6 @@ using System.Buffers.Binary;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Journal;
 using KvCluster.Tests.Fuzzing;
-using KvCluster.Tests.Storage.Pages;
 using KvCluster.Tests.Storage.Store;
 
 namespace KvCluster.Tests.Storage.Journal;
@@ -50,7 +49,7 @@ public sealed class RecordPayloadTests
         Assert.False(Lz4.TryDecompress(Convert.FromHexString(block), new byte[length]));
 
     [CompressionFact]
-    public void Compressed_ByTheLibrary_IsReadBack() => Seeded.Run(300, random =>
+    public void Compressed_ByTheLibrary_IsReadBack() => Seeds.Run(300, random =>
     {
         var operations = Repetitive(random, RecordEnvelope.BlockBytes + random.Next(200_000));
         var stored = new byte[operations.Length];
@@ -65,7 +64,7 @@ public sealed class RecordPayloadTests
 
     // The bodies' checksums are right: the writer of such a body has a bug, or is newer.
     [CompressionFact]
-    public void Compressed_Changed_IsUnreadableOrOtherBytes() => Seeded.Run(300, random =>
+    public void Compressed_Changed_IsUnreadableOrOtherBytes() => Seeds.Run(300, random =>
     {
         var operations = Repetitive(random, (3 * RecordEnvelope.BlockBytes) + random.Next(10_000));
         var stored = new byte[operations.Length];

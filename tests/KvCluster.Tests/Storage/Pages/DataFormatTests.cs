@@ -7,15 +7,13 @@ namespace KvCluster.Tests.Storage.Pages;
 /// <summary>Pins the data file's bytes as FORMAT.md describes them. A change here is a new format version.</summary>
 public sealed class DataFormatTests
 {
-    public static TheoryData<string> Profiles => [.. KeyProfile.All.Select(profile => profile.Name)];
-
     /// <summary>Files with all kinds of keys, read by the document alone.</summary>
     [Theory]
-    [MemberData(nameof(Profiles))]
-    public void File_ReadByTheDocumentAlone_HoldsWhatWasWritten(string profile) => Seeded.Run(2, random =>
+    [MemberData(nameof(KeyProfile.Names), MemberType = typeof(KeyProfile))]
+    public void File_ReadByTheDocumentAlone_HoldsWhatWasWritten(string profile) => Seeds.Run(2, random =>
     {
         using var store = new ModelStore();
-        var keys = KeyProfile.All.Single(one => one.Name == profile);
+        var keys = KeyProfile.Of(profile);
         for (var round = 0; round < 3; round++)
         {
             store.Batch(batch =>

@@ -53,21 +53,18 @@ public sealed class FileSizeTests
         using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 28 }, new byte[16]);
         byte[] header = [0, 1, 200, 200, 1];
         var raw = 0L;
-        var etag = Etag.None;
         foreach (var chunk in records.Chunk(256))
         {
-            var batch = store.Begin();
-            foreach (var (key, value) in chunk)
+            store.Apply(batch =>
             {
-                batch.Put(TreeId.Kv, key, header, value);
-                raw += key.Length + value.Length;
-            }
-            store.Roots.Seal(batch, ++etag);
-            store.Roots.Publish(etag);
+                foreach (var (key, value) in chunk)
+                {
+                    batch.Put(TreeId.Kv, key, header, value);
+                    raw += key.Length + value.Length;
+                }
+            });
         }
-        var checkpoint = store.BeginCheckpoint(one => new CheckpointPosition(one, default, 0), Etag.MaxValue)!;
-        checkpoint.Write();
-        store.FinishCheckpoint(checkpoint);
+        store.CheckpointAll();
         store.Verify();
         return (double)store.FileBytes / raw;
     }

@@ -159,19 +159,16 @@ public sealed class FirstTouchTests : IDisposable
     /// <summary>Values of one page and of several pages, in leaves and in runs, and a checkpoint of them.</summary>
     private void Write(byte value)
     {
-        var batch = _store.Begin();
-        for (var key = 0; key < Keys; key++)
+        _store.Apply(batch =>
         {
-            var bytes = new byte[key % 4 == 0 ? 30_000 : 1_000];
-            bytes.AsSpan().Fill(value);
-            batch.Put(TreeId.Kv, BitConverter.GetBytes(key), bytes);
-        }
-        var etag = _store.Roots.NewestEtag == Etag.None ? new Etag(1, 1) : new Etag(1, _store.Roots.NewestEtag.Change + 1);
-        _store.Roots.Seal(batch, etag);
-        _store.Roots.Publish(etag);
-        var checkpoint = _store.BeginCheckpoint(one => new CheckpointPosition(one, default, 0), Etag.MaxValue)!;
-        checkpoint.Write();
-        _store.FinishCheckpoint(checkpoint);
+            for (var key = 0; key < Keys; key++)
+            {
+                var bytes = new byte[key % 4 == 0 ? 30_000 : 1_000];
+                bytes.AsSpan().Fill(value);
+                batch.Put(TreeId.Kv, BitConverter.GetBytes(key), bytes);
+            }
+        });
+        _store.CheckpointAll();
         while (_store.ReleaseSome())
         {
         }

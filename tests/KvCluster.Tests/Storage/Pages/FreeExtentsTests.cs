@@ -12,7 +12,7 @@ public sealed class FreeExtentsTests
     [InlineData(1)]
     [InlineData(40)]
     [InlineData(FilePages)]
-    public void TryTake_SinglePages_FailsWhenAllAreTaken(long wanted) => Seeded.Run(3, random =>
+    public void TryTake_SinglePages_FailsWhenAllAreTaken(long wanted) => Seeds.Run(3, random =>
     {
         var (free, left) = Free(random);
         var extents = new FreeExtents();
@@ -26,7 +26,7 @@ public sealed class FreeExtentsTests
     [InlineData(1)]
     [InlineData(200)]
     [InlineData(FilePages)]
-    public void TryTake_RunsOfAllLengths_FailsOnlyWhenNoneIsLongEnough(long wanted) => Seeded.Run(5, random =>
+    public void TryTake_RunsOfAllLengths_FailsOnlyWhenNoneIsLongEnough(long wanted) => Seeds.Run(5, random =>
     {
         var (free, left) = Free(random);
         var extents = new FreeExtents();

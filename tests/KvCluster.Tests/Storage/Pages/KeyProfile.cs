@@ -16,6 +16,11 @@ internal sealed record KeyProfile(string Name, Func<Random, byte[]> Key, Func<Ra
         new("kilobyte values", random => Encoding.ASCII.GetBytes($"{random.Next(4_000):d6}"), random => Bytes(random, 1000 + random.Next(200))),
     ];
 
+    /// <summary>The names of all profiles, for theories.</summary>
+    public static TheoryData<string> Names => [.. All.Select(profile => profile.Name)];
+
+    public static KeyProfile Of(string name) => All.Single(profile => profile.Name == name);
+
     private static byte[] Bytes(Random random, int count)
     {
         var bytes = new byte[count];

@@ -44,7 +44,7 @@ internal sealed class ModelBatch(WriteBatch batch, ModelState from)
     /// <summary>Deletes the keys from one (empty: the first) up to another (empty: the end).</summary>
     public void DeleteRange(TreeId tree, byte[] from, byte[] to)
     {
-        var keys = this[tree].Keys.Where(key => ByteKeys.Order.Compare(key, from) >= 0 && (to.Length == 0 || ByteKeys.Order.Compare(key, to) < 0)).ToArray();
+        var keys = this[tree].Keys.Where(key => ByteKeys.IsBetween(key, from, to)).ToArray();
         this[tree].RemoveRange(keys);
         Assert.Equal((ulong)keys.Length, batch.DeleteRange(tree, from, to));
     }
@@ -108,7 +108,7 @@ internal sealed class ModelBatch(WriteBatch batch, ModelState from)
     /// <summary>Removes sets from one key (empty: the first) up to another (empty: the end).</summary>
     public void DeleteSets(byte[] from, byte[] to)
     {
-        var keys = _sets.Keys.Where(key => ByteKeys.Order.Compare(key, from) >= 0 && (to.Length == 0 || ByteKeys.Order.Compare(key, to) < 0)).ToArray();
+        var keys = _sets.Keys.Where(key => ByteKeys.IsBetween(key, from, to)).ToArray();
         _sets.RemoveRange(keys);
         Assert.Equal((ulong)keys.Length, batch.DeleteRange(TreeId.Sets, from, to));
     }
@@ -156,8 +156,8 @@ internal sealed class ModelBatch(WriteBatch batch, ModelState from)
     {
         var found = batch.TryGet(tree, key, out var value);
         Assert.Equal(this[tree].TryGetValue(key, out var expected), found);
-        if (found)
-            Assert.True(value.SequenceEqual(expected), $"{tree} {ByteKeys.Print(key)} has a different value in the batch.");
+        if (found && !value.SequenceEqual(expected))
+            Assert.Fail($"{tree} {ByteKeys.Print(key)} has a different value in the batch.");
     }
 
     public ModelState Result(Etag etag) => new(etag, ShardTime, [.. _trees.Select(tree => tree.ToImmutable())], _sets.ToImmutable());

@@ -15,12 +15,17 @@ internal sealed record ModelSet(Etag Etag, ImmutableSortedSet<byte[]> Members)
         using var cursor = stored.Members();
         foreach (var member in Members)
         {
-            Assert.True(cursor.MoveNext() && cursor.Member.SequenceEqual(member), $"The set {name} ends before {ByteKeys.Print(member)}, or has others in between.");
-            Assert.True(stored.Contains(member), $"The set {name} does not have {ByteKeys.Print(member)}.");
+            if (!cursor.MoveNext() || !cursor.Member.SequenceEqual(member))
+                Assert.Fail($"The set {name} ends before {ByteKeys.Print(member)}, or has others in between.");
+            if (!stored.Contains(member))
+                Assert.Fail($"The set {name} does not have {ByteKeys.Print(member)}.");
         }
         Assert.False(cursor.MoveNext(), $"The set {name} has more members.");
         foreach (var member in Members.Reverse())
-            Assert.True(cursor.MovePrevious() && cursor.Member.SequenceEqual(member), $"The set {name}, backwards, ends before {ByteKeys.Print(member)}.");
+        {
+            if (!cursor.MovePrevious() || !cursor.Member.SequenceEqual(member))
+                Assert.Fail($"The set {name}, backwards, ends before {ByteKeys.Print(member)}.");
+        }
         Assert.False(cursor.MovePrevious(), $"The set {name}, backwards, has more members.");
         using var backwards = stored.Members();
         Assert.True(backwards.MovePrevious() && backwards.Member.SequenceEqual(Members.Max!));
@@ -39,7 +44,8 @@ internal sealed record ModelSet(Etag Etag, ImmutableSortedSet<byte[]> Members)
             Assert.Equal(at < Members.Count, cursor.Seek(sought));
             if (at == Members.Count)
                 continue;
-            Assert.True(cursor.Member.SequenceEqual(Members[at]), $"A search for {ByteKeys.Print(sought)} has found {ByteKeys.Print(cursor.Member)} instead of {ByteKeys.Print(Members[at])}.");
+            if (!cursor.Member.SequenceEqual(Members[at]))
+                Assert.Fail($"A search for {ByteKeys.Print(sought)} has found {ByteKeys.Print(cursor.Member)} instead of {ByteKeys.Print(Members[at])}.");
             Assert.Equal(at + 1 < Members.Count, cursor.MoveNext());
         }
     }

@@ -26,17 +26,18 @@ internal sealed record ModelState(Etag Etag, long ShardTime, ImmutableArray<Immu
             var cursor = snapshot.Cursor(tree);
             foreach (var (key, value) in entries)
             {
-                Assert.True(cursor.MoveNext(), $"{tree} ends before {ByteKeys.Print(key)}.");
-                AssertEntry(tree, key, value, cursor.Key, cursor.Value);
-                Assert.True(snapshot.TryGet(tree, key, out var found), $"{tree} {ByteKeys.Print(key)} is not found.");
-                AssertEntry(tree, key, value, key, found);
+                if (!cursor.MoveNext())
+                    Assert.Fail($"{tree} ends before {ByteKeys.Print(key)}.");
+                CheckEntry(tree, key, value, cursor.Key, cursor.Value);
+                CheckFound(snapshot, tree, key, value);
             }
             Assert.False(cursor.MoveNext(), $"{tree} continues after its end.");
             var backwards = snapshot.Cursor(tree);
             foreach (var (key, value) in entries.Reverse())
             {
-                Assert.True(backwards.MovePrevious(), $"{tree}, backwards, ends before {ByteKeys.Print(key)}.");
-                AssertEntry(tree, key, value, backwards.Key, backwards.Value);
+                if (!backwards.MovePrevious())
+                    Assert.Fail($"{tree}, backwards, ends before {ByteKeys.Print(key)}.");
+                CheckEntry(tree, key, value, backwards.Key, backwards.Value);
             }
             Assert.False(backwards.MovePrevious(), $"{tree} continues before its start.");
         }
@@ -44,7 +45,8 @@ internal sealed record ModelState(Etag Etag, long ShardTime, ImmutableArray<Immu
         using var sets = snapshot.Cursor(TreeId.Sets);
         foreach (var (key, set) in Sets)
         {
-            Assert.True(sets.MoveNext() && sets.Key.SequenceEqual(key), $"The sets end before {ByteKeys.Print(key)}, or others are in between.");
+            if (!sets.MoveNext() || !sets.Key.SequenceEqual(key))
+                Assert.Fail($"The sets end before {ByteKeys.Print(key)}, or others are in between.");
             set.CheckAll(sets.Set, ByteKeys.Print(key));
             Assert.True(snapshot.TryGetSet(key, out var found) && found.Etag == set.Etag && found.Count == (ulong)set.Members.Count);
         }
@@ -62,8 +64,7 @@ internal sealed record ModelState(Etag Etag, long ShardTime, ImmutableArray<Immu
             for (var i = 0; i < 3 && entries.Count > 0; i++)
             {
                 var (key, value) = entries.ElementAt(random.Next(entries.Count));
-                Assert.True(snapshot.TryGet(tree, key, out var found), $"{tree} {ByteKeys.Print(key)} is not found.");
-                AssertEntry(tree, key, value, key, found);
+                CheckFound(snapshot, tree, key, value);
             }
         }
         Assert.Equal((ulong)Sets.Count, snapshot.Count(TreeId.Sets));
@@ -75,9 +76,19 @@ internal sealed record ModelState(Etag Etag, long ShardTime, ImmutableArray<Immu
         set.CheckSome(foundSet, random);
     }
 
-    private static void AssertEntry(TreeId tree, byte[] key, byte[] value, ReadOnlySpan<byte> foundKey, ReadOnlySpan<byte> foundValue)
+    // What failed is put into words only then: that took longer than the comparisons.
+    private static void CheckFound(in ReadSnapshot snapshot, TreeId tree, byte[] key, byte[] value)
     {
-        Assert.True(foundKey.SequenceEqual(key), $"{tree} has {ByteKeys.Print(foundKey)} where {ByteKeys.Print(key)} should be.");
-        Assert.True(foundValue.SequenceEqual(value), $"{tree} {ByteKeys.Print(key)} has a different value of {foundValue.Length} bytes, expected {value.Length}.");
+        if (!snapshot.TryGet(tree, key, out var found))
+            Assert.Fail($"{tree} {ByteKeys.Print(key)} is not found.");
+        CheckEntry(tree, key, value, key, found);
+    }
+
+    private static void CheckEntry(TreeId tree, byte[] key, byte[] value, ReadOnlySpan<byte> foundKey, ReadOnlySpan<byte> foundValue)
+    {
+        if (!foundKey.SequenceEqual(key))
+            Assert.Fail($"{tree} has {ByteKeys.Print(foundKey)} where {ByteKeys.Print(key)} should be.");
+        if (!foundValue.SequenceEqual(value))
+            Assert.Fail($"{tree} {ByteKeys.Print(key)} has a different value of {foundValue.Length} bytes, expected {value.Length}.");
     }
 }

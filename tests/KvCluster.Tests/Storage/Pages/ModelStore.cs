@@ -51,7 +51,7 @@ internal sealed class ModelStore : IDisposable
         var batch = Store.Begin();
         var model = new ModelBatch(batch, Newest);
         change(model);
-        var etag = NextEtag(Newest.Etag);
+        var etag = Newest.Etag.Next();
         // Not every batch has a shard time of its own.
         if (etag.Change % 3 != 0)
             batch.ShardTime = model.ShardTime = (long)etag.Change * 1_000_003;
@@ -229,6 +229,22 @@ internal sealed class ModelStore : IDisposable
         _published.CheckAll(snapshot);
     }
 
+    /// <summary>Compares what is published and verifies the pages: as they are, after a checkpoint, and after a reopening.</summary>
+    public void CheckEverywhere()
+    {
+        Check();
+        Checkpoint();
+        Check();
+        Reopen();
+        Check();
+
+        void Check()
+        {
+            CheckPublished();
+            Store.Verify();
+        }
+    }
+
     public void Dispose()
     {
         CloseReaders();
@@ -259,8 +275,6 @@ internal sealed class ModelStore : IDisposable
 
     private static CheckpointPosition CoverageOf(Etag etag) =>
         new(etag, new JournalPosition(etag.Change + 7, (long)etag.Change * 4096), (uint)etag.Change * 2654435761);
-
-    private static Etag NextEtag(Etag etag) => etag == Etag.None ? new Etag(1, 1) : etag with { Change = etag.Change + 1 };
 
     private void Adopt(ModelState state)
     {

@@ -10,7 +10,6 @@ namespace KvCluster.Tests.Storage.Pages;
 /// </summary>
 public sealed class ModelTests
 {
-    private static readonly Comparer<byte[]> KeyOrder = Comparer<byte[]>.Create((one, other) => one.AsSpan().SequenceCompareTo(other));
 
     [Theory]
     [InlineData(8, 40)]
@@ -18,7 +17,7 @@ public sealed class ModelTests
     [InlineData(200, 1100)]
     [InlineData(2048, 9000)]
     [InlineData(3, 70000)]
-    public void RandomChanges_ComparedWithAModel_ReadTheSame(int keyBytesMax, int valueBytesMax) => Seeded.Run(count: 1, random =>
+    public void RandomChanges_ComparedWithAModel_ReadTheSame(int keyBytesMax, int valueBytesMax) => Seeds.Run(count: 1, random =>
     {
         using var file = new DataFile();
         var run = new ModelRun(file, random, keyBytesMax, valueBytesMax);
@@ -32,8 +31,8 @@ public sealed class ModelTests
     {
         private readonly List<(Etag Etag, SortedDictionary<byte[], byte[]> Content)> _unpublished = [];
         private readonly List<(ReadSnapshot Snapshot, SortedDictionary<byte[], byte[]> Content)> _snapshots = [];
-        private SortedDictionary<byte[], byte[]> _published = new(KeyOrder);
-        private SortedDictionary<byte[], byte[]> _durable = new(KeyOrder);
+        private SortedDictionary<byte[], byte[]> _published = new(ByteKeys.Order);
+        private SortedDictionary<byte[], byte[]> _durable = new(ByteKeys.Order);
         private SortedDictionary<byte[], byte[]>? _frozen;
         private Checkpoint? _checkpoint;
         private (CheckpointPin Pin, SortedDictionary<byte[], byte[]> Content)? _pin;
@@ -94,7 +93,7 @@ public sealed class ModelTests
 
         private void ChangeAndSeal()
         {
-            var content = new SortedDictionary<byte[], byte[]>(_unpublished.Count > 0 ? _unpublished[^1].Content : _published, KeyOrder);
+            var content = new SortedDictionary<byte[], byte[]>(_unpublished.Count > 0 ? _unpublished[^1].Content : _published, ByteKeys.Order);
             var batch = file.Pages.Begin();
             var deletes = random.Next(3) == 0 ? 9 : 3;
             for (var i = random.Next(1, 120); i > 0; i--)
@@ -127,7 +126,7 @@ public sealed class ModelTests
         private void DeleteRange(WriteBatch batch, SortedDictionary<byte[], byte[]> content)
         {
             byte[] from = random.Next(10) == 0 ? [] : NewKey(), to = random.Next(10) == 0 ? [] : NewKey();
-            var gone = content.Keys.Where(key => KeyOrder.Compare(key, from) >= 0 && (to.Length == 0 || KeyOrder.Compare(key, to) < 0)).ToArray();
+            var gone = content.Keys.Where(key => ByteKeys.IsBetween(key, from, to)).ToArray();
             Assert.Equal((ulong)gone.Length, batch.DeleteRange(TreeId.Kv, from, to));
             foreach (var key in gone)
                 content.Remove(key);
@@ -228,7 +227,7 @@ public sealed class ModelTests
         private void CheckRange(ReadSnapshot snapshot, SortedDictionary<byte[], byte[]> content)
         {
             byte[] lower = NewKey(), upper = NewKey();
-            var expected = content.Keys.Where(key => KeyOrder.Compare(key, lower) >= 0 && KeyOrder.Compare(key, upper) < 0).ToArray();
+            var expected = content.Keys.Where(key => ByteKeys.Order.Compare(key, lower) >= 0 && ByteKeys.Order.Compare(key, upper) < 0).ToArray();
             using var forward = snapshot.Cursor(TreeId.Kv, lower, upper);
             foreach (var key in expected)
             {
@@ -244,7 +243,7 @@ public sealed class ModelTests
             }
             Assert.False(backward.MovePrevious());
             var sought = NewKey();
-            var at = Array.FindIndex(expected, key => KeyOrder.Compare(key, sought) >= 0);
+            var at = Array.FindIndex(expected, key => ByteKeys.Order.Compare(key, sought) >= 0);
             Assert.Equal(at >= 0, backward.Seek(sought));
             if (at >= 0)
                 Assert.True(backward.Key.SequenceEqual(expected[at]));

@@ -8,7 +8,7 @@ public sealed class PageBitmapTests
     private const int Pages = 20_000;
 
     [Fact]
-    public void RandomChanges_MatchTheModel() => Seeded.Run(3, random =>
+    public void RandomChanges_MatchTheModel() => Seeds.Run(3, random =>
     {
         var bitmap = new PageBitmap();
         bitmap.Reserve(Pages);
@@ -42,7 +42,7 @@ public sealed class PageBitmapTests
 
     /// <summary>Every page is given out once, runs in one piece, and while a run fits anywhere it is found.</summary>
     [Fact]
-    public void Extents_RandomTakes_GiveEachPageOnce() => Seeded.Run(5, random =>
+    public void Extents_RandomTakes_GiveEachPageOnce() => Seeds.Run(5, random =>
     {
         var bitmap = new PageBitmap();
         bitmap.Reserve(Pages);

@@ -9,14 +9,12 @@ namespace KvCluster.Tests.Storage.Pages;
 /// </summary>
 public sealed class PageStoreModelTests
 {
-    public static TheoryData<string> Profiles => [.. KeyProfile.All.Select(profile => profile.Name)];
-
     [Theory]
-    [MemberData(nameof(Profiles))]
-    public void RandomOperations_MatchTheModel(string profile) => Seeded.Run(3, random =>
+    [MemberData(nameof(KeyProfile.Names), MemberType = typeof(KeyProfile))]
+    public void RandomOperations_MatchTheModel(string profile) => Seeds.Run(3, random =>
     {
         using var store = new ModelStore(new PageStoreOptions { MapBytes = 1L << 30, StepPages = 1 << random.Next(12) });
-        var keys = KeyProfile.All.Single(one => one.Name == profile);
+        var keys = KeyProfile.Of(profile);
         for (var step = 0; step < 250; step++)
             Step(store, keys, random);
         store.Publish();
@@ -31,7 +29,7 @@ public sealed class PageStoreModelTests
     });
 
     [Fact]
-    public void Deletes_OfEverything_LeaveEmptyTreesThatFillAgain() => Seeded.Run(3, random =>
+    public void Deletes_OfEverything_LeaveEmptyTreesThatFillAgain() => Seeds.Run(3, random =>
     {
         using var store = new ModelStore();
         var keys = KeyProfile.All[random.Next(KeyProfile.All.Length)];
@@ -164,16 +162,11 @@ public sealed class PageStoreModelTests
         store.Batch(batch => batch.DeleteRange(TreeId.Kv, BitConverter.GetBytes(3), []));
         store.Publish();
         store.FinishCheckpoint();
-        store.CheckPublished();
-        store.Store.Verify();
-        store.Checkpoint();
-        store.Reopen();
-        store.CheckPublished();
-        store.Store.Verify();
+        store.CheckEverywhere();
     }
 
     [Fact]
-    public void Batch_Aborted_ChangesNothing() => Seeded.Run(3, random =>
+    public void Batch_Aborted_ChangesNothing() => Seeds.Run(3, random =>
     {
         using var store = new ModelStore();
         store.Batch(batch => Fill(batch, KeyProfile.All[4], random, 200));

@@ -11,7 +11,7 @@ public sealed unsafe class PageStructureTests
 {
     // Slots and lengths of a page were used unchecked. One that pointed outside its page was read or copied from there, and the process crashed.
     [Fact]
-    public void Read_CorruptedPagesWithValidChecksums_ReturnsValuesOrDamageAndStaysInThePage() => Seeded.Run(60, random =>
+    public void Read_CorruptedPagesWithValidChecksums_ReturnsValuesOrDamageAndStaysInThePage() => Seeds.Run(60, random =>
     {
         using var disk = new SimulatedDisk();
         var options = new PageStoreOptions { MapBytes = 1 << 26 };
@@ -41,22 +41,15 @@ public sealed unsafe class PageStructureTests
     });
 
     [Fact]
-    public void Problem_PagesMadeByABatch_IsNone() => Seeded.Run(3, random =>
+    public void Problem_PagesMadeByABatch_IsNone() => Seeds.Run(3, random =>
     {
         foreach (var profile in KeyProfile.All)
         {
             using var disk = new SimulatedDisk();
             using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 28 }, new byte[16]);
-            for (var etag = 1ul; etag <= 3; etag++)
+            for (var round = 0; round < 3; round++)
             {
-                var batch = store.Begin();
-                for (var put = 0; put < 300; put++)
-                    batch.Put(TreeId.Kv, profile.Key(random), profile.Value(random));
-                store.Roots.Seal(batch, new Etag(0, etag));
-                store.Roots.Publish(new Etag(0, etag));
-                var checkpoint = store.BeginCheckpoint(covered => new CheckpointPosition(covered, default, 0), Etag.MaxValue)!;
-                checkpoint.Write();
-                store.FinishCheckpoint(checkpoint);
+                PutAndCheckpoint(store, profile, random, puts: 300);
                 store.Verify();
             }
         }
@@ -107,15 +100,17 @@ public sealed unsafe class PageStructureTests
     {
         using var store = PageStore.Create(disk, "data", options, new byte[16]);
         disk.SyncDirectory("");
-        var batch = store.Begin();
-        var profile = KeyProfile.All[random.Next(KeyProfile.All.Length)];
-        for (var put = 0; put < 200; put++)
-            batch.Put(TreeId.Kv, profile.Key(random), profile.Value(random));
-        store.Roots.Seal(batch, new Etag(0, 1));
-        store.Roots.Publish(new Etag(0, 1));
-        var checkpoint = store.BeginCheckpoint(covered => new CheckpointPosition(covered, default, 0), Etag.MaxValue)!;
-        checkpoint.Write();
-        store.FinishCheckpoint(checkpoint);
+        PutAndCheckpoint(store, KeyProfile.All[random.Next(KeyProfile.All.Length)], random, puts: 200);
+    }
+
+    private static void PutAndCheckpoint(PageStore store, KeyProfile profile, Random random, int puts)
+    {
+        store.Apply(batch =>
+        {
+            for (var put = 0; put < puts; put++)
+                batch.Put(TreeId.Kv, profile.Key(random), profile.Value(random));
+        });
+        store.CheckpointAll();
     }
 
     private static byte[] Content(SimulatedDisk disk)

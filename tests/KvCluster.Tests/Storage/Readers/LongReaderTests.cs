@@ -21,19 +21,19 @@ public sealed class LongReaderTests
         using var disk = new SimulatedDisk();
         using var store = Create(disk);
         var random = new Random(1);
-        var etag = Load(store);
+        Load(store);
         var treeBytes = store.ScratchBytes;
         using var snapshot = store.Roots.OpenSnapshot();
         var before = Sum(snapshot);
         for (var put = 0; put < 2_000; put++)
-            Put(store, ++etag, random.Next(Keys), (byte)put);
+            Put(store, random.Next(Keys), (byte)put);
         // The pages of the snapshot and the newest ones.
         Assert.True(store.ScratchBytes <= (2 * treeBytes) + (1 << 20), $"{store.ScratchBytes} bytes of scratch memory for a tree of {treeBytes}.");
         Assert.Equal(before, Sum(snapshot));
         Assert.True(store.PinnedBytes > 0);
         snapshot.Dispose();
-        Put(store, ++etag, 0, 0);
-        Put(store, ++etag, 0, 0);
+        Put(store, 0, 0);
+        Put(store, 0, 0);
         Assert.Equal(0, store.PinnedBytes);
         // In steps.
         while (store.ReleaseSome())
@@ -50,14 +50,14 @@ public sealed class LongReaderTests
         using var disk = new SimulatedDisk();
         using var store = Create(disk);
         var random = new Random(1);
-        var etag = Load(store);
-        Checkpoint(store);
+        Load(store);
+        store.CheckpointAll();
         var treeBytes = store.FileBytes;
         using var snapshot = store.Roots.OpenSnapshot();
         var before = Sum(snapshot);
         for (var checkpoint = 0; checkpoint < 60; checkpoint++)
         {
-            PutAndCheckpoint(store, random, ref etag);
+            PutAndCheckpoint(store, random);
         }
         // The pages of the snapshot, the newest ones, and those that the older meta page reaches.
         Assert.True(store.FileBytes <= 4 * treeBytes, $"The file has {store.FileBytes} bytes, and had {treeBytes} with the same keys.");
@@ -65,8 +65,8 @@ public sealed class LongReaderTests
         Assert.Equal(before, Sum(snapshot));
         store.Verify();
         snapshot.Dispose();
-        Put(store, ++etag, 0, 0);
-        Put(store, ++etag, 0, 0);
+        Put(store, 0, 0);
+        Put(store, 0, 0);
         Assert.Equal(0, store.PinnedBytes);
     }
 
@@ -77,19 +77,19 @@ public sealed class LongReaderTests
         using var disk = new SimulatedDisk();
         using var store = Create(disk);
         var random = new Random(1);
-        var etag = Load(store);
-        Checkpoint(store);
+        Load(store);
+        store.CheckpointAll();
         using var pin = store.Pin();
         var before = Content(pin);
         for (var checkpoint = 0; checkpoint < 10; checkpoint++)
         {
             using var reader = store.Roots.OpenSnapshot();
-            PutAndCheckpoint(store, random, ref etag);
+            PutAndCheckpoint(store, random);
         }
         Assert.Equal(before, Content(pin));
         Assert.True(store.PinnedBytes > 0);
         pin.Dispose();
-        Put(store, ++etag, 0, 0);
+        Put(store, 0, 0);
         Assert.Equal(0, store.PinnedBytes);
         store.Verify();
     }
@@ -101,8 +101,8 @@ public sealed class LongReaderTests
         using var disk = new SimulatedDisk();
         using var store = Create(disk);
         var random = new Random(1);
-        var etag = Load(store);
-        Checkpoint(store);
+        Load(store);
+        store.CheckpointAll();
         var treeBytes = store.FileBytes;
         // The second pin is taken later and released first.
         using var pin = store.Pin();
@@ -110,7 +110,7 @@ public sealed class LongReaderTests
         CheckpointPin? second = null;
         for (var checkpoint = 0; checkpoint < 60; checkpoint++)
         {
-            PutAndCheckpoint(store, random, ref etag);
+            PutAndCheckpoint(store, random);
             if (checkpoint == 5)
                 second = store.Pin();
             if (checkpoint == 30)
@@ -122,7 +122,7 @@ public sealed class LongReaderTests
         Assert.Equal(before, Content(pin));
         store.Verify();
         pin.Dispose();
-        Put(store, ++etag, 0, 0);
+        Put(store, 0, 0);
         Assert.Equal(0, store.PinnedBytes);
         store.Verify();
     }
@@ -134,7 +134,6 @@ public sealed class LongReaderTests
     {
         using var disk = new SimulatedDisk();
         using var store = Create(disk);
-        var etag = Etag.None;
         Rewrite(every: 1);
         using var pin = store.Pin();
         Rewrite(every: Keys / 10);
@@ -151,24 +150,20 @@ public sealed class LongReaderTests
 
         void Rewrite(int every)
         {
-            var batch = store.Begin();
-            for (var key = 0; key < Keys; key += every)
+            store.Apply(batch =>
             {
-                var name = new byte[4];
-                System.Buffers.Binary.BinaryPrimitives.WriteInt32BigEndian(name, key);
-                batch.Put(TreeId.Kv, name, new byte[1_900]);
-            }
-            store.Roots.Seal(batch, ++etag);
-            store.Roots.Publish(etag);
-            Checkpoint(store);
+                for (var key = 0; key < Keys; key += every)
+                    batch.Put(TreeId.Kv, ByteKeys.Of(key), new byte[1_900]);
+            });
+            store.CheckpointAll();
         }
 
         void RetireAll()
         {
             for (var checkpoint = 0; checkpoint < 2; checkpoint++)
             {
-                Put(store, ++etag, 0, 1);
-                Checkpoint(store);
+                Put(store, 0, 1);
+                store.CheckpointAll();
             }
         }
 
@@ -187,7 +182,7 @@ public sealed class LongReaderTests
     }
 
     [Fact]
-    public void SeveralReaders_OfDifferentAge_EachReadsItsStateToTheEnd() => Seeded.Run(10, random =>
+    public void SeveralReaders_OfDifferentAge_EachReadsItsStateToTheEnd() => Seeds.Run(10, random =>
     {
         using var store = new ModelStore();
         var checkpointsRest = random.Next(2) == 0 ? 60 : 6;
@@ -216,19 +211,18 @@ public sealed class LongReaderTests
     });
 
     [Fact]
-    public void SeveralPins_OfDifferentAge_EachIsReadAsItWasToTheEnd() => Seeded.Run(10, random =>
+    public void SeveralPins_OfDifferentAge_EachIsReadAsItWasToTheEnd() => Seeds.Run(10, random =>
     {
         using var disk = new SimulatedDisk();
         using var store = Create(disk);
         var pins = new List<(CheckpointPin Pin, string Content)>();
-        var etag = Etag.None;
         for (var step = 0; step < 200; step++)
         {
-            var batch = store.Begin();
-            for (var put = random.Next(1, 30); put > 0; put--)
-                batch.Put(TreeId.Kv, BitConverter.GetBytes(random.Next(600)), new byte[random.Next(10) == 0 ? 9_000 : 100]);
-            store.Roots.Seal(batch, ++etag);
-            store.Roots.Publish(etag);
+            store.Apply(batch =>
+            {
+                for (var put = random.Next(1, 30); put > 0; put--)
+                    batch.Put(TreeId.Kv, BitConverter.GetBytes(random.Next(600)), new byte[random.Next(10) == 0 ? 9_000 : 100]);
+            });
             using ReadSnapshot? reader = random.Next(3) == 0 ? store.Roots.OpenSnapshot() : null;
             if (random.Next(2) == 0)
                 TryCheckpoint();
@@ -242,7 +236,7 @@ public sealed class LongReaderTests
         }
         while (pins.Count > 0)
             Unpin(0);
-        Put(store, ++etag, 0, 0);
+        Put(store, 0, 0);
         Assert.Equal(0, store.PinnedBytes);
         store.Verify();
 
@@ -308,12 +302,12 @@ public sealed class LongReaderTests
     {
         using var disk = new SimulatedDisk();
         using var store = Create(disk, pinnedBytesMax: 256 << 10);
-        var etag = Load(store);
+        Load(store);
         using var old = store.Roots.OpenSnapshot();
-        Put(store, ++etag, 1, 1);
+        Put(store, 1, 1);
         using var young = store.Roots.OpenSnapshot();
         for (var put = 0; put < 300 && !old.IsTooOld; put++)
-            Put(store, ++etag, put * 60, 1);
+            Put(store, put * 60, 1);
         Assert.True(old.IsTooOld);
         Assert.False(young.IsTooOld);
     }
@@ -324,19 +318,19 @@ public sealed class LongReaderTests
     {
         using var disk = new SimulatedDisk();
         using var store = Create(disk, pinnedBytesMax: 1 << 20);
-        var etag = Load(store);
-        Checkpoint(store);
+        Load(store);
+        store.CheckpointAll();
         using var pin = store.Pin();
         // This reader is as old as the pin. What it reaches does not count either until the pin is released.
         using var old = store.Roots.OpenSnapshot();
-        LeaveAll(store, ref etag);
+        LeaveAll(store);
         Assert.True(store.PinnedBytes > 1 << 20);
         using var young = store.Roots.OpenSnapshot();
         for (var put = 0; put < 3; put++)
-            Put(store, ++etag, put, 2);
+            Put(store, put, 2);
         Assert.False(old.IsTooOld || young.IsTooOld);
         pin.Dispose();
-        Put(store, ++etag, 0, 3);
+        Put(store, 0, 3);
         Assert.True(old.IsTooOld);
         Assert.False(young.IsTooOld);
     }
@@ -348,20 +342,20 @@ public sealed class LongReaderTests
     {
         using var disk = new SimulatedDisk();
         using var store = Create(disk, pinnedBytesMax: 1 << 20);
-        var etag = Load(store);
-        Checkpoint(store);
+        Load(store);
+        store.CheckpointAll();
         using var old = store.Roots.OpenSnapshot();
-        LeaveAll(store, ref etag);
+        LeaveAll(store);
         Assert.True(old.IsTooOld);
-        Put(store, ++etag, 0, 2);
+        Put(store, 0, 2);
         using var young = store.Roots.OpenSnapshot();
         var checkpoint = store.BeginCheckpoint(covered => new CheckpointPosition(covered, default, 0), Etag.MaxValue)!;
         old.Dispose();
-        Put(store, ++etag, 0, 3);
+        Put(store, 0, 3);
         Assert.False(young.IsTooOld);
         checkpoint.Write();
         store.FinishCheckpoint(checkpoint);
-        Put(store, ++etag, 0, 4);
+        Put(store, 0, 4);
         Assert.False(young.IsTooOld);
         Assert.True(store.PinnedBytes < 1 << 20, $"{store.PinnedBytes} bytes are pinned.");
     }
@@ -372,15 +366,13 @@ public sealed class LongReaderTests
     {
         using var disk = new SimulatedDisk();
         using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 29, FreeScratchBytesMax = 16 << 20 }, new byte[16]);
-        var batch = store.Begin();
-        for (var key = 0; key < 60_000; key++)
-            batch.Put(TreeId.Kv, BitConverter.GetBytes(key), new byte[900]);
-        store.Roots.Seal(batch, new Etag(0, 1));
-        store.Roots.Publish(new Etag(0, 1));
+        store.Apply(batch =>
+        {
+            for (var key = 0; key < 60_000; key++)
+                batch.Put(TreeId.Kv, BitConverter.GetBytes(key), new byte[900]);
+        });
         Assert.True(store.ScratchReservedBytes > 50 << 20, $"{store.ScratchReservedBytes} bytes are reserved.");
-        var checkpoint = store.BeginCheckpoint(etag => new CheckpointPosition(etag, default, 0), Etag.MaxValue)!;
-        checkpoint.Write();
-        store.FinishCheckpoint(checkpoint);
+        store.CheckpointAll();
         while (store.ReleaseSome())
         {
         }
@@ -410,52 +402,34 @@ public sealed class LongReaderTests
         return PageStore.Create(disk, "data", pinnedBytesMax is { } most ? options with { PinnedBytesMax = most } : options, new byte[16]);
     }
 
-    private static Etag Load(PageStore store)
-    {
-        var batch = store.Begin();
-        for (var key = 0; key < Keys; key++)
-            batch.Put(TreeId.Kv, BitConverter.GetBytes(key), new byte[100]);
-        store.Roots.Seal(batch, new Etag(0, 1));
-        store.Roots.Publish(new Etag(0, 1));
-        return new Etag(0, 1);
-    }
+    private static void Load(PageStore store) => PutAll(store, valueBytes: 100);
 
     /// <summary>Rewrites all keys, so that finished checkpoints free all earlier pages of the file.</summary>
-    private static void LeaveAll(PageStore store, ref Etag etag)
+    private static void LeaveAll(PageStore store)
     {
-        var batch = store.Begin();
-        for (var key = 0; key < Keys; key++)
-            batch.Put(TreeId.Kv, BitConverter.GetBytes(key), new byte[99]);
-        store.Roots.Seal(batch, ++etag);
-        store.Roots.Publish(etag);
+        PutAll(store, valueBytes: 99);
         for (var checkpoint = 0; checkpoint < 3; checkpoint++)
         {
-            Put(store, ++etag, 0, (byte)checkpoint);
-            Checkpoint(store);
+            Put(store, 0, (byte)checkpoint);
+            store.CheckpointAll();
         }
     }
 
-    private static void PutAndCheckpoint(PageStore store, Random random, ref Etag etag)
+    private static void PutAndCheckpoint(PageStore store, Random random)
     {
         for (var put = 0; put < 60; put++)
-            Put(store, ++etag, random.Next(Keys), (byte)put);
-        Checkpoint(store);
+            Put(store, random.Next(Keys), (byte)put);
+        store.CheckpointAll();
     }
 
-    private static void Put(PageStore store, Etag etag, int key, byte value)
+    private static void PutAll(PageStore store, int valueBytes) => store.Apply(batch =>
     {
-        var batch = store.Begin();
-        batch.Put(TreeId.Kv, BitConverter.GetBytes(key), Enumerable.Repeat(value, 100).ToArray());
-        store.Roots.Seal(batch, etag);
-        store.Roots.Publish(etag);
-    }
+        for (var key = 0; key < Keys; key++)
+            batch.Put(TreeId.Kv, BitConverter.GetBytes(key), new byte[valueBytes]);
+    });
 
-    private static void Checkpoint(PageStore store)
-    {
-        var checkpoint = store.BeginCheckpoint(etag => new CheckpointPosition(etag, default, 0), Etag.MaxValue)!;
-        checkpoint.Write();
-        store.FinishCheckpoint(checkpoint);
-    }
+    private static void Put(PageStore store, int key, byte value) =>
+        store.Apply(batch => batch.Put(TreeId.Kv, BitConverter.GetBytes(key), Enumerable.Repeat(value, 100).ToArray()));
 
     private static string Content(CheckpointPin pin)
     {

@@ -3,7 +3,6 @@ using KvCluster.Processes;
 using KvCluster.Storage;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Files;
-using KvCluster.Tests.Client;
 using Microsoft.Extensions.Logging.Abstractions;
 using Xunit.Abstractions;
 

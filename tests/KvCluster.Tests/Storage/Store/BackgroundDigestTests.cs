@@ -3,6 +3,7 @@ using KvCluster.Storage.Context;
 using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Maintenance;
 using KvCluster.Storage.Pages;
+using KvCluster.Tests.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Store;
 
@@ -127,11 +128,11 @@ public sealed class BackgroundDigestTests
     {
         using var disk = new SimulatedDisk();
         using var pages = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 26 }, new byte[16]);
-        var batch = pages.Begin();
-        batch.Put(TreeId.Kv, "key"u8, "value"u8);
-        batch.ShardTime = shardTime;
-        pages.Roots.Seal(batch, new Etag(1, 1));
-        pages.Roots.Publish(new Etag(1, 1));
+        pages.Apply(batch =>
+        {
+            batch.Put(TreeId.Kv, "key"u8, "value"u8);
+            batch.ShardTime = shardTime;
+        });
         using var snapshot = pages.Roots.OpenSnapshot();
         return TreeDigest.Of(snapshot);
     }

@@ -43,11 +43,12 @@ public sealed class CrashTests
         // Late in the run, when there are checkpoints and recycled segments.
         foreach (var call in new[] { calls / 2, calls - 3, calls })
         {
+            using var crashed = new SimulatedDisk { CrashAtCall = call };
+            Run(crashed, out var answered);
+            crashed.Restart(unsynced, call);
             for (var recoveryCall = 1; ; recoveryCall++)
             {
-                using var disk = new SimulatedDisk { CrashAtCall = call };
-                Run(disk, out var answered);
-                disk.Restart(unsynced, call);
+                using var disk = crashed.Copy();
                 disk.CrashAtCall = disk.Calls + recoveryCall;
                 Reopen(disk);
                 if (!disk.IsOff)

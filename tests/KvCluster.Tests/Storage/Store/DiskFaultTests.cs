@@ -12,7 +12,7 @@ namespace KvCluster.Tests.Storage.Store;
 public sealed class DiskFaultTests
 {
     /// <summary>Every seventh call of the run, with a different first call in each test. The nightly run takes all of them.</summary>
-    private static readonly int Stride = Environment.GetEnvironmentVariable("KV_LONG") == "1" ? 1 : 7;
+    private static readonly int Stride = Seeds.IsLong ? 1 : 7;
 
     [Theory]
     [InlineData("Error", true)]

@@ -13,8 +13,6 @@ namespace KvCluster.Tests.Storage.Store;
 /// </summary>
 public sealed class MaintenanceFaultTests
 {
-    private static readonly bool TakesAll = Environment.GetEnvironmentVariable("KV_LONG") == "1";
-
     public static TheoryData<string> Faults => new(nameof(DiskFault.Error), nameof(DiskFault.ShortWrite), nameof(DiskFault.SyncLosesData));
 
     [Theory]
@@ -36,7 +34,7 @@ public sealed class MaintenanceFaultTests
         }
         Assert.True(operations.Contains("Make hole data") && operations.Contains("Resize data"), $"The file does not shrink: {string.Join(", ", operations.Distinct())}");
         var happened = 0;
-        for (var chosen = 1; chosen <= operations.Count; chosen += TakesAll || operations[chosen - 1] is "Make hole data" or "Resize data" or "Sync data" ? 1 : 3)
+        for (var chosen = 1; chosen <= operations.Count; chosen += Seeds.IsLong || operations[chosen - 1] is "Make hole data" or "Resize data" or "Sync data" ? 1 : 3)
         {
             var story = $"{fault} at call {chosen}, {operations[chosen - 1]}";
             using var disk = full.Copy();

@@ -7,7 +7,6 @@ using KvCluster.Storage.Files;
 using KvCluster.Storage.Sessions;
 using KvCluster.Storage.Threads;
 using KvCluster.Storage.Transactions;
-using KvCluster.Tests.Client;
 using Microsoft.Extensions.Logging.Abstractions;
 using Xunit.Abstractions;
 
@@ -32,9 +31,8 @@ public sealed partial class ManyStoresTests(ITestOutputHelper output) : IDisposa
     /// </summary>
     private const long AllowanceBytes = (Stores * (128L << 10)) + (80 << 20);
 
-    private static readonly bool IsLong = Environment.GetEnvironmentVariable("KV_LONG") == "1";
-    private static readonly long Budget = IsLong ? 256L << 20 : 64L << 20;
-    private static readonly int Transactions = IsLong ? 60_000 : 2_000;
+    private static readonly long Budget = Seeds.IsLong ? 256L << 20 : 64L << 20;
+    private static readonly int Transactions = Seeds.IsLong ? 60_000 : 2_000;
 
     private readonly TemporaryDirectory _directory = new();
     private readonly WorkThread[] _threads = [.. Enumerable.Range(0, 6).Select(static index => new WorkThread($"kv-{index}"))];

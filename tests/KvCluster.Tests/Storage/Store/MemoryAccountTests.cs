@@ -1,6 +1,5 @@
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Pages;
-using KvCluster.Tests.Client;
 using Xunit.Abstractions;
 
 namespace KvCluster.Tests.Storage.Store;

@@ -3,7 +3,6 @@ using KvCluster.Storage;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Sessions;
 using KvCluster.Storage.Transactions;
-using KvCluster.Tests.Client;
 using Microsoft.Extensions.Logging.Abstractions;
 using Xunit.Abstractions;
 

@@ -20,38 +20,16 @@ public sealed class OccupiedThreadPoolTests : IDisposable
     public void Write_WhileEveryThreadOfThePoolIsOccupied_BecomesDurableAndVisible()
     {
         using var store = StandaloneStore.Open(LocalDisk.Instance, Path.Combine(_directory.Path, "shard"), new StoreOptions(), TimeProvider.System, NullLogger.Instance);
-        using var go = new ManualResetEventSlim();
-        // The pool adds about two threads per second, so it would take these for minutes longer than any put may take.
-        using var kept = new CountdownEvent(1_000);
-        var begun = 0;
-        for (var index = 0; index < kept.InitialCount; index++)
+        using var pool = new OccupiedPool();
+        for (var turn = 0; turn < 20; turn++)
         {
-            ThreadPool.UnsafeQueueUserWorkItem(
-                _ =>
-                {
-                    Interlocked.Increment(ref begun);
-                    go.Wait();
-                    kept.Signal();
-                },
-                null);
+            var key = StoreBench.Text($"key-{turn}");
+            var request = WriteRequest.Rent();
+            request.Put(key, key);
+            Assert.NotNull(store.TryWrite(request));
+            Assert.True(SpinWait.SpinUntil(() => Has(store, key), Eventually.Limit), $"Put {turn} is not visible.");
         }
-        try
-        {
-            for (var turn = 0; turn < 20; turn++)
-            {
-                var key = StoreBench.Text($"key-{turn}");
-                var request = WriteRequest.Rent();
-                request.Put(key, key);
-                Assert.NotNull(store.TryWrite(request));
-                Assert.True(SpinWait.SpinUntil(() => Has(store, key), Eventually.Limit), $"Put {turn} is not visible.");
-            }
-            Assert.True(Volatile.Read(ref begun) < kept.InitialCount, "The pool was not occupied for the whole time.");
-        }
-        finally
-        {
-            go.Set();
-            Assert.True(kept.Wait(Eventually.Limit));
-        }
+        Assert.True(pool.IsFull, "The pool was not occupied for the whole time.");
     }
 
     private static bool Has(StandaloneStore store, byte[] key)

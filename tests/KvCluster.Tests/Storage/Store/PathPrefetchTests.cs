@@ -3,6 +3,7 @@ using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Transactions;
+using KvCluster.Tests.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Store;
 
@@ -40,7 +41,11 @@ public sealed class PathPrefetchTests : IDisposable
     public void Add_TreesInMemory_LooksUpSamplesOnly()
     {
         var (lookups, requests) = (0, PathPrefetch.SampleEvery * 4);
-        _disk.BeginsRead = (_, _) => ++lookups < 0;
+        _disk.BeginsRead = (_, _) =>
+        {
+            lookups++;
+            return false;
+        };
         for (var request = 0; request < requests; request++)
             Add([request % Keys]);
         Assert.False(_prefetch.IsCold);
@@ -73,7 +78,7 @@ public sealed class PathPrefetchTests : IDisposable
         foreach (var offset in _asked)
             _disk.MakeUnreadable("data", offset, 1);
         using var snapshot = _store.Roots.OpenSnapshot();
-        Assert.All(keys, key => Assert.True(snapshot.TryGet(TreeId.Kv, Key(key), out _)));
+        Assert.All(keys, key => Assert.True(snapshot.TryGet(TreeId.Kv, ByteKeys.Of(key), out _)));
     }
 
     [Fact]
@@ -81,7 +86,11 @@ public sealed class PathPrefetchTests : IDisposable
     {
         BecomeCold();
         var lookups = 0;
-        _disk.BeginsRead = (_, _) => ++lookups < 0;
+        _disk.BeginsRead = (_, _) =>
+        {
+            lookups++;
+            return false;
+        };
         for (var request = 0; request < PathPrefetch.KeysUntilWarm; request++)
             Add([request % Keys]);
         Assert.False(_prefetch.IsCold);
@@ -113,7 +122,7 @@ public sealed class PathPrefetchTests : IDisposable
         {
             for (var key = 0; key < Keys; key++)
             {
-                Assert.True(snapshot.TryGet(TreeId.Kv, Key(key), out var value));
+                Assert.True(snapshot.TryGet(TreeId.Kv, ByteKeys.Of(key), out var value));
                 Assert.False(value.ContainsAnyExcept((byte)7));
             }
         }
@@ -150,7 +159,7 @@ public sealed class PathPrefetchTests : IDisposable
     {
         var request = WriteRequest.Rent();
         foreach (var key in keys)
-            request.Put(Key(key), [1]);
+            request.Put(ByteKeys.Of(key), [1]);
         _prefetch.Add(request);
         request.Return();
         while (_executor.RunOne())
@@ -163,19 +172,14 @@ public sealed class PathPrefetchTests : IDisposable
     {
         var content = new byte[1_000];
         content.AsSpan().Fill(value);
-        var batch = store.Begin();
-        for (var key = 0; key < Keys; key++)
-            batch.Put(TreeId.Kv, Key(key), content);
-        var etag = store.Roots.NewestEtag == Etag.None ? new Etag(1, 1) : new Etag(1, store.Roots.NewestEtag.Change + 1);
-        store.Roots.Seal(batch, etag);
-        store.Roots.Publish(etag);
-        var checkpoint = store.BeginCheckpoint(one => new CheckpointPosition(one, default, 0), Etag.MaxValue)!;
-        checkpoint.Write();
-        store.FinishCheckpoint(checkpoint);
+        store.Apply(batch =>
+        {
+            for (var key = 0; key < Keys; key++)
+                batch.Put(TreeId.Kv, ByteKeys.Of(key), content);
+        });
+        store.CheckpointAll();
         for (var step = 0; step < 100 && store.ReleaseSome(); step++)
         {
         }
     }
-
-    private static byte[] Key(int key) => [(byte)(key >> 24), (byte)(key >> 16), (byte)(key >> 8), (byte)key];
 }

@@ -143,8 +143,14 @@ internal sealed class StoreBench : IDisposable
 
     public SortedDictionary<string, string> ReadAllKeys()
     {
-        var all = new SortedDictionary<string, string>(StringComparer.Ordinal);
         using var snapshot = Standalone.OpenSnapshot();
+        return KeysOf(snapshot);
+    }
+
+    /// <summary>All keys, in order, with their values.</summary>
+    public static SortedDictionary<string, string> KeysOf(in ReadSnapshot snapshot)
+    {
+        var all = new SortedDictionary<string, string>(StringComparer.Ordinal);
         using var cursor = snapshot.Cursor(TreeId.Kv);
         while (cursor.MoveNext())
             all.Add(Encoding.UTF8.GetString(cursor.Key), Encoding.UTF8.GetString(KvValue.Read(cursor.Value, out _)));

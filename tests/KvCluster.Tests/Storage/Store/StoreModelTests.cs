@@ -1,4 +1,3 @@
-using System.Globalization;
 using System.Text;
 using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Encoding;
@@ -21,19 +20,13 @@ public sealed class StoreModelTests(ITestOutputHelper output)
     [Fact]
     public void Store_UnderRandomRequests_AgreesWithTheModel()
     {
-        foreach (var seed in Seeds())
+        var first = Seeds.Given ?? Random.Shared.Next(1_000_000);
+        var count = Seeds.Given is not null ? 1 : Seeds.IsLong ? 200 : 4;
+        for (var seed = first; seed < first + count; seed++)
         {
             output.WriteLine($"KV_SEED={seed}");
             new Run(seed).Execute();
         }
-    }
-
-    private static int[] Seeds()
-    {
-        if (int.TryParse(Environment.GetEnvironmentVariable("KV_SEED"), CultureInfo.InvariantCulture, out var given))
-            return [given];
-        var first = Random.Shared.Next(1_000_000);
-        return [.. Enumerable.Range(first, Environment.GetEnvironmentVariable("KV_LONG") == "1" ? 200 : 4)];
     }
 
     private sealed class Run(int seed)
@@ -104,27 +97,26 @@ public sealed class StoreModelTests(ITestOutputHelper output)
                 {
                     var key = Key();
                     var value = _random.Next(4) == 0 ? null : Value();
-                    var code = (isOnSet: _random.Next(4) == 0, value) switch
-                    {
-                        (true, null) => OperationCode.SetRemove,
-                        (true, _) => OperationCode.SetAdd,
-                        (_, null) => OperationCode.Delete,
-                        _ => OperationCode.Put,
-                    };
-                    if (code is OperationCode.SetAdd or OperationCode.SetRemove)
+                    var (isOnSet, isRemoval) = (_random.Next(4) == 0, value is null);
+                    if (isOnSet)
                         (key, value) = ($"set/{_random.Next(3)}", Member());
-                    switch (code)
+                    OperationCode code;
+                    switch (isOnSet, isRemoval)
                     {
-                        case OperationCode.SetAdd:
-                            request.SetAdd(StoreBench.Text(key), StoreBench.Text(value!));
-                            break;
-                        case OperationCode.SetRemove:
+                        case (true, true):
+                            code = OperationCode.SetRemove;
                             request.SetRemove(StoreBench.Text(key), StoreBench.Text(value!));
                             break;
-                        case OperationCode.Delete:
+                        case (true, false):
+                            code = OperationCode.SetAdd;
+                            request.SetAdd(StoreBench.Text(key), StoreBench.Text(value!));
+                            break;
+                        case (false, true):
+                            code = OperationCode.Delete;
                             request.Delete(StoreBench.Text(key));
                             break;
-                        default:
+                        case (false, false):
+                            code = OperationCode.Put;
                             request.Put(StoreBench.Text(key), StoreBench.Text(value!));
                             break;
                     }

@@ -6,11 +6,9 @@ namespace KvCluster.Tests.Storage.Trees;
 /// <summary>Compares cursors with the model: seeks, both directions, bounds.</summary>
 public sealed class CursorTests
 {
-    public static TheoryData<string> Profiles => [.. KeyProfile.All.Select(profile => profile.Name)];
-
     [Theory]
-    [MemberData(nameof(Profiles))]
-    public void Cursor_BetweenBounds_VisitsWhatTheModelHas(string profile) => Seeded.Run(2, random =>
+    [MemberData(nameof(KeyProfile.Names), MemberType = typeof(KeyProfile))]
+    public void Cursor_BetweenBounds_VisitsWhatTheModelHas(string profile) => Seeds.Run(2, random =>
     {
         using var store = Filled(profile, random);
         using var snapshot = store.Store.Roots.OpenSnapshot();
@@ -34,8 +32,8 @@ public sealed class CursorTests
     });
 
     [Theory]
-    [MemberData(nameof(Profiles))]
-    public void Seek_ThenSteps_FollowTheModel(string profile) => Seeded.Run(2, random =>
+    [MemberData(nameof(KeyProfile.Names), MemberType = typeof(KeyProfile))]
+    public void Seek_ThenSteps_FollowTheModel(string profile) => Seeds.Run(2, random =>
     {
         using var store = Filled(profile, random);
         using var snapshot = store.Store.Roots.OpenSnapshot();
@@ -87,7 +85,7 @@ public sealed class CursorTests
 
     private static ModelStore Filled(string profile, Random random)
     {
-        var keys = KeyProfile.All.Single(one => one.Name == profile);
+        var keys = KeyProfile.Of(profile);
         var store = new ModelStore();
         for (var round = 0; round < 2; round++)
         {
@@ -108,9 +106,12 @@ public sealed class CursorTests
         0 => null,
         1 => store.Published[TreeId.Kv].Keys.ElementAt(random.Next(store.Published[TreeId.Kv].Count)),
         2 => [.. store.Published[TreeId.Kv].Keys.ElementAt(random.Next(store.Published[TreeId.Kv].Count)), 0],
-        _ => KeyProfile.All.Single(one => one.Name == profile).Key(random),
+        _ => KeyProfile.Of(profile).Key(random),
     };
 
-    private static void AssertKeys(List<byte[]> expected, List<byte[]> found) =>
-        Assert.Equal(expected.Select(key => ByteKeys.Print(key)), found.Select(key => ByteKeys.Print(key)));
+    private static void AssertKeys(List<byte[]> expected, List<byte[]> found)
+    {
+        if (expected.Count != found.Count || !expected.Zip(found).All(static pair => pair.First.AsSpan().SequenceEqual(pair.Second)))
+            Assert.Fail($"Expected {string.Join(", ", expected.Select(key => ByteKeys.Print(key)))}; found {string.Join(", ", found.Select(key => ByteKeys.Print(key)))}.");
+    }
 }

@@ -1,6 +1,7 @@
 using KvCluster.Disk;
 using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Pages;
+using KvCluster.Tests.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Trees;
 
@@ -30,16 +31,14 @@ public sealed class GrowingEdgeTests
     {
         using var disk = new SimulatedDisk();
         using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 28 }, new byte[16]);
-        var batch = store.Begin();
-        for (var key = 0; key < Keys; key++)
-            batch.Put(TreeId.Kv, KeyOf(key, 0), new byte[ValueBytes]);
-        for (var last = 255; last > 0 && behind is { } key; last--)
-            batch.Put(TreeId.Kv, KeyOf(key, (byte)last), new byte[ValueBytes]);
-        store.Roots.Seal(batch, new Etag(1, 1));
-        store.Roots.Publish(new Etag(1, 1));
-        var checkpoint = store.BeginCheckpoint(etag => new CheckpointPosition(etag, default, 0), Etag.MaxValue)!;
-        checkpoint.Write();
-        store.FinishCheckpoint(checkpoint);
+        store.Apply(batch =>
+        {
+            for (var key = 0; key < Keys; key++)
+                batch.Put(TreeId.Kv, KeyOf(key, 0), new byte[ValueBytes]);
+            for (var last = 255; last > 0 && behind is { } key; last--)
+                batch.Put(TreeId.Kv, KeyOf(key, (byte)last), new byte[ValueBytes]);
+        });
+        store.CheckpointAll();
         store.Verify();
         fixed (byte* file = disk.ReadAll("data"))
         {

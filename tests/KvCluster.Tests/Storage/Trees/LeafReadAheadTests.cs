@@ -1,6 +1,7 @@
 using KvCluster.Disk;
 using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Pages;
+using KvCluster.Tests.Storage.Pages;
 
 namespace KvCluster.Tests.Storage.Trees;
 
@@ -56,7 +57,11 @@ public sealed class LeafReadAheadTests : IDisposable
     {
         using var store = Filled();
         var calls = 0;
-        _disk.BeginsRead = (_, _) => ++calls < 0;
+        _disk.BeginsRead = (_, _) =>
+        {
+            calls++;
+            return false;
+        };
         using var snapshot = store.Roots.OpenSnapshot();
         using var cursor = snapshot.Cursor(TreeId.Kv);
         while (cursor.MoveNext())
@@ -114,20 +119,14 @@ public sealed class LeafReadAheadTests : IDisposable
         using (var store = PageStore.Create(_disk, "data", Options, new byte[16]))
         {
             Write(store, Enumerable.Range(0, Keys));
-            var checkpoint = store.BeginCheckpoint(etag => new CheckpointPosition(etag, default, 0), Etag.MaxValue)!;
-            checkpoint.Write();
-            store.FinishCheckpoint(checkpoint);
+            store.CheckpointAll();
         }
         return PageStore.Open(_disk, "data", Options);
     }
 
-    private static void Write(PageStore store, IEnumerable<int> keys)
+    private static void Write(PageStore store, IEnumerable<int> keys) => store.Apply(batch =>
     {
-        var batch = store.Begin();
         foreach (var key in keys)
-            batch.Put(TreeId.Kv, [(byte)(key >> 24), (byte)(key >> 16), (byte)(key >> 8), (byte)key], new byte[ValueBytes]);
-        var etag = store.Roots.NewestEtag == Etag.None ? new Etag(1, 1) : new Etag(1, store.Roots.NewestEtag.Change + 1);
-        store.Roots.Seal(batch, etag);
-        store.Roots.Publish(etag);
-    }
+            batch.Put(TreeId.Kv, ByteKeys.Of(key), new byte[ValueBytes]);
+    });
 }

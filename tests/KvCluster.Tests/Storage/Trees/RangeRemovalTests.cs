@@ -10,13 +10,11 @@ public sealed class RangeRemovalTests
     // Two levels of branches.
     private const int Keys = 60_000;
 
-    public static TheoryData<string> Profiles => [.. KeyProfile.All.Select(profile => profile.Name)];
-
     [Theory]
-    [MemberData(nameof(Profiles))]
-    public void DeleteRange_OfAnySize_LeavesTheOtherKeysAndAllPagesAccounted(string profile) => Seeded.Run(2, random =>
+    [MemberData(nameof(KeyProfile.Names), MemberType = typeof(KeyProfile))]
+    public void DeleteRange_OfAnySize_LeavesTheOtherKeysAndAllPagesAccounted(string profile) => Seeds.Run(2, random =>
     {
-        var keys = KeyProfile.All.Single(one => one.Name == profile);
+        var keys = KeyProfile.Of(profile);
         using var store = new ModelStore();
         for (var round = 0; round < 12; round++)
         {
@@ -45,10 +43,7 @@ public sealed class RangeRemovalTests
         }
         while (store.Readers > 0)
             store.CloseReader(0);
-        store.Checkpoint();
-        store.Reopen();
-        store.CheckPublished();
-        store.Store.Verify();
+        store.CheckEverywhere();
     });
 
     [Fact]

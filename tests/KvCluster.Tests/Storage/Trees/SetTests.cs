@@ -26,7 +26,7 @@ public sealed class SetTests
         store.Batch(batch => batch.AddMember(Key, Member(99, memberBytes)));
         store.Publish();
         Assert.Equal(isPromoted, IsPromoted(store));
-        CheckEverywhere(store);
+        store.CheckEverywhere();
     }
 
     /// <summary>Members that need 1,025 bytes as a value stay in a tree, and with 1,024 bytes they leave it: 24, 49 times 20, and the last one.</summary>
@@ -47,7 +47,7 @@ public sealed class SetTests
             Assert.Equal(isPromoted, batch.IsPromoted(Key));
         });
         store.Publish();
-        CheckEverywhere(store);
+        store.CheckEverywhere();
     }
 
     [Theory]
@@ -68,7 +68,7 @@ public sealed class SetTests
             var members = Enumerable.Range(0, 9).Select(member => Member(member, bytes)).ToArray();
             store.Batch(batch => Array.ForEach(members, member => batch.AddMember(key, member)));
             store.Publish();
-            CheckEverywhere(store);
+            store.CheckEverywhere();
             store.Batch(batch =>
             {
                 foreach (var member in members)
@@ -79,7 +79,7 @@ public sealed class SetTests
                 Assert.False(batch.Sets.ContainsKey(key));
             });
             store.Publish();
-            CheckEverywhere(store);
+            store.CheckEverywhere();
         }
     }
 
@@ -98,7 +98,7 @@ public sealed class SetTests
 
     /// <summary>Two sets are filled in turn, within a batch and over checkpoints.</summary>
     [Fact]
-    public void SetAdd_ToTwoLargeSetsInTurn_AddsToTheRightOne() => Seeded.Run(2, random =>
+    public void SetAdd_ToTwoLargeSetsInTurn_AddsToTheRightOne() => Seeds.Run(2, random =>
     {
         using var store = new ModelStore();
         for (var round = 0; round < 4; round++)
@@ -109,7 +109,7 @@ public sealed class SetTests
                     batch.AddMember([(byte)random.Next(2)], Member(random.Next(20_000), 12));
             });
             store.Publish();
-            CheckEverywhere(store);
+            store.CheckEverywhere();
         }
     });
 
@@ -140,7 +140,7 @@ public sealed class SetTests
         });
         store.Publish();
         store.CloseReader(0);
-        CheckEverywhere(store);
+        store.CheckEverywhere();
         // The second checkpoint after it may use the pages again.
         store.Batch(batch => batch.AddMember([9], [1]));
         store.Publish();
@@ -181,13 +181,13 @@ public sealed class SetTests
         var digests = new List<string>();
         foreach (var (store, more) in new[] { (small, 0), (large, 60) })
         {
-            var batch = store.Store.Begin();
-            for (var member = 0; member < 60 + more; member++)
-                batch.SetAdd(Key, Member(member, 18), new Etag(1, 1));
-            for (var member = 60; member < 60 + more; member++)
-                batch.SetRemove(Key, Member(member, 18), new Etag(1, 1));
-            store.Store.Roots.Seal(batch, new Etag(1, 1));
-            store.Store.Roots.Publish(new Etag(1, 1));
+            store.Store.Apply(batch =>
+            {
+                for (var member = 0; member < 60 + more; member++)
+                    batch.SetAdd(Key, Member(member, 18), new Etag(1, 1));
+                for (var member = 60; member < 60 + more; member++)
+                    batch.SetRemove(Key, Member(member, 18), new Etag(1, 1));
+            });
             Assert.Equal(more > 0, IsPromoted(store));
             using var snapshot = store.Store.Roots.OpenSnapshot();
             digests.Add(Convert.ToHexString(TreeDigest.Of(snapshot)));
@@ -202,7 +202,7 @@ public sealed class SetTests
     }
 
     [Fact]
-    public void SetValue_Malformed_IsDamage() => Seeded.Run(20, random =>
+    public void SetValue_Malformed_IsDamage() => Seeds.Run(20, random =>
     {
         var sound = new byte[2_048];
         var writer = new SmallSetWriter(sound, 20, new Etag(1, 2));
@@ -232,18 +232,5 @@ public sealed class SetTests
     {
         using var snapshot = store.Store.Roots.OpenSnapshot();
         return snapshot.TryGetSet(Key, out var set) && set.IsPromoted;
-    }
-
-    /// <summary>In memory, in the file, and after a reopening.</summary>
-    private static void CheckEverywhere(ModelStore store)
-    {
-        store.CheckPublished();
-        store.Store.Verify();
-        store.Checkpoint();
-        store.CheckPublished();
-        store.Store.Verify();
-        store.Reopen();
-        store.CheckPublished();
-        store.Store.Verify();
     }
 }

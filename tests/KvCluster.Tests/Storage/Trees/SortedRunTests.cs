@@ -11,18 +11,16 @@ public sealed class SortedRunTests
 {
     private const int ValueBytes = 100;
 
-    public static TheoryData<string> Profiles => [.. KeyProfile.All.Select(profile => profile.Name)];
-
     /// <summary>
     /// Runs of any length anywhere, beside other changes: with keys that are there already or come twice, with keys out of order, with values of all sizes in the
     /// middle, and over the places where prefixes end.
     /// </summary>
     [Theory]
-    [MemberData(nameof(Profiles))]
-    public void RandomRuns_MatchTheModel(string profile) => Seeded.Run(3, random =>
+    [MemberData(nameof(KeyProfile.Names), MemberType = typeof(KeyProfile))]
+    public void RandomRuns_MatchTheModel(string profile) => Seeds.Run(3, random =>
     {
         using var store = new ModelStore(new PageStoreOptions { MapBytes = 1L << 30, StepPages = 1 << random.Next(12) });
-        var keys = KeyProfile.All.Single(one => one.Name == profile);
+        var keys = KeyProfile.Of(profile);
         for (var step = 0; step < 60; step++)
         {
             store.Batch(batch => Change(batch, keys, random), seal: random.Next(12) > 0);
@@ -34,12 +32,7 @@ public sealed class SortedRunTests
                 store.Store.Verify();
         }
         store.Publish();
-        store.CheckPublished();
-        store.Store.Verify();
-        store.Checkpoint();
-        store.Reopen();
-        store.CheckPublished();
-        store.Store.Verify();
+        store.CheckEverywhere();
     });
 
     /// <summary>A key of one length is a prefix of the next one, and zero bytes at its end look like the padding of heads.</summary>
@@ -77,11 +70,10 @@ public sealed class SortedRunTests
         using var disk = new SimulatedDisk();
         using var store = PageStore.Create(disk, "data", new PageStoreOptions { MapBytes = 1 << 28 }, new byte[16]);
         var others = Enumerable.Range(0, 2_000).Select(number => Entry(number < 1_000 || isBehindAll ? number : number + 1_000_000)).ToArray();
-        Put(store, 1, others);
+        Put(store, others);
         var before = Leaves(store);
-        var etag = 1ul;
         foreach (var part in Enumerable.Range(0, keys).Select(number => Entry(number + 500_000)).Chunk(perBatch))
-            Put(store, ++etag, part);
+            Put(store, part);
         store.Verify();
         Assert.InRange(Leaves(store) - before, 1, (keys / 66) + 8);
     }
@@ -145,14 +137,11 @@ public sealed class SortedRunTests
         return run;
     }
 
-    private static void Put(PageStore store, ulong change, (byte[], byte[])[] entries)
+    private static void Put(PageStore store, (byte[], byte[])[] entries) => store.Apply(batch =>
     {
-        var batch = store.Begin();
         var puts = new PutList(entries);
         batch.PutAll(TreeId.Kv, ref puts);
-        store.Roots.Seal(batch, new Etag(1, change));
-        store.Roots.Publish(new Etag(1, change));
-    }
+    });
 
     private static (byte[], byte[]) Entry(int number) => (Encoding.ASCII.GetBytes($"key-{number:d12}"), new byte[ValueBytes + 6]);
 

@@ -44,7 +44,7 @@ public sealed unsafe class SplitTests
 
     // A key behind the last one of the leaf before is not searched for.
     [Fact]
-    public void Put_SortedRunsAmongOtherKeys_AreAllStored() => Seeded.Run(12, random =>
+    public void Put_SortedRunsAmongOtherKeys_AreAllStored() => Seeds.Run(12, random =>
     {
         var longest = random.Next(3) == 0 ? Page.KeyBytesMax : random.Next(2, 40);
         var shared = new byte[random.Next(longest)];
@@ -59,7 +59,7 @@ public sealed unsafe class SplitTests
     });
 
     [Fact]
-    public void Put_KeysAndValuesOfAllLengths_AreAllStored() => Seeded.Run(12, random =>
+    public void Put_KeysAndValuesOfAllLengths_AreAllStored() => Seeds.Run(12, random =>
     {
         // Keys share prefixes of any length, so every page has a different prefix.
         var longest = random.Next(3) switch { 0 => Page.KeyBytesMax, 1 => random.Next(1, Page.KeyBytesMax + 1), _ => random.Next(1, 40) };
@@ -69,7 +69,7 @@ public sealed unsafe class SplitTests
     });
 
     [Fact]
-    public void Branch_SeparatorDoesNotFit_IsSplitSoThatBothHalvesFit() => Seeded.Run(150, random =>
+    public void Branch_SeparatorDoesNotFit_IsSplitSoThatBothHalvesFit() => Seeds.Run(150, random =>
     {
         using var pages = new Pages();
         var longest = random.Next(2) == 0 ? Page.KeyBytesMax : random.Next(1, Page.KeyBytesMax + 1);
@@ -110,7 +110,7 @@ public sealed unsafe class SplitTests
     // Redistribution counted only existing entries, so a large new entry still did not fit afterwards. The next redistribution moved the same entries
     // back, hundreds of times in one put.
     [Fact]
-    public void Redistribute_IncomingKey_LeavesRoomInItsPage() => Seeded.Run(300, random =>
+    public void Redistribute_IncomingKey_LeavesRoomInItsPage() => Seeds.Run(300, random =>
     {
         using var pages = new Pages();
         var longest = random.Next(2) == 0 ? Page.KeyBytesMax : random.Next(2, Page.KeyBytesMax + 1);
@@ -138,7 +138,7 @@ public sealed unsafe class SplitTests
     });
 
     [Fact]
-    public void Leaf_IncomingKey_IsSplitSoThatBothHalvesFit() => Seeded.Run(100, random =>
+    public void Leaf_IncomingKey_IsSplitSoThatBothHalvesFit() => Seeds.Run(100, random =>
     {
         using var pages = new Pages();
         var longest = random.Next(2) == 0 ? Page.KeyBytesMax : random.Next(2, Page.KeyBytesMax + 1);
@@ -159,7 +159,7 @@ public sealed unsafe class SplitTests
     });
 
     [Fact]
-    public void Merge_HalvesOfASplit_GivesTheOriginalPageOrIsRefused() => Seeded.Run(400, random =>
+    public void Merge_HalvesOfASplit_GivesTheOriginalPageOrIsRefused() => Seeds.Run(400, random =>
     {
         using var pages = new Pages();
         var longest = random.Next(2) == 0 ? Page.KeyBytesMax : random.Next(2, Page.KeyBytesMax + 1);
@@ -254,16 +254,16 @@ public sealed unsafe class SplitTests
         var model = new SortedDictionary<byte[], byte[]>(ByteKeys.Order);
         try
         {
-            var batch = store.Begin();
-            for (var put = 0; put < puts; put++)
+            store.Apply(batch =>
             {
-                var (k, v) = (key(), new byte[valueBytes()]);
-                random.NextBytes(v);
-                batch.Put(TreeId.Kv, k, v);
-                model[k] = v;
-            }
-            store.Roots.Seal(batch, new Etag(0, 1));
-            store.Roots.Publish(new Etag(0, 1));
+                for (var put = 0; put < puts; put++)
+                {
+                    var (k, v) = (key(), new byte[valueBytes()]);
+                    random.NextBytes(v);
+                    batch.Put(TreeId.Kv, k, v);
+                    model[k] = v;
+                }
+            });
             store.Verify();
         }
         catch (Exception exception)
