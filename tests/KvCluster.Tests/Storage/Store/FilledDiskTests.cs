@@ -20,23 +20,23 @@ public sealed class FilledDiskTests
         CheckpointScratchBytes = 4 << 20,
     };
 
+    /// <summary>Stores of the first seeds were stuck once. A long run takes others, too.</summary>
+    public static TheoryData<int, bool> Cases
+    {
+        get
+        {
+            var cases = new TheoryData<int, bool>();
+            foreach (var seed in Seeds.IsLong ? Enumerable.Range(1, 8) : [1, 2, 7])
+            {
+                cases.Add(seed, true);
+                cases.Add(seed, false);
+            }
+            return cases;
+        }
+    }
+
     [Theory]
-    [InlineData(1, true)]
-    [InlineData(2, true)]
-    [InlineData(1, false)]
-    [InlineData(2, false)]
-    [InlineData(3, true)]
-    [InlineData(3, false)]
-    [InlineData(4, true)]
-    [InlineData(4, false)]
-    [InlineData(5, true)]
-    [InlineData(5, false)]
-    [InlineData(6, true)]
-    [InlineData(6, false)]
-    [InlineData(7, true)]
-    [InlineData(7, false)]
-    [InlineData(8, true)]
-    [InlineData(8, false)]
+    [MemberData(nameof(Cases))]
     public void Deletes_OfHalfOnAFullDisk_MakeRoomForPuts(int seed, bool inOrder)
     {
         using var disk = new SimulatedDisk { CapacityBytes = 24 << 20 };

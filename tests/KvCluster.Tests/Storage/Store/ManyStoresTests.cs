@@ -20,18 +20,18 @@ namespace KvCluster.Tests.Storage.Store;
 public sealed partial class ManyStoresTests(ITestOutputHelper output) : IDisposable
 {
     private const int Stores = 300;
-    private const int Keys = 2_000;
     private const int KeysPerLoad = 200;
     private const int KeysPerTransaction = 40;
     private const int Callers = 64;
 
     /// <summary>
     /// What the process may take besides the budget and what open stores take that have nothing to do: objects of each store, and buffers of callers, of
-    /// threads and of the allocator.
+    /// threads, of checkpoints and of the allocator. Each of the two threads that write checkpoints has a buffer of 2 MiB, and a few of these wait in a pool.
     /// </summary>
     private const long AllowanceBytes = (Stores * (128L << 10)) + (80 << 20);
 
     private static readonly long Budget = Seeds.IsLong ? 256L << 20 : 64L << 20;
+    private static readonly int Keys = Seeds.IsLong ? 2_000 : 1_000;
     private static readonly int Transactions = Seeds.IsLong ? 60_000 : 2_000;
 
     private readonly TemporaryDirectory _directory = new();
@@ -121,7 +121,7 @@ public sealed partial class ManyStoresTests(ITestOutputHelper output) : IDisposa
         for (var look = 0; !stop.IsCancellationRequested; look++)
         {
             used = Math.Max(used, _account.Used);
-            if (look % 100 == 0)
+            if (look % 500 == 0)
                 process = Math.Max(process, ProcessBytes());
             await Task.Delay(2, CancellationToken.None);
         }
