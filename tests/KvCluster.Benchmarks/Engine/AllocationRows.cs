@@ -6,11 +6,10 @@ namespace KvCluster.Benchmarks.Engine;
 internal static class AllocationRows
 {
     public const string Read = "point read, allocation";
-    public const string Put = "durable put, 64 callers, allocation";
+    public static readonly string Put = $"durable put, {WriteRows.ManyCallers} callers, allocation";
     public const string Bytes = "bytes/op";
     private const long Keys = 100_000;
     private const int Reads = 1_000_000;
-    private const int Callers = 64;
 
     /// <summary>The rows of the group.</summary>
     public static async Task RunAsync(EngineRun run)
@@ -21,7 +20,7 @@ internal static class AllocationRows
         await run.AlternateAsync(Put, [Bytes], stores, async store =>
         {
             var before = GC.GetTotalAllocatedBytes(precise: true);
-            var (puts, _) = await WriteRows.PutAsync(run, store, Callers, transactionKeys: 1, Keys, WriteRows.ManyCallersRate);
+            var (puts, _) = await WriteRows.PutAsync(run, store, WriteRows.ManyCallers, transactionKeys: 1, Keys, WriteRows.ManyCallersRate);
             return [(double)(GC.GetTotalAllocatedBytes(precise: true) - before) / puts];
         });
     }

@@ -17,10 +17,8 @@ internal static class ColdRows
 
     public const string Reads = "point read, data 4x memory";
     public const string Scan = "forward scan, data 4x memory";
-    public const string Puts = "durable put, 64 callers, data 4x memory";
+    public static readonly string Puts = $"durable put, {WriteRows.ManyCallers} callers, data 4x memory";
     public const string Transactions = "100-put transactions, data 4x memory";
-    private const int Callers = 64;
-    private const int TransactionKeys = 100;
     private const int MemoryPart = 4;
     // With much less, the runtime's own memory decides: at 116 MB the kernel ended the measuring process.
     private const long KeysMin = 10_000_000;
@@ -35,7 +33,7 @@ internal static class ColdRows
         using var limit = MemoryLimit.TryCreate(memory, out var reason);
         if (limit is null)
         {
-            run.Progress($"SKIPPED {Reads}, {Scan}: no memory limit can be set here: {reason}");
+            run.Progress($"SKIPPED {Reads}, {Scan}, {Puts}, {Transactions}: no memory limit can be set here: {reason}");
             return;
         }
         using var stores = run.NewStores();
@@ -60,14 +58,14 @@ internal static class ColdRows
         using IEngine engine = system switch
         {
             EngineSystem.Lmdb => new LmdbEngine(directory, readAhead: workload == Scan),
-            EngineSystem.RocksDb => new RocksDbEngine(directory, memory / CachePart),
+            EngineSystem.RocksDb => new RocksDbEngine(directory, memory / CachePart, memory / CachePart),
             _ => new KvClusterEngine(directory, new StoreOptions(), memory / CachePart),
         };
         var rate = workload switch
         {
             Reads => ReadRate(engine, keys, seconds, seed),
             Scan => ScanRate(engine),
-            _ => PutRate(engine, system != EngineSystem.KvCluster, keys, seconds, seed, workload == Puts ? (Callers, 1) : (1, TransactionKeys)),
+            _ => PutRate(engine, keys, seconds, seed, workload == Puts ? (WriteRows.ManyCallers, 1) : (1, WriteRows.TransactionKeys)),
         };
         Console.WriteLine(rate.ToString(CultureInfo.InvariantCulture));
         return 0;
@@ -104,33 +102,9 @@ internal static class ColdRows
         return rate;
     }
 
-    private static double PutRate(IEngine engine, bool blocks, long keys, double seconds, int seed, (int Callers, int TransactionKeys) size)
-    {
-        var started = Stopwatch.GetTimestamp();
-        var counts = Task.WhenAll(Enumerable.Range(0, size.Callers).Select(caller =>
-        {
-            var data = new EngineData((seed * Callers) + caller);
-            return blocks
-                ? Task.Factory.StartNew(
-                    () => PutAsync(engine, data, keys, started, seconds, size.TransactionKeys).GetAwaiter().GetResult(),
-                    CancellationToken.None, TaskCreationOptions.LongRunning, TaskScheduler.Default)
-                : Task.Run(() => PutAsync(engine, data, keys, started, seconds, size.TransactionKeys));
-        })).GetAwaiter().GetResult();
-        return counts.Sum() / Stopwatch.GetElapsedTime(started).TotalSeconds;
-    }
-
-    private static async Task<long> PutAsync(IEngine engine, EngineData data, long keys, long started, double seconds, int transactionKeys)
-    {
-        using var writer = engine.OpenWriter();
-        var count = 0L;
-        for (; Stopwatch.GetElapsedTime(started).TotalSeconds < seconds; count += transactionKeys)
-        {
-            for (var index = 0; index < transactionKeys; index++)
-                writer.Put(data.RandomKey((ulong)keys), data.Value());
-            await writer.CommitAsync();
-        }
-        return count;
-    }
+    private static double PutRate(IEngine engine, long keys, double seconds, int seed, (int Callers, int TransactionKeys) size) => WriteRows.CallAsync(
+        engine, size.Callers, size.TransactionKeys, keys, putsMax: long.MaxValue, TimeSpan.FromSeconds(seconds), caller => new EngineData((seed * WriteRows.ManyCallers) + caller))
+        .GetAwaiter().GetResult().Rate;
 
     private static async Task<double[]> MeasureAsync(EngineRun run, EngineStore store, MemoryLimit limit, long keys, long memory, string workload)
     {

@@ -8,9 +8,8 @@ namespace KvCluster.Benchmarks.Engine;
 /// </summary>
 internal static class EmbeddedRows
 {
-    public const string Put = "durable put, 64 callers, embedded";
+    public static readonly string Put = $"durable put, {WriteRows.ManyCallers} callers, embedded";
     public const string Read = "point read, 1 thread, one snapshot, embedded";
-    private const int Callers = 64;
     private const int Keys = 1_000_000;
 
     /// <summary>The rows of the group.</summary>
@@ -25,7 +24,7 @@ internal static class EmbeddedRows
         }
         await run.AlternateAsync(Put, [WriteRows.PutsPerSecond], stores, async store =>
         {
-            var (_, rate) = await WriteRows.PutAsync(run, store, Callers, transactionKeys: 1, keys, WriteRows.ManyCallersRate);
+            var (_, rate) = await WriteRows.PutAsync(run, store, WriteRows.ManyCallers, transactionKeys: 1, keys, WriteRows.ManyCallersRate);
             return [rate];
         });
         await run.AlternateAsync(Read, [ReadRows.ReadsPerSecond], stores, store => ReadRows.MeasureAsync(run, store, keys, threads: 1, alone: false));

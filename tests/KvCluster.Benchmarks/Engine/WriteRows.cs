@@ -17,19 +17,23 @@ internal static class WriteRows
     public const string SettledPutsPerSecond = "puts/s until settled";
     public const string DeviceBytes = "device bytes/put";
 
-    /// <summary>Puts of 64 callers in each second of the planned time.</summary>
+    /// <summary>Callers at the same time, where there are many.</summary>
+    public const int ManyCallers = 64;
+
+    /// <summary>Puts of <see cref="ManyCallers"/> in each second of the planned time.</summary>
     public const double ManyCallersRate = 100_000;
 
-    private const int TransactionKeys = 100;
+    /// <summary>Puts in a transaction of many.</summary>
+    public const int TransactionKeys = 100;
+
     private const long SmallKeys = 100_000;
 
-    // The numbers of puts are what takes our engine the planned time at most where a durable write takes a fifth of a millisecond.
-    private const double NewTransactionsRate = 200_000;
-    private const double LargeTransactionsRate = 200_000;
+    // Where a durable write takes a fifth of a millisecond, our engine makes at least as many puts per second, here and in Singles, so they take it the planned time at most.
+    private const double TransactionsRate = 200_000;
 
     // A measurement of so many times the planned time is stopped.
     private const int TimesMax = 4;
-    private static readonly (int Callers, double Rate)[] Singles = [(1, 4_000), (8, 20_000), (64, ManyCallersRate)];
+    private static readonly (int Callers, double Rate)[] Singles = [(1, 4_000), (8, 20_000), (ManyCallers, ManyCallersRate)];
 
     /// <summary>The name of the row of so many callers.</summary>
     public static string PutsOf(int callers) => $"{Puts}, {callers} caller{(callers == 1 ? "" : "s")}";
@@ -48,7 +52,7 @@ internal static class WriteRows
         run.AlternateAsync(TransactionsOfNew, UnitsOf(run), run.Systems, async system =>
         {
             using var store = run.NewStore(system);
-            return await MeasureAsync(run, store, callers: 1, TransactionKeys, (long)EngineData.NumbersMax, NewTransactionsRate);
+            return await MeasureAsync(run, store, callers: 1, TransactionKeys, (long)EngineData.NumbersMax, TransactionsRate);
         });
 
     /// <summary>Transactions of random puts into stores with many keys.</summary>
@@ -56,7 +60,7 @@ internal static class WriteRows
     {
         using var stores = run.NewStores();
         await LoadAsync(stores, run.Plan.Keys);
-        await run.AlternateAsync(TransactionsOfLarge, UnitsOf(run), stores, store => MeasureAsync(run, store, callers: 1, TransactionKeys, run.Plan.Keys, LargeTransactionsRate));
+        await run.AlternateAsync(TransactionsOfLarge, UnitsOf(run), stores, store => MeasureAsync(run, store, callers: 1, TransactionKeys, run.Plan.Keys, TransactionsRate));
     }
 
     /// <summary>Random puts over so many keys: as many as fit into the planned time at this rate, but no more than fit into a multiple of it.</summary>
@@ -64,20 +68,42 @@ internal static class WriteRows
     public static async Task<(long Puts, double Rate)> PutAsync(EngineRun run, EngineStore store, int callers, int transactionKeys, long keys, double rate)
     {
         var puts = Math.Max(1, (long)(rate * run.Plan.Time.TotalSeconds / callers / transactionKeys)) * transactionKeys;
+        var made = await CallAsync(store.Engine, callers, transactionKeys, keys, puts, TimesMax * run.Plan.Time, _ => new EngineData(run.NextSeed()));
+        if (made.Puts < puts * callers)
+            run.Progress($"{store.System.Name}: stopped after {made.Puts} of {puts * callers} puts");
+        return made;
+    }
+
+    /// <summary>Random puts over so many keys by callers at the same time, each of which ends after so many puts or after so long.</summary>
+    /// <param name="engine">Each caller has a thread of its own if the engine <see cref="IEngine.Blocks"/>.</param>
+    /// <param name="callers">Callers at the same time.</param>
+    /// <param name="transactionKeys">Puts in a transaction.</param>
+    /// <param name="keys">Keys to choose from.</param>
+    /// <param name="putsMax">The most puts of a caller.</param>
+    /// <param name="timeMax">The longest time of a caller.</param>
+    /// <param name="dataOf">The data of a caller.</param>
+    /// <returns>The number of puts, and puts per second.</returns>
+    public static async Task<(long Puts, double Rate)> CallAsync(
+        IEngine engine, int callers, int transactionKeys, long keys, long putsMax, TimeSpan timeMax, Func<int, EngineData> dataOf)
+    {
         var started = Stopwatch.GetTimestamp();
-        var counts = await Task.WhenAll(Enumerable.Range(0, callers).Select(_ =>
+        var counts = await Task.WhenAll(Enumerable.Range(0, callers).Select(caller =>
         {
-            var data = new EngineData(run.NextSeed());
-            return store.System.Blocks
-                ? Task.Factory.StartNew(
-                    () => CallAsync(store.Engine, data, puts, started, TimesMax * run.Plan.Time, transactionKeys, keys).GetAwaiter().GetResult(),
-                    CancellationToken.None, TaskCreationOptions.LongRunning, TaskScheduler.Default)
-                : Task.Run(() => CallAsync(store.Engine, data, puts, started, TimesMax * run.Plan.Time, transactionKeys, keys));
+            var data = dataOf(caller);
+            return engine.Blocks
+                ? Task.Factory.StartNew(() => RepeatAsync(data).GetAwaiter().GetResult(), CancellationToken.None, TaskCreationOptions.LongRunning, TaskScheduler.Default)
+                : Task.Run(() => RepeatAsync(data));
         }));
-        var took = Stopwatch.GetElapsedTime(started);
-        if (counts.Sum() < puts * callers)
-            run.Progress($"{store.System.Name}: stopped after {counts.Sum()} of {puts * callers} puts");
-        return (counts.Sum(), counts.Sum() / took.TotalSeconds);
+        return (counts.Sum(), counts.Sum() / Stopwatch.GetElapsedTime(started).TotalSeconds);
+
+        async Task<long> RepeatAsync(EngineData data)
+        {
+            using var writer = engine.OpenWriter();
+            var count = 0L;
+            for (; count < putsMax && Stopwatch.GetElapsedTime(started) < timeMax; count += transactionKeys)
+                await CommitAsync(writer, data, keys, transactionKeys, EngineData.ValueBytes);
+            return count;
+        }
     }
 
     /// <summary>A number of random puts over so many keys, in transactions of 100, one after the other.</summary>
@@ -110,15 +136,6 @@ internal static class WriteRows
         var settled = puts / Stopwatch.GetElapsedTime(started).TotalSeconds;
         DeviceCounters.SyncAll();
         return before is { } bytes ? [rate, settled, (double)(DeviceCounters.BytesWritten(store.Directory)!.Value - bytes) / puts] : [rate, settled];
-    }
-
-    private static async Task<long> CallAsync(IEngine engine, EngineData data, long puts, long started, TimeSpan timeMax, int transactionKeys, long keys)
-    {
-        using var writer = engine.OpenWriter();
-        var count = 0L;
-        for (; count < puts && Stopwatch.GetElapsedTime(started) < timeMax; count += transactionKeys)
-            await CommitAsync(writer, data, keys, transactionKeys, EngineData.ValueBytes);
-        return count;
     }
 
     private static ValueTask CommitAsync(IEngineWriter writer, EngineData data, long keys, int transactionKeys, int valueBytes)

@@ -6,6 +6,9 @@ namespace KvCluster.Benchmarks.Engine.Peers;
 /// </summary>
 internal interface IEngine : IDisposable
 {
+    /// <summary>Whether a commit blocks its thread, so that each caller needs a thread of its own.</summary>
+    bool Blocks { get; }
+
     /// <summary>A writer of durable transactions for one caller.</summary>
     IEngineWriter OpenWriter();
 
@@ -19,7 +22,7 @@ internal interface IEngine : IDisposable
     Task SettleAsync();
 }
 
-/// <summary>Writes one transaction after the other for one caller, who stays on its thread if the engine <see cref="EngineSystem.Blocks"/>.</summary>
+/// <summary>Writes one transaction after the other for one caller, who stays on its thread if the engine <see cref="IEngine.Blocks"/>.</summary>
 internal interface IEngineWriter : IDisposable
 {
     /// <summary>Adds a put to the transaction; the first one begins it.</summary>

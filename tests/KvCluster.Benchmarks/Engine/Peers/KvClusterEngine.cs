@@ -32,6 +32,9 @@ internal sealed class KvClusterEngine(string directory, StoreOptions options, lo
         LocalDisk.Instance, directory, options with { RetainedJournalBytes = 0 }, TimeProvider.System, NullLogger.Instance, memoryBudget);
 
     /// <inheritdoc/>
+    public bool Blocks => false;
+
+    /// <inheritdoc/>
     public IEngineWriter OpenWriter() => new Writer(Store);
 
     /// <inheritdoc/>

@@ -16,6 +16,9 @@ internal sealed class KvStoreEngine : IEngine
     }
 
     /// <inheritdoc/>
+    public bool Blocks => false;
+
+    /// <inheritdoc/>
     public IEngineWriter OpenWriter() => new Writer(_store, _tree);
 
     /// <inheritdoc/>

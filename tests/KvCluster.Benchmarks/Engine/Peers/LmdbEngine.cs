@@ -27,6 +27,9 @@ internal sealed unsafe class LmdbEngine : IEngine
     public static bool IsInstalled => NativeLibrary.TryLoad(Lmdb.Library, out _);
 
     /// <inheritdoc/>
+    public bool Blocks => true;
+
+    /// <inheritdoc/>
     public IEngineWriter OpenWriter() => new Writer(_environment, _database, 0);
 
     /// <inheritdoc/>

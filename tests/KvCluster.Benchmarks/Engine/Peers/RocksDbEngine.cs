@@ -10,6 +10,8 @@ internal sealed class RocksDbEngine : IEngine
     private const int LoadBatchBytes = 128 << 10;
     private const int RecycledJournals = 4;
 
+    private const long CacheBytesDefault = 4L << 30;
+
     // The part of the memory budget up to which ours keeps changed pages in memory.
     private const int WriteBufferPart = 4;
     private static readonly string[] BackgroundWork = ["rocksdb.num-running-flushes", "rocksdb.compaction-pending", "rocksdb.num-running-compactions"];
@@ -19,9 +21,17 @@ internal sealed class RocksDbEngine : IEngine
     private readonly nint _options;
     private readonly nint _database;
 
+    /// <summary>With a cache for all data, on a machine with memory for it.</summary>
+    /// <param name="directory">Created if it does not exist.</param>
+    public RocksDbEngine(string directory)
+        : this(directory, CacheBytesDefault, KvClusterEngine.MemoryBudgetDefault)
+    {
+    }
+
     /// <param name="directory">Created if it does not exist.</param>
     /// <param name="cacheBytes">Size of the block cache.</param>
-    public RocksDbEngine(string directory, long cacheBytes = 4L << 30)
+    /// <param name="memoryBudget">The bytes that ours may use for its stores on this machine.</param>
+    public RocksDbEngine(string directory, long cacheBytes, long memoryBudget)
     {
         _cache = RocksDb.CacheCreate((nuint)cacheBytes);
         _table = RocksDb.TableCreate();
@@ -30,13 +40,16 @@ internal sealed class RocksDbEngine : IEngine
         _options = RocksDb.OptionsCreate();
         RocksDb.OptionsSetCreateIfMissing(_options, 1);
         RocksDb.OptionsSetCompression(_options, 0);
-        RocksDb.OptionsSetWriteBufferSize(_options, (nuint)(KvClusterEngine.MemoryBudgetDefault / WriteBufferPart));
+        RocksDb.OptionsSetWriteBufferSize(_options, (nuint)(memoryBudget / WriteBufferPart));
         RocksDb.OptionsSetRecycledJournals(_options, RecycledJournals);
         RocksDb.OptionsIncreaseParallelism(_options, Math.Max(2, Environment.ProcessorCount));
         RocksDb.OptionsSetTable(_options, _table);
         _database = RocksDb.Open(_options, directory, out var error);
         RocksDb.Check(error);
     }
+
+    /// <inheritdoc/>
+    public bool Blocks => true;
 
     /// <inheritdoc/>
     public IEngineWriter OpenWriter() => new Writer(this, isLoad: false);
