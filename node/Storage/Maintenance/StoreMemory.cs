@@ -1,7 +1,6 @@
 using KvCluster.Storage.Context;
 using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Journal;
-using KvCluster.Storage.Threads;
 using KvCluster.Storage.Transactions;
 
 namespace KvCluster.Storage.Maintenance;
