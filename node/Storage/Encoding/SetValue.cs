@@ -72,15 +72,17 @@ internal readonly ref struct SetValue
         return low;
     }
 
-    /// <summary>Verifies that the members are in order, and that the value ends with the last one.</summary>
+    /// <summary>Verifies that each member has a valid length, that they are in order, and that the value ends with the last one.</summary>
     /// <exception cref="CorruptStoreException">It is not so.</exception>
     public void Check()
     {
         if (Count == 0 || (SmallCount > 0 && EndOf(SmallCount - 1) != _members.Length))
             throw Malformed();
-        for (var index = 1; index < SmallCount; index++)
+        for (var index = 0; index < SmallCount; index++)
         {
-            if (this[index - 1].SequenceCompareTo(this[index]) >= 0)
+            if (this[index].Length > KvLimits.KeyBytesMax)
+                throw Malformed();
+            if (index > 0 && this[index - 1].SequenceCompareTo(this[index]) >= 0)
                 throw new CorruptStoreException($"Member {index} of a set is out of order.");
         }
     }

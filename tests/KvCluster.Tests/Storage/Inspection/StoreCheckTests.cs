@@ -1,7 +1,9 @@
+using System.Runtime.CompilerServices;
 using System.Runtime.InteropServices;
 using System.Text.RegularExpressions;
 using KvCluster.Disk;
 using KvCluster.Storage.DataFile;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Inspection;
 using KvCluster.Storage.Pages;
@@ -128,16 +130,23 @@ public sealed partial class StoreCheckTests : IDisposable
         Assert.True(snapshot.TryGetSet("large"u8, out var set) && set.Etag == etag);
     }
 
-    /// <summary>A sound page with a set whose members are not in order, as a bug or failing memory may produce.</summary>
-    [Fact]
-    public void Set_ThatCannotBeDecodedInASoundPage_IsNamedAndLeftOut()
+    /// <summary>
+    /// Sound pages with a set whose members are not where it says, and with one whose only member is empty, as a bug or failing memory may produce. The second one
+    /// was taken for sound, and then ended the whole recovery.
+    /// </summary>
+    [Theory]
+    [InlineData(9, 3)]
+    [InlineData(0, 0)]
+    public void Set_ThatCannotBeDecodedInASoundPage_IsNamedAndLeftOut(ushort end, ushort bytes)
     {
         ReplaceData(batch =>
         {
             batch.SetAdd("bad"u8, "one"u8, new Etag(1, 1));
             batch.SetAdd("good"u8, "one"u8, new Etag(1, 1));
-            // The end of its only member.
-            ValueOf(batch, "bad")[24] = 9;
+            // The end of its only member, and, directly before the value of a key as short as this, the length of the value.
+            var value = ValueOf(batch, "bad");
+            MemoryMarshal.Write(value[SetValue.HeaderBytes..], end);
+            Unsafe.WriteUnaligned(ref Unsafe.Subtract(ref value[0], sizeof(ushort)), (ushort)(SetValue.HeaderBytes + SetValue.MemberOverhead + bytes));
         });
         var damage = Damage();
         Assert.Equal(["sets: the value of the key \"bad\""], damage.Select(finding => finding.Lost));

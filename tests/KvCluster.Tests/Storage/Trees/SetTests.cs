@@ -220,6 +220,22 @@ public sealed class SetTests
         });
     });
 
+    [Theory]
+    [InlineData(0, false)]
+    [InlineData(1, true)]
+    [InlineData(KvLimits.KeyBytesMax, true)]
+    [InlineData(KvLimits.KeyBytesMax + 1, false)]
+    public void SetValue_WithOneMemberOfALength_IsDamageBeyondTheLimits(int bytes, bool isSound)
+    {
+        var value = new byte[4_096];
+        var writer = new SmallSetWriter(value, 1, new Etag(1, 2));
+        writer.Add(new byte[bytes]);
+        var length = writer.Length;
+        var fault = Record.Exception(() => new SetValue(value.AsSpan(0, length)).Check());
+        Assert.Equal(isSound, fault is null);
+        Assert.True(fault is null or CorruptStoreException, $"{fault}");
+    }
+
     private static byte[] Member(int number, int bytes)
     {
         var member = new byte[bytes];
