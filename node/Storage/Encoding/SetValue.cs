@@ -72,11 +72,15 @@ internal readonly ref struct SetValue
         return low;
     }
 
-    /// <summary>Verifies that each member has a valid length, that they are in order, and that the value ends with the last one.</summary>
+    /// <summary>
+    /// Verifies that the value has the members unless they are in a tree, that each has a valid length, that they are in order, and that the value ends with the
+    /// last one.
+    /// </summary>
+    /// <param name="hasTree">Whether the entry has a tree.</param>
     /// <exception cref="CorruptStoreException">It is not so.</exception>
-    public void Check()
+    public void Check(bool hasTree)
     {
-        if (Count == 0 || (SmallCount > 0 && EndOf(SmallCount - 1) != _members.Length))
+        if (Count == 0 || hasTree != (SmallCount == 0) || (SmallCount > 0 && EndOf(SmallCount - 1) != _members.Length))
             throw Malformed();
         for (var index = 0; index < SmallCount; index++)
         {

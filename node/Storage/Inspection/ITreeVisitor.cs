@@ -13,8 +13,11 @@ internal interface ITreeVisitor
     void Reached(PageRun run);
 
     /// <summary>An entry whose value is intact. The spans are valid during the call.</summary>
-    /// <returns>Whether to read the members, if it is a large set. They follow then.</returns>
-    bool Entry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value);
+    /// <param name="key">Its key.</param>
+    /// <param name="value">Its value; for an entry with a tree, the value beside the tree.</param>
+    /// <param name="hasTree">Whether it has a tree, as a large set does.</param>
+    /// <returns>Whether to read the members in its tree, if it has one. They follow then.</returns>
+    bool Entry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, bool hasTree);
 
     /// <summary>A member of the large set whose entry was the last one.</summary>
     void Member(ReadOnlySpan<byte> key, ReadOnlySpan<byte> member);

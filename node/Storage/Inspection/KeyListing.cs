@@ -20,7 +20,7 @@ internal sealed class KeyListing(byte[] prefix, int keysMax, TextWriter output) 
     }
 
     /// <inheritdoc/>
-    public bool Entry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
+    public bool Entry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, bool hasTree)
     {
         if (_count >= keysMax || !key.StartsWith(prefix))
             return false;

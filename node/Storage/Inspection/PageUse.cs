@@ -87,10 +87,10 @@ internal sealed class PageUse(PageSpace space, string path) : ITreeVisitor
     }
 
     /// <inheritdoc/>
-    public bool Entry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
+    public bool Entry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, bool hasTree)
     {
         _keys++;
-        if (StoredEntry.WhyUnreadable(_tree, key, value) is not { } fault)
+        if (StoredEntry.WhyUnreadable(_tree, key, value, hasTree) is not { } fault)
             return true;
         DamagedTrees.Add(_tree);
         // The ids of sessions are their callers' secrets.

@@ -63,9 +63,9 @@ internal sealed class SalvagedState(PageStore pages, long shardTime) : ITreeVisi
     }
 
     /// <inheritdoc/>
-    public bool Entry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
+    public bool Entry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, bool hasTree)
     {
-        if (StoredEntry.WhyUnreadable(_tree, key, value) is not null)
+        if (StoredEntry.WhyUnreadable(_tree, key, value, hasTree) is not null)
         {
             // Nothing says of which change the members of a large set would be.
             LeftOut++;

@@ -8,8 +8,10 @@ namespace KvCluster.Storage.Inspection;
 internal static class StoredEntry
 {
     /// <summary>Why it cannot be decoded; null if it can.</summary>
-    public static CorruptStoreException? WhyUnreadable(TreeId tree, ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
+    public static CorruptStoreException? WhyUnreadable(TreeId tree, ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, bool hasTree)
     {
+        if (hasTree && tree != TreeId.Sets)
+            return new CorruptStoreException("An entry has a tree of its own, which only those of sets have.");
         try
         {
             switch (tree)
@@ -18,7 +20,7 @@ internal static class StoredEntry
                     _ = KvValue.Read(value, out _);
                     break;
                 case TreeId.Sets:
-                    new SetValue(value).Check();
+                    new SetValue(value).Check(hasTree);
                     break;
                 case TreeId.Sessions:
                     SessionTable.Check(key, value);

@@ -107,7 +107,7 @@ internal sealed unsafe class TreeReading(PageSpace space, ITreeVisitor visitor)
                 }
             }
             var value = TreePage.Value(space, page, index);
-            if (visitor.Entry(key, value) && hasTree)
+            if (visitor.Entry(key, value, hasTree) && hasTree)
                 ReadSet(key.ToArray(), *link, value);
         }
     }

@@ -162,19 +162,28 @@ internal sealed unsafe class StoreWalk
             return;
         }
         var index = at.Next++;
-        if (!at.IsLeaf)
-        {
+        if (at.IsLeaf)
+            FollowEntry(at, index);
+        else
             Enter(*TreePage.Child(at.Page, index), index == 0 ? at.Lower : at.Separators[index], index + 1 < at.Count ? at.Separators[index + 1] : at.Upper);
-        }
-        else if (TreePage.Reference(at.Page, index) is var link && link != null)
+    }
+
+    /// <summary>Checks the set of an entry, and goes on with what the entry refers to.</summary>
+    private void FollowEntry(Place leaf, int index)
+    {
+        var link = TreePage.Reference(leaf.Page, index);
+        var hasTree = TreePage.HasTree(leaf.Page, index);
+        if (link != null && (leaf.IsInSet || hasTree != leaf.HasSets))
+            throw new CorruptStoreException($"An entry of tree {_tree} refers to pages in a way that its entries do not.");
+        if (leaf.HasSets)
         {
-            if (at.IsInSet || TreePage.HasTree(at.Page, index) != (_tree == (int)TreeId.Sets))
-                throw new CorruptStoreException($"An entry of tree {_tree} refers to pages in a way that its entries do not.");
-            if (TreePage.HasTree(at.Page, index))
-            {
-                Enter(*link, null, null, new SetValue(TreePage.Value(_space, at.Page, index)).Count);
-                return;
-            }
+            var set = new SetValue(TreePage.Value(_space, leaf.Page, index));
+            set.Check(hasTree);
+            if (hasTree)
+                Enter(*link, null, null, set.Count);
+        }
+        else if (link != null)
+        {
             Touch(*link, _reached);
             _space.ResolveRun(link, TreePage.OverflowLength(link));
         }
@@ -216,9 +225,15 @@ internal sealed unsafe class StoreWalk
                 || (lower is not null && key.AsSpan().SequenceCompareTo(lower) < 0) || (upper is not null && key.AsSpan().SequenceCompareTo(upper) >= 0))
                 throw new CorruptStoreException($"Key {i} of the page at {link.Reference} is out of order.");
         }
-        // In a leaf only cells that refer to other pages need another look.
-        var entered = new Place(page, isLeaf, keys.Length, lower, upper, isLeaf ? [] : keys) { Keys = isLeaf ? (ulong)keys.Length : 0, Members = members, IsInSet = isInSet };
-        if (!TreePage.HasReferences(page))
+        var entered = new Place(page, isLeaf, keys.Length, lower, upper, isLeaf ? [] : keys)
+        {
+            Keys = isLeaf ? (ulong)keys.Length : 0,
+            Members = members,
+            IsInSet = isInSet,
+            HasSets = isLeaf && !isInSet && _tree == (int)TreeId.Sets,
+        };
+        // In a leaf only sets and cells that refer to other pages need another look.
+        if (!entered.HasSets && !TreePage.HasReferences(page))
             entered.Next = entered.Count;
         _path.Push(entered);
     }
@@ -246,6 +261,9 @@ internal sealed unsafe class StoreWalk
 
         /// <summary>Whether it is in the tree of a set.</summary>
         public bool IsInSet { get; init; }
+
+        /// <summary>Whether its entries are sets.</summary>
+        public bool HasSets { get; init; }
 
         /// <summary>Keys in it and below it that have been visited. The members of sets are not counted among the keys of their leaf.</summary>
         public ulong Keys { get; set; }

@@ -332,7 +332,7 @@ public sealed partial class DamagedFieldTests : IDisposable
 
         public void Reached(PageRun run) => First.TryAdd(file[(run.First * Page.Bytes) + 4], run.First);
 
-        public bool Entry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value) => true;
+        public bool Entry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, bool hasTree) => true;
 
         public void Member(ReadOnlySpan<byte> key, ReadOnlySpan<byte> member)
         {
