@@ -20,6 +20,10 @@ internal sealed unsafe class StoreWalk
     private int _tree;
     private long _bytesWalked;
 
+    /// <summary>The level of the tree's leaves, and of those of the set in it that is being visited; 0 before the first one.</summary>
+    private int _leafLevel;
+    private int _memberLevel;
+
     /// <summary>Marks the free pages and the retired ones.</summary>
     public StoreWalk(PageSpace space, FreeMap free, List<List<PageRun>> leaving)
     {
@@ -130,6 +134,7 @@ internal sealed unsafe class StoreWalk
     private bool EnterTree()
     {
         var root = _trees[_tree];
+        _leafLevel = 0;
         if (!root.Link.Reference.IsNone)
         {
             Enter(root.Link, null, null);
@@ -180,7 +185,10 @@ internal sealed unsafe class StoreWalk
             var set = new SetValue(TreePage.Value(_space, leaf.Page, index));
             set.Check(hasTree);
             if (hasTree)
+            {
+                _memberLevel = 0;
                 Enter(*link, null, null, set.Count);
+            }
         }
         else if (link != null)
         {
@@ -213,6 +221,8 @@ internal sealed unsafe class StoreWalk
         var isLeaf = Page.Type(page) == PageType.Leaf;
         if ((!isLeaf && (Page.Type(page) != PageType.Branch || Page.Count(page) == 0)) || _path.Count == 2 * PageStructure.DepthMax)
             throw new CorruptStoreException($"The page at {link.Reference} is not valid at level {_path.Count + 1} of a tree: it has type {Page.Type(page)} and {Page.Count(page)} entries.");
+        if (isLeaf)
+            CheckLevel(ref isInSet ? ref _memberLevel : ref _leafLevel, link);
         var first = isLeaf ? 0 : 1;
         var keys = new byte[Page.Count(page)][];
         for (var i = first; i < keys.Length; i++)
@@ -236,6 +246,16 @@ internal sealed unsafe class StoreWalk
         if (!entered.HasSets && !TreePage.HasReferences(page))
             entered.Next = entered.Count;
         _path.Push(entered);
+    }
+
+    /// <summary>All leaves of a tree are on one level. Whoever removes a part of it knows by that which pages are branches, and does not read the others.</summary>
+    private void CheckLevel(ref int expected, PageLink leaf)
+    {
+        var level = _path.Count + 1;
+        if (expected == 0)
+            expected = level;
+        if (level != expected)
+            throw new CorruptStoreException($"The leaf at {leaf.Reference} is at level {level} of a tree, and another one at level {expected}.");
     }
 
     /// <summary>A page on the path from a root to the current position.</summary>

@@ -1,4 +1,5 @@
 using System.Text;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
 using KvCluster.Tests.Storage.Pages;
 
@@ -141,6 +142,41 @@ public sealed class RangeRemovalTests
         }
         Assert.InRange(lengths[^1], 1, lengths[1] * 1.2);
         Assert.InRange(store.Store.ScratchBytes, 0, 1 << 20);
+    }
+
+    /// <summary>
+    /// A removal takes the level of a tree's leaves from the first one. In a received file with leaves on several levels, it took cells of leaves for references to
+    /// pages. Here the last leaf of a tree is replaced by another tree.
+    /// </summary>
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public unsafe void Verify_OfATreeWithLeavesOnSeveralLevels_FindsIt(bool isSet)
+    {
+        const int Each = 1_000;
+        using var store = new DataFile();
+        var batch = store.Pages.Begin();
+        for (var key = 0; key < 2 * Each; key++)
+        {
+            batch.Put(key < Each ? TreeId.Kv : TreeId.Expiry, Key(key), new byte[20]);
+            batch.SetAdd(key < Each ? "a"u8 : "b"u8, Key(key), new Etag(1, 1));
+        }
+        store.Pages.Roots.Seal(batch, new Etag(1, 1));
+        store.Pages.Roots.Publish(new Etag(1, 1));
+        store.Pages.Verify();
+        fixed (TreeRoot* trees = store.Pages.Roots.Published.Trees)
+        {
+            var sets = trees[(int)TreeId.Sets].Link.Reference.Memory;
+            PageLink* first = isSet ? TreePage.Reference(sets, 0) : &trees[(int)TreeId.Kv].Link, second = isSet ? TreePage.Reference(sets, 1) : &trees[(int)TreeId.Expiry].Link;
+            var top = first->Reference.Memory;
+            Assert.True(Page.Type(top) == PageType.Branch && Page.Type(second->Reference.Memory) == PageType.Branch, "The trees have a single leaf.");
+            var last = TreePage.Child(top, Page.Count(top) - 1);
+            var more = (ulong)(Each - Page.Count(last->Reference.Memory));
+            *last = *second;
+            fixed (byte* set = TreePage.Value(store.Pages.Space, sets, 0))
+                *(isSet ? (ulong*)(set + 16) : &trees[(int)TreeId.Kv].Count) += more;
+        }
+        Assert.Contains("level", Assert.Throws<CorruptStoreException>(store.Pages.Verify).Message, StringComparison.Ordinal);
     }
 
     private static ModelStore Loaded()
