@@ -27,7 +27,8 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
         var prefixNext = PrefixWith(page, key);
         if (breaksPrefix && Page.Used(page) + bytes + (count * (prefixLength - prefixNext + 8)) > Page.BodyBytes)
             return false;
-        if (!breaksPrefix && Page.Gap(page) + Page.Garbage(page) + (prefixNext > prefixLength ? TreePage.GainOfPrefix(page, 0, count, prefixNext) : 0) < bytes)
+        // A prefix that would cost more than it saves is not taken (TreePage.Rebuild).
+        if (!breaksPrefix && Page.Gap(page) + Page.Garbage(page) + (prefixNext > prefixLength ? Math.Max(0, TreePage.GainOfPrefix(page, 0, count, prefixNext)) : 0) < bytes)
             return false;
         Rebuild(page, prefixNext);
         return Page.Gap(page) >= bytes;

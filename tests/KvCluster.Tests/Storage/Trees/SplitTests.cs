@@ -42,6 +42,27 @@ public sealed unsafe class SplitTests
         Assert.InRange(store.Store.ScratchBytes, 1, 3 * Keys * ValueBytes);
     }
 
+    // The leaf was split: the bytes of a longer prefix were missing in the estimate of its space, although a prefix that shortens no cell is not taken.
+    [Fact]
+    public void Put_KeyThatWasDeletedFromAFullLeaf_FitsThereAgain()
+    {
+        // Keys of eight bytes are in the heads alone, and cells with values of two bytes have six, so that the entries fill the page to the last byte.
+        const int EntryBytes = Page.EntryBytes + 6;
+        static byte[] Key(int number) => [0, 0, 0, 0, 0, 0, (byte)(number >> 8), (byte)number];
+        using var store = new ModelStore();
+        store.Batch(batch =>
+        {
+            for (var number = 0; number < Page.BodyBytes / EntryBytes; number++)
+                batch.Put(TreeId.Kv, Key(number), new byte[2]);
+            batch.Delete(TreeId.Kv, Key(100));
+            batch.Put(TreeId.Kv, Key(100), new byte[2]);
+        });
+        store.Publish();
+        var root = store.Store.Roots.Published.Trees[(int)TreeId.Kv].Link.Reference.Memory;
+        Assert.Equal((PageType.Leaf, Page.BodyBytes), (Page.Type(root), Page.Used(root)));
+        store.CheckPublished();
+    }
+
     // A key behind the last one of the leaf before is not searched for.
     [Fact]
     public void Put_SortedRunsAmongOtherKeys_AreAllStored() => Seeds.Run(12, random =>
