@@ -106,7 +106,7 @@ internal sealed unsafe class Checkpoint
             _writer ??= Prepare();
             for (var bytes = 0L; _scratchWritten < _scratch.Count; _scratchWritten++)
             {
-                // Where a write has to end anyhow, or where pages are too scattered to get there.
+                // A step ends at the end of an aligned write. Where pages are scattered, none may come, so it also ends after one and a half writes.
                 if (bytes >= _store.Options.WriteBytes * 3L / 2 || (bytes >= _store.Options.WriteBytes / 2 && _writer.IsAtBoundary))
                 {
                     _writer.Flush();

@@ -44,6 +44,9 @@ internal readonly ref struct SetValue
     /// <summary>The members in the value: all, or 0 in a large set.</summary>
     public int SmallCount { get; }
 
+    /// <summary>Bytes of the value.</summary>
+    public int Bytes => HeaderBytes + _ends.Length + _members.Length;
+
     /// <summary>A member of a small set, in place.</summary>
     /// <exception cref="CorruptStoreException">The members do not have the lengths that the value says.</exception>
     public ReadOnlySpan<byte> this[int index]

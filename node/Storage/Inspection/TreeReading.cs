@@ -58,7 +58,7 @@ internal sealed unsafe class TreeReading(PageSpace space, ITreeVisitor visitor)
 
     private void ReadMembers(byte* page, PageRef place)
     {
-        if (Page.HasReferences(page))
+        if (Page.LeafHasReferences(page))
             Damaged(new CorruptStoreException($"page {place.Number} (offset {place.Value}) has members of a set that refer to other pages"), place, default);
         for (var index = 0; index < Page.Count(page); index++, _members++)
             visitor.Member(_set, KeyAt(page, index));

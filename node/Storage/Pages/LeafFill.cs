@@ -58,20 +58,14 @@ internal unsafe ref struct LeafFill
             return false;
         if (head >= _headEnd && (head > _headEnd || _end.SequenceCompareTo(key) <= 0))
             return false;
-        var rest = TreePage.RestLength(suffix.Length);
-        var start = _start - TreePage.LeafCellHeader - rest - length;
+        var start = _start - TreePage.InlineCellBytes(suffix.Length, length);
         if (start < Page.HeaderBytes + ((_count + 1) * Page.EntryBytes))
             return false;
         _heads[_count] = head;
         _slots[_count] = (ushort)start;
-        var cell = _page + start;
-        *(ushort*)cell = (ushort)suffix.Length;
-        *(ushort*)(cell + 2) = (ushort)length;
-        cell += TreePage.LeafCellHeader;
-        if (rest > 0)
-            suffix[sizeof(ulong)..].CopyTo(new Span<byte>(cell, rest));
-        header.CopyTo(new Span<byte>(cell + rest, header.Length));
-        body.CopyTo(new Span<byte>(cell + rest + header.Length, body.Length));
+        var value = TreePage.WriteInlineCell(_page + start, suffix, length);
+        header.CopyTo(new Span<byte>(value, header.Length));
+        body.CopyTo(new Span<byte>(value + header.Length, body.Length));
         _last = key;
         (_headLast, _start) = (head, start);
         _count++;

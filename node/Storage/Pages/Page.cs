@@ -38,7 +38,7 @@ internal static unsafe class Page
 
     private const int CacheLineBytes = 64;
 
-    /// <summary>The heads and slots of 64 entries.</summary>
+    /// <summary>Where the last of the first cache lines begins that a search is likely to read: after the header they have the heads and slots of 70 entries.</summary>
     private const int PrefetchedBytes = 11 * CacheLineBytes;
 
     public static ref uint Checksum(byte* page) => ref *(uint*)page;
@@ -46,7 +46,7 @@ internal static unsafe class Page
     public static ref PageType Type(byte* page) => ref *(PageType*)(page + 4);
 
     /// <summary>Whether a leaf has cells that refer to other pages: overflow runs or trees.</summary>
-    public static ref bool HasReferences(byte* page) => ref *(bool*)(page + 5);
+    public static ref bool LeafHasReferences(byte* page) => ref *(bool*)(page + 5);
 
     public static ref ushort Count(byte* page) => ref *(ushort*)(page + 6);
 

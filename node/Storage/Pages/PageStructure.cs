@@ -73,7 +73,7 @@ internal static unsafe class PageStructure
         var header = TreePage.ReferenceCellHeader(*(ushort*)(page + slot + 2));
         if (slot % 8 != 0 || slot + header > end || slot + header + TreePage.RestLength(TreePage.SuffixLength(page, index)) > end)
             return $"entry {index} at {slot} extends beyond the cells or is not aligned to 8 bytes";
-        if (!Page.HasReferences(page))
+        if (!Page.LeafHasReferences(page))
             return $"entry {index} refers to another page, but the page's header says that no entry does";
         return ProblemOfReference(link) is { } problem ? $"the value of entry {index} {problem}" : null;
     }

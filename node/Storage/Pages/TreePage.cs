@@ -1,6 +1,7 @@
 using System.Buffers.Binary;
 using System.Runtime.CompilerServices;
 using System.Runtime.Intrinsics;
+using KvCluster.Storage.Encoding;
 
 namespace KvCluster.Storage.Pages;
 
@@ -26,8 +27,8 @@ internal static unsafe class TreePage
     /// <summary>Bytes of a leaf cell before the rest of the key if the value is in an overflow run.</summary>
     public const int OverflowCellHeader = 20;
 
-    /// <summary>Bytes of the value of a cell with a tree.</summary>
-    public const int TreeValueBytes = 24;
+    /// <summary>Bytes of the value of a cell with a tree: the header of a set.</summary>
+    public const int TreeValueBytes = SetValue.HeaderBytes;
 
     /// <summary>Bytes of a leaf cell before the rest of the key if it has a tree.</summary>
     public const int TreeCellHeader = OverflowCellHeader + TreeValueBytes;
@@ -74,7 +75,7 @@ internal static unsafe class TreePage
     public static PageLink* Child(byte* page, int index) => (PageLink*)Page.Cell(page, index);
 
     /// <summary>Whether entries of a leaf or branch may refer to other pages.</summary>
-    public static bool HasReferences(byte* page) => Page.Type(page) == PageType.Branch || (Page.Type(page) == PageType.Leaf && Page.HasReferences(page));
+    public static bool HasReferences(byte* page) => Page.Type(page) == PageType.Branch || (Page.Type(page) == PageType.Leaf && Page.LeafHasReferences(page));
 
     /// <summary>
     /// What an entry refers to: the child of a branch's entry, the overflow run or the tree of a leaf's. Null if it refers to nothing. All that follow
@@ -149,7 +150,7 @@ internal static unsafe class TreePage
     /// <summary>The most bytes that a leaf entry takes, including head and slot, for a key suffix of this length.</summary>
     public static int LeafEntryBytes(int suffixLength, int valueLength, bool overflow) => Page.EntryBytes + (overflow
         ? ReferenceCellBytes(OverflowMark, suffixLength)
-        : LeafCellHeader + RestLength(suffixLength) + valueLength);
+        : InlineCellBytes(suffixLength, valueLength));
 
     /// <summary>The most bytes that a leaf entry with a tree takes, including head and slot.</summary>
     public static int TreeEntryBytes(int suffixLength) => Page.EntryBytes + ReferenceCellBytes(TreeMark, suffixLength);
@@ -164,28 +165,32 @@ internal static unsafe class TreePage
     public static Span<byte> InsertInline(byte* page, int index, ReadOnlySpan<byte> key, int valueLength)
     {
         var suffix = key[Page.PrefixLength(page)..];
-        var cell = Insert(page, index, suffix, LeafCellHeader + RestLength(suffix.Length) + valueLength);
+        var cell = Insert(page, index, suffix, InlineCellBytes(suffix.Length, valueLength));
+        return new Span<byte>(WriteInlineCell(cell, suffix, valueLength), valueLength);
+    }
+
+    /// <summary>Bytes of a leaf's cell with an inline value.</summary>
+    public static int InlineCellBytes(int suffixLength, int valueLength) => LeafCellHeader + RestLength(suffixLength) + valueLength;
+
+    /// <summary>Writes a leaf's cell up to the inline value, and returns the place of that.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    public static byte* WriteInlineCell(byte* cell, ReadOnlySpan<byte> suffix, int valueLength)
+    {
         *(ushort*)cell = (ushort)suffix.Length;
         *(ushort*)(cell + 2) = (ushort)valueLength;
         CopyRest(suffix, cell + LeafCellHeader);
-        return new Span<byte>(cell + LeafCellHeader + RestLength(suffix.Length), valueLength);
+        return cell + LeafCellHeader + RestLength(suffix.Length);
     }
 
     /// <summary>Adds an entry whose value is in an overflow run.</summary>
-    public static void InsertOverflow(byte* page, int index, ReadOnlySpan<byte> key, uint valueLength, PageLink run)
-    {
-        var suffix = key[Page.PrefixLength(page)..];
-        var cell = InsertReference(page, index, suffix, OverflowMark, valueLength, run);
-        CopyRest(suffix, cell + OverflowCellHeader);
-    }
+    public static void InsertOverflow(byte* page, int index, ReadOnlySpan<byte> key, uint valueLength, PageLink run) =>
+        InsertReference(page, index, key, OverflowMark, valueLength, run);
 
     /// <summary>Adds an entry that has a tree, and beside it a value of <see cref="TreeValueBytes"/>.</summary>
     public static void InsertTree(byte* page, int index, ReadOnlySpan<byte> key, PageLink root, ReadOnlySpan<byte> value)
     {
-        var suffix = key[Page.PrefixLength(page)..];
-        var cell = InsertReference(page, index, suffix, TreeMark, 0, root);
+        var cell = InsertReference(page, index, key, TreeMark, 0, root);
         value.CopyTo(new Span<byte>(cell + OverflowCellHeader, TreeValueBytes));
-        CopyRest(suffix, cell + TreeCellHeader);
     }
 
     /// <summary>Adds a child to a branch. The key of the first child is empty.</summary>
@@ -290,7 +295,7 @@ internal static unsafe class TreePage
             {
                 // The padding is where the alignment needs it, before or behind the cell.
                 (place, length) = (Aligned(start), length - 7);
-                Page.HasReferences(target) = true;
+                Page.LeafHasReferences(target) = true;
             }
             Move(cell, target + place, length);
             slots[before + i - from] = (ushort)place;
@@ -311,6 +316,19 @@ internal static unsafe class TreePage
         first = first[..CopyKey(page, from, first)];
         last = last[..CopyKey(page, to - 1, last)];
         return first.CommonPrefixLength(last);
+    }
+
+    /// <summary>Length of the prefix that entries [from, to) share with a key, not counting a branch's first entry; 0 without entries.</summary>
+    [SkipLocalsInit]
+    public static int CommonPrefix(byte* page, int from, int to, ReadOnlySpan<byte> key)
+    {
+        if (from == 0 && Page.Type(page) == PageType.Branch)
+            from = 1;
+        if (from >= to)
+            return 0;
+        Span<byte> other = stackalloc byte[Page.KeyBytesMax];
+        var common = key.CommonPrefixLength(other[..CopyKey(page, from, other)]);
+        return Math.Min(common, key.CommonPrefixLength(other[..CopyKey(page, to - 1, other)]));
     }
 
     /// <summary>Writes entries [from, to) of a page into another, which is reformatted with a prefix of at most the given length.</summary>
@@ -473,14 +491,16 @@ internal static unsafe class TreePage
         return length;
     }
 
-    private static byte* InsertReference(byte* page, int index, ReadOnlySpan<byte> suffix, ushort mark, uint valueLength, PageLink link)
+    private static byte* InsertReference(byte* page, int index, ReadOnlySpan<byte> key, ushort mark, uint valueLength, PageLink link)
     {
+        var suffix = key[Page.PrefixLength(page)..];
         var cell = Insert(page, index, suffix, ReferenceCellBytes(mark, suffix.Length), isAligned: true);
         *(ushort*)cell = (ushort)suffix.Length;
         *(ushort*)(cell + 2) = mark;
         *(uint*)(cell + 4) = valueLength;
         *(PageLink*)(cell + LinkInCell) = link;
-        Page.HasReferences(page) = true;
+        CopyRest(suffix, cell + ReferenceCellHeader(mark));
+        Page.LeafHasReferences(page) = true;
         return cell;
     }
 
@@ -511,6 +531,7 @@ internal static unsafe class TreePage
         return page + cell;
     }
 
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
     private static void CopyRest(ReadOnlySpan<byte> suffix, byte* destination)
     {
         if (suffix.Length > sizeof(ulong))

@@ -226,11 +226,13 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         {
             if (reader.Code != OperationCode.DeleteRange)
                 continue;
-            // Earlier ranges of the request have taken all. An empty key has two meanings: as the end of a range it is no key at all.
-            if (leavesLeft == 0 && (reader.KeyEnd.IsEmpty || !reader.Key.SequenceEqual(reader.KeyEnd)))
-                return false;
             if (leavesLeft == 0)
-                continue;
+            {
+                // Earlier ranges of the request have taken all, and only one without keys still fits. An empty end is the end of the tree, so it never makes one.
+                if (!reader.KeyEnd.IsEmpty && reader.Key.SequenceEqual(reader.KeyEnd))
+                    continue;
+                return false;
+            }
             var end = batch.EndOfPart(TreeId.Kv, reader.Key, reader.KeyEnd, ref leavesLeft, _rangeEnd);
             isPartial = !end.SequenceEqual(reader.KeyEnd);
             if (isPartial && request.OperationCount > 1)

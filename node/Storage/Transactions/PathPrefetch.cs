@@ -9,11 +9,11 @@ namespace KvCluster.Storage.Transactions;
 
 /// <summary>
 /// Reads the leaves that the writer will change from the disk before it gets there. The writer reads one page after the other, and its shards wait for each; this
-/// asks the disk for those of many waiting requests at once. Owned by a store. Submitting threads tell it the keys; it looks them up on an executor of its
-/// own, in the published state and as a reader, so that no page that it reads is reused meanwhile. What it reads is only faster to reach afterwards:
-/// nothing depends on it.
+/// asks the disk for those of many waiting requests at once. Owned by a store. Submitting threads tell it the keys; it looks them up on an executor that
+/// all stores of a node share for this, in the published state and as a reader, so that no page that it reads is reused meanwhile. What it reads is only faster to
+/// reach afterwards: nothing depends on it.
 /// </summary>
-/// <param name="executor">Waits for the disk. One for all stores of a node.</param>
+/// <param name="executor">Waits for the disk.</param>
 /// <param name="pages">The trees.</param>
 /// <param name="open">Opens a snapshot.</param>
 internal sealed class PathPrefetch(ISerialExecutor executor, PageStore pages, Func<ReadSnapshot> open) : IWorkItem
@@ -83,7 +83,7 @@ internal sealed class PathPrefetch(ISerialExecutor executor, PageStore pages, Fu
         {
             // The store knows of damage already (PageSpace.Damaged), and without the other two the writer reads its pages itself.
         }
-        _taken.Clear(KeyBytesMax * 2);
+        _taken.Clear(IsCold ? KeyBytesMax * 2 : 0);
     }
 
     // Begins to read the leaves of some keys, then waits for them, so that the disk has all of them to do at once.

@@ -4,7 +4,7 @@ namespace KvCluster.Storage.Trees;
 
 /// <summary>
 /// The pages that the open batch makes, copies on their first write, and retires, each once. Its changes are recorded in the <see cref="SealedBatch"/>. Used
-/// by <see cref="WriteBatch"/>; writer only.
+/// by <see cref="TreeWriter"/> and what belongs to it; writer only.
 /// </summary>
 internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool)
 {

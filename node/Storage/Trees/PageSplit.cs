@@ -16,7 +16,7 @@ internal static unsafe class PageSplit
 {
     /// <summary>
     /// Splits a branch that has no space for a child. Both halves are written, and the child is in one of them. A separator that breaks the branch's
-    /// prefix can only be at one of its ends; <see cref="WriteBatch"/> handles that case.
+    /// prefix can only be at one of its ends; <see cref="Rebalancing"/> handles that case.
     /// </summary>
     /// <param name="source">The full branch.</param>
     /// <param name="index">Position of the child; not 0.</param>
@@ -73,8 +73,8 @@ internal static unsafe class PageSplit
         Span<byte> before = stackalloc byte[Page.KeyBytesMax], behind = stackalloc byte[Page.KeyBytesMax];
         before = index == middle - 1 ? before[..Copy(key, before)] : before[..TreePage.CopyKey(source, own - 1, before)];
         behind = index == middle ? behind[..Copy(key, behind)] : behind[..TreePage.CopyKey(source, own, behind)];
-        TreePage.Rebuild(right, source, own, count, index < middle ? Page.KeyBytesMax : PrefixWith(source, own, count, key));
-        TreePage.Rebuild(left, source, 0, own, index < middle ? PrefixWith(source, 0, own, key) : Page.KeyBytesMax);
+        TreePage.Rebuild(right, source, own, count, index < middle ? Page.KeyBytesMax : TreePage.CommonPrefix(source, own, count, key));
+        TreePage.Rebuild(left, source, 0, own, index < middle ? TreePage.CommonPrefix(source, 0, own, key) : Page.KeyBytesMax);
         return Copy(Separator(before, behind), separator);
     }
 
@@ -185,17 +185,6 @@ internal static unsafe class PageSplit
         TreePage.Append(target, source, from, index);
         TreePage.InsertChild(target, Page.Count(target), separator, new PageLink(reference, 0));
         TreePage.Append(target, source, index, to - 1);
-    }
-
-    /// <summary>The length of the prefix that entries [from, to) of a leaf share with a key.</summary>
-    [SkipLocalsInit]
-    private static int PrefixWith(byte* page, int from, int to, ReadOnlySpan<byte> key)
-    {
-        if (from == to)
-            return 0;
-        Span<byte> other = stackalloc byte[Page.KeyBytesMax];
-        var common = key.CommonPrefixLength(other[..TreePage.CopyKey(page, from, other)]);
-        return Math.Min(common, key.CommonPrefixLength(other[..TreePage.CopyKey(page, to - 1, other)]));
     }
 
     /// <summary>Both halves keep the prefix of the whole branch. A single separator is stored whole, which fits.</summary>

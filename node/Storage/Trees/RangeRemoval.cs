@@ -4,7 +4,7 @@ namespace KvCluster.Storage.Trees;
 
 /// <summary>
 /// Removes the keys of a range from a tree. Subtrees within the range are dropped: their pages are read, for their counts and references, but neither copied
-/// nor written again. Only pages on the two edges of the range are copied, and only if keys remain below them. Used by <see cref="WriteBatch"/>, which
+/// nor written again. Only pages on the two edges of the range are copied, and only if keys remain below them. Used by <see cref="TreeWriter"/>, which
 /// merges what is underfull afterwards; writer only.
 /// </summary>
 /// <remarks>Of a range, <c>from</c> is included, and empty for the first key; <c>to</c> is excluded, and empty for the end. No key is empty.</remarks>
@@ -146,7 +146,7 @@ internal sealed unsafe class RangeRemoval(PageSpace space, BatchPages pages)
     private void RemoveValues(byte* leaf, int first, int end)
     {
         _removed += (ulong)(end - first);
-        for (var i = first; Page.HasReferences(leaf) && i < end; i++)
+        for (var i = first; Page.LeafHasReferences(leaf) && i < end; i++)
             RetireValue(leaf, i);
     }
 
@@ -162,7 +162,7 @@ internal sealed unsafe class RangeRemoval(PageSpace space, BatchPages pages)
             RetireTree(link, HeightOf(link));
     }
 
-    /// <summary>Retires the tree of an entry. Its leaves refer to nothing, so they are not even read.</summary>
+    /// <summary>Retires the tree of an entry. Its leaves refer to nothing, so only the first one was read, to learn the height.</summary>
     private void RetireTree(PageLink* link, int height)
     {
         if (height > 0)

@@ -6,7 +6,7 @@ namespace KvCluster.Storage.Trees;
 /// <summary>
 /// Changes the shape of a tree along a path, all of whose pages belong to the batch: makes space for an entry, redistributes entries between siblings,
 /// splits pages, and merges or removes them. How entries are divided is decided by <see cref="PageSplit"/>; this keeps parents and the root in step. Used by
-/// <see cref="WriteBatch"/>; writer only.
+/// <see cref="TreeWriter"/>; writer only.
 /// </summary>
 internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, TreePath path)
 {
@@ -24,7 +24,7 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
             return true;
         var count = Page.Count(page);
         var prefixLength = Page.PrefixLength(page);
-        var prefixNext = PrefixWith(page, key);
+        var prefixNext = TreePage.CommonPrefix(page, 0, count, key);
         if (breaksPrefix && Page.Used(page) + bytes + (count * (prefixLength - prefixNext + 8)) > Page.BodyBytes)
             return false;
         // A prefix that would cost more than it saves is not taken (TreePage.Rebuild).
@@ -62,7 +62,7 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
     /// Splits the path's leaf, or begins a new one beside it, to make room for a key. Afterwards the path is empty, or leads to the new leaf to which the key belongs.
     /// </summary>
     [SkipLocalsInit]
-    public void SplitLeaf(ref TreeRoot root, byte* leaf, int index, ReadOnlySpan<byte> key, int bytes, bool breaksPrefix)
+    public void SplitLeaf(TreeRoot* root, byte* leaf, int index, ReadOnlySpan<byte> key, int bytes, bool breaksPrefix)
     {
         int count = Page.Count(leaf);
         Span<byte> neighbour = stackalloc byte[Page.KeyBytesMax];
@@ -73,7 +73,7 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
             Page.Appended(leaf) = 0;
             neighbour = neighbour[..TreePage.CopyKey(leaf, count - 1, neighbour)];
             var next = pages.MakeEmpty(PageType.Leaf, key[..PrefixOfNext(leaf, neighbour.Length, key)]);
-            if (InsertSibling(ref root, path.LeafLevel, PageSplit.Separator(neighbour, key), next))
+            if (InsertSibling(root, path.LeafLevel, PageSplit.Separator(neighbour, key), next))
                 path.MoveTo(next);
             else
                 path.Clear();
@@ -85,12 +85,12 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
             TreePage.Rebuild(right, leaf, 0, count, Page.KeyBytesMax);
             Page.Format(leaf, PageType.Leaf, default, keepOwner: true);
             neighbour = neighbour[..TreePage.CopyKey(right, 0, neighbour)];
-            InsertSibling(ref root, path.LeafLevel, PageSplit.Separator(key, neighbour), right);
+            InsertSibling(root, path.LeafLevel, PageSplit.Separator(key, neighbour), right);
             path.Clear();
             return;
         }
         var separatorLength = PageSplit.Leaf(CopyOf(leaf), index, key, bytes, leaf, right, neighbour);
-        InsertSibling(ref root, path.LeafLevel, neighbour[..separatorLength], right);
+        InsertSibling(root, path.LeafLevel, neighbour[..separatorLength], right);
         path.Clear();
     }
 
@@ -104,13 +104,13 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
     /// <param name="key">That key.</param>
     /// <param name="run">The keys of the run before it.</param>
     [SkipLocalsInit]
-    public void SplitBehindRun(ref TreeRoot root, byte* leaf, int index, ReadOnlySpan<byte> key, int run)
+    public void SplitBehindRun(TreeRoot* root, byte* leaf, int index, ReadOnlySpan<byte> key, int run)
     {
         Span<byte> separator = stackalloc byte[Page.KeyBytesMax];
         var right = pages.MakeEmpty(PageType.Leaf);
         var separatorLength = PageSplit.LeafBehind(CopyOf(leaf), index, key, leaf, right, separator);
         Page.Appended(leaf) = (ushort)run;
-        InsertSibling(ref root, path.LeafLevel, separator[..separatorLength], right);
+        InsertSibling(root, path.LeafLevel, separator[..separatorLength], right);
         path.Clear();
     }
 
@@ -118,17 +118,17 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
     /// After a removal from the page at a level: removes the page if it is empty, merges it with a sibling if it is less than a quarter full, and replaces a
     /// root with one child by it. True if it did any of that; the path is invalid then.
     /// </summary>
-    public bool Shrink(ref TreeRoot root, int level)
+    public bool Shrink(TreeRoot* root, int level)
     {
         var page = path.PageAt(level);
         if (Page.Count(page) == 0)
         {
-            RemovePage(ref root, level);
+            RemovePage(root, level);
             return true;
         }
         if (level == 0)
-            return Collapse(ref root);
-        return Page.Used(page) < UsedLeast && Merge(ref root, level);
+            return Collapse(root);
+        return Page.Used(page) < UsedLeast && Merge(root, level);
     }
 
     /// <summary>Whether <see cref="Shrink"/> may change the path's page at this level.</summary>
@@ -139,26 +139,8 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
     /// The length of the prefix for the leaf that a key begins behind another one: what that leaf's keys have in common with it, because the next keys probably do
     /// too, but no more than shortens cells, whose first eight bytes are in the heads.
     /// </summary>
-    [SkipLocalsInit]
-    private static int PrefixOfNext(byte* leaf, int lengthLast, ReadOnlySpan<byte> key)
-    {
-        Span<byte> first = stackalloc byte[Page.KeyBytesMax];
-        var common = key.CommonPrefixLength(first[..TreePage.CopyKey(leaf, 0, first)]);
-        return Math.Min(common, TreePage.RestLength(Math.Min(lengthLast, key.Length)));
-    }
-
-    /// <summary>The length of the prefix that a page's keys share with another key.</summary>
-    [SkipLocalsInit]
-    private static int PrefixWith(byte* page, ReadOnlySpan<byte> key)
-    {
-        var first = Page.Type(page) == PageType.Branch ? 1 : 0;
-        int count = Page.Count(page);
-        if (count <= first)
-            return 0;
-        Span<byte> other = stackalloc byte[Page.KeyBytesMax];
-        var common = key.CommonPrefixLength(other[..TreePage.CopyKey(page, first, other)]);
-        return Math.Min(common, key.CommonPrefixLength(other[..TreePage.CopyKey(page, count - 1, other)]));
-    }
+    private static int PrefixOfNext(byte* leaf, int lengthLast, ReadOnlySpan<byte> key) =>
+        Math.Min(TreePage.CommonPrefix(leaf, 0, Page.Count(leaf), key), TreePage.RestLength(Math.Min(lengthLast, key.Length)));
 
     private byte* CopyOf(byte* page)
     {
@@ -207,22 +189,22 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
     /// <summary>
     /// Inserts a page to the right of the path's page at this level. True if it only went into that page's parent; otherwise the path is invalid afterwards.
     /// </summary>
-    private bool InsertSibling(ref TreeRoot root, int level, ReadOnlySpan<byte> separator, byte* right)
+    private bool InsertSibling(TreeRoot* root, int level, ReadOnlySpan<byte> separator, byte* right)
     {
         var reference = PageRef.ToScratch(right);
         if (level == 0)
         {
             var top = pages.MakeEmpty(PageType.Branch);
-            TreePage.InsertChild(top, 0, default, root.Link);
+            TreePage.InsertChild(top, 0, default, root->Link);
             TreePage.InsertChild(top, 1, separator, new PageLink(reference, 0));
-            root.Link = new PageLink(PageRef.ToScratch(top), 0);
+            root->Link = new PageLink(PageRef.ToScratch(top), 0);
             return false;
         }
         var branch = path.PageAt(level - 1);
         var index = path.ChildAt(level - 1) + 1;
         if (!MakeRoom(branch, index, separator, TreePage.BranchEntryBytes(separator.Length), out var breaksPrefix))
         {
-            SplitBranch(ref root, level - 1, index, separator, reference, breaksPrefix);
+            SplitBranch(root, level - 1, index, separator, reference, breaksPrefix);
             return false;
         }
         TreePage.InsertChild(branch, index, separator, new PageLink(reference, 0));
@@ -230,7 +212,7 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
     }
 
     [SkipLocalsInit]
-    private void SplitBranch(ref TreeRoot root, int level, int index, ReadOnlySpan<byte> separator, PageRef reference, bool breaksPrefix)
+    private void SplitBranch(TreeRoot* root, int level, int index, ReadOnlySpan<byte> separator, PageRef reference, bool breaksPrefix)
     {
         var branch = path.PageAt(level);
         int count = Page.Count(branch);
@@ -238,7 +220,7 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
         if (index == count && (breaksPrefix || path.IsRightEdge(level)))
         {
             TreePage.InsertChild(right, 0, default, new PageLink(reference, 0));
-            InsertSibling(ref root, level, separator, right);
+            InsertSibling(root, level, separator, right);
             return;
         }
         var copy = CopyOf(branch);
@@ -250,51 +232,48 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
             TreePage.InsertChild(right, 0, default, new PageLink(reference, 0));
             TreePage.Append(right, copy, 1, count);
             TreePage.Rebuild(branch, copy, 0, 1, 0);
-            InsertSibling(ref root, level, separator, right);
+            InsertSibling(root, level, separator, right);
             return;
         }
         Span<byte> up = stackalloc byte[Page.KeyBytesMax];
         var upLength = PageSplit.Branch(copy, index, separator, reference, branch, right, up);
-        InsertSibling(ref root, level, up[..upLength], right);
+        InsertSibling(root, level, up[..upLength], right);
     }
 
-    private void RemovePage(ref TreeRoot root, int level)
+    private void RemovePage(TreeRoot* root, int level)
     {
         var page = path.PageAt(level);
         pages.Retire(PageRef.ToScratch(page));
         if (level == 0)
         {
-            root.Link = default;
+            root->Link = default;
             return;
         }
         TreePage.Remove(path.PageAt(level - 1), path.ChildAt(level - 1));
-        Shrink(ref root, level - 1);
+        Shrink(root, level - 1);
     }
 
-    private bool Collapse(ref TreeRoot root)
+    private bool Collapse(TreeRoot* root)
     {
-        fixed (TreeRoot* place = &root)
+        for (var collapsed = false; ; collapsed = true)
         {
-            for (var collapsed = false; ; collapsed = true)
-            {
-                var page = space.ResolveNode(&place->Link);
-                if (Page.Type(page) != PageType.Branch || Page.Count(page) > 1)
-                    return collapsed;
-                var left = place->Link.Reference;
-                pages.Settle(left, page);
-                place->Link = *TreePage.Child(page, 0);
-                pages.Retire(left);
-            }
+            var page = space.ResolveNode(&root->Link);
+            if (Page.Type(page) != PageType.Branch || Page.Count(page) > 1)
+                return collapsed;
+            var left = root->Link.Reference;
+            pages.Settle(left, page);
+            root->Link = *TreePage.Child(page, 0);
+            pages.Retire(left);
         }
     }
 
-    private bool Merge(ref TreeRoot root, int level)
+    private bool Merge(TreeRoot* root, int level)
     {
         var parent = path.PageAt(level - 1);
         var index = path.ChildAt(level - 1);
         if (!(index + 1 < Page.Count(parent) && TryMerge(parent, index)) && !(index > 0 && TryMerge(parent, index - 1)))
             return false;
-        Shrink(ref root, level - 1);
+        Shrink(root, level - 1);
         return true;
     }
 

@@ -34,89 +34,85 @@ internal sealed unsafe class SetWriter(PageSpace space, TreeWriter keys, TreeWri
     }
 
     /// <summary>Adds a member; false if it was there.</summary>
-    public bool Add(ref TreeRoot sets, ReadOnlySpan<byte> key, ReadOnlySpan<byte> member, Etag etag)
+    public bool Add(TreeRoot* sets, ReadOnlySpan<byte> key, ReadOnlySpan<byte> member, Etag etag)
     {
-        var index = keys.Find(ref sets, TreeId.Sets, key, out var found);
+        var index = keys.Find(sets, TreeId.Sets, key, out var found);
         if (found && TreePage.HasTree(keys.Leaf, index))
-            return AddToTree(ref sets, index, member, etag);
+            return AddToTree(sets, index, member, etag);
         var small = found ? new SetValue(TreePage.Value(space, keys.Leaf, index)) : default;
         var at = small.LowerBound(member, out var isThere);
         if (isThere)
             return false;
-        var bytes = (found ? TreePage.Value(space, keys.Leaf, index).Length : SetValue.HeaderBytes) + SetValue.MemberOverhead + member.Length;
-        if (TreePage.IsOverflow(key.Length, bytes))
-            Promote(ref sets, key, small, member, etag);
+        if (TreePage.IsOverflow(key.Length, small.Bytes + SetValue.MemberOverhead + member.Length))
+            Promote(sets, key, small, member, etag);
         else
-            keys.Put(ref sets, TreeId.Sets, key, _value.AsSpan(0, small.WriteWith(_value, at, member, etag)), default);
+            keys.Put(sets, TreeId.Sets, key, _value.AsSpan(0, small.WriteWith(_value, at, member, etag)), default);
         return true;
     }
 
     /// <summary>Removes a member; false if it was not there.</summary>
-    public bool Remove(ref TreeRoot sets, ReadOnlySpan<byte> key, ReadOnlySpan<byte> member, Etag etag)
+    public bool Remove(TreeRoot* sets, ReadOnlySpan<byte> key, ReadOnlySpan<byte> member, Etag etag)
     {
-        var index = keys.Find(ref sets, TreeId.Sets, key, out var found);
+        var index = keys.Find(sets, TreeId.Sets, key, out var found);
         if (!found)
             return false;
         if (TreePage.HasTree(keys.Leaf, index))
-            return RemoveFromTree(ref sets, key, index, member, etag);
+            return RemoveFromTree(sets, key, index, member, etag);
         var small = new SetValue(TreePage.Value(space, keys.Leaf, index));
         var at = small.LowerBound(member, out var isThere);
         if (!isThere)
             return false;
         if (small.SmallCount == 1)
-            keys.Delete(ref sets, TreeId.Sets, key);
+            keys.Delete(sets, TreeId.Sets, key);
         else
-            keys.Put(ref sets, TreeId.Sets, key, _value.AsSpan(0, small.WriteWithout(_value, at, etag)), default);
+            keys.Put(sets, TreeId.Sets, key, _value.AsSpan(0, small.WriteWithout(_value, at, etag)), default);
         return true;
     }
 
     /// <summary>Makes a tree of the members of a small set and one more.</summary>
-    [SkipLocalsInit]
-    private void Promote(ref TreeRoot sets, ReadOnlySpan<byte> key, SetValue small, ReadOnlySpan<byte> member, Etag etag)
+    private void Promote(TreeRoot* sets, ReadOnlySpan<byte> key, SetValue small, ReadOnlySpan<byte> member, Etag etag)
     {
         Forget();
         var tree = default(TreeRoot);
         for (var index = 0; index < small.SmallCount; index++)
-            members.Put(ref tree, TreeId.Sets, small[index], default, default);
-        members.Put(ref tree, TreeId.Sets, member, default, default);
-        Span<byte> header = stackalloc byte[SetValue.HeaderBytes];
-        SetValue.WriteHeader(header, etag, tree.Count);
-        keys.PutTree(ref sets, TreeId.Sets, key, tree.Link, header);
+            members.Put(&tree, TreeId.Sets, small[index], default, default);
+        members.Put(&tree, TreeId.Sets, member, default, default);
+        keys.PutTree(sets, TreeId.Sets, key, tree.Link, Header(tree, etag));
         _root = tree.Link.Reference;
     }
 
-    private bool AddToTree(ref TreeRoot sets, int index, ReadOnlySpan<byte> member, Etag etag)
+    private bool AddToTree(TreeRoot* sets, int index, ReadOnlySpan<byte> member, Etag etag)
     {
         var tree = Open(keys.Leaf, index);
-        members.Find(ref tree, TreeId.Sets, member, out var isThere);
+        members.Find(&tree, TreeId.Sets, member, out var isThere);
         if (isThere)
             return false;
-        var leaf = keys.OwnLeaf(ref sets);
+        var leaf = keys.OwnLeaf(sets);
         tree = Open(leaf, index);
-        members.Put(ref tree, TreeId.Sets, member, default, default);
+        members.Put(&tree, TreeId.Sets, member, default, default);
         Store(leaf, index, tree, etag);
         return true;
     }
 
-    private bool RemoveFromTree(ref TreeRoot sets, ReadOnlySpan<byte> key, int index, ReadOnlySpan<byte> member, Etag etag)
+    private bool RemoveFromTree(TreeRoot* sets, ReadOnlySpan<byte> key, int index, ReadOnlySpan<byte> member, Etag etag)
     {
         var tree = Open(keys.Leaf, index);
-        members.Find(ref tree, TreeId.Sets, member, out var isThere);
+        members.Find(&tree, TreeId.Sets, member, out var isThere);
         if (!isThere)
             return false;
-        var leaf = keys.OwnLeaf(ref sets);
+        var leaf = keys.OwnLeaf(sets);
         tree = Open(leaf, index);
-        members.Delete(ref tree, TreeId.Sets, member);
+        members.Delete(&tree, TreeId.Sets, member);
         Store(leaf, index, tree, etag);
         if (tree.Count == 0)
         {
             Forget();
-            keys.Delete(ref sets, TreeId.Sets, key);
+            keys.Delete(sets, TreeId.Sets, key);
         }
         else if (TryWriteSmall(tree, etag) is > 0 and var bytes)
         {
             Forget();
-            keys.Put(ref sets, TreeId.Sets, key, _value.AsSpan(0, bytes), default);
+            keys.Put(sets, TreeId.Sets, key, _value.AsSpan(0, bytes), default);
         }
         return true;
     }
@@ -133,13 +129,17 @@ internal sealed unsafe class SetWriter(PageSpace space, TreeWriter keys, TreeWri
     }
 
     /// <summary>Stores the tree of an entry after a change, in a leaf of the batch.</summary>
-    [SkipLocalsInit]
     private void Store(byte* leaf, int index, in TreeRoot tree, Etag etag)
     {
-        Span<byte> header = stackalloc byte[SetValue.HeaderBytes];
-        SetValue.WriteHeader(header, etag, tree.Count);
-        TreePage.SetTree(leaf, index, tree.Link, header);
+        TreePage.SetTree(leaf, index, tree.Link, Header(tree, etag));
         _root = tree.Link.Reference;
+    }
+
+    /// <summary>The value beside the tree of a large set, in the buffer of values.</summary>
+    private ReadOnlySpan<byte> Header(in TreeRoot tree, Etag etag)
+    {
+        SetValue.WriteHeader(_value, etag, tree.Count);
+        return _value.AsSpan(0, SetValue.HeaderBytes);
     }
 
     /// <summary>Writes the value of a large set that has become small enough, and returns its length; otherwise 0.</summary>
@@ -152,7 +152,7 @@ internal sealed unsafe class SetWriter(PageSpace space, TreeWriter keys, TreeWri
         if (Page.Type(leaf) != PageType.Leaf)
             return 0;
         var bytes = SetValue.HeaderBytes;
-        for (var index = 0; index < Page.Count(leaf); index++)
+        for (var index = 0; index < Page.Count(leaf) && bytes <= DemotedBytesMax; index++)
             bytes += SetValue.MemberOverhead + TreePage.KeyLength(leaf, index);
         if (bytes > DemotedBytesMax)
             return 0;

@@ -27,7 +27,7 @@ internal readonly unsafe struct StoredSet
         var set = new SetValue(stored);
         (Etag, Count) = (set.Etag, set.Count);
         if (TreePage.CellHasTree(cell))
-            _tree = TreePage.CellTree(cell) with { Count = set.Count };
+            _tree = TreePage.CellTree(cell);
     }
 
     /// <summary>The last change of the set.</summary>

@@ -81,23 +81,15 @@ internal sealed unsafe class TreePath
         int last = Page.Count(leaf) - 1;
         if (last < 0 || TreePage.Compare(leaf, last, key) >= 0)
             return null;
-        for (var level = LeafLevel - 1; level >= 0; level--)
-        {
-            if (ChildAt(level) + 1 < Page.Count(PageAt(level)))
-                return TreePage.Compare(PageAt(level), ChildAt(level) + 1, key) > 0 ? leaf : null;
-        }
-        return leaf;
+        var end = EndLevel(LeafLevel);
+        return end < 0 || TreePage.Compare(PageAt(end), ChildAt(end) + 1, key) > 0 ? leaf : null;
     }
 
     /// <summary>Writes the key at which the leaf behind the path's begins, and returns its length; 0 if there is none.</summary>
     public int CopyEnd(Span<byte> destination)
     {
-        for (var level = LeafLevel - 1; level >= 0; level--)
-        {
-            if (ChildAt(level) + 1 < Page.Count(PageAt(level)))
-                return TreePage.CopyKey(PageAt(level), ChildAt(level) + 1, destination);
-        }
-        return 0;
+        var end = EndLevel(LeafLevel);
+        return end < 0 ? 0 : TreePage.CopyKey(PageAt(end), ChildAt(end) + 1, destination);
     }
 
     /// <summary>Moves on to a leaf that belongs to the batch, and that was inserted into the same parent behind the path's leaf.</summary>
@@ -117,13 +109,14 @@ internal sealed unsafe class TreePath
     public int ChildAt(int level) => _children[level];
 
     /// <summary>Whether the page at a level is the last one of its level.</summary>
-    public bool IsRightEdge(int level)
+    public bool IsRightEdge(int level) => EndLevel(level) < 0;
+
+    /// <summary>The level whose page has the separator behind the path's page at a level: the lowest one with a further child; -1 if there is none.</summary>
+    private int EndLevel(int level)
     {
-        for (var i = 0; i < level; i++)
-        {
-            if (ChildAt(i) != Page.Count(PageAt(i)) - 1)
-                return false;
-        }
-        return true;
+        do
+            level--;
+        while (level >= 0 && ChildAt(level) + 1 >= Page.Count(PageAt(level)));
+        return level;
     }
 }

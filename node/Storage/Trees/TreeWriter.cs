@@ -38,12 +38,12 @@ internal sealed unsafe class TreeWriter
     }
 
     /// <summary>Sets a key's value, passed in two parts.</summary>
-    public void Put(ref TreeRoot root, TreeId tree, ReadOnlySpan<byte> key, ReadOnlySpan<byte> header, ReadOnlySpan<byte> body)
+    public void Put(TreeRoot* root, TreeId tree, ReadOnlySpan<byte> key, ReadOnlySpan<byte> header, ReadOnlySpan<byte> body)
     {
         var length = header.Length + body.Length;
         var overflow = TreePage.IsOverflow(key.Length, length);
         var run = overflow ? _pages.MakeRun(header, body) : default;
-        var leaf = MakePlace(ref root, tree, key, TreePage.LeafEntryBytes(key.Length, length, overflow), overflow ? -1 : length, out var index, out var isSame);
+        var leaf = MakePlace(root, tree, key, TreePage.LeafEntryBytes(key.Length, length, overflow), overflow ? -1 : length, out var index, out var isSame);
         if (isSame)
         {
             fixed (byte* place = TreePage.Value(_space, leaf, index))
@@ -54,14 +54,14 @@ internal sealed unsafe class TreeWriter
             TreePage.InsertOverflow(leaf, index, key, (uint)length, new PageLink(run, 0));
         else
             Fill(TreePage.InsertInline(leaf, index, key, length), header, body);
-        Count(ref root, leaf, index);
+        Count(root, leaf, index);
     }
 
     /// <summary>
     /// Puts the next entries of a source as long as they belong to the end of the path's leaf, one behind the other, and fit there. False if there are no more.
     /// </summary>
     [SkipLocalsInit]
-    public bool Append<TSource>(ref TreeRoot root, TreeId tree, ref TSource puts)
+    public bool Append<TSource>(TreeRoot* root, TreeId tree, ref TSource puts)
         where TSource : IPutSource, allows ref struct
     {
         var leaf = _path.OwnedLeafBefore(tree, puts.Key);
@@ -73,70 +73,63 @@ internal sealed unsafe class TreeWriter
         var more = true;
         while (more && fill.TryAppend(puts.Key, puts.Header, puts.Body))
             more = puts.MoveNext();
-        root.Count += (ulong)fill.End();
+        root->Count += (ulong)fill.End();
         return more;
     }
 
     /// <summary>Gives a key a tree, whose pages belong to the batch, and a value of <see cref="TreePage.TreeValueBytes"/>.</summary>
-    public void PutTree(ref TreeRoot root, TreeId tree, ReadOnlySpan<byte> key, PageLink link, ReadOnlySpan<byte> value)
+    public void PutTree(TreeRoot* root, TreeId tree, ReadOnlySpan<byte> key, PageLink link, ReadOnlySpan<byte> value)
     {
-        var leaf = MakePlace(ref root, tree, key, TreePage.TreeEntryBytes(key.Length), -1, out var index, out _);
+        var leaf = MakePlace(root, tree, key, TreePage.TreeEntryBytes(key.Length), -1, out var index, out _);
         TreePage.InsertTree(leaf, index, key, link, value);
-        Count(ref root, leaf, index);
+        Count(root, leaf, index);
     }
 
     /// <summary>Removes a key; returns whether it existed.</summary>
-    public bool Delete(ref TreeRoot root, TreeId tree, ReadOnlySpan<byte> key)
+    public bool Delete(TreeRoot* root, TreeId tree, ReadOnlySpan<byte> key)
     {
-        var index = Find(ref root, tree, key, out var found);
+        var index = Find(root, tree, key, out var found);
         if (!found)
             return false;
-        var leaf = OwnLeaf(ref root);
-        RemoveEntry(ref root, leaf, index);
-        if (_rebalancing.Shrink(ref root, _path.LeafLevel))
+        var leaf = OwnLeaf(root);
+        RemoveEntry(root, leaf, index);
+        if (_rebalancing.Shrink(root, _path.LeafLevel))
             _path.Clear();
         return true;
     }
 
     /// <inheritdoc cref="WriteBatch.DeleteRange"/>
-    public ulong DeleteRange(ref TreeRoot root, TreeId tree, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)
+    public ulong DeleteRange(TreeRoot* root, TreeId tree, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)
     {
         if (!to.IsEmpty && from.SequenceCompareTo(to) >= 0)
             return 0;
         _path.Clear();
-        ulong removed;
-        fixed (TreeRoot* place = &root)
-            removed = _removal.Remove(place, from, to);
-        root.Count -= removed;
+        var removed = _removal.Remove(root, from, to);
+        root->Count -= removed;
         if (removed == 0)
             return 0;
-        MergeNextTo(ref root, tree, from);
+        MergeNextTo(root, tree, from);
         if (!to.IsEmpty)
-            MergeNextTo(ref root, tree, to);
+            MergeNextTo(root, tree, to);
         return removed;
     }
 
     /// <inheritdoc cref="RangeRemoval.EndOfPart"/>
-    public ReadOnlySpan<byte> EndOfPart(ref TreeRoot root, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to, ref int leavesLeft, Span<byte> buffer)
-    {
-        fixed (TreeRoot* place = &root)
-            return _removal.EndOfPart(place, from, to, ref leavesLeft, buffer);
-    }
+    public ReadOnlySpan<byte> EndOfPart(TreeRoot* root, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to, ref int leavesLeft, Span<byte> buffer) =>
+        _removal.EndOfPart(root, from, to, ref leavesLeft, buffer);
 
     /// <summary>
     /// Makes the path lead to the leaf of a key, and returns the key's position there. Nothing is copied. In an empty tree the path is empty.
     /// </summary>
-    public int Find(ref TreeRoot root, TreeId tree, ReadOnlySpan<byte> key, out bool found)
+    public int Find(TreeRoot* root, TreeId tree, ReadOnlySpan<byte> key, out bool found)
     {
         if (!_path.Covers(tree, key))
         {
             _path.Clear();
             found = false;
-            if (root.Link.Reference.IsNone)
+            if (root->Link.Reference.IsNone)
                 return 0;
-            byte* page;
-            fixed (TreeRoot* place = &root)
-                page = _space.ResolveNode(&place->Link);
+            var page = _space.ResolveNode(&root->Link);
             for (_path.Begin(tree, page); Page.Type(page) == PageType.Branch;)
             {
                 var index = TreePage.FindChild(page, key);
@@ -148,9 +141,9 @@ internal sealed unsafe class TreeWriter
     }
 
     /// <summary>Copies the pages of the path that this batch does not own yet, and returns the leaf.</summary>
-    public byte* OwnLeaf(ref TreeRoot root)
+    public byte* OwnLeaf(TreeRoot* root)
     {
-        OwnTo(ref root, _path.LeafLevel);
+        OwnTo(root, _path.LeafLevel);
         return _path.Leaf;
     }
 
@@ -160,11 +153,11 @@ internal sealed unsafe class TreeWriter
         body.CopyTo(place[header.Length..]);
     }
 
-    private void Count(ref TreeRoot root, byte* leaf, int index)
+    private void Count(TreeRoot* root, byte* leaf, int index)
     {
         Page.Appended(leaf) = (ushort)(index == Page.Count(leaf) - 1 ? Page.Appended(leaf) + 1 : 0);
         _run = ((nint)leaf, index, RunBefore(leaf, index) + 1);
-        root.Count++;
+        root->Count++;
     }
 
     /// <summary>How many of the last insertions, one behind the other, are directly before an index of a leaf.</summary>
@@ -181,7 +174,7 @@ internal sealed unsafe class TreeWriter
     /// <param name="inlineBytes">The length of its value, if that is inline; otherwise -1.</param>
     /// <param name="index">The position.</param>
     /// <param name="isSame">Whether the key has a value of that length there.</param>
-    private byte* MakePlace(ref TreeRoot root, TreeId tree, ReadOnlySpan<byte> key, int bytes, int inlineBytes, out int index, out bool isSame)
+    private byte* MakePlace(TreeRoot* root, TreeId tree, ReadOnlySpan<byte> key, int bytes, int inlineBytes, out int index, out bool isSame)
     {
         isSame = false;
         var hasShared = false;
@@ -189,51 +182,51 @@ internal sealed unsafe class TreeWriter
         {
             var leaf = _path.OwnedLeafBefore(tree, key);
             var found = false;
-            index = leaf == null ? TreePage.LowerBound(leaf = OwnLeafOf(ref root, tree, key), key, out found) : Page.Count(leaf);
+            index = leaf == null ? TreePage.LowerBound(leaf = OwnLeafOf(root, tree, key), key, out found) : Page.Count(leaf);
             if (found)
             {
                 isSame = TreePage.Reference(leaf, index) == null && TreePage.Value(_space, leaf, index).Length == inlineBytes;
                 if (isSame)
                     return leaf;
-                RemoveEntry(ref root, leaf, index);
+                RemoveEntry(root, leaf, index);
             }
             if (_rebalancing.MakeRoom(leaf, index, key, bytes, out var breaksPrefix))
                 return leaf;
             // Redistributed at most once: afterwards there is space in the page that the key then belongs to.
             var run = RunBefore(leaf, index);
             if (index < Page.Count(leaf) && 2 * run > Page.Count(leaf))
-                _rebalancing.SplitBehindRun(ref root, leaf, index, key, run);
+                _rebalancing.SplitBehindRun(root, leaf, index, key, run);
             else if (breaksPrefix || hasShared || _rebalancing.IsGrowingEdge(leaf, index) || !_rebalancing.TryRedistribute(index, key, bytes))
-                _rebalancing.SplitLeaf(ref root, leaf, index, key, bytes, breaksPrefix);
+                _rebalancing.SplitLeaf(root, leaf, index, key, bytes, breaksPrefix);
             else
                 hasShared = true;
         }
     }
 
-    private void RemoveEntry(ref TreeRoot root, byte* leaf, int index)
+    private void RemoveEntry(TreeRoot* root, byte* leaf, int index)
     {
         _removal.RetireValue(leaf, index);
         TreePage.Remove(leaf, index);
-        root.Count--;
+        root->Count--;
     }
 
     /// <summary>Merges the underfull pages between the root and the leaf of a key, whose neighbours are gone, as far as that is possible.</summary>
-    private void MergeNextTo(ref TreeRoot root, TreeId tree, ReadOnlySpan<byte> key)
+    private void MergeNextTo(TreeRoot* root, TreeId tree, ReadOnlySpan<byte> key)
     {
         do
-            Find(ref root, tree, key, out _);
-        while (!_path.IsEmpty && MergeOne(ref root));
+            Find(root, tree, key, out _);
+        while (!_path.IsEmpty && MergeOne(root));
     }
 
     /// <summary>Merges the lowest underfull page of the path that can be merged. False if there is none.</summary>
-    private bool MergeOne(ref TreeRoot root)
+    private bool MergeOne(TreeRoot* root)
     {
         for (var level = _path.LeafLevel; level >= 0; level--)
         {
             if (!_rebalancing.IsUnderfull(level))
                 continue;
-            OwnTo(ref root, level);
-            if (!_rebalancing.Shrink(ref root, level))
+            OwnTo(root, level);
+            if (!_rebalancing.Shrink(root, level))
                 continue;
             _path.Clear();
             return true;
@@ -245,11 +238,11 @@ internal sealed unsafe class TreeWriter
     /// Makes the path lead to the leaf of a key, and copies all its pages that this batch does not own yet. The leaf is copied before it is searched, which
     /// takes less time than the other way around, because the copy is in the processor's cache then.
     /// </summary>
-    private byte* OwnLeafOf(ref TreeRoot root, TreeId tree, ReadOnlySpan<byte> key)
+    private byte* OwnLeafOf(TreeRoot* root, TreeId tree, ReadOnlySpan<byte> key)
     {
         if (_path.Covers(tree, key))
-            return OwnLeaf(ref root);
-        var page = OwnRoot(ref root);
+            return OwnLeaf(root);
+        var page = OwnRoot(root);
         _path.Begin(tree, page);
         for (_path.Own(page); Page.Type(page) == PageType.Branch; _path.Own(page))
         {
@@ -260,22 +253,19 @@ internal sealed unsafe class TreeWriter
         return page;
     }
 
-    private void OwnTo(ref TreeRoot root, int levelLast)
+    private void OwnTo(TreeRoot* root, int levelLast)
     {
         for (var level = _path.OwnedLevels; level <= levelLast; level++)
-            _path.Own(level == 0 ? OwnRoot(ref root) : _pages.OwnChild(_path.PageAt(level - 1), _path.ChildAt(level - 1)));
+            _path.Own(level == 0 ? OwnRoot(root) : _pages.OwnChild(_path.PageAt(level - 1), _path.ChildAt(level - 1)));
     }
 
     /// <summary>The topmost page of a tree, copied unless this batch owns it. The first leaf of an empty tree is made.</summary>
-    private byte* OwnRoot(ref TreeRoot root)
+    private byte* OwnRoot(TreeRoot* root)
     {
-        fixed (TreeRoot* place = &root)
-        {
-            if (!place->Link.Reference.IsNone)
-                return _pages.CopyOnWrite(&place->Link);
-            var first = _pages.MakeEmpty(PageType.Leaf);
-            place->Link = new PageLink(PageRef.ToScratch(first), 0);
-            return first;
-        }
+        if (!root->Link.Reference.IsNone)
+            return _pages.CopyOnWrite(&root->Link);
+        var first = _pages.MakeEmpty(PageType.Leaf);
+        root->Link = new PageLink(PageRef.ToScratch(first), 0);
+        return first;
     }
 }

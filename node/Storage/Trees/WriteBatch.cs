@@ -1,3 +1,4 @@
+using System.Runtime.CompilerServices;
 using KvCluster.Storage.Pages;
 
 namespace KvCluster.Storage.Trees;
@@ -14,7 +15,7 @@ internal sealed unsafe class WriteBatch
     private readonly BatchPages _pages;
     private readonly TreeWriter _writer;
     private readonly SetWriter _sets;
-    private readonly TreeRoot[] _trees = new TreeRoot[StoreRoot.TreesMax];
+    private readonly TreeRoot[] _trees = GC.AllocateArray<TreeRoot>(StoreRoot.TreesMax, pinned: true);
 
     /// <summary>The store's only batch, which is reopened for each transaction.</summary>
     public WriteBatch(PageSpace space, ScratchPool pool)
@@ -64,7 +65,7 @@ internal sealed unsafe class WriteBatch
         CheckOpenAndKey(key);
         Invariant.Check(tree != TreeId.Sets, $"A value was put into the tree of the sets.");
         ArgumentOutOfRangeException.ThrowIfGreaterThan(header.Length + body.Length, Page.ValueBytesMax, nameof(body));
-        _writer.Put(ref _trees[(int)tree], tree, key, header, body);
+        _writer.Put(Root(tree), tree, key, header, body);
     }
 
     /// <summary>
@@ -77,17 +78,17 @@ internal sealed unsafe class WriteBatch
         for (var more = true; more;)
         {
             Put(tree, puts.Key, puts.Header, puts.Body);
-            more = puts.MoveNext() && _writer.Append(ref _trees[(int)tree], tree, ref puts);
+            more = puts.MoveNext() && _writer.Append(Root(tree), tree, ref puts);
         }
     }
 
-    /// <summary>Removes a key; returns whether it existed. The key of a set goes with all members, whose pages are neither read nor copied, except for branches.</summary>
+    /// <summary>Removes a key; returns whether it existed. The key of a set goes with all members: their branches are read, and one leaf.</summary>
     public bool Delete(TreeId tree, ReadOnlySpan<byte> key)
     {
         CheckOpenAndKey(key);
         if (tree == TreeId.Sets)
             _sets.Forget();
-        return _writer.Delete(ref _trees[(int)tree], tree, key);
+        return _writer.Delete(Root(tree), tree, key);
     }
 
     /// <summary>
@@ -99,19 +100,19 @@ internal sealed unsafe class WriteBatch
         Invariant.Check(IsOpen, $"A batch that is not open was used.");
         if (tree == TreeId.Sets)
             _sets.Forget();
-        return _writer.DeleteRange(ref _trees[(int)tree], tree, from, to);
+        return _writer.DeleteRange(Root(tree), tree, from, to);
     }
 
     /// <summary>Where a part of a range ends that <see cref="DeleteRange"/> can delete alone.</summary>
     /// <inheritdoc cref="RangeRemoval.EndOfPart"/>
     public ReadOnlySpan<byte> EndOfPart(TreeId tree, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to, ref int leavesLeft, Span<byte> buffer) =>
-        _writer.EndOfPart(ref _trees[(int)tree], from, to, ref leavesLeft, buffer);
+        _writer.EndOfPart(Root(tree), from, to, ref leavesLeft, buffer);
 
     /// <summary>The value of a key as this batch sees it. Valid until the batch changes anything.</summary>
     public bool TryGet(TreeId tree, ReadOnlySpan<byte> key, out ReadOnlySpan<byte> value)
     {
         CheckOpenAndKey(key);
-        var index = _writer.Find(ref _trees[(int)tree], tree, key, out var found);
+        var index = _writer.Find(Root(tree), tree, key, out var found);
         // Not found in an empty tree, whose path has no leaf.
         value = found ? TreePage.Value(_space, _writer.Leaf, index) : default;
         return found;
@@ -125,7 +126,7 @@ internal sealed unsafe class WriteBatch
     {
         CheckOpenAndKey(key);
         CheckOpenAndKey(member);
-        return _sets.Add(ref _trees[(int)TreeId.Sets], key, member, etag);
+        return _sets.Add(Root(TreeId.Sets), key, member, etag);
     }
 
     /// <summary>Removes a member from the set of a key, and the key with the last one. Returns whether it was there; the set then has this etag.</summary>
@@ -133,14 +134,14 @@ internal sealed unsafe class WriteBatch
     {
         CheckOpenAndKey(key);
         CheckOpenAndKey(member);
-        return _sets.Remove(ref _trees[(int)TreeId.Sets], key, member, etag);
+        return _sets.Remove(Root(TreeId.Sets), key, member, etag);
     }
 
     /// <summary>The set of a key as this batch sees it. Valid until the batch changes anything.</summary>
     public bool TryGetSet(ReadOnlySpan<byte> key, out StoredSet set)
     {
         CheckOpenAndKey(key);
-        var index = _writer.Find(ref _trees[(int)TreeId.Sets], TreeId.Sets, key, out var found);
+        var index = _writer.Find(Root(TreeId.Sets), TreeId.Sets, key, out var found);
         set = found ? new StoredSet(_space, Page.Cell(_writer.Leaf, index)) : default;
         return found;
     }
@@ -169,10 +170,13 @@ internal sealed unsafe class WriteBatch
         return _pages.Changes;
     }
 
-    private void CheckOpenAndKey(ReadOnlySpan<byte> key)
+    /// <summary>The root of a tree, in the pinned array.</summary>
+    private TreeRoot* Root(TreeId tree) => (TreeRoot*)Unsafe.AsPointer(ref _trees[(int)tree]);
+
+    private void CheckOpenAndKey(ReadOnlySpan<byte> key, [CallerArgumentExpression(nameof(key))] string? name = null)
     {
         Invariant.Check(IsOpen, $"A batch that is not open was used.");
         if (key.Length is 0 or > Page.KeyBytesMax)
-            throw new ArgumentOutOfRangeException(nameof(key), key.Length, $"A key must have 1 to {Page.KeyBytesMax} bytes.");
+            throw new ArgumentOutOfRangeException(name, key.Length, $"A {name} must have 1 to {Page.KeyBytesMax} bytes.");
     }
 }

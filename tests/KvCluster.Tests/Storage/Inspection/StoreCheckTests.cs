@@ -188,7 +188,7 @@ public sealed partial class StoreCheckTests : IDisposable
         {
             AddLarge(batch, "large", new Etag(1, 1));
             fixed (byte* value = ValueOf(batch, "large"))
-                Page.HasReferences(space.Locate(TreePage.CellTree(value - TreePage.OverflowCellHeader).Link.Reference)) = true;
+                Page.LeafHasReferences(space.Locate(TreePage.CellTree(value - TreePage.OverflowCellHeader).Link.Reference)) = true;
         });
         long page;
         using (var replica = StoppedReplica.Open(_bench.Disk, StoreBench.DirectoryPath))
