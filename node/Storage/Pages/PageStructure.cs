@@ -47,8 +47,12 @@ internal static unsafe class PageStructure
                 return $"entry {i} is at {slot}, outside the cells from {start} to {end}";
             if ((isBranch ? ProblemOfChild(page, i, slot, end) : ProblemOfValue(page, i, slot, end)) is { } problem)
                 return problem;
-            if (prefixLength + TreePage.SuffixLength(page, i) > Page.KeyBytesMax)
-                return $"the key of entry {i} is too long, with {prefixLength + TreePage.SuffixLength(page, i)} bytes";
+            var keyBytes = prefixLength + TreePage.SuffixLength(page, i);
+            if (keyBytes > Page.KeyBytesMax)
+                return $"the key of entry {i} is too long, with {keyBytes} bytes";
+            // A branch's first entry stands for all keys that are less, and has none itself.
+            if (keyBytes == 0 && !isBranch)
+                return $"the key of entry {i} is empty";
             used += TreePage.CellBytes(page, i);
         }
         return used > end - start ? $"its {count} entries need {used} bytes, but its cells have only {end - start}" : null;

@@ -96,6 +96,18 @@ public sealed unsafe class PageStructureTests
         }
     }
 
+    // An empty key was taken for sound, and ended the recovery of a whole replica, because no batch takes it.
+    [Fact]
+    public void Problem_LeafWithAnEmptyKey_IsReported()
+    {
+        var page = stackalloc byte[Page.Bytes];
+        Page.Format(page, PageType.Leaf, []);
+        TreePage.InsertInline(page, 0, [1], 0);
+        Assert.Null(PageStructure.Problem(page));
+        TreePage.InsertInline(page, 0, [], 0);
+        Assert.Equal("the key of entry 0 is empty", PageStructure.Problem(page));
+    }
+
     private static void Fill(SimulatedDisk disk, PageStoreOptions options, Random random)
     {
         using var store = PageStore.Create(disk, "data", options, new byte[16]);
