@@ -220,6 +220,9 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
             _used[(int)use] = bytes;
         }
 
+        /// <summary>What the other stores use.</summary>
+        public long OthersUse(MemoryUse use) => Math.Max(0, account.UsedFor(use) - _used[(int)use]);
+
         /// <summary>Sets what a checkpoint, and dropping what is only cached, would return, and has stores asked if memory is short.</summary>
         public void SetGain(long bytes)
         {
@@ -240,7 +243,7 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
         public long BodyBytesMax(long most) => account.IsJournalShort ? Math.Min(most, Math.Max(BodyBytesLeast, account.FairPart)) : most;
 
         /// <summary>Bytes of pages that readers of the store may hold: all together a quarter of the budget, or each store its part of that.</summary>
-        public long ReaderBytesMax => Math.Max(2 * account.FairPart, (account.Budget / 4) - (account.UsedFor(MemoryUse.ReaderPages) - _used[(int)MemoryUse.ReaderPages]));
+        public long ReaderBytesMax => Math.Max(2 * account.FairPart, (account.Budget / 4) - OthersUse(MemoryUse.ReaderPages));
 
         /// <summary>The pages that the next step may make.</summary>
         public int PagesMax() => account._pace.PagesMax(account.Used, Writers);

@@ -50,8 +50,8 @@ internal sealed class FileSpace(IStorageFile file, PageSpace space)
     }
 
     /// <summary>
-    /// Called before each checkpoint. The first time it notes which free pages have no space, so that they are taken last. It looks in long runs only, since
-    /// shorter holes are not made.
+    /// Called before each checkpoint. The first time it notes which free pages have no space, so that they are taken last: two calls for each free run, if the
+    /// file has holes.
     /// </summary>
     public void Prepare(FreeMap map)
     {
@@ -59,7 +59,9 @@ internal sealed class FileSpace(IStorageFile file, PageSpace space)
         if (_knowsHoles)
             return;
         _knowsHoles = true;
-        foreach (var run in map.LongRuns())
+        if (file.AllocatedBytes >= file.Length)
+            return;
+        foreach (var run in map.ReusableRuns())
         {
             var end = (run.First + run.Count) * Page.Bytes;
             for (var from = run.First * Page.Bytes; file.TryFindHole(from, end, out var hole, out from);)
@@ -78,10 +80,10 @@ internal sealed class FileSpace(IStorageFile file, PageSpace space)
     /// </summary>
     /// <param name="map">The newest map.</param>
     /// <param name="pages">The length that either meta page records, whichever is greater. A file that is shorter than its meta page says is refused (S8).</param>
-    /// <param name="isForSpace">Whether the disk is full.</param>
+    /// <param name="holePagesMin">The shortest run of free pages that becomes a hole.</param>
     /// <param name="part">The part. Empty if it is not known yet whether there is one.</param>
     /// <returns>False if there is nothing to give back before the next checkpoint.</returns>
-    public bool TryChooseSurplus(FreeMap map, long pages, bool isForSpace, out FilePart part)
+    public bool TryChooseSurplus(FreeMap map, long pages, int holePagesMin, out FilePart part)
     {
         var end = pages * Page.Bytes;
         if (_cutsEnd && Bytes > end)
@@ -91,7 +93,7 @@ internal sealed class FileSpace(IStorageFile file, PageSpace space)
             return true;
         }
         part = default;
-        if (!_makesHoles || !map.TryTakeHole(isForSpace, out var hole))
+        if (!_makesHoles || !map.TryTakeHole(holePagesMin, out var hole))
             return false;
         part = new FilePart(hole.First * Page.Bytes, hole.Count * Page.Bytes, IsEnd: false);
         return true;

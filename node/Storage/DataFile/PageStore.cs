@@ -16,6 +16,9 @@ namespace KvCluster.Storage.DataFile;
 /// </remarks>
 internal sealed class PageStore : IDisposable
 {
+    /// <summary>Spare pages that are not worth giving back.</summary>
+    private const long SparePagesMin = (4 << 20) / Page.Bytes;
+
     private readonly ScratchPool _pool;
     private readonly WriteBatch _batch;
     private readonly CheckpointPins _pins;
@@ -101,6 +104,12 @@ internal sealed class PageStore : IDisposable
 
     /// <summary>Bytes of the file that the next checkpoint may take. Writer, while no checkpoint is in progress.</summary>
     public long ReusableBytes => FileBytes - ((Free.FilePages - Free.ReusablePages) * Page.Bytes);
+
+    /// <summary>
+    /// Whether so much of the file's space is not in use that an idle store should give it back: a fifth of what is in use, and at least 4 MiB, since some stays
+    /// reusable anyway. Writer, while no checkpoint is in progress.
+    /// </summary>
+    public bool HasMuchSpare => Free.SparePages > Math.Max(SparePagesMin, Free.UsedPages / 5);
 
     internal IStorageFile File { get; }
 
@@ -225,8 +234,8 @@ internal sealed class PageStore : IDisposable
     }
 
     /// <inheritdoc cref="FileSpace.TryChooseSurplus"/>
-    public bool TryChooseSurplus(out FilePart part, bool isForSpace = false) =>
-        FileSpace.TryChooseSurplus(Free, Math.Max(Meta.Newest.FilePages, Meta.Older.FilePages), isForSpace, out part);
+    public bool TryChooseSurplus(out FilePart part, int holePagesMin = FreeMap.HolePagesMin) =>
+        FileSpace.TryChooseSurplus(Free, Math.Max(Meta.Newest.FilePages, Meta.Older.FilePages), holePagesMin, out part);
 
     /// <summary>Abandons a checkpoint whose write found the disk full. Nothing of it counts, and the next one starts over.</summary>
     public void AbandonCheckpoint(Checkpoint checkpoint)

@@ -40,6 +40,11 @@ internal sealed class JournalSegments : IDisposable
     private SegmentPreparation? _next;
     private int _nextBytes;
     private long _bytes;
+    private volatile CurrentSegment _current = new(0, Etag.MaxValue);
+    private volatile bool _isSmall;
+
+    /// <summary>The store has been idle since the last record that began a segment, so no spares are kept.</summary>
+    private volatile bool _isShrunk;
     private volatile bool _isDiskFull;
     private volatile bool _isDisposed;
 
@@ -66,6 +71,12 @@ internal sealed class JournalSegments : IDisposable
 
     /// <summary>Size of the live segments in bytes. Any thread.</summary>
     public long Bytes => Interlocked.Read(ref _bytes);
+
+    /// <summary>The current segment. Any thread.</summary>
+    public CurrentSegment Current => _current;
+
+    /// <summary>Whether neither the current segment nor the next one is larger than the first one of a journal, and there are no spares. Any thread.</summary>
+    public bool IsSmall => _isSmall;
 
     /// <summary>The number of the next segment.</summary>
     public ulong NextNumber { get; private set; }
@@ -117,6 +128,7 @@ internal sealed class JournalSegments : IDisposable
     /// </summary>
     public bool TryRoll(JournalJob record)
     {
+        _isShrunk = false;
         if (PrepareOrMakeRoom(SegmentHeader.BlockBytes + record.Entry!.Bytes, record.UsesReserve) is not { } next)
             return false;
         try
@@ -130,6 +142,33 @@ internal sealed class JournalSegments : IDisposable
             return false;
         }
         return true;
+    }
+
+    /// <summary>
+    /// Called when the store is idle: deletes spares, makes the next segment small, and continues in it if the current one is large, which can be recycled when
+    /// checkpoints cover it. What finds no space is left as it is.
+    /// </summary>
+    public void Shrink()
+    {
+        try
+        {
+            _isShrunk = true;
+            while (_spares.TryPop(out var spare))
+                _context.Files.Delete(SegmentName.PathOf(_directory, spare));
+            _next?.CutTo(_context.Options.SegmentBytesMin);
+            if (_tail.IsLongerThan(_context.Options.SegmentBytesMin))
+            {
+                _nextBytes = _context.Options.SegmentBytesMin;
+                var next = Prepare(_nextBytes, SegmentHeader.BlockBytes);
+                next.CutTo(_nextBytes);
+                Use(next, _tail.Last, _tail.Segment, _tail.Offset);
+            }
+            NoteSize();
+        }
+        catch (StorageIoException exception) when (exception.IsDiskFull)
+        {
+            _isDiskFull = true;
+        }
     }
 
     /// <summary>Takes one step in preparing the next segment. It changes nothing that writes into the current one use, so they may run concurrently.</summary>
@@ -188,8 +227,11 @@ internal sealed class JournalSegments : IDisposable
     public void Retire(ulong number)
     {
         var path = SegmentName.PathOf(_directory, number);
-        if (_spares.Count < SparesMax && TryWithinRoom(() => SegmentPreparation.EraseFront(_context.Files, path)))
+        if (!_isShrunk && _spares.Count < SparesMax && TryWithinRoom(() => SegmentPreparation.EraseFront(_context.Files, path)))
+        {
             _spares.Push(number);
+            _isSmall = false;
+        }
         else if (!TryWithinRoom(() => _context.Files.Delete(path)))
             NoteFull();
     }
@@ -208,13 +250,16 @@ internal sealed class JournalSegments : IDisposable
     private void Use(SegmentPreparation next, RecordRef last, ulong predecessor, long predecessorEnd)
     {
         Invariant.Check(next == _next && !_live.ContainsKey(next.Number), $"Segment {next.Number} was used although it is not the prepared one, or is in use.");
+        // Recycled since the truncation was queued, because both meta pages cover its last record. The line begins here then.
+        if (!_live.TryGetValue(predecessor, out var before))
+            (predecessor, predecessorEnd) = (0, 0);
         var header = new SegmentHeader(
             next.Number,
             NewIncarnation(next.Number),
             _control.State.ReplicaId,
             _control.State.Shard,
             predecessor,
-            predecessor == 0 ? 0 : _live[predecessor].Incarnation,
+            before.Incarnation,
             predecessorEnd,
             last.Etag,
             last.Checksum);
@@ -224,8 +269,16 @@ internal sealed class JournalSegments : IDisposable
         _next = null;
         _tail.Continue(file, header, last);
         AddLive(header.Number, header.Incarnation, file.Length);
+        _current = new CurrentSegment(header.Number, last.Etag);
         NextNumber = header.Number + 1;
         _nextBytes = (int)Math.Min(2 * Math.Max(file.Length, _context.Options.SegmentBytesMin), _context.Options.SegmentBytesMax);
+        NoteSize();
+    }
+
+    private void NoteSize()
+    {
+        var bytes = _context.Options.SegmentBytesMin;
+        _isSmall = _spares.IsEmpty && !_tail.IsLongerThan(bytes) && (_next is null || _next.File.Length <= bytes);
     }
 
     /// <summary>
@@ -267,6 +320,7 @@ internal sealed class JournalSegments : IDisposable
     {
         _next ??= SegmentPreparation.Begin(_context.Files, _directory, NextNumber, RecordEnvelope.RoundUp(bytes), _spares);
         _next.File.GrowTo(RecordEnvelope.RoundUp(bytesMin));
+        NoteSize();
         return _next;
     }
 
@@ -325,3 +379,8 @@ internal sealed class JournalSegments : IDisposable
         }
     }
 }
+
+/// <summary>The segment that takes the next record. Its header is durable.</summary>
+/// <param name="Number">Its number.</param>
+/// <param name="After">The record before its first.</param>
+internal sealed record CurrentSegment(ulong Number, Etag After);

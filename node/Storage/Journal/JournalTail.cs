@@ -30,6 +30,9 @@ internal sealed class JournalTail : IDisposable
     /// <summary>Whether half of the current segment is taken.</summary>
     public bool IsHalfUsed => Offset >= _file!.Length / 2;
 
+    /// <summary>Whether the current segment has more bytes than this.</summary>
+    public bool IsLongerThan(int bytes) => _file?.Length > bytes;
+
     /// <summary>
     /// Whether several writes into the current segment may be in flight. Not through the page cache: the kernel reports a write error once, so of two
     /// concurrent syncs of a file the wrong one may get it.

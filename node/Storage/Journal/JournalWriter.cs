@@ -67,6 +67,12 @@ internal sealed class JournalWriter : IDisposable
     /// <inheritdoc cref="JournalSegments.Bytes"/>
     public long Bytes => _segments.Bytes;
 
+    /// <inheritdoc cref="JournalSegments.Current"/>
+    public CurrentSegment Current => _segments.Current;
+
+    /// <inheritdoc cref="JournalSegments.IsSmall"/>
+    public bool IsSmall => _segments.IsSmall;
+
     /// <summary>Queues a job. Writer executor.</summary>
     public void Enqueue(JournalJob job) => _schedule.Enqueue(job);
 
@@ -182,6 +188,11 @@ internal sealed class JournalWriter : IDisposable
             case JournalJobKind.Recycle:
                 _segments.Recycle(job.Number, atOnce: _segments.IsDiskFull);
                 _stalled.Continue(staging);
+                Completed.Add(job);
+                break;
+            case JournalJobKind.Shrink:
+                if (_stalled.IsEmpty)
+                    _segments.Shrink();
                 Completed.Add(job);
                 break;
             default:

@@ -37,6 +37,16 @@ internal sealed class SegmentFile : IDisposable
         _file.Sync();
     }
 
+    /// <summary>Makes the file at most this long; the length is durable when this returns.</summary>
+    /// <exception cref="StorageIoException">An I/O error, or the disk is full.</exception>
+    public void CutTo(int bytes)
+    {
+        if (_file.Length <= bytes)
+            return;
+        _file.Resize(bytes);
+        _file.Sync();
+    }
+
     /// <inheritdoc/>
     public void Dispose() => _file.Dispose();
 }

@@ -78,6 +78,13 @@ internal sealed class SegmentPreparation : IDisposable
         _filledBytes += count;
     }
 
+    /// <summary>Gives back what is longer than this. Durable when it returns.</summary>
+    public void CutTo(int bytes)
+    {
+        File.CutTo(bytes);
+        _filledBytes = Math.Min(_filledBytes, bytes);
+    }
+
     /// <summary>Transfers ownership of the file to the caller.</summary>
     public SegmentFile Release()
     {

@@ -27,6 +27,7 @@ internal sealed class CheckpointSchedule
     private readonly JournalRecycling _recycling;
     private readonly QuietTimer _quiet;
     private readonly SpaceReturn _return;
+    private readonly IdleReturn _idle;
     private readonly WorkAction _write;
     private readonly IWorkItem _finish;
     private readonly IWorkItem _release;
@@ -70,6 +71,7 @@ internal sealed class CheckpointSchedule
         _recycling = new JournalRecycling(context, pages, index, reader, journal);
         _quiet = new QuietTimer(context, life, () => _backlog.IsMuchToReplay, () => _backlog.JournalBytes, StartQuietly);
         _return = new SpaceReturn(context, life, pages, () => _running is not null);
+        _idle = new IdleReturn(context, life, pages, index, journal, this);
         _write = new WorkAction(Write);
         _finish = life.Guarded(Finish);
         _release = life.Guarded(Release);
@@ -109,6 +111,7 @@ internal sealed class CheckpointSchedule
     {
         _backlog.Add(bytes);
         _quiet.Changed();
+        _idle.Changed();
     }
 
     /// <summary>Counts what was in the journal before the store was opened. Called once, when the owner is set and can receive events.</summary>
@@ -171,6 +174,28 @@ internal sealed class CheckpointSchedule
     }
 
     /// <summary>
+    /// Called when the store is idle: writes a checkpoint, and one more with the next call, so that neither meta page needs journal, and all that was freed is
+    /// reusable. False if both cover everything.
+    /// </summary>
+    public bool TryCoverTwice()
+    {
+        if (_pages.CoveredByOlderMeta.Etag == _pages.Roots.PublishedEtag)
+            return false;
+        Start(repeats: true);
+        return true;
+    }
+
+    /// <summary>Called when the store is idle: gives back what is free in the file, as far as the store stays idle, and journal that nobody needs.</summary>
+    public void GiveBack(Func<bool> isIdle)
+    {
+        _recycling.Recycle(isForSpace: false);
+        if (!_pages.HasMuchSpare)
+            return;
+        _pages.Free.SearchAgain();
+        _return.Start(FreeMap.HolePagesMinIdle, isIdle);
+    }
+
+    /// <summary>
     /// Writes a checkpoint of at least the state that is published when the writer takes the request, and returns what it covers. It waits for published
     /// records that are not durable here yet, as on a follower with a slow disk. It fails with the store, or when the disk is full. If the store stops
     /// first, the request waits for the one that replaces it. Any thread.
@@ -220,6 +245,7 @@ internal sealed class CheckpointSchedule
         _hasEnded = true;
         _rest?.Dispose();
         _quiet.Dispose();
+        _idle.Dispose();
         _return.Dispose();
     }
 
@@ -230,10 +256,10 @@ internal sealed class CheckpointSchedule
         _isUrgent |= _requests.Any;
     }
 
-    private void Start()
+    private void Start(bool repeats = false)
     {
         _startedAt = _context.Time.GetTimestamp();
-        _running = _pages.BeginCheckpoint(CoverageOf, _bound(), repeats: _isForSpace);
+        _running = _pages.BeginCheckpoint(CoverageOf, _bound(), repeats: _isForSpace || repeats);
         if (_running is not null)
         {
             _isUrgent = _isForSpace || _requests.Any;
@@ -323,7 +349,8 @@ internal sealed class CheckpointSchedule
         _requests.AnswerCovered();
         if (_requests.Any)
             Start();
-        _return.Start(isForSpace);
+        _return.Start(isForSpace ? 1 : FreeMap.HolePagesMin);
+        _idle.CheckpointEnded();
         Ended();
     }
 

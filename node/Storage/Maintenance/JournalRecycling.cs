@@ -59,8 +59,18 @@ internal sealed class JournalRecycling(StoreContext context, PageStore pages, Jo
         journal.Enqueue(new JournalJob(JournalJobKind.Recycle) { Number = Math.Min(lowest, needed) });
     }
 
-    private ulong FirstSegmentNeeded() => _sources.Aggregate(
-        context.Rules.RecoversFrom(pages).Position.Segment, (lowest, source) => Math.Min(lowest, source.Covers.Position.Segment));
+    private ulong FirstSegmentNeeded() => _sources.Aggregate(FirstToRecover(), (lowest, source) => Math.Min(lowest, source.Covers.Position.Segment));
+
+    /// <summary>
+    /// The first segment that a recovery may need: the one that the meta page names, or the current one if its header shows that it begins with a record that the
+    /// checkpoint covers, or with the next one.
+    /// </summary>
+    private ulong FirstToRecover()
+    {
+        var from = context.Rules.RecoversFrom(pages);
+        var current = journal.Current;
+        return current.After <= from.Etag ? current.Number : from.Position.Segment;
+    }
 
     private void TakeBack(Predicate<SnapshotSource> which, string reason)
     {

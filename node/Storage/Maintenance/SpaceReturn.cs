@@ -14,8 +14,8 @@ internal sealed class SpaceReturn : IDisposable
     /// <summary>Long enough for what waited. A terabyte takes ten minutes.</summary>
     private static readonly TimeSpan Rest = TimeSpan.FromMilliseconds(10);
 
-    /// <summary>Shorter parts, of which there are many on a full disk, are followed by no pause.</summary>
-    private const long PartBytesLong = 1 << 20;
+    /// <summary>After so many bytes there is a pause. Single pages, of which there may be many, take up to 0.4 ms each.</summary>
+    private const long BytesBetweenRests = 1 << 20;
 
     private readonly StoreContext _context;
     private readonly StoreLifecycle _life;
@@ -25,9 +25,11 @@ internal sealed class SpaceReturn : IDisposable
     private readonly WorkAction _give;
     private readonly ITimer _rest;
     private FilePart _part;
+    private long _bytesSinceRest;
     private Exception? _failure;
     private bool _isBusy;
-    private bool _isForSpace;
+    private int _holePagesMin;
+    private Func<bool>? _isWanted;
     private volatile bool _hasEnded;
 
     /// <summary>Does nothing before <see cref="Start"/>.</summary>
@@ -43,11 +45,12 @@ internal sealed class SpaceReturn : IDisposable
         _rest = context.Time.CreateTimer(_ => context.Writer.Post(_choose), null, Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
     }
 
-    /// <summary>Called when a checkpoint has ended. Goes on until nothing is left or the next one begins. Writer executor.</summary>
-    /// <param name="isForSpace">The checkpoint was written because the disk is full.</param>
-    public void Start(bool isForSpace)
+    /// <summary>Called when a checkpoint has ended or the store is idle. Goes on until nothing is left or the next checkpoint begins. Writer executor.</summary>
+    /// <param name="holePagesMin">The shortest run of free pages that becomes a hole.</param>
+    /// <param name="isWanted">Asked before each part; null: as long as there are any.</param>
+    public void Start(int holePagesMin, Func<bool>? isWanted = null)
     {
-        _isForSpace = isForSpace;
+        (_holePagesMin, _isWanted) = (holePagesMin, isWanted);
         if (_isBusy)
             return;
         _isBusy = true;
@@ -67,7 +70,7 @@ internal sealed class SpaceReturn : IDisposable
             return;
         if (_failure is not null)
             _life.Fail(_failure);
-        else if (_isCheckpointing() || !_pages.TryChooseSurplus(out _part, _isForSpace))
+        else if (_isCheckpointing() || _isWanted?.Invoke() == false || !_pages.TryChooseSurplus(out _part, _holePagesMin))
             _isBusy = false;
         else if (_part.Bytes == 0)
             _context.Writer.Post(_choose);
@@ -87,9 +90,14 @@ internal sealed class SpaceReturn : IDisposable
         {
             _failure = exception;
         }
-        if (_failure is not null || _part.Bytes < PartBytesLong)
+        _bytesSinceRest += _part.Bytes;
+        if (_failure is not null || _bytesSinceRest < BytesBetweenRests)
+        {
             _context.Writer.Post(_choose);
-        else if (!_hasEnded)
+            return;
+        }
+        _bytesSinceRest = 0;
+        if (!_hasEnded)
             _rest.Change(Rest, Timeout.InfiniteTimeSpan);
     }
 }

@@ -35,6 +35,7 @@ internal sealed class SpaceWatch : IDisposable
     private readonly JournalWriter _journal;
     private readonly SpaceReserve _reserve;
     private readonly CheckpointSchedule _checkpoints;
+    private readonly StoreMemory _memory;
     private readonly Action _stalled;
     private readonly IWorkItem _look;
     private ITimer? _timer;
@@ -53,11 +54,12 @@ internal sealed class SpaceWatch : IDisposable
     /// <param name="journal">May find no space for a record.</param>
     /// <param name="reserve">Renewed when there is space again.</param>
     /// <param name="checkpoints">May find no space for a page, and free journal segments.</param>
+    /// <param name="memory">Knows what the node's other stores have changed.</param>
     /// <param name="stalled">Called when the disk is found full and records wait for space.</param>
     public SpaceWatch(
-        StoreContext context, StoreLifecycle life, PageStore pages, JournalWriter journal, SpaceReserve reserve, CheckpointSchedule checkpoints, Action stalled)
+        StoreContext context, StoreLifecycle life, PageStore pages, JournalWriter journal, SpaceReserve reserve, CheckpointSchedule checkpoints, StoreMemory memory, Action stalled)
     {
-        (_context, _life, _pages, _journal, _reserve, _checkpoints, _stalled) = (context, life, pages, journal, reserve, checkpoints, stalled);
+        (_context, _life, _pages, _journal, _reserve, _checkpoints, _memory, _stalled) = (context, life, pages, journal, reserve, checkpoints, memory, stalled);
         _directory = Path.GetDirectoryName(pages.File.Path)!;
         _look = life.Guarded(Look);
     }
@@ -94,7 +96,7 @@ internal sealed class SpaceWatch : IDisposable
             _journal.Enqueue(new JournalJob(JournalJobKind.LookForSpace));
     }
 
-    /// <summary>Called after each batch. A checkpoint is started early when it would take half of the space that there is.</summary>
+    /// <summary>Called after each batch of a leader and each step of a follower. A checkpoint is started early when it would take half of the space that there is.</summary>
     public void Observe()
     {
         var changed = _pages.ChangedBytes;
@@ -135,8 +137,8 @@ internal sealed class SpaceWatch : IDisposable
     private void Measure()
     {
         (_changedBytes, _journalBytes) = (_pages.ChangedBytes, _journal.Bytes);
-        // The journal's next segment may take that much.
-        var available = Math.Clamp(_context.Files.AvailableBytes(_directory) - _context.Options.SegmentBytesMax, 0, 1L << 60);
+        // The journal's next segment may take that much, and so may the checkpoints of the node's other stores.
+        var available = Math.Clamp(_context.Files.AvailableBytes(_directory) - _context.Options.SegmentBytesMax - _memory.OthersChangedBytes, 0, 1L << 60);
         // A checkpoint in progress has space for what it has written, perhaps of what was reusable before. It does not share the free map.
         var written = _checkpoints.BytesWritten;
         _reusableBytes = _checkpoints.IsRunning ? _reusableBytes : _pages.ReusableBytes;

@@ -62,6 +62,9 @@ internal sealed class StoreMemory : IDisposable
     /// <summary>Bytes of bodies that may wait for the disk.</summary>
     public long BodyBytesWaitingMax => _share.BodyBytesMax(_context.Options.WaitingBodyBytesMax);
 
+    /// <summary>Bytes of changed pages of the node's other stores, whose checkpoints need space on the same disk.</summary>
+    public long OthersChangedBytes => _share.OthersUse(MemoryUse.ChangedPages);
+
     /// <summary>Whether no step may begin, as far as is known without asking.</summary>
     public bool IsHeldBack => _holdBack.IsActive;
 

@@ -18,13 +18,22 @@ internal sealed class FreeMap
     public const int HolePagesMin = (1 << 20) / Page.Bytes;
 
     /// <summary>
+    /// The shortest run whose space an idle store gives back: a single page. After random puts most free runs have one to three pages, and the space of longer ones
+    /// alone would leave most of it allocated.
+    /// </summary>
+    public const int HolePagesMinIdle = 1;
+
+    /// <summary>
     /// The longest run whose space is given back at once, 16 MiB. The file system holds the file for that time, and accesses to pages that are not in memory
     /// wait.
     /// </summary>
     public const int HolePagesMax = (16 << 20) / Page.Bytes;
 
-    /// <summary>Pages among which one step looks for holes: 8 GiB take some hundredths of a millisecond.</summary>
+    /// <summary>
+    /// Pages among which one step looks for holes: 8 GiB take some hundredths of a millisecond, and so do 256 MiB if short runs count, of which there may be many.
+    /// </summary>
     private const long SearchPages = 1 << 20;
+    private const long SearchPagesForShort = 1 << 15;
 
     /// <summary>
     /// Reusable pages that are always kept, 1 MiB: with them a checkpoint of some deletes goes through on a full disk, whatever else takes the space that is
@@ -82,17 +91,17 @@ internal sealed class FreeMap
     /// <summary>Number of pages that the next checkpoint may take, without holes.</summary>
     public long ReusablePages => _reusable.Count;
 
-    /// <summary>Number of pages that the newest checkpoint reaches.</summary>
-    public long UsedPages => FilePages - _free.Count - _pending.Count;
-
     /// <summary>Runs of free pages.</summary>
     public List<PageRun> FreeRuns() => _free.Runs();
 
     /// <summary>Runs of pages that the next checkpoint may take, then those that it may take if the disk has space for them.</summary>
     public List<PageRun> ReusableRuns() => [.. _reusable.Runs(), .. _holes.Runs()];
 
-    /// <summary>Runs of reusable pages that are long enough for a hole.</summary>
-    public List<PageRun> LongRuns() => _reusable.Runs(HolePagesMin);
+    /// <summary>Number of pages that the newest checkpoint does not reach and that have space on the disk.</summary>
+    public long SparePages => _free.Count + _pending.Count - _holes.Count;
+
+    /// <summary>Number of pages that the newest checkpoint reaches.</summary>
+    public long UsedPages => FilePages - _free.Count - _pending.Count;
 
     /// <summary>Notes that reusable pages have no space on the disk.</summary>
     public void AddHole(PageRun run)
@@ -201,25 +210,25 @@ internal sealed class FreeMap
         _pages.WriteNext(writer, etag, _free, _pending, () => Take(1, grow), place => LeavePages(new PageRun(place.Number, 1)));
 
     /// <summary>
-    /// Looks for a run of 1 MiB or more, or on a full disk of any length, whose space can be given back to the file system, because no meta page, snapshot, pin or root reaches it, and the
-    /// next checkpoint will probably not need it. The search goes from the back of the file to the front, so that what is taken next is in front. Writer,
+    /// Looks for a run whose space can be given back to the file system, because no meta page, snapshot, pin or root reaches it, and the next checkpoint will
+    /// probably not need it. The search goes from the back of the file to the front, so that what is taken next is in front. Writer,
     /// while no checkpoint is in progress.
     /// </summary>
-    /// <param name="isForSpace">Whether the disk is full. Free pages between pages in use are given back then, too.</param>
+    /// <param name="pagesMin">The shortest run that is looked for: 1 includes free pages between pages in use.</param>
     /// <param name="hole">The run, which is a hole from here on. Empty if this part of the search has found none.</param>
     /// <returns>False if there is none before the next checkpoint.</returns>
-    public bool TryTakeHole(bool isForSpace, out PageRun hole)
+    public bool TryTakeHole(int pagesMin, out PageRun hole)
     {
         hole = default;
-        var pagesMin = isForSpace ? 1 : HolePagesMin;
         var spare = PagesToSpare() - ReusablePagesMin;
         if (spare < pagesMin || (_longRuns.Count == 0 && _searchEnd == 0))
             return false;
         if (_longRuns.Count == 0)
         {
             var end = _searchEnd;
-            _searchEnd = (end - 1) / SearchPages * SearchPages;
-            _reusable.CollectRuns(_longRuns, pagesMin, _searchEnd, _searchEnd + SearchPages);
+            var pages = pagesMin < HolePagesMin ? SearchPagesForShort : SearchPages;
+            _searchEnd = (end - 1) / pages * pages;
+            _reusable.CollectRuns(_longRuns, pagesMin, _searchEnd, _searchEnd + pages);
             return true;
         }
         var run = _longRuns[^1];
@@ -234,6 +243,13 @@ internal sealed class FreeMap
 
     /// <summary>Keeps the new map after the checkpoint has finished.</summary>
     public void Keep() => (_savedPages, _searchEnd) = (0, FilePages);
+
+    /// <summary>Lets the search for holes begin again. Called when shorter ones are looked for than before. Writer, while no checkpoint is in progress.</summary>
+    public void SearchAgain()
+    {
+        _longRuns.Clear();
+        _searchEnd = FilePages;
+    }
 
     /// <summary>Restores the previous map after the checkpoint failed before its meta page. The file may stay longer.</summary>
     public void Restore()

@@ -14,6 +14,8 @@ internal static class LoadRows
     public const string RandomPuts = "1,100-byte values put in random order";
     public const string Files = "files.tsv";
     public const string FilesToRaw = "files / raw";
+    private static readonly TimeSpan UnchangedForRest = TimeSpan.FromSeconds(8);
+    private static readonly TimeSpan RestMax = TimeSpan.FromMinutes(2);
     private const int LargeValueBytes = 1_100;
     private const int LargeValueScale = 10;
     private const int RandomPutsPerTransaction = 1_000;
@@ -48,7 +50,7 @@ internal static class LoadRows
             var durable = Stopwatch.GetElapsedTime(started);
             await store.Engine.SettleAsync();
             var settled = Stopwatch.GetElapsedTime(started);
-            return [keys / durable.TotalSeconds, keys / settled.TotalSeconds, BytesTaken(run, store) / (keys * (double)(EngineData.KeyBytes + EngineData.ValueBytes))];
+            return [keys / durable.TotalSeconds, keys / settled.TotalSeconds, await BytesAtRestAsync(run, store) / (keys * (double)(EngineData.KeyBytes + EngineData.ValueBytes))];
         });
 
     /// <summary>The space that larger values take, put once each in random order.</summary>
@@ -64,7 +66,7 @@ internal static class LoadRows
             using var store = run.NewStore(system);
             await PutAsync(store.Engine, order);
             await store.Engine.SettleAsync();
-            return [BytesTaken(run, store) / (keys * (double)(EngineData.KeyBytes + LargeValueBytes))];
+            return [await BytesAtRestAsync(run, store) / (keys * (double)(EngineData.KeyBytes + LargeValueBytes))];
         }, rounds: 1);
     }
 
@@ -91,20 +93,34 @@ internal static class LoadRows
                 CancellationToken.None, TaskCreationOptions.LongRunning, TaskScheduler.Default);
             var took = Stopwatch.GetElapsedTime(started);
             await store.Engine.SettleAsync();
-            return [items / took.TotalSeconds, BytesTaken(run, store) / (double)bytes];
+            return [items / took.TotalSeconds, await BytesAtRestAsync(run, store) / (double)bytes];
         }, rounds: 1);
     }
 
-    /// <summary>What the files of a store take. Tells where our bytes are.</summary>
-    private static long BytesTaken(EngineRun run, EngineStore store)
+    /// <summary>
+    /// What the files take when the store has been left alone until that does not change any more: engines merge files, or give space back, when they are idle.
+    /// Tells where our bytes are.
+    /// </summary>
+    private static async Task<double> BytesAtRestAsync(EngineRun run, EngineStore store)
     {
         var bytes = DeviceCounters.BytesAllocated(store.Directory);
-        if (store.Engine is KvClusterEngine { Store.Store: { Statistics: var ours, Pages: var pages } })
+        Describe("at once");
+        var (began, changed) = (Stopwatch.GetTimestamp(), Stopwatch.GetTimestamp());
+        while (Stopwatch.GetElapsedTime(changed) < UnchangedForRest && Stopwatch.GetElapsedTime(began) < RestMax)
         {
-            run.Progress(FormattableString.Invariant(
-                $"  {bytes >> 10:N0} KiB; data file {ours.DataAllocatedBytes >> 10:N0} of {ours.DataBytes >> 10:N0}, pages in use {pages.Free.UsedPages * Page.Bytes >> 10:N0}; journal {ours.JournalBytes >> 10:N0}, for followers {ours.JournalKeptBytes >> 10:N0}"));
+            await Task.Delay(UnchangedForRest / 32);
+            if (DeviceCounters.BytesAllocated(store.Directory) is var now && now != bytes)
+                (bytes, changed) = (now, Stopwatch.GetTimestamp());
         }
+        Describe("at rest");
         return bytes;
+
+        void Describe(string when)
+        {
+            if (store.Engine is KvClusterEngine { Store.Store: { Statistics: var ours, Pages: var pages } })
+                run.Progress(FormattableString.Invariant(
+                    $"  {when}: {bytes >> 10:N0} KiB; data file {ours.DataAllocatedBytes >> 10:N0} of {ours.DataBytes >> 10:N0}, pages in use {pages.Free.UsedPages * Page.Bytes >> 10:N0}; journal {ours.JournalBytes >> 10:N0}, for followers {ours.JournalKeptBytes >> 10:N0}"));
+        }
     }
 
     // A key, a tab, a value in each line.

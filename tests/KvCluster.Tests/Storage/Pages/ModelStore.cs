@@ -31,6 +31,9 @@ internal sealed class ModelStore : IDisposable
 
     public PageStoreOptions Options { get; }
 
+    /// <summary>The shortest run of free pages whose space is given back after a checkpoint.</summary>
+    public int HolePagesMin { get; set; } = FreeMap.HolePagesMin;
+
     public PageStore Store { get; private set; }
 
     public ModelState Newest => _sealed.Count > 0 ? _sealed[^1] : _published;
@@ -143,7 +146,7 @@ internal sealed class ModelStore : IDisposable
         while (!FinishStep())
         {
         }
-        while (givesBack && Store.TryChooseSurplus(out var part))
+        while (givesBack && Store.TryChooseSurplus(out var part, HolePagesMin))
             GiveBack(part);
     }
 

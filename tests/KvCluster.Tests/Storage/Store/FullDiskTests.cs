@@ -115,6 +115,46 @@ public sealed class FullDiskTests : IDisposable
         Assert.Null(_follower.FailureTold);
     }
 
+    /// <summary>Only a leader compared what it changed with the space for it. A follower went on until a checkpoint found no room, and told nobody before.</summary>
+    [Fact]
+    public void Commit_MoreThanTheNextCheckpointHasRoomFor_CountsAsAFullDisk()
+    {
+        _leader.Lead(1);
+        for (var index = 0; index < 400; index++)
+            _ = _leader.Put($"key-{index}", new string('x', 4000));
+        _follower.Follow(_leader);
+        Assert.False(_follower.Store.Space.IsDiskFull);
+        _follower.Disk.CapacityBytes = _follower.Disk.UsedBytes + (1 << 20);
+        _follower.Commit(_follower.Store.Durable.Last.Etag);
+        while (_follower.Store.Follower.ApplyMore())
+        {
+        }
+        Assert.True(_follower.Store.Pages.ChangedBytes > 1 << 20, $"Only {_follower.Store.Pages.ChangedBytes} bytes are changed.");
+        Assert.True(_follower.Store.Space.IsDiskFull);
+        _follower.Disk.CapacityBytes = long.MaxValue;
+        LookAgain(_follower);
+        LookAgain(_follower);
+        Assert.False(_follower.Store.Space.IsDiskFull);
+        Assert.Null(_follower.FailureTold);
+    }
+
+    /// <summary>Each store of a node counted the same free space for itself, so the disk was full before any of them refused a put.</summary>
+    [Fact]
+    public void Puts_WhileTheNodesOtherStoresNeedTheSpace_AreRefused()
+    {
+        const long Room = 4 << 20;
+        using var other = _leader.Context.Memory.Join(static () => { }, static () => false);
+        _leader.Lead(1);
+        _leader.Disk.CapacityBytes = _leader.Disk.UsedBytes + (2 * Room);
+        other.Set(MemoryUse.ChangedPages, 2 * Room);
+        for (var index = 0; index < 400; index++)
+            _ = _leader.Put($"key-{index}", new string('x', 4000));
+        Assert.True(_leader.Store.Space.IsDiskFull);
+        other.Set(MemoryUse.ChangedPages, 0);
+        LookAgain(_leader);
+        Assert.False(_leader.Store.Space.IsDiskFull);
+    }
+
     [Fact]
     public void Lead_OnAFullDisk_RefusesPutsAtOnceAndServesThemWhenThereIsRoom()
     {

@@ -28,7 +28,7 @@ public sealed partial class ManyStoresTests(ITestOutputHelper output) : IDisposa
     /// What the process may take besides the budget and what open stores take that have nothing to do: objects of each store, and buffers of callers, of
     /// threads, of checkpoints and of the allocator. Each of the two threads that write checkpoints has a buffer of 2 MiB, and a few of these wait in a pool.
     /// </summary>
-    private const long AllowanceBytes = (Stores * (128L << 10)) + (80 << 20);
+    private const long AllowanceBytes = (Stores * (128L << 10)) + (64 << 20);
 
     private static readonly long Budget = Seeds.IsLong ? 256L << 20 : 64L << 20;
     private static readonly int Keys = Seeds.IsLong ? 2_000 : 1_000;

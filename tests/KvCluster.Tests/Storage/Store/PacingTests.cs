@@ -155,7 +155,7 @@ public sealed class PacingTests
     [Fact]
     public void Checkpoint_ShardIdle_IsWrittenOnceAndLeavesNothingToReplay()
     {
-        var options = StoreBench.SmallOptions with { CheckpointIdleJournalBytes = 64 << 10 };
+        var options = StoreBench.SmallOptions with { CheckpointIdleJournalBytes = 64 << 10, SegmentBytesMin = 1 << 20, SegmentBytesMax = 1 << 20 };
         using var bench = new ReplicaBench(new(1), options);
         bench.Disk.Refuse = (operation, path) =>
         {
