@@ -53,7 +53,7 @@ internal sealed class ReplicaStore : IDisposable
         Checkpoints = new CheckpointSchedule(
             context, Life, Pages, index, segments, _journal, reserve, () => Etag.Min(Pages.Roots.PublishedEtag, Durable.Last.Etag), () => Space!.Watch());
         _memory = new StoreMemory(context, Life, Pages, index, Checkpoints, OnPauseEnded);
-        Space = new SpaceWatch(context, Life, Pages, _journal, reserve, Checkpoints, _memory, () => Requests!.Refuse(WriteOutcome.DiskFull));
+        Space = new SpaceWatch(context, Life, Pages, _journal, reserve, Checkpoints, _memory, () => Requests!.RefuseOnFullDisk());
         var prefetch = context.Prefetch is { } executor ? new PathPrefetch(executor, Pages, OpenSnapshot) : null;
         Requests = new RequestAdmission(context, Life, Log, Space, prefetch);
         Writes = new GroupCommit(context, Life, Pages, Log, Durable, Reader, Committed, Requests, Checkpoints, _memory, Space, _shardClock);

@@ -64,6 +64,14 @@ internal sealed class RequestAdmission
     /// <summary>Answers all queued requests with this outcome.</summary>
     public void Refuse(WriteOutcome outcome) => Refuse(outcome, Answers);
 
+    /// <summary>Answers all queued requests because records wait for space.</summary>
+    public void RefuseOnFullDisk()
+    {
+        while (Queue.TryTake(out var request))
+            Answers.Add(request, WriteResult.Of(request.OutcomeOnFullDisk));
+        Answers.Flush();
+    }
+
     private void Refuse(WriteOutcome outcome, AnswerChain answers)
     {
         while (Queue.TryTake(out var request))
@@ -79,7 +87,7 @@ internal sealed class RequestAdmission
         else if (_log.OwnEpoch is null)
             Refuse(WriteOutcome.NotLeader);
         else if (_space.IsStalled)
-            Refuse(WriteOutcome.DiskFull);
+            RefuseOnFullDisk();
         else
             _life.Guard(_tellWork);
     }

@@ -51,6 +51,9 @@ internal static class ApiErrors
 
     public static readonly ApiError DiskFull = new(StatusCode.ResourceExhausted, "DISK_FULL", "The node's disk is full; nothing was applied. Deletes still work.");
 
+    public static readonly ApiError NoRoomYet = new(
+        StatusCode.Unavailable, "BUSY", "The node's disk is full, and there is no room for a delete before the next checkpoint; nothing was applied. Try again.") { RetryAfter = TimeSpan.FromMilliseconds(100) };
+
     public static readonly ApiError OutcomeUnknown = new(
         StatusCode.Unknown, "OUTCOME_UNKNOWN", "The leader could not tell whether the change will be committed. Read the key, or repeat the change with its request id.") { IsOutcomeUnknown = true };
 
@@ -178,6 +181,7 @@ internal static class ApiErrors
         WriteOutcome.DeadlinePassed => DeadlinePassed,
         WriteOutcome.GivenUp => GivenUp,
         WriteOutcome.DiskFull => DiskFull,
+        WriteOutcome.NoRoomYet => NoRoomYet,
         WriteOutcome.Busy => Busy,
         WriteOutcome.Stopped => Stopping,
         WriteOutcome.SessionExpired => SessionExpired,

@@ -370,6 +370,8 @@ public sealed class KvStore : IAsyncDisposable
         {
             WriteOutcome.GivenUp => new OperationCanceledException("The batch was taken back before its turn came. Nothing was changed.", cancellationToken),
             WriteOutcome.DiskFull => new KvStoreDiskException("The disk is full, so the batch was not applied. Batches without puts still are; make room.", isFull: true),
+            WriteOutcome.NoRoomYet => new KvStoreDiskException(
+                "The disk is full, and there is no room even for a batch without puts before the next checkpoint. It was not applied; try again soon, or make room.", isFull: true),
             WriteOutcome.OutcomeUnknown => new KvStoreFailedException(
                 $"The store {(first is null ? "was closed" : $"has stopped ({first.Message})")} while the batch was on its way to the disk. Whether it was applied shows after the next open.",
                 isOutcomeUnknown: true, first),

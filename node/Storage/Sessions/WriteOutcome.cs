@@ -30,6 +30,9 @@ internal enum WriteOutcome : byte
     /// <summary>The disk is full; deletes still work.</summary>
     DiskFull,
 
+    /// <summary>The disk is full, and even a request without puts has no room before a checkpoint frees some; retry soon.</summary>
+    NoRoomYet,
+
     /// <summary>The engine had stopped.</summary>
     Stopped,
 

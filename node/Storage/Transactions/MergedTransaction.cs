@@ -63,7 +63,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     /// <param name="bytesMax">Size of the payload at which the transaction is closed.</param>
     /// <param name="pagesMax">Pages made at which the transaction is closed, because memory is short.</param>
     /// <param name="recordBytesLeft">
-    /// Not null on a full disk: puts are refused then, and so is any request with which the record would exceed this size.
+    /// Not null on a full disk: puts are refused then, and so is any other change with which the record would exceed this size.
     /// </param>
     public void Collect(WriteBatch batch, Etag etagLast, Etag etagFirst, long shardTime, int bytesMax, int pagesMax, long? recordBytesLeft)
     {
@@ -82,8 +82,8 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
                 Note(request, now);
             if (request.DeadlineTimestamp != 0 && request.DeadlineTimestamp < now)
                 chain.Add(request, WriteResult.Of(WriteOutcome.DeadlinePassed));
-            else if (recordBytesLeft is { } left && (request.HasPut || RecordBytesWith(request) > left))
-                chain.Add(request, WriteResult.Of(WriteOutcome.DiskFull));
+            else if (recordBytesLeft is { } left && (request.HasPut || (request.MayBeRecorded && RecordBytesWith(request) > left)))
+                chain.Add(request, WriteResult.Of(request.OutcomeOnFullDisk));
             else if (request.OpensSession && !TryMakeRoom(batch, request.Owner))
                 chain.Add(request, WriteResult.Of(WriteOutcome.Busy));
             else

@@ -75,6 +75,12 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <summary>Whether any operation is a put or adds to a set, for which a full disk has no room.</summary>
     public bool HasPut { get; private set; }
 
+    /// <summary>Whether it can take room in the journal: it changes something, or its result is kept.</summary>
+    public bool MayBeRecorded => OperationCount > 0 || Sequence != 0;
+
+    /// <summary>Its outcome where the disk is full and has no room for it.</summary>
+    public WriteOutcome OutcomeOnFullDisk => HasPut ? WriteOutcome.DiskFull : WriteOutcome.NoRoomYet;
+
     /// <summary>Whether any operation deletes a range.</summary>
     public bool HasRange { get; private set; }
 

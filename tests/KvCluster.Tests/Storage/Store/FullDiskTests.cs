@@ -147,12 +147,32 @@ public sealed class FullDiskTests : IDisposable
         _leader.Lead(1);
         _leader.Disk.CapacityBytes = _leader.Disk.UsedBytes + (2 * Room);
         other.Set(MemoryUse.ChangedPages, 2 * Room);
-        for (var index = 0; index < 400; index++)
-            _ = _leader.Put($"key-{index}", new string('x', 4000));
+        PutUntilFull(400);
         Assert.True(_leader.Store.Space.IsDiskFull);
         other.Set(MemoryUse.ChangedPages, 0);
         LookAgain(_leader);
         Assert.False(_leader.Store.Space.IsDiskFull);
+    }
+
+    /// <summary>It was refused as puts are, for good, although it needs only a checkpoint that is already on its way.</summary>
+    [Fact]
+    public void Delete_WithoutRoomBeforeTheNextCheckpoint_IsToBeTriedAgain()
+    {
+        _leader.Lead(1);
+        PutUntilFull(400);
+        _leader.Disk.CapacityBytes = _leader.Disk.UsedBytes + (256 << 10);
+        PutUntilFull(400);
+        Assert.Equal((true, false), (_leader.Store.Space.IsDiskFull, _leader.Store.Space.IsStalled));
+        _leader.Commit(_leader.Store.Log.Last.Etag);
+        var deleted = _leader.Submit(request => request.Delete("key-1"u8));
+        var looked = _leader.Submit(static _ => { });
+        Assert.False(_leader.AppendBatch());
+        Assert.Equal(WriteOutcome.NoRoomYet, StoreBench.Answer(deleted).Outcome);
+        Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(looked).Outcome);
+        _leader.Disk.CapacityBytes = long.MaxValue;
+        LookAgain(_leader);
+        LookAgain(_leader);
+        Assert.Equal(WriteOutcome.Applied, _leader.Append(request => request.Delete("key-1"u8)).Outcome);
     }
 
     [Fact]
@@ -213,6 +233,12 @@ public sealed class FullDiskTests : IDisposable
             reopened.Follow(leader);
             Assert.Equal(leader.Store.Log.Last, reopened.Store.Durable.Last);
         }
+    }
+
+    private void PutUntilFull(int most)
+    {
+        for (var index = 0; index < most && !_leader.Store.Space.IsDiskFull; index++)
+            _ = _leader.Put($"key-{index}", new string('x', 4000));
     }
 
     private static void LookAgain(ReplicaBench replica)

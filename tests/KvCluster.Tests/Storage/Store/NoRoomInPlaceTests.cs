@@ -29,6 +29,7 @@ public sealed class NoRoomInPlaceTests : IDisposable
         Assert.Equal((durable, null, true), (_replica.Store.Durable.Last, _replica.FailureTold, _replica.Store.Space.IsDiskFull));
         Assert.False(waits.IsCompleted);
         Assert.Equal(WriteOutcome.DiskFull, Refused(request => request.Put("put"u8, "3"u8)));
+        Assert.Equal(WriteOutcome.NoRoomYet, Refused(request => request.Delete("before"u8)));
         Assert.Equal("1", _replica.Read("before"));
 
         _replica.Disk.Fault = null;
