@@ -11,7 +11,7 @@ namespace KvCluster.Cli;
 internal sealed class Output(bool isJson)
 {
     private const int BufferBytes = 1 << 16;
-    private const int WidthLeast = 80;
+    private const int WidthMin = 80;
     private const int WidthWithoutTerminal = 400;
 
     private static readonly JsonSerializerOptions Json = new()
@@ -57,7 +57,7 @@ internal sealed class Output(bool isJson)
     {
         var text = new StringWriter(CultureInfo.InvariantCulture);
         var console = AnsiConsole.Create(new AnsiConsoleSettings { Out = new AnsiConsoleOutput(text), Ansi = AnsiSupport.No, ColorSystem = ColorSystemSupport.NoColors });
-        console.Profile.Width = Console.IsOutputRedirected ? WidthWithoutTerminal : Math.Max(WidthLeast, Console.WindowWidth);
+        console.Profile.Width = Console.IsOutputRedirected ? WidthWithoutTerminal : Math.Max(WidthMin, Console.WindowWidth);
         console.Write(table);
         Bytes(Encoding.UTF8.GetBytes(OneLine.Of(text.ToString(), keepsLineFeeds: true)));
     }

@@ -11,7 +11,7 @@ namespace KvCluster.AdminConsole;
 internal sealed class AdminToken
 {
     /// <summary>A token of sixteen random characters cannot be guessed over a network.</summary>
-    private const int LengthLeast = 16;
+    private const int LengthMin = 16;
 
     private const string Scheme = "Bearer ";
 
@@ -48,7 +48,7 @@ internal sealed class AdminToken
         try
         {
             var token = File.ReadAllText(file).Trim();
-            return token.Length >= LengthLeast ? token : throw new UnusableFileException(file, $"the token must have at least {LengthLeast} characters");
+            return token.Length >= LengthMin ? token : throw new UnusableFileException(file, $"the token must have at least {LengthMin} characters");
         }
         catch (Exception failure) when (failure is IOException or UnauthorizedAccessException)
         {

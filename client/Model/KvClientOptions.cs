@@ -7,10 +7,10 @@ namespace KvCluster.Client;
 public sealed class KvClientOptions
 {
     /// <summary>The maximum size of a table of open calls.</summary>
-    private const int CallsInFlightGreatest = 65_536;
+    private const int CallsInFlightUpperLimit = 65_536;
 
     /// <summary>A timer cannot be set for longer than some weeks.</summary>
-    private static readonly TimeSpan TimeoutGreatest = TimeSpan.FromDays(1);
+    private static readonly TimeSpan TimeoutMax = TimeSpan.FromDays(1);
 
     /// <summary>
     /// Addresses from which to load the shard map, "http://host:port" or "https://host:port", of routers or nodes of one cluster. One that answers is enough.
@@ -61,10 +61,10 @@ public sealed class KvClientOptions
         }
         if (!Enum.IsDefined(Read))
             mistakes.Add($"{nameof(Read)}: there is no read mode {(int)Read}.");
-        if (Timeout <= TimeSpan.Zero || Timeout > TimeoutGreatest)
-            mistakes.Add($"{nameof(Timeout)} is {Timeout}; it must be greater than zero and at most {TimeoutGreatest.TotalHours} hours.");
-        if (CallsInFlightMax is < 1 or > CallsInFlightGreatest)
-            mistakes.Add($"{nameof(CallsInFlightMax)} is {CallsInFlightMax}; it must be from 1 to {CallsInFlightGreatest}.");
+        if (Timeout <= TimeSpan.Zero || Timeout > TimeoutMax)
+            mistakes.Add($"{nameof(Timeout)} is {Timeout}; it must be greater than zero and at most {TimeoutMax.TotalHours} hours.");
+        if (CallsInFlightMax is < 1 or > CallsInFlightUpperLimit)
+            mistakes.Add($"{nameof(CallsInFlightMax)} is {CallsInFlightMax}; it must be from 1 to {CallsInFlightUpperLimit}.");
         if (Tls is { KeyFile: not null, CertificateFile: null })
             mistakes.Add($"{nameof(Tls)}.{nameof(KvTlsOptions.KeyFile)} requires {nameof(KvTlsOptions.CertificateFile)}, which is not set.");
         if (Log is null)

@@ -13,8 +13,8 @@ namespace KvCluster.Client.Routing;
 internal sealed class ShardMapWatcher : IAsyncDisposable
 {
     /// <summary>With these a client finds a cluster that comes back within about a second, and ten thousand clients do not all reconnect at once.</summary>
-    private static readonly TimeSpan PauseLeast = TimeSpan.FromMilliseconds(50);
-    private static readonly TimeSpan PauseGreatest = TimeSpan.FromSeconds(1);
+    private static readonly TimeSpan PauseMin = TimeSpan.FromMilliseconds(50);
+    private static readonly TimeSpan PauseMax = TimeSpan.FromSeconds(1);
 
     /// <summary>As for calls to a node that is slow to connect to. A map comes with the first answer.</summary>
     private static readonly TimeSpan Slow = TimeSpan.FromMilliseconds(250);
@@ -50,17 +50,17 @@ internal sealed class ShardMapWatcher : IAsyncDisposable
 
     private async Task RunAsync()
     {
-        var pause = PauseLeast;
+        var pause = PauseMin;
         for (var attempt = 0; !_disposed.IsCancellationRequested; attempt++)
         {
             var addresses = _endpoints.Concat(_table.Nodes.Values).Distinct().ToArray();
             var (tried, told) = await FollowFirstAsync(addresses, attempt).ConfigureAwait(false);
             attempt += tried - 1;
-            pause = told ? PauseLeast : pause;
+            pause = told ? PauseMin : pause;
             await Task.Delay(pause * (0.5 + (_runtime.Chance() / 2)), _runtime.Time, _disposed.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
             // All addresses are asked once before the pause grows.
             if ((attempt + 1) % addresses.Length < tried)
-                pause = pause * 2 < PauseGreatest ? pause * 2 : PauseGreatest;
+                pause = pause * 2 < PauseMax ? pause * 2 : PauseMax;
         }
     }
 

@@ -18,8 +18,8 @@ internal sealed class Gateways : IDestinations
     /// <summary>How soon an endpoint that refused connections is tried again. Calls that wait for it lose little, and there are others.</summary>
     private const int PauseMs = 500;
 
-    private static readonly TimeSpan LookPauseLeast = TimeSpan.FromMilliseconds(50);
-    private static readonly TimeSpan LookPauseGreatest = TimeSpan.FromSeconds(5);
+    private static readonly TimeSpan LookPauseMin = TimeSpan.FromMilliseconds(50);
+    private static readonly TimeSpan LookPauseMax = TimeSpan.FromSeconds(5);
 
     private readonly IReadOnlyList<string> _endpoints;
     private readonly RouteTable _table;
@@ -133,7 +133,7 @@ internal sealed class Gateways : IDestinations
     // Ends when the endpoint is known to belong to our cluster.
     private async Task LookAsync(int index)
     {
-        for (var pause = LookPauseLeast; !_disposed.IsCancellationRequested; pause = pause * 2 < LookPauseGreatest ? pause * 2 : LookPauseGreatest)
+        for (var pause = LookPauseMin; !_disposed.IsCancellationRequested; pause = pause * 2 < LookPauseMax ? pause * 2 : LookPauseMax)
         {
             if (await IsOursAsync(_endpoints[index]).ConfigureAwait(false))
             {

@@ -24,8 +24,8 @@ internal sealed class NodeConnection : INodeConnection
     private const int SlowMs = 250;
 
     private static readonly TimeSpan SweepInterval = TimeSpan.FromMilliseconds(100);
-    private static readonly TimeSpan PauseLeast = TimeSpan.FromMilliseconds(50);
-    private static readonly TimeSpan PauseGreatest = TimeSpan.FromMilliseconds(500);
+    private static readonly TimeSpan PauseMin = TimeSpan.FromMilliseconds(50);
+    private static readonly TimeSpan PauseMax = TimeSpan.FromMilliseconds(500);
 
     private static readonly CallAnswer Closed = new(null, false, "the client is closed", false);
     private static readonly CallAnswer NoPlace = new(null, false, "too many calls are waiting for this node", true);
@@ -115,7 +115,7 @@ internal sealed class NodeConnection : INodeConnection
     private async Task RunAsync()
     {
         using var sweeper = new Timer(_ => Sweep(), null, SweepInterval, SweepInterval);
-        var pause = PauseLeast;
+        var pause = PauseMin;
         while (await WaitForCallAsync().ConfigureAwait(false))
         {
             var opened = Environment.TickCount64;
@@ -127,7 +127,7 @@ internal sealed class NodeConnection : INodeConnection
                 break;
             var closed = Environment.TickCount64;
             Volatile.Write(ref _connectingSinceMs, 0);
-            pause = closed - opened > PauseGreatest.TotalMilliseconds ? PauseLeast : Min(pause * 2, PauseGreatest);
+            pause = closed - opened > PauseMax.TotalMilliseconds ? PauseMin : Min(pause * 2, PauseMax);
             Volatile.Write(ref _pausedUntilMs, closed + (long)pause.TotalMilliseconds);
             FailAll(_failure);
         }

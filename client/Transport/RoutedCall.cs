@@ -16,7 +16,7 @@ internal sealed class RoutedCall(ClientRuntime runtime, Method method, ReadOnlyM
     private const string NoAnswer = "NO_ANSWER";
 
     // At a replica that may be cut off or behind, a read spends at most a third of its time, but at least this.
-    private const int ReplicaWaitLeastMs = 500;
+    private const int ReplicaWaitMinMs = 500;
 
     private static readonly string[] NotExecutedReasons = ["SESSION_EXPIRED", "SEQUENCE_CLOSED"];
     private static readonly string[] RetriedReasons = ["NOT_LEADER", "WRONG_SHARD", "NO_LEADER", "BUSY", "STOPPING", ReplicaBehind];
@@ -63,7 +63,7 @@ internal sealed class RoutedCall(ClientRuntime runtime, Method method, ReadOnlyM
         if (!AtAnyReplica)
             return DeadlineMs;
         var now = runtime.NowMs;
-        return Math.Min(DeadlineMs, now + Math.Max(ReplicaWaitLeastMs, (DeadlineMs - now) / 3));
+        return Math.Min(DeadlineMs, now + Math.Max(ReplicaWaitMinMs, (DeadlineMs - now) / 3));
     }
 
     /// <summary>The deadline passed between two attempts.</summary>

@@ -13,7 +13,7 @@ namespace KvCluster.Client.Transport;
 internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan patience)
 {
     private static readonly TimeSpan Pause = TimeSpan.FromMilliseconds(50);
-    private static readonly TimeSpan FirstPageWaitLeast = TimeSpan.FromMilliseconds(500);
+    private static readonly TimeSpan FirstPageWaitMin = TimeSpan.FromMilliseconds(500);
 
     // The wait requested by the node that broke the last stream.
     private TimeSpan _asked;
@@ -92,7 +92,7 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
         return asked < left ? asked : left;
     }
 
-    private TimeSpan FirstPageWait() => patience / 3 > FirstPageWaitLeast ? patience / 3 : FirstPageWaitLeast;
+    private TimeSpan FirstPageWait() => patience / 3 > FirstPageWaitMin ? patience / 3 : FirstPageWaitMin;
 
     private async Task<Step> NextAsync(IAsyncStreamReader<ScanPage> pages, string address, TimeSpan wait, long giveUpMs, bool isOneSnapshot, CancellationToken cancellationToken)
     {

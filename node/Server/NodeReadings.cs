@@ -12,7 +12,7 @@ namespace KvCluster.Node;
 /// <summary>Keeps <see cref="NodeMetrics.Reading"/> current.</summary>
 internal sealed class NodeReadings : IAsyncDisposable
 {
-    private static readonly TimeSpan IntervalLeast = TimeSpan.FromSeconds(1);
+    private static readonly TimeSpan IntervalMin = TimeSpan.FromSeconds(1);
 
     /// <summary>An answer takes about ten microseconds, so this is a hundredth of a core.</summary>
     private static readonly TimeSpan IntervalPerReplica = TimeSpan.FromMilliseconds(1);
@@ -36,7 +36,7 @@ internal sealed class NodeReadings : IAsyncDisposable
 
     public ValueTask DisposeAsync() => _loop.DisposeAsync();
 
-    private TimeSpan Pause() => IntervalPerReplica * _shards.All.Count is var interval && interval > IntervalLeast ? interval : IntervalLeast;
+    private TimeSpan Pause() => IntervalPerReplica * _shards.All.Count is var interval && interval > IntervalMin ? interval : IntervalMin;
 
     private async Task TakeTurnAsync(CancellationToken stop)
     {

@@ -7,9 +7,9 @@ namespace KvCluster.Router.Api;
 
 /// <summary>Starts reads with large responses, as many as the router can take at a time.</summary>
 /// <param name="bytesMax">The total size of their responses. A single response may always be larger.</param>
-/// <param name="leastMs">See <see cref="LeastMs"/>.</param>
-/// <param name="mostMs">See <see cref="MostMs"/>.</param>
-internal sealed class LargeReplies(long bytesMax = LargeReplies.BytesMax, int leastMs = LargeReplies.LeastMs, int mostMs = LargeReplies.MostMs)
+/// <param name="minMs">See <see cref="MinMs"/>.</param>
+/// <param name="maxMs">See <see cref="MaxMs"/>.</param>
+internal sealed class LargeReplies(long bytesMax = LargeReplies.BytesMax, int minMs = LargeReplies.MinMs, int maxMs = LargeReplies.MaxMs)
 {
     /// <summary>Twice the largest answer, four times the largest value: enough to keep a fast network busy.</summary>
     public const long BytesMax = 32L << 20;
@@ -19,13 +19,13 @@ internal sealed class LargeReplies(long bytesMax = LargeReplies.BytesMax, int le
     /// begins to answer at once. One that is not healthy must not keep the bytes for longer, because callers that are gone may have set
     /// deadlines of days.
     /// </summary>
-    public const int LeastMs = 2_000;
+    public const int MinMs = 2_000;
 
     /// <summary>
     /// A read keeps its bytes for at most this long. All of them arrive in this time over a connection of 10 Mbit/s, so the shard of a read that takes longer
     /// is stuck.
     /// </summary>
-    public const int MostMs = 30_000;
+    public const int MaxMs = 30_000;
 
     private readonly Lock _gate = new();
     private readonly Dictionary<uint, LinkedList<Waiter>> _waiting = [];
@@ -51,7 +51,7 @@ internal sealed class LargeReplies(long bytesMax = LargeReplies.BytesMax, int le
         // The read may use it for longer than its caller waits, so it is not disposed.
         var abandoned = new CancellationTokenSource();
         var nowMs = Environment.TickCount64;
-        var reading = ReadToEndAsync(bytes, Math.Clamp(deadlineMs, nowMs + leastMs, nowMs + mostMs), read, abandoned.Token);
+        var reading = ReadToEndAsync(bytes, Math.Clamp(deadlineMs, nowMs + minMs, nowMs + maxMs), read, abandoned.Token);
         try
         {
             return await reading.WaitAsync(Left(deadlineMs), cancellationToken).ConfigureAwait(false);
@@ -73,7 +73,7 @@ internal sealed class LargeReplies(long bytesMax = LargeReplies.BytesMax, int le
 
     private void Abandon(Task<RoutedReply> reading, CancellationTokenSource abandoned)
     {
-        abandoned.CancelAfter(leastMs);
+        abandoned.CancelAfter(minMs);
         // Nobody waits for its result any more; this observes its exception.
         _ = reading.ContinueWith(static ended => _ = ended.Exception, CancellationToken.None, TaskContinuationOptions.OnlyOnFaulted, TaskScheduler.Default);
     }

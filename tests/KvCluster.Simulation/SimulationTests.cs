@@ -16,7 +16,7 @@ public sealed class SimulationTests(ITestOutputHelper output)
     private const int NewSeedsInCi = 500;
 
     // Far from the fixed seeds and from those that people type.
-    private const int NewFirstLeast = 10_000_000;
+    private const int NewFirstMin = 10_000_000;
     private const int NotDrawnSeeds = 40;
 
     [Fact]
@@ -44,7 +44,7 @@ public sealed class SimulationTests(ITestOutputHelper output)
     [Fact]
     public void NewSeeds_UnderFaults_KeepAllRules()
     {
-        var first = Environment.GetEnvironmentVariable("KV_FIRST") is { Length: > 0 } given ? int.Parse(given) : Random.Shared.Next(NewFirstLeast, int.MaxValue - (10 * NewSeedsInCi));
+        var first = Environment.GetEnvironmentVariable("KV_FIRST") is { Length: > 0 } given ? int.Parse(given) : Random.Shared.Next(NewFirstMin, int.MaxValue - (10 * NewSeedsInCi));
         var seeds = Environment.GetEnvironmentVariable("KV_LONG") == "1" ? 10 * NewSeedsInCi : NewSeedsInCi;
         output.WriteLine($"simulation: {seeds} new seeds, --first {first}");
         var broken = Suite.Run(first, seeds, scenarios: null, InjectedBug.None, stopAtFailure: true).FirstOrDefault(result => result.Broken is not null);

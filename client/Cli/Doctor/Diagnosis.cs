@@ -18,7 +18,7 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
     private static readonly TimeSpan CertificateProblem = TimeSpan.FromDays(3);
     private static readonly TimeSpan StallWarning = TimeSpan.FromHours(1);
     private static readonly TimeSpan StallProblem = TimeSpan.FromMilliseconds(600);
-    private const ulong OpenFilesLeast = 16_384;
+    private const ulong OpenFilesMin = 16_384;
     private const ulong FreeBytesProblem = 1UL << 30;
 
     private readonly IReadOnlyList<NodeExamination> _answered = [.. nodes.Where(node => node.Error.Length == 0)];
@@ -116,8 +116,8 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
         var subject = $"open files of node {node.Node}";
         return node.OpenFilesMax > 0 && node.OpenFiles > node.OpenFilesMax / 5 * 4
             ? new Finding(Severity.Problem, subject, text, "The node will soon be unable to open files and connections. Raise the limit (LimitNOFILE of the unit, ulimits of the container) and restart it.")
-            : node.OpenFilesMax is > 0 and < OpenFilesLeast
-                ? new Finding(Severity.Warning, subject, text, $"Raise the limit to at least {OpenFilesLeast} (LimitNOFILE of the unit, ulimits of the container).")
+            : node.OpenFilesMax is > 0 and < OpenFilesMin
+                ? new Finding(Severity.Warning, subject, text, $"Raise the limit to at least {OpenFilesMin} (LimitNOFILE of the unit, ulimits of the container).")
                 : new Finding(Severity.Ok, subject, text);
     }
 

@@ -160,7 +160,7 @@ internal sealed class DigestComparison
     }
 
     private bool MayReport(FollowerProgress follower) =>
-        follower.State != FollowerState.Snapshot && _context.NowUs - follower.HeardUs < SilentTimeouts * _context.Options.TimeoutGreatestUs;
+        follower.State != FollowerState.Snapshot && _context.NowUs - follower.HeardUs < SilentTimeouts * _context.Options.TimeoutMaxUs;
 
     private void Ask(IReadOnlyCollection<FollowerProgress> voters)
     {
@@ -218,7 +218,7 @@ internal sealed class DigestComparison
     {
         _condemned[follower.Replica] = condemned with { RepeatUs = _context.NowUs + _context.Options.HeartbeatIntervalUs };
         // A silent replica has stopped already, or would not receive this either.
-        if (!mayGo || _context.NowUs - follower.HeardUs >= _context.Options.TimeoutLeastUs)
+        if (!mayGo || _context.NowUs - follower.HeardUs >= _context.Options.TimeoutMinUs)
             return;
         var frame = _frameTo(follower);
         frame.DigestDiffers = new DigestDiffers { Number = condemned.Number, Reported = condemned.Reported, Expected = condemned.Expected };

@@ -12,7 +12,7 @@ namespace KvCluster.Replication.Elections;
 /// <param name="number">The number of this campaign.</param>
 /// <param name="isWaived">Whether there is no pre-vote.</param>
 internal sealed class FreshRead(ReplicaContext context, ulong number, bool isWaived)
-    : CampaignStep(CampaignPhase.Reading, context.NowUs + (2 * context.Options.TimeoutGreatestUs))
+    : CampaignStep(CampaignPhase.Reading, context.NowUs + (2 * context.Options.TimeoutMaxUs))
 {
     private long _readId;
 
@@ -41,7 +41,7 @@ internal sealed class FreshRead(ReplicaContext context, ulong number, bool isWai
 
 /// <summary>Pre-vote: asking the voters whether they heard a leader.</summary>
 internal sealed class PreVoteRound(ReplicaContext context, ulong number, ShardRecord record, long revision)
-    : CampaignStep(CampaignPhase.Asking, context.NowUs + (context.CampaignsFirst ? context.Options.HeartbeatIntervalUs : context.Options.TimeoutLeastUs / 2))
+    : CampaignStep(CampaignPhase.Asking, context.NowUs + (context.CampaignsFirst ? context.Options.HeartbeatIntervalUs : context.Options.TimeoutMinUs / 2))
 {
     private readonly Quorum _voters = ShardView.VotersOf(record);
     private readonly HashSet<ReplicaId> _granted = [context.Self];
@@ -87,7 +87,7 @@ internal sealed class EpochClaim : CampaignStep
     /// <param name="read">The record as it was read.</param>
     /// <param name="revision">Its mod revision.</param>
     public EpochClaim(ReplicaContext context, ShardRecord read, long revision)
-        : base(CampaignPhase.Setting, context.NowUs + (2 * context.Options.TimeoutGreatestUs))
+        : base(CampaignPhase.Setting, context.NowUs + (2 * context.Options.TimeoutMaxUs))
     {
         _context = context;
         _voters = ShardView.VotersOf(read);

@@ -59,9 +59,9 @@ internal sealed class Election
     public void RestartTimer(long leaderQuiescentUs = 0)
     {
         var options = _context.Options;
-        var waitUs = _context.CampaignsFirst ? options.HeartbeatIntervalUs : _context.Random.Between(options.TimeoutLeastUs, options.TimeoutGreatestUs + 1);
+        var waitUs = _context.CampaignsFirst ? options.HeartbeatIntervalUs : _context.Random.Between(options.TimeoutMinUs, options.TimeoutMaxUs + 1);
         // A replica with an impaired disk or a doubted tree waits one timeout longer, so it campaigns only if no other did so within its own timeout.
-        _timerUs = _context.NowUs + leaderQuiescentUs + waitUs + (_context.Impaired ? options.TimeoutGreatestUs : 0);
+        _timerUs = _context.NowUs + leaderQuiescentUs + waitUs + (_context.Impaired ? options.TimeoutMaxUs : 0);
     }
 
     /// <summary>The promised leader was heard. A campaign ends here if its compare-and-set is not sent yet or has an unknown outcome.</summary>

@@ -19,7 +19,7 @@ internal sealed class WonEpoch(ulong epoch, Quorum voters, long deadlineUs) : Ca
         if (epoch <= context.Promised)
             return new Abandoned($"won epoch {epoch}, but epoch {context.Promised} is promised");
         context.Log($"won epoch {epoch}");
-        return new WonEpoch(epoch, voters, context.NowUs + (2 * context.Options.TimeoutGreatestUs));
+        return new WonEpoch(epoch, voters, context.NowUs + (2 * context.Options.TimeoutMaxUs));
     }
 }
 

@@ -15,7 +15,7 @@ internal sealed class TailFetch(ReplicaContext context, TailTruncation truncatio
     : CampaignStep(CampaignPhase.Fetching, won.DeadlineUs)
 {
     private LogPosition _after = context.Journal.Last.Name;
-    private long _sourceDeadlineUs = context.NowUs + context.Options.TimeoutLeastUs;
+    private long _sourceDeadlineUs = context.NowUs + context.Options.TimeoutMinUs;
 
     public override ulong Epoch => won.Epoch;
 
@@ -46,7 +46,7 @@ internal sealed class TailFetch(ReplicaContext context, TailTruncation truncatio
     {
         if (frame.Epoch != Epoch || frame.SenderId != source || truncation.Busy)
             return this;
-        _sourceDeadlineUs = context.NowUs + context.Options.TimeoutLeastUs;
+        _sourceDeadlineUs = context.NowUs + context.Options.TimeoutMinUs;
         var tail = frame.Tail;
         if (tail.Gone)
             return Yield("no longer has the records in between");
@@ -90,6 +90,6 @@ internal sealed class TailFetch(ReplicaContext context, TailTruncation truncatio
         var frame = context.FrameTo(source, Epoch);
         frame.Release = new Release { Stand = true };
         context.Send(frame);
-        return new Abandoned($"replica {source:x} {why} and should campaign itself", laterUs: context.Options.TimeoutGreatestUs);
+        return new Abandoned($"replica {source:x} {why} and should campaign itself", laterUs: context.Options.TimeoutMaxUs);
     }
 }

@@ -76,7 +76,7 @@ internal sealed class FollowerReads(ReplicaContext context)
     private void Ask()
     {
         _numberAsked = ++_numberLast;
-        _deadlineUs = context.NowUs + context.Options.TimeoutLeastUs;
+        _deadlineUs = context.NowUs + context.Options.TimeoutMinUs;
         Send();
     }
 

@@ -47,7 +47,7 @@ internal sealed class Heartbeats(ReplicaContext context, ReadRounds rounds, Prog
     }
 
     /// <summary>Whether no majority has answered for so long that this leadership is over.</summary>
-    public bool IsAlone => !_quiescence.IsQuiescent && context.NowUs - _quiescence.HeardUs(tracker.HeardUs) > context.Options.TimeoutGreatestUs * 3 / 2;
+    public bool IsAlone => !_quiescence.IsQuiescent && context.NowUs - _quiescence.HeardUs(tracker.HeardUs) > context.Options.TimeoutMaxUs * 3 / 2;
 
     /// <summary>Sends a round.</summary>
     /// <param name="isIdle">Nothing that the leader has begun is in progress.</param>

@@ -281,7 +281,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
     {
         context.Log($"replica {follower.Replica:x} did not receive the snapshot at {follower.Covers}: {reason}; it is sent again later");
         Signal(follower, FollowerSignal.GivenUp);
-        var pauseUs = Math.Min(context.Options.SnapshotRetryUs << Math.Min(follower.SnapshotsGivenUp, 30), context.Options.SnapshotRetryMostUs);
+        var pauseUs = Math.Min(context.Options.SnapshotRetryUs << Math.Min(follower.SnapshotsGivenUp, 30), context.Options.SnapshotRetryMaxUs);
         follower.SnapshotsGivenUp += costsMuch ? 1 : 0;
         follower.SnapshotDueUs = context.NowUs + pauseUs;
         follower.Probe = context.Journal.Last.Name;

@@ -35,7 +35,7 @@ internal sealed class LeaderTransfer(ReplicaContext context, ulong epoch, long i
     public bool StoppedServing => Phase != TransferPhase.Asking;
 
     /// <summary>When the target must have caught up or, after serving has ended, taken over.</summary>
-    public long DeadlineUs { get; private set; } = context.NowUs + context.Options.TimeoutGreatestUs;
+    public long DeadlineUs { get; private set; } = context.NowUs + context.Options.TimeoutMaxUs;
 
     /// <summary>The next time at which something is due by the clock.</summary>
     public long DueUs => Math.Min(DeadlineUs, Phase == TransferPhase.Draining ? long.MaxValue : _resendUs);
@@ -51,7 +51,7 @@ internal sealed class LeaderTransfer(ReplicaContext context, ulong epoch, long i
     {
         Invariant.Check(Phase == TransferPhase.Asking, $"Serving ends for replica {Target:x} in phase {Phase}.");
         Phase = TransferPhase.Draining;
-        DeadlineUs = context.NowUs + context.Options.TimeoutGreatestUs;
+        DeadlineUs = context.NowUs + context.Options.TimeoutMaxUs;
         _resendUs = context.NowUs;
     }
 

@@ -23,7 +23,7 @@ internal sealed class Leadership(ReplicaContext context)
     /// <summary>
     /// When a leader campaigns for a new epoch itself, because the record has long named a higher one; <see cref="long.MaxValue"/> if it does not.
     /// </summary>
-    public long SupersededDueUs => Leader is null || Leader.SupersededUs == long.MaxValue ? long.MaxValue : Leader.SupersededUs + context.Options.TimeoutGreatestUs;
+    public long SupersededDueUs => Leader is null || Leader.SupersededUs == long.MaxValue ? long.MaxValue : Leader.SupersededUs + context.Options.TimeoutMaxUs;
 
     /// <summary>The next time at which something is due by the clock.</summary>
     public long DueUs => Leader is null ? long.MaxValue : SupersededDueUs > context.NowUs ? Math.Min(Leader.DueUs, SupersededDueUs) : Leader.DueUs;

@@ -20,7 +20,7 @@ internal sealed class Quiescence(ReplicaContext context)
     public long HeardUs(long heardUs) => Math.Max(EndedUs, heardUs);
 
     /// <summary>Heard within the shortest timeout, or quiescence ended that recently.</summary>
-    public bool HeardLately(FollowerProgress follower) => context.NowUs - HeardUs(follower.HeardUs) < context.Options.TimeoutLeastUs;
+    public bool HeardLately(FollowerProgress follower) => context.NowUs - HeardUs(follower.HeardUs) < context.Options.TimeoutMinUs;
 
     /// <summary>The same, but of a quiescent leader's followers nobody expects to be heard.</summary>
     public bool MayBeAlive(FollowerProgress follower) => IsQuiescent || HeardLately(follower);

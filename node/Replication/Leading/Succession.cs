@@ -47,7 +47,7 @@ internal sealed class Succession(ReplicaContext context, ulong epoch, ProgressTr
         if (context.NowUs < _leaveDueUs || Choose(ReplicaId.None) is not { } target)
             return;
         heartbeats.Asked();
-        _leaveDueUs = context.NowUs + context.Options.TimeoutGreatestUs;
+        _leaveDueUs = context.NowUs + context.Options.TimeoutMaxUs;
         context.Log($"its {(context.TreeDoubted ? "tree is doubted" : "disk is slow or full")}: asks replica {target.Replica:x} to take over");
         Begin(0, target);
     }

@@ -17,10 +17,10 @@ internal sealed record ReplicationOptions
     public long QuiescentAfterUs { get; init; } = 2_000_000;
 
     /// <summary>Lower bound of the random time after which a follower without a leader campaigns.</summary>
-    public long TimeoutLeastUs { get; init; } = 600_000;
+    public long TimeoutMinUs { get; init; } = 600_000;
 
     /// <summary>Upper bound of that time. A killed leader is replaced within two seconds even if the first candidate fails.</summary>
-    public long TimeoutGreatestUs { get; init; } = 1_200_000;
+    public long TimeoutMaxUs { get; init; } = 1_200_000;
 
     /// <summary>
     /// Length of a grant for the leader. Shorter than the shortest timeout, drift included, so that a follower's own grant never delays its
@@ -51,12 +51,12 @@ internal sealed record ReplicationOptions
 
     /// <summary>
     /// Pause after a snapshot that was given up before the next one is opened; a full disk does not empty sooner. If lack of space was not the cause, the pause
-    /// doubles each time up to <see cref="SnapshotRetryMostUs"/>, because a large shard that fails again and again costs network and disk.
+    /// doubles each time up to <see cref="SnapshotRetryMaxUs"/>, because a large shard that fails again and again costs network and disk.
     /// </summary>
     public long SnapshotRetryUs { get; init; } = 5_000_000;
 
     /// <summary>The longest such pause: some minutes, enough for an operator to free space.</summary>
-    public long SnapshotRetryMostUs { get; init; } = 300_000_000;
+    public long SnapshotRetryMaxUs { get; init; } = 300_000_000;
 
     /// <summary>
     /// A follower that has bytes outstanding and made no progress for this long is probed again, because frames were lost. Three heartbeats, longer than any

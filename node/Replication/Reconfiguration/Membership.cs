@@ -46,7 +46,7 @@ internal sealed class Membership
         _orderId = orderId;
         _change = change;
         _old = _new = Voters = voters;
-        _deadlineUs = context.NowUs + (2 * context.Options.TimeoutGreatestUs);
+        _deadlineUs = context.NowUs + (2 * context.Options.TimeoutMaxUs);
         Read();
     }
 

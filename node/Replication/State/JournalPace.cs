@@ -21,7 +21,7 @@ internal sealed class JournalPace
     private const long FairAfterUs = 10_000_000;
 
     /// <summary>The least number of consecutive spans, however rare writes are.</summary>
-    private const int SpansLeast = 3;
+    private const int SpansMin = 3;
 
     /// <summary>
     /// Slow means more than twice the others' time plus this, a difference that callers notice. Smaller differences are scheduling and noise.
@@ -154,6 +154,6 @@ internal sealed class JournalPace
     {
         public Row With(bool isTrue, long spanBeganUs) => !isTrue ? default : Spans == 0 ? new Row(1, spanBeganUs) : this with { Spans = Spans + 1 };
 
-        public bool IsLong(long leastUs, long nowUs) => Spans >= SpansLeast && nowUs - SinceUs >= leastUs;
+        public bool IsLong(long minUs, long nowUs) => Spans >= SpansMin && nowUs - SinceUs >= minUs;
     }
 }

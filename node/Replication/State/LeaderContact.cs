@@ -31,8 +31,8 @@ internal sealed class LeaderContact(long heardUs)
     }
 
     /// <summary>Whether no leader was heard within the shortest election timeout.</summary>
-    public bool IsSilent(ReplicationOptions options, long nowUs) => nowUs - _heardUs >= options.TimeoutLeastUs + QuiescentUs;
+    public bool IsSilent(ReplicationOptions options, long nowUs) => nowUs - _heardUs >= options.TimeoutMinUs + QuiescentUs;
 
     /// <summary>Whether a leader was heard within the longest one. For status and metrics.</summary>
-    public bool HasLeader(ReplicationOptions options, long nowUs) => nowUs - _heardUs < options.TimeoutGreatestUs + QuiescentUs;
+    public bool HasLeader(ReplicationOptions options, long nowUs) => nowUs - _heardUs < options.TimeoutMaxUs + QuiescentUs;
 }

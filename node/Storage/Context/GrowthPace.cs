@@ -14,7 +14,7 @@ namespace KvCluster.Storage.Context;
 internal sealed class GrowthPace(long slowFrom, long bytesMax, TimeSpan pauseMax, TimeProvider time)
 {
     /// <summary>The pages that a step may make however little is free. Fewer would cost more in steps than they save.</summary>
-    public const int PagesLeast = 8;
+    public const int PagesMin = 8;
 
     /// <summary>The room that is left lasts for at least this long. A checkpoint of some hundred megabytes takes about that.</summary>
     private static readonly TimeSpan Horizon = TimeSpan.FromSeconds(1);
@@ -38,7 +38,7 @@ internal sealed class GrowthPace(long slowFrom, long bytesMax, TimeSpan pauseMax
     /// <param name="used">Bytes in use.</param>
     /// <param name="writers">Stores that take steps and share the rate.</param>
     public int PagesMax(long used, int writers) =>
-        Slows(used) ? (int)Math.Clamp(RateAt(used) * StepPause.TotalSeconds / Math.Max(1, writers) / Page.Bytes, PagesLeast, int.MaxValue) : int.MaxValue;
+        Slows(used) ? (int)Math.Clamp(RateAt(used) * StepPause.TotalSeconds / Math.Max(1, writers) / Page.Bytes, PagesMin, int.MaxValue) : int.MaxValue;
 
     /// <summary>Takes a turn for one step, after all that were taken before; none if nobody is slowed.</summary>
     /// <inheritdoc cref="PagesMax" path="/param"/>
@@ -95,7 +95,7 @@ internal sealed class GrowthPace(long slowFrom, long bytesMax, TimeSpan pauseMax
 
     // In bytes per second.
     private double RateAt(long used) =>
-        (Math.Max(0, bytesMax - used) / Horizon.TotalSeconds) + (PagesLeast * Page.Bytes / pauseMax.TotalSeconds);
+        (Math.Max(0, bytesMax - used) / Horizon.TotalSeconds) + (PagesMin * Page.Bytes / pauseMax.TotalSeconds);
 
     /// <summary>A place in the order of steps.</summary>
     /// <param name="Position">Bytes of the turns before it.</param>

@@ -41,19 +41,19 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
     /// The bytes of bodies that each store may keep, or have waiting for its disk, however many stores there are. Less would make every follower read what
     /// it is sent from the disk.
     /// </summary>
-    private const long BodyBytesLeast = 64 << 10;
+    private const long BodyBytesMin = 64 << 10;
 
     /// <summary>
     /// The bytes of index that each store may keep however many there are: some hundred records, so that a follower that was away for a moment continues
     /// from the journal and needs no snapshot.
     /// </summary>
-    private const long IndexBytesLeast = 32 << 10;
+    private const long IndexBytesMin = 32 << 10;
 
     /// <summary>After this time a store that has begun no checkpoint is not awaited any more: its disk is full, or what it holds is not committed.</summary>
     private static readonly TimeSpan AskAgainAfter = TimeSpan.FromMilliseconds(200);
 
     /// <summary>Bytes of requests that each store may have waiting, however many wait at the others.</summary>
-    private const long RequestBytesLeast = 64 << 10;
+    private const long RequestBytesMin = 64 << 10;
 
     /// <summary>Requests are counted in units of this many bytes, a power of two in bits: so one of 100 bytes rarely touches what all stores share.</summary>
     private const int RequestUnitBits = 14;
@@ -99,12 +99,12 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
     /// Bytes that a store's index may take for records which a checkpoint covers and which are only kept for followers. The bodies of such records are on the
     /// disk, but for records of 40 bytes the index, which takes more than that for each, outgrows the changed pages.
     /// </summary>
-    public long KeptIndexBytesMax => IsShort ? Math.Max(IndexBytesLeast, FairPart) : long.MaxValue;
+    public long KeptIndexBytesMax => IsShort ? Math.Max(IndexBytesMin, FairPart) : long.MaxValue;
 
     /// <summary>Whether a request may wait for its store's writer. All together take a quarter of the budget at most, but each store may have a few.</summary>
     /// <param name="bytes">The request's size.</param>
     /// <param name="waiting">Bytes that wait at its store already.</param>
-    public bool MayWait(long bytes, long waiting) => UsedFor(MemoryUse.Requests) is var all && (bytes <= (budget / 4) - all || waiting + bytes <= RequestBytesLeast || all == 0);
+    public bool MayWait(long bytes, long waiting) => UsedFor(MemoryUse.Requests) is var all && (bytes <= (budget / 4) - all || waiting + bytes <= RequestBytesMin || all == 0);
 
     /// <summary>Counts the requests that wait at one store. Any thread; each change is told once, in any order.</summary>
     public void RequestsChanged(long before, long after)
@@ -240,7 +240,7 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
 
         /// <summary>Bytes of bodies that the store may keep for followers, or that may wait for its disk.</summary>
         /// <param name="most">The bound while there is plenty.</param>
-        public long BodyBytesMax(long most) => account.IsJournalShort ? Math.Min(most, Math.Max(BodyBytesLeast, account.FairPart)) : most;
+        public long BodyBytesMax(long most) => account.IsJournalShort ? Math.Min(most, Math.Max(BodyBytesMin, account.FairPart)) : most;
 
         /// <summary>Bytes of pages that readers of the store may hold: all together a quarter of the budget, or each store its part of that.</summary>
         public long ReaderBytesMax => Math.Max(2 * account.FairPart, (account.Budget / 4) - OthersUse(MemoryUse.ReaderPages));

@@ -12,7 +12,7 @@ internal sealed class HoldBack : IDisposable
     /// <summary>The longest pause. Ten batches of up to 1 MiB a second are less than any disk can write.</summary>
     private static readonly TimeSpan PauseMax = TimeSpan.FromMilliseconds(100);
 
-    private static readonly TimeSpan PauseLeast = TimeSpan.FromMilliseconds(1);
+    private static readonly TimeSpan PauseMin = TimeSpan.FromMilliseconds(1);
 
     private readonly StoreContext _context;
     private readonly Action _ended;
@@ -35,7 +35,7 @@ internal sealed class HoldBack : IDisposable
         var pause = behind * PauseMax;
         pause = forMemory > pause ? forMemory : pause;
         // Timers are no finer than this.
-        if (pause < PauseLeast)
+        if (pause < PauseMin)
             return;
         IsActive = true;
         _timer ??= _context.Time.CreateTimer(_ => _context.Writer.Post(_end), null, Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);

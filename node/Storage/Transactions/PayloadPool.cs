@@ -9,7 +9,7 @@ namespace KvCluster.Storage.Transactions;
 /// </summary>
 internal static class PayloadPool
 {
-    private const int BytesLeast = 64 << 10;
+    private const int BytesMin = 64 << 10;
 
     /// <summary>A buffer that is larger than an ordinary batch needs is not kept.</summary>
     private const int BytesKept = 2 << 20;
@@ -17,7 +17,7 @@ internal static class PayloadPool
     private static readonly ConcurrentBag<ByteBuffer> _free = [];
 
     /// <summary>An empty buffer. The caller returns it.</summary>
-    public static ByteBuffer Rent() => _free.TryTake(out var buffer) ? buffer : new ByteBuffer(BytesLeast);
+    public static ByteBuffer Rent() => _free.TryTake(out var buffer) ? buffer : new ByteBuffer(BytesMin);
 
     /// <summary>Returns a buffer.</summary>
     public static void Return(ByteBuffer buffer)

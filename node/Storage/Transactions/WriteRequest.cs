@@ -25,7 +25,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     private const long GivenUp = 3;
     private const long OneLife = 4;
 
-    private const int OperationBytesLeast = 256;
+    private const int OperationBytesMin = 256;
     private const int PooledMax = 8_192;
     private const int PooledBytesMax = 64 << 10;
 
@@ -38,7 +38,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     private static int _pooled;
     private static int _largePooledBytes;
     private readonly ByteBuffer _conditions = new(0);
-    private readonly ByteBuffer _operations = new(OperationBytesLeast);
+    private readonly ByteBuffer _operations = new(OperationBytesMin);
     private ManualResetValueTaskSourceCore<WriteResult> _core;
     private long _life;
 
@@ -261,7 +261,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         queue.GaveUp(Bytes);
         // The object stays in the queue until its turn. Its buffers no longer count towards the queue's bound, so they are released now.
         _conditions.Clear(0);
-        _operations.Clear(OperationBytesLeast);
+        _operations.Clear(OperationBytesMin);
         Result = WriteResult.Of(WriteOutcome.GivenUp);
         NextAnswer = null;
         ThreadPool.UnsafeQueueUserWorkItem(this, preferLocal: false);

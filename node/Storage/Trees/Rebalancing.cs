@@ -11,7 +11,7 @@ namespace KvCluster.Storage.Trees;
 internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, TreePath path)
 {
     /// <summary>A page with less in it is merged with a sibling that has room.</summary>
-    private const int UsedLeast = Page.BodyBytes / 4;
+    private const int UsedMin = Page.BodyBytes / 4;
 
     private readonly byte[] _copy = GC.AllocateUninitializedArray<byte>(Page.Bytes, pinned: true);
     private readonly byte[] _secondCopy = GC.AllocateUninitializedArray<byte>(Page.Bytes, pinned: true);
@@ -128,12 +128,12 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
         }
         if (level == 0)
             return Collapse(root);
-        return Page.Used(page) < UsedLeast && Merge(root, level);
+        return Page.Used(page) < UsedMin && Merge(root, level);
     }
 
     /// <summary>Whether <see cref="Shrink"/> may change the path's page at this level.</summary>
     public bool IsUnderfull(int level) => path.PageAt(level) is var page
-        && (level == 0 ? Page.Type(page) == PageType.Branch && Page.Count(page) == 1 : Page.Used(page) < UsedLeast);
+        && (level == 0 ? Page.Type(page) == PageType.Branch && Page.Count(page) == 1 : Page.Used(page) < UsedMin);
 
     /// <summary>
     /// The length of the prefix for the leaf that a key begins behind another one: what that leaf's keys have in common with it, because the next keys probably do

@@ -10,19 +10,19 @@ namespace KvCluster.ServiceDefaults.Memory;
 internal sealed class IdleMemory
 {
     /// <summary>A collection is worth it from this much memory that is committed and not in use.</summary>
-    public const long UnusedBytesLeast = 64L << 20;
+    public const long UnusedBytesMin = 64L << 20;
 
     /// <summary>The most that is returned at once, which takes about 50 ms.</summary>
-    public const long ReturnBytesMost = 512L << 20;
+    public const long ReturnBytesMax = 512L << 20;
 
     /// <summary>A process that allocates less than this between two looks is idle.</summary>
-    public const long IdleBytesMost = 8L << 20;
+    public const long IdleBytesMax = 8L << 20;
 
     /// <summary>With more than this in use, a compacting collection would stop the process for more than 100 ms, so the heap is not compacted.</summary>
-    public const long LiveBytesMost = 256L << 20;
+    public const long LiveBytesMax = 256L << 20;
 
     /// <summary>A step that returned less than this had no effect.</summary>
-    public const long GainBytesLeast = 8L << 20;
+    public const long GainBytesMin = 8L << 20;
 
     /// <summary>
     /// The minimum time between two measurements, in milliseconds. Buffers that servers keep for their connections are released some seconds after the
@@ -51,7 +51,7 @@ internal sealed class IdleMemory
     /// <summary>Decides what to do now.</summary>
     public IdleMemoryStep Look(in IdleMemoryReading now)
     {
-        var isIdle = now.AllocatedBytes - _allocatedBytes < IdleBytesMost;
+        var isIdle = now.AllocatedBytes - _allocatedBytes < IdleBytesMax;
         _allocatedBytes = now.AllocatedBytes;
         if (!isIdle)
         {
@@ -63,14 +63,14 @@ internal sealed class IdleMemory
         switch (_phase)
         {
             case Phase.Measures when now.FullCollections > _measuredFrom:
-                _phase = now.LiveBytes <= LiveBytesMost ? Phase.Compacted : Phase.Trims;
+                _phase = now.LiveBytes <= LiveBytesMax ? Phase.Compacted : Phase.Trims;
                 // The figure is too low after a background collection, until the next one of another kind.
                 _committedBytes = long.MaxValue;
                 return _phase == Phase.Compacted ? IdleMemoryStep.Compact : IdleMemoryStep.Trim;
             case Phase.Compacted or Phase.Trims:
                 return GoOn(now);
         }
-        if (now.NowMs < _nextMs || now.CommittedBytes < UnusedBytesLeast)
+        if (now.NowMs < _nextMs || now.CommittedBytes < UnusedBytesMin)
             return IdleMemoryStep.None;
         _phase = Phase.Measures;
         _measuredFrom = now.FullCollections;
@@ -82,14 +82,14 @@ internal sealed class IdleMemory
     private IdleMemoryStep GoOn(in IdleMemoryReading now)
     {
         var unused = now.CommittedBytes - now.LiveBytes;
-        if (unused >= UnusedBytesLeast && _committedBytes - now.CommittedBytes >= GainBytesLeast)
+        if (unused >= UnusedBytesMin && _committedBytes - now.CommittedBytes >= GainBytesMin)
         {
             _committedBytes = now.CommittedBytes;
             return IdleMemoryStep.Trim;
         }
         var isCompacted = _phase == Phase.Compacted;
         _phase = Phase.Waits;
-        return isCompacted && unused is >= UnusedBytesLeast and <= ReturnBytesMost ? IdleMemoryStep.Return : IdleMemoryStep.None;
+        return isCompacted && unused is >= UnusedBytesMin and <= ReturnBytesMax ? IdleMemoryStep.Return : IdleMemoryStep.None;
     }
 }
 

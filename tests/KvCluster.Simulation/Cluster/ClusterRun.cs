@@ -52,7 +52,7 @@ internal sealed class ClusterRun : ISimulation
             SnapshotWindowBytes = 64 << 10,
             SnapshotPatienceUs = 1_500_000,
             SnapshotRetryUs = 200_000,
-            SnapshotRetryMostUs = 1_000_000,
+            SnapshotRetryMaxUs = 1_000_000,
         };
         Bug = bug;
         Random = new Random(seed);

@@ -10,7 +10,7 @@ namespace KvCluster.Simulation.Cluster;
 internal static class FaultyReads
 {
     /// <summary>Several leases: others are elected meanwhile, and this leader perhaps again.</summary>
-    public const long HeldUpMostUs = 1_000_000;
+    public const long HeldUpMaxUs = 1_000_000;
 
     /// <summary>How long before a read its lease is checked.</summary>
     public const long EarlierUs = 1_000_000;

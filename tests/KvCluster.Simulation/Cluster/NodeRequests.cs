@@ -81,7 +81,7 @@ internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
         switch (kind)
         {
             case ReadKind.Leader or ReadKind.Replica when run.Bug is InjectedBug.LeaseBeforeSnapshot or InjectedBug.LeaseOfAnotherEpoch:
-                FaultyReads.OpenByLease(node, replica, run.Bug, run.Random.NextInt64(FaultyReads.HeldUpMostUs), read, refused);
+                FaultyReads.OpenByLease(node, replica, run.Bug, run.Random.NextInt64(FaultyReads.HeldUpMaxUs), read, refused);
                 break;
             case ReadKind.Session when run.Bug == InjectedBug.SessionReadUnwaited:
             case ReadKind.Replica when run.Bug == InjectedBug.FollowerReadUnasked:

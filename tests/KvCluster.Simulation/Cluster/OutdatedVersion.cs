@@ -14,8 +14,8 @@ internal sealed class OutdatedVersion(ClusterRun run, ClusterNode node)
     private const string WhyUnreadable = "The record is of a version that this node does not know.";
 
     // The time until operators act.
-    private const long LeastUs = 600_000;
-    private const long MostUs = 2_000_000;
+    private const long MinUs = 600_000;
+    private const long MaxUs = 2_000_000;
 
     // Some syncs of the slowest disk.
     private const long WrittenWithinUs = 500_000;
@@ -43,7 +43,7 @@ internal sealed class OutdatedVersion(ClusterRun run, ClusterNode node)
         if (_unreadable is null)
         {
             _unreadable = record;
-            run.Time.After(run.Random.NextInt64(LeastUs, MostUs), ReplaceOrUpdate);
+            run.Time.After(run.Random.NextInt64(MinUs, MaxUs), ReplaceOrUpdate);
             node.Events.InThisProcess(NodeEvents.ToldWithinUs, () => Violation.Unless(
                 node.Replica?.Failure is not null, Rule.GoesOn, $"the replica on node {node.Id} could not apply {record.Etag}, and does not say so"));
         }

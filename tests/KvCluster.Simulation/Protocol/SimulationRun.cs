@@ -52,7 +52,7 @@ internal sealed class SimulationRun : ISimulation
             DigestRepeatUs = 100_000,
             SnapshotPatienceUs = 3_000_000,
             SnapshotRetryUs = 200_000,
-            SnapshotRetryMostUs = 1_000_000,
+            SnapshotRetryMaxUs = 1_000_000,
         };
         if (bug == InjectedBug.DriftIgnored)
             Options = Options with { ClockDriftPermille = 0 };

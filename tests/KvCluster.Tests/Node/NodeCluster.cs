@@ -22,7 +22,7 @@ internal sealed class NodeCluster : IAsyncDisposable
     /// Timeouts for tests that are not about elections: a machine that stalls for some seconds must not cause one. The first leader of a new shard
     /// needs no timeout, and a node that stops transfers its leaderships.
     /// </summary>
-    public static readonly ReplicationOptions Steady = new() { TimeoutLeastUs = 10_000_000, TimeoutGreatestUs = 20_000_000 };
+    public static readonly ReplicationOptions Steady = new() { TimeoutMinUs = 10_000_000, TimeoutMaxUs = 20_000_000 };
 
     // The side of the network that talks to node 1 through its links.
     private const int Others = Network.Clients;

@@ -52,7 +52,7 @@ public sealed class LargeRepliesTests
     {
         // A deadline that the test does not wait for.
         var far = (int)Eventually.Limit.TotalMilliseconds * 2;
-        var large = new LargeReplies(bytesMax: 100, leastMs: isCallerGone ? 20 : 1, mostMs: isCallerGone ? far : 50);
+        var large = new LargeReplies(bytesMax: 100, minMs: isCallerGone ? 20 : 1, maxMs: isCallerGone ? far : 50);
         using var gone = new CancellationTokenSource();
         var began = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
         var stuck = large.ReadAsync(

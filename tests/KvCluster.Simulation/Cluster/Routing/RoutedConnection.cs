@@ -9,12 +9,12 @@ namespace KvCluster.Simulation.Cluster.Routing;
 /// </summary>
 internal sealed class RoutedConnection(ClusterRun run, RoutedNetwork network, ClusterNode node) : INodeConnection
 {
-    private const long PauseLeastUs = 50_000;
-    private const long PauseGreatestUs = 500_000;
+    private const long PauseMinUs = 50_000;
+    private const long PauseMaxUs = 500_000;
     private const int LatePermille = 20;
 
     private readonly Dictionary<ulong, Open> _open = [];
-    private long _pauseUs = PauseLeastUs;
+    private long _pauseUs = PauseMinUs;
     private long _pausedUntilUs;
     private long _brokenUs;
     private bool _connected;
@@ -87,7 +87,7 @@ internal sealed class RoutedConnection(ClusterRun run, RoutedNetwork network, Cl
 
     private void Fail(string why, bool sent)
     {
-        _pauseUs = run.NowUs - _brokenUs > 2 * PauseGreatestUs ? PauseLeastUs : Math.Min(2 * _pauseUs, PauseGreatestUs);
+        _pauseUs = run.NowUs - _brokenUs > 2 * PauseMaxUs ? PauseMinUs : Math.Min(2 * _pauseUs, PauseMaxUs);
         _brokenUs = run.NowUs;
         _pausedUntilUs = run.NowUs + _pauseUs;
         _connected = false;

@@ -142,7 +142,7 @@ public sealed class MemoryAccountTests(ITestOutputHelper output)
             Hold(share, used);
             Assert.Equal(TimeSpan.Zero, share.WaitForTurn());
             Assert.Equal(used == Budget / 2, share.PagesMax() == int.MaxValue);
-            Assert.InRange(share.PagesMax(), GrowthPace.PagesLeast, pages);
+            Assert.InRange(share.PagesMax(), GrowthPace.PagesMin, pages);
             pages = share.PagesMax();
             var next = PauseAfter(share, 1 << 20);
             Assert.InRange(next, pause, TimeSpan.FromSeconds(1));
@@ -152,7 +152,7 @@ public sealed class MemoryAccountTests(ITestOutputHelper output)
             _time.Advance(TimeSpan.FromSeconds(20));
             Assert.Equal(TimeSpan.Zero, share.WaitForTurn());
         }
-        Assert.Equal(GrowthPace.PagesLeast, pages);
+        Assert.Equal(GrowthPace.PagesMin, pages);
     }
 
     /// <summary>
@@ -219,7 +219,7 @@ public sealed class MemoryAccountTests(ITestOutputHelper output)
         Hold(busy, Budget * 3 / 4);
         var alone = busy.PagesMax();
         idle.Hold(TimeSpan.FromSeconds(1));
-        Assert.InRange(busy.PagesMax(), GrowthPace.PagesLeast, (alone / 2) + 1);
+        Assert.InRange(busy.PagesMax(), GrowthPace.PagesMin, (alone / 2) + 1);
         idle.Hold(TimeSpan.Zero);
         Assert.Equal(alone, busy.PagesMax());
         idle.Hold(TimeSpan.FromSeconds(1));
