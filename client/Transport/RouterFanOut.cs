@@ -8,7 +8,7 @@ namespace KvCluster.Client.Transport;
 /// The calls for operators of a client in gateway mode, through one of the routers. If one cannot be reached, the next one is asked; a change only if it was
 /// not sent. Thread-safe.
 /// </summary>
-internal sealed class RouterFanOut(Gateways gateways, NodeChannels channels) : IOperatorCalls
+internal sealed class RouterFanOut(GatewayChoice gateways, NodeChannels channels) : IOperatorCalls
 {
     public Task<GetStatusResponse> GetStatusAsync(GetStatusRequest request, long deadlineMs, CancellationToken cancellationToken) =>
         AskAsync((router, options) => new Cluster.ClusterClient(router).GetStatusAsync(request, options), isChange: false, deadlineMs, cancellationToken);

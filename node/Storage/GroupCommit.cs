@@ -61,7 +61,7 @@ internal sealed class GroupCommit
 
     /// <summary>
     /// Whether the leader may append another batch. False while as many records as the journal has lanes are neither durable here nor committed; further
-    /// requests gather for the next batch meanwhile. A record that a majority without this replica has does not count, so a slow local disk delays
+    /// requests gather for the next batch meanwhile. A committed record no longer counts, even if this replica's disk has not written it yet, so a slow disk delays
     /// nothing until the records waiting for it exceed their bound, which shrinks while memory is short. When checkpoints fall behind, or the node's memory nears its budget, each batch is
     /// also followed by a pause that grows with the lag, so that writers slow down gradually and are not stopped.
     /// </summary>

@@ -14,9 +14,9 @@ internal sealed class ShardLookup(NodeId node, ShardHost shards, HotPrefixes hot
     {
         var found = shards.Find(key);
         hot.Saw(key);
-        // Decided by the range alone: a generation orders routes, and the caller's may be newer than this node's.
+        // If the call names a shard, that must be the one which holds the key here. Generations are not compared, because the caller may know a newer route than this node.
         if (found is not null && (target.Generation == 0 || target.Shard == found.Shard))
-            return Able(found, isForLeader, out refusal);
+            return CheckReplica(found, isForLeader, out refusal);
         refusal = ApiErrors.WrongShard(found?.Route ?? shards.RouteOf(key));
         return null;
     }
@@ -25,12 +25,12 @@ internal sealed class ShardLookup(NodeId node, ShardHost shards, HotPrefixes hot
     public HostedShard? FindForScan(bool reverse, ReadOnlySpan<byte> lower, ReadOnlySpan<byte> upper, bool isForLeader, out ApiError refusal)
     {
         if ((reverse ? shards.FindBefore(upper) : shards.Find(lower)) is { } found)
-            return Able(found, isForLeader, out refusal);
+            return CheckReplica(found, isForLeader, out refusal);
         refusal = ApiErrors.WrongShard(reverse ? shards.RouteBefore(upper) : shards.RouteOf(lower));
         return null;
     }
 
-    private HostedShard? Able(HostedShard found, bool isForLeader, out ApiError refusal)
+    private HostedShard? CheckReplica(HostedShard found, bool isForLeader, out ApiError refusal)
     {
         refusal = null!;
         if (found.Replica is null)

@@ -35,7 +35,7 @@ internal sealed class ShardHost : IAsyncDisposable
     private readonly ShardDirectory _map;
     private readonly ICoordinator _coordinator;
     private readonly CoordinatorKeys _keys;
-    private readonly ShardCoordination _coordination;
+    private readonly ShardRecords _records;
     private readonly IPeerTransport _peers;
     private readonly ReplicationOptions _replication;
     private readonly NodeMetrics _metrics;
@@ -72,7 +72,7 @@ internal sealed class ShardHost : IAsyncDisposable
         _replication = replication;
         _logs = logs;
         _log = logs.CreateLogger<ShardHost>();
-        _coordination = new ShardCoordination(coordinator, _keys, _log);
+        _records = new ShardRecords(coordinator, _keys, _log);
         Memory = memory;
         _threads = new ShardThreads(storage, memory, metrics, logs);
         _opening = new ReplicaOpening(identity, directory, coordinator, _threads, metrics, _log, ContextOf, _stopping.Token);
@@ -145,7 +145,7 @@ internal sealed class ShardHost : IAsyncDisposable
     /// <summary>Whether there is no such shard. Also false before this node has read the shards' records.</summary>
     public bool IsUnknown(ShardId shard) => _map.Snapshot.Records is { Count: > 0 } records && !records.ContainsKey(shard);
 
-    /// <summary>The same for the greatest possible key before the given one.</summary>
+    /// <summary>The route of the shard that owns the keys just before this one.</summary>
     public ShardRoute? RouteBefore(ReadOnlySpan<byte> key) => _map.Snapshot.FindBefore(key);
 
     /// <summary>Passes a frame to the replica that it is for, unless its sender is a replica of a different node. Any thread; never waits.</summary>
@@ -363,7 +363,7 @@ internal sealed class ShardHost : IAsyncDisposable
         storage,
         _threads.Timers,
         _peers,
-        _coordination,
+        _records,
         _replication,
         BitConverter.ToUInt64(RandomNumberGenerator.GetBytes(sizeof(ulong))),
         _map.Fold,

@@ -87,7 +87,7 @@ internal sealed class EffectPerformer(
     {
         if (core.Leads)
             context.Telemetry.Committed(committed);
-        // The store leads from the first to the last effect of an epoch, which the core may have left already.
+        // The store is asked, and not the core: it leads until the last effect of an epoch was performed, when the core may have left that epoch already.
         if (Store.Writes.IsLeading)
             Store.Writes.Commit(committed);
         else
@@ -95,10 +95,10 @@ internal sealed class EffectPerformer(
     }
 
     private void ReadRecord(long readId) =>
-        context.Coordination.Read(Shard, read => mailbox.Add(new Event.ShardRecordRead(readId, read.Record, read.Revision)));
+        context.Records.Read(Shard, read => mailbox.Add(new Event.ShardRecordRead(readId, read.Record, read.Revision)));
 
     private void CompareAndSet(Effect.CompareAndSet set) =>
-        context.Coordination.CompareAndSet(
+        context.Records.CompareAndSet(
             Shard, set.Record, set.Revision, result => mailbox.Add(new Event.CompareAndSetDone(set.SetId, result.Outcome, result.Revision)));
 
     private void StartLeading(ulong epoch)

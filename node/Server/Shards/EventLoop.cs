@@ -111,7 +111,7 @@ internal sealed class EventLoop(
             context.Telemetry.Acknowledged(node, frame.Ack.Durable.FromWire());
     }
 
-    /// <summary>Appends a batch for each free journal slot. Followers receive it while this replica's write is in progress.</summary>
+    /// <summary>Appends a batch for each free lane of the journal. Followers receive it while this replica's write is in progress.</summary>
     private void AppendBatches()
     {
         while (published.IsServing && journal.Store.Writes.CanAppend && !journal.Store.Requests.Queue.IsEmpty && !LeavesFullDisk()

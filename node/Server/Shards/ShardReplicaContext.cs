@@ -12,7 +12,7 @@ namespace KvCluster.Node.Shards;
 /// <param name="Storage">Disk, executors and bounds. Its writer executor runs all of the shard's logic.</param>
 /// <param name="Clock">Boot clock for leases and timers, wall clock for records.</param>
 /// <param name="Peers">Sends frames to other nodes.</param>
-/// <param name="Coordination">Reads and sets the shard's record.</param>
+/// <param name="Records">Reads and sets the shard's record.</param>
 /// <param name="Replication">Times and windows of the protocol.</param>
 /// <param name="Seed">For the protocol's random timeouts.</param>
 /// <param name="RouteChanged">Called on the writer executor when this replica knows a newer route of its shard. Must not block.</param>
@@ -23,7 +23,7 @@ internal sealed record ShardReplicaContext(
     StoreContext Storage,
     TimeProvider Clock,
     IPeerTransport Peers,
-    IShardCoordination Coordination,
+    IShardRecords Records,
     ReplicationOptions Replication,
     ulong Seed,
     Action<ShardRoute> RouteChanged,

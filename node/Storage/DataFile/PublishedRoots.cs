@@ -63,7 +63,7 @@ internal sealed unsafe class PublishedRoots
         return new ReadSnapshot(this, root, slot, ticket);
     }
 
-    /// <summary>A record of the changes of the next batch, empty.</summary>
+    /// <summary>An empty list for the changes of the next batch.</summary>
     public SealedBatch NextChanges() => _emptyBatches.TryPop(out var changes) ? changes : new SealedBatch();
 
     /// <summary>Closes the batch that <see cref="PageStore.Begin"/> returned. It becomes the newest state, unpublished. Etags must increase.</summary>

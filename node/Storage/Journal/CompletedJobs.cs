@@ -4,8 +4,8 @@ using KvCluster.Storage.Threads;
 namespace KvCluster.Storage.Journal;
 
 /// <summary>
-/// Jobs that are done, on their way from the lanes to the writer executor. That is posted once and then not again until it acknowledges. Any thread; the
-/// lock is the innermost one.
+/// Jobs that are done, on their way from the lanes to the writer executor. The report is posted to it once, and not again until it has acknowledged that.
+/// Any thread; the lock is the innermost one.
 /// </summary>
 /// <param name="segments">A full disk is reported too.</param>
 /// <param name="writer">The writer executor.</param>
@@ -48,16 +48,16 @@ internal sealed class CompletedJobs(JournalSegments segments, ISerialExecutor wr
             _isReported = false;
     }
 
-    /// <summary>Posts the writer executor if there is anything to tell: jobs, a failure, or a disk that has become full.</summary>
+    /// <summary>Posts the report to the writer executor if there is anything to tell: jobs, a failure, or a disk that has become full.</summary>
     public void Report(bool hasFailed)
     {
         lock (_lock)
         {
             // Read once. If it were read again, a fill that finds the disk full in between would count as reported, and nobody would look for space.
             var isFull = segments.IsDiskFull;
-            var hasFilled = isFull && !_toldFull;
+            var becameFull = isFull && !_toldFull;
             _toldFull = isFull;
-            if (_isReported || (_jobs.Count == 0 && !hasFailed && !hasFilled))
+            if (_isReported || (_jobs.Count == 0 && !hasFailed && !becameFull))
                 return;
             _isReported = true;
         }

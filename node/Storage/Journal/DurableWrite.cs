@@ -52,8 +52,8 @@ internal sealed class DurableWrite(SegmentFile file, ulong segment, ulong incarn
     }
 
     /// <summary>
-    /// Writes the records through a buffer of at least <see cref="BytesMax"/> bytes. They are durable when it returns: this is where commits are synced, by
-    /// the flag with which the segment was opened (<see cref="SegmentFile"/>) or by a call.
+    /// Writes the records through a buffer of at least <see cref="BytesMax"/> bytes. They are durable when it returns: this is where commits are synced,
+    /// because the segment is opened with <c>O_DSYNC</c> (<see cref="SegmentFile"/>), with which a write returns when the disk has the data.
     /// </summary>
     public void WriteDurable(AlignedBuffer staging, StoreContext context)
     {

@@ -208,7 +208,7 @@ internal sealed class JournalSchedule
     private void BeginLocked(JournalLane lane)
     {
         Invariant.CheckHeld(_lock);
-        // The lane that works alone, or whose write is the last to end, continues by itself.
+        // The lane whose step ends the phase looks for the next step itself; the others become idle.
         if (_phase != JournalPhase.Open)
         {
             lane.MoveTo(LaneState.Idle);

@@ -18,7 +18,7 @@ namespace KvCluster.Simulation.Cluster;
 /// Another shard in a node's process, with its only replica there: the real <see cref="ShardReplica"/> on the executors and the disk of the shard
 /// under test. It must accept writes as long as the process runs, whatever becomes of the shard under test.
 /// </summary>
-internal sealed class Neighbour(ClusterRun run, ClusterNode node) : IPeerTransport, IShardCoordination
+internal sealed class Neighbour(ClusterRun run, ClusterNode node) : IPeerTransport, IShardRecords
 {
     private const string Directory = "/data/neighbour";
     private const long IntervalUs = 20_000;
@@ -67,7 +67,7 @@ internal sealed class Neighbour(ClusterRun run, ClusterNode node) : IPeerTranspo
             context with
             {
                 Peers = this,
-                Coordination = this,
+                Records = this,
                 RouteChanged = _ => node.RenewMap(),
                 Telemetry = new ShardTelemetry(new(node.Id.Value), context.Metrics),
                 Failed = failure => _ = node.Disk.Files.IsOff ? failure : throw new Violation(Rule.GoesOn, $"the other shard on node {node.Id} stops: {failure.Message}"),
@@ -99,9 +99,9 @@ internal sealed class Neighbour(ClusterRun run, ClusterNode node) : IPeerTranspo
 
     void IPeerTransport.Send(NodeId to, Frame frame) => throw new Violation(Rule.Contract, $"a shard's only replica sends a frame to node {to}");
 
-    void IShardCoordination.Read(ShardId shard, Action<ShardRecordRead> done) => Later(1_000, () => done(new ShardRecordRead(_record, _revision)));
+    void IShardRecords.Read(ShardId shard, Action<ShardRecordRead> done) => Later(1_000, () => done(new ShardRecordRead(_record, _revision)));
 
-    void IShardCoordination.CompareAndSet(ShardId shard, ShardRecord record, long expectedRevision, Action<CompareAndSetResult> done) => Later(1_000, () =>
+    void IShardRecords.CompareAndSet(ShardId shard, ShardRecord record, long expectedRevision, Action<CompareAndSetResult> done) => Later(1_000, () =>
     {
         var won = expectedRevision == _revision;
         if (won)

@@ -22,7 +22,7 @@ internal sealed class NodeTransport(ClusterRun run, ClusterNode node) : IPeerTra
 }
 
 /// <summary>The requests of one process of a node to the coordinator.</summary>
-internal sealed class NodeCoordination(ClusterRun run, ClusterNode node) : IShardCoordination
+internal sealed class NodeCoordination(ClusterRun run, ClusterNode node) : IShardRecords
 {
     private readonly ulong _process = node.Process;
 

@@ -8,7 +8,7 @@ namespace KvCluster.Client.Transport;
 /// Chooses among the nodes of a key's shard: its leader, or one of its replicas. A node whose connection has just failed or takes long is left out while
 /// another one can be reached. Used by <see cref="CallRouter"/> on the caller's thread; no locks, no allocations.
 /// </summary>
-internal sealed class ShardNodes(RouteTable table, NodeConnections connections) : IDestinations
+internal sealed class NodeChoice(RouteTable table, NodeConnections connections) : IDestinations
 {
     private int _spread;
 

@@ -13,7 +13,7 @@ namespace KvCluster.Client.Transport;
 /// If there are several, it uses none before that one has said which cluster it belongs to. Used by <see cref="CallRouter"/>, <see cref="ScanWalk"/> and
 /// <see cref="RouterFanOut"/>. Thread-safe.
 /// </summary>
-internal sealed class Gateways : IDestinations
+internal sealed class GatewayChoice : IDestinations
 {
     /// <summary>How soon an endpoint that refused connections is tried again. Calls that wait for it lose little, and there are others.</summary>
     private const int PauseMs = 500;
@@ -40,7 +40,7 @@ internal sealed class Gateways : IDestinations
     /// <param name="connector">Connects to them.</param>
     /// <param name="runtime">Time and randomness for waits.</param>
     /// <param name="connections">Knows which of their streams have just broken.</param>
-    public Gateways(KvClientOptions options, RouteTable table, INodeConnector connector, ClientRuntime runtime, NodeConnections connections)
+    public GatewayChoice(KvClientOptions options, RouteTable table, INodeConnector connector, ClientRuntime runtime, NodeConnections connections)
     {
         _endpoints = [.. options.Endpoints.Distinct()];
         (_table, _connector, _runtime, _connections, _log) = (table, connector, runtime, connections, options.Log);

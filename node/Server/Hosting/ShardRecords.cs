@@ -8,7 +8,7 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Node.Hosting;
 
 /// <summary>Access to the shards' records in the coordinator. Called on writer executors, which never wait here; answers on the thread pool.</summary>
-internal sealed class ShardCoordination(ICoordinator coordinator, CoordinatorKeys keys, ILogger log) : IShardCoordination
+internal sealed class ShardRecords(ICoordinator coordinator, CoordinatorKeys keys, ILogger log) : IShardRecords
 {
     // What all shards meet is logged once for all of them.
     private readonly OncePerReason _outages = new();

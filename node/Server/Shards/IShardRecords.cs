@@ -9,7 +9,7 @@ namespace KvCluster.Node.Shards;
 internal readonly record struct ShardRecordRead(ShardRecord? Record, long Revision);
 
 /// <summary>A shard's access to its record in the coordinator. Two implementations: over <c>ICoordinator</c>, and the simulator's.</summary>
-internal interface IShardCoordination
+internal interface IShardRecords
 {
     /// <summary>Reads the record with a linearizable read sent after this call. Answers once, on any thread, within the coordinator's timeout.</summary>
     void Read(ShardId shard, Action<ShardRecordRead> done);
