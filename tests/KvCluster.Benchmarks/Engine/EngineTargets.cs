@@ -4,7 +4,7 @@ namespace KvCluster.Benchmarks.Engine;
 
 /// <summary>
 /// What the engine has to reach, and whether the rows of a run do. A target says where the engine is meant to get. What was accepted last says where it is, on two
-/// cores with the disk of a virtual machine; a run that finds it much worse has found a regression. The first accepted values are from a machine that was busy with
+/// cores with the disk of a virtual machine; a run that finds it much worse has found a regression. Some accepted values are from a machine that was busy with
 /// other work, so they are low: whoever runs the suite on an idle one enters what it finds. Pure.
 /// </summary>
 internal static class EngineTargets
@@ -20,27 +20,27 @@ internal static class EngineTargets
         Bound(WriteRows.PutsOf(1), WriteRows.DeviceBytes, 4_600),
         Bound(WriteRows.PutsOf(WriteRows.ManyCallers), WriteRows.DeviceBytes, 350),
         Bound(WriteRows.TransactionsOfLarge, WriteRows.DeviceBytes, 1_200),
-        new(ReadRows.ReadsOf(1, alone: true), ReadRows.ReadsPerSecond, 1.5, Accepted: 1.43, Peer: EngineSystem.Lmdb),
-        new(ReadRows.ReadsOf(1, alone: false), ReadRows.ReadsPerSecond, 1.5, Accepted: 1.37, Peer: EngineSystem.Lmdb),
-        new(ReadRows.ReadsOf(2, alone: true), ReadRows.ReadsPerSecond, 1.5, Accepted: 1.47, Peer: EngineSystem.Lmdb),
-        new(ReadRows.ReadsOf(2, alone: false), ReadRows.ReadsPerSecond, 1.5, Accepted: 1.21, Peer: EngineSystem.Lmdb),
-        new(ReadRows.Scan, ReadRows.ItemsPerSecond, 1.2, Accepted: 1.47, Peer: EngineSystem.Lmdb),
+        new(ReadRows.ReadsOf(1, alone: true), ReadRows.ReadsPerSecond, 1.5, Accepted: 1.97, Peer: EngineSystem.Lmdb),
+        new(ReadRows.ReadsOf(1, alone: false), ReadRows.ReadsPerSecond, 1.5, Accepted: 1.91, Peer: EngineSystem.Lmdb),
+        new(ReadRows.ReadsOf(2, alone: true), ReadRows.ReadsPerSecond, 1.5, Accepted: 1.61, Peer: EngineSystem.Lmdb),
+        new(ReadRows.ReadsOf(2, alone: false), ReadRows.ReadsPerSecond, 1.5, Accepted: 1.62, Peer: EngineSystem.Lmdb),
+        new(ReadRows.Scan, ReadRows.ItemsPerSecond, 1.2, Accepted: 1.29, Peer: EngineSystem.Lmdb),
         new(LoadRows.SortedLoad, LoadRows.ItemsPerSecond, 1, Accepted: 0.69, Peer: EngineSystem.Lmdb),
         new(LoadRows.SortedLoad, LoadRows.SettledItemsPerSecond, 1, Accepted: 0.65, Peer: EngineSystem.Lmdb),
-        Bound(LoadRows.SortedLoad, LoadRows.FilesToRaw, 1.08),
+        Bound(LoadRows.SortedLoad, LoadRows.FilesToRaw, 1.08, accepted: 1.06),
         new(ColdRows.Reads, ReadRows.ReadsPerSecond, 1.5, Accepted: 0.66, Peer: EngineSystem.Lmdb),
         new(ColdRows.Reads, ReadRows.ReadsPerSecond, 1, Accepted: 0.58, Peer: EngineSystem.RocksDb),
         new(ColdRows.Scan, ReadRows.ItemsPerSecond, 1, Accepted: 0.36, Peer: EngineSystem.Lmdb),
         new(ColdRows.Scan, ReadRows.ItemsPerSecond, 1, Accepted: 4.83, Peer: EngineSystem.RocksDb),
         Bound(PauseRows.Checkpoint, PauseRows.LongestBeyondDevice, 20),
         Bound(PauseRows.Load, PauseRows.LongestBeyondDevice, 20),
-        new(LoadRows.Files, LoadRows.FilesToRaw, 0.8, Accepted: 1.83, Peer: EngineSystem.Lmdb, IsMaximum: true),
+        new(LoadRows.Files, LoadRows.FilesToRaw, 0.8, Accepted: 0.64, Peer: EngineSystem.Lmdb, IsMaximum: true),
         Bound(OpenRows.Clean, OpenRows.Milliseconds, 100),
         Bound(OpenRows.Killed, OpenRows.Milliseconds, 2_000),
         Bound(AllocationRows.Read, AllocationRows.Bytes, 0, accepted: 0),
-        Bound(AllocationRows.Put, AllocationRows.Bytes, 100),
+        Bound(AllocationRows.Put, AllocationRows.Bytes, 100, accepted: 145),
         Bound(CheckpointRows.Overwritten, CheckpointRows.FileToLive, 1.3, accepted: 1.20),
-        Bound(LoadRows.RandomPuts, LoadRows.FilesToRaw, 1.35),
+        Bound(LoadRows.RandomPuts, LoadRows.FilesToRaw, 1.35, accepted: 1.29),
     ];
 
     /// <summary>
