@@ -1,4 +1,5 @@
 using Grpc.Core;
+using KvCluster.Admin.V1;
 using KvCluster.Client.Transport;
 using KvCluster.V1;
 
@@ -57,13 +58,15 @@ public sealed class KvAdmin
 
     /// <summary>Transfers a shard's leadership to another of its voters.</summary>
     /// <param name="shard">The shard's id.</param>
-    /// <param name="toNode">The node that is to lead; 0 means the one that has most of the journal.</param>
+    /// <param name="toNode">The node that is to lead; null means the one that has most of the journal.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     /// <returns>The node that was asked to lead.</returns>
     /// <exception cref="KvException">Reason NOT_TRANSFERRED: the message says why.</exception>
-    public async Task<uint> TransferAsync(uint shard, uint toNode = 0, CancellationToken cancellationToken = default)
+    public async Task<uint> TransferAsync(uint shard, uint? toNode = null, CancellationToken cancellationToken = default)
     {
-        var request = new TransferRequest { Shard = shard, ToNode = toNode };
+        var request = new TransferRequest { Shard = shard };
+        if (toNode is { } to)
+            request.ToNode = to;
         return (await CallAsync(_calls.TransferAsync, request, _timeout, cancellationToken).ConfigureAwait(false)).Leader;
     }
 
@@ -83,14 +86,16 @@ public sealed class KvAdmin
     /// <summary>Replaces a replica of a shard with a new one under a new id. Completes when the new one has caught up and votes.</summary>
     /// <param name="shard">The shard's id.</param>
     /// <param name="fromNode">The node whose replica is removed for good.</param>
-    /// <param name="toNode">The node that gets the new one. If it is the same node, the replica is rebuilt there. 0 only removes the replica, which must be a
-    /// learner.</param>
+    /// <param name="toNode">The node that gets the new one. If it is the same node, the replica is rebuilt there. Null only removes the replica, which must be
+    /// a learner.</param>
     /// <param name="force">Replace even if the remaining replicas are not known to follow closely. Writes of the shard pause while the change is tried.</param>
     /// <param name="cancellationToken">Stops waiting; calling again continues from where it is.</param>
     /// <exception cref="KvException">Reason NOT_REPLACED: the message says why.</exception>
-    public Task ReplaceAsync(uint shard, uint fromNode, uint toNode, bool force = false, CancellationToken cancellationToken = default)
+    public Task ReplaceAsync(uint shard, uint fromNode, uint? toNode, bool force = false, CancellationToken cancellationToken = default)
     {
-        var request = new ReplaceRequest { Shard = shard, FromNode = fromNode, ToNode = toNode, Force = force };
+        var request = new ReplaceRequest { Shard = shard, FromNode = fromNode, Force = force };
+        if (toNode is { } to)
+            request.ToNode = to;
         return CallAsync(_calls.ReplaceAsync, request, _timeout, cancellationToken);
     }
 

@@ -138,9 +138,19 @@ public sealed class KvClient : IAsyncDisposable
     public ValueTask<DeleteResult> DeleteAsync(string key, KvCondition? condition = null, CancellationToken cancellationToken = default) =>
         DeleteAsync(Bytes.Utf8(key), condition, cancellationToken);
 
-    /// <summary>Applies operations on keys of one shard, under conditions, atomically. The position is that of the last operation.</summary>
-    public async ValueTask<ShardPosition> WriteAsync(KvWrite write, CancellationToken cancellationToken = default) =>
-        ReadPosition(await ChangeAsync(new Change(Method.Write, write.FirstKey, default, null, write.Message), cancellationToken).ConfigureAwait(false), out _);
+    /// <summary>Applies operations on keys of one shard, under conditions, atomically.</summary>
+    /// <exception cref="KvException">Reason SHARDS_DIFFER: the keys belong to several shards; nothing was applied.</exception>
+    public async ValueTask<WriteResult> WriteAsync(KvWrite write, CancellationToken cancellationToken = default)
+    {
+        var response = WriteResponse.Parser.ParseFrom(
+            await ChangeAsync(new Change(Method.Write, write.FirstKey, default, null, write.Message), cancellationToken).ConfigureAwait(false));
+        var position = response.Position.ToPosition();
+        _seen.Raise(position);
+        return new WriteResult(
+            position,
+            (int)response.Deleted,
+            [.. response.Results.Select(static result => new OperationResult(result.Etag.ToEtag(), result.HasExisted ? result.Existed : null))]);
+    }
 
     /// <summary>
     /// Returns entries in key order, from one snapshot for each shard. If a leader changes during the scan, it continues by itself; the rest of that shard is
@@ -231,7 +241,7 @@ public sealed class KvClient : IAsyncDisposable
         return new GetResult(response.Found, response.Value.Memory, response.Etag.ToEtag(), position) { Age = age };
     }
 
-    /// <summary>Reads the fields of a PutResponse, DeleteResponse or WriteResponse, which differ only in <c>existed</c>.</summary>
+    /// <summary>Reads the fields of a PutResponse or DeleteResponse, which differ only in <c>existed</c>.</summary>
     private ShardPosition ReadPosition(ByteString response, out bool existed)
     {
         var position = default(ShardPosition);

@@ -7,10 +7,10 @@ internal static class StatusReading
 {
     public static ClusterStatus ToStatus(GetStatusResponse message) => new(message.Cluster, [.. message.Nodes.Select(ToNode)]);
 
-    public static ReplicaCheckpoint ToCheckpoint(V1.ReplicaCheckpoint message) =>
-        new(message.Node, message.Shard, message.Etag.ToEtag(), message.DataBytes, message.Error);
+    public static ReplicaCheckpoint ToCheckpoint(Admin.V1.ReplicaCheckpoint message) =>
+        new(message.Node, message.HasShard ? message.Shard : null, message.Etag.ToEtag(), message.DataBytes, message.Error);
 
-    public static NodeExamination ToExamination(V1.NodeExamination message) => new(message.Node, message.Address, message.Version, message.Error)
+    public static NodeExamination ToExamination(Admin.V1.NodeExamination message) => new(message.Node, message.Address, message.Version, message.Error)
     {
         Clock = DateTimeOffset.UnixEpoch.AddMicroseconds(message.ClockUs),
         SyncMedian = TimeSpan.FromMicroseconds(message.SyncUs),
@@ -32,6 +32,10 @@ internal static class StatusReading
         Memory = message.Memory is null ? null : ToMemory(message.Memory),
     };
 
+    /// <summary>A role or a state as people read it: its name in lower case.</summary>
+    public static string TextOf<T>(T value)
+        where T : struct, Enum => value.ToString().ToLowerInvariant();
+
     private static NodeMemory ToMemory(V1.NodeMemory message) => new(
         message.BudgetBytes,
         message.ChangedPagesBytes,
@@ -49,7 +53,7 @@ internal static class StatusReading
         message.Route.Shard,
         message.Route.Start.Memory,
         message.Route.End.Memory,
-        message.Role,
+        TextOf(message.Role),
         message.Epoch,
         message.Route.Leader,
         message.Last.ToEtag(),
@@ -80,7 +84,7 @@ internal static class StatusReading
     private static FollowerStatus ToFollower(V1.FollowerStatus message) => new(
         message.Replica,
         message.Node,
-        message.State,
+        TextOf(message.State),
         message.Acknowledged.ToEtag(),
         message.Sent.ToEtag(),
         message.OutstandingBytes,

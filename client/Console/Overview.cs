@@ -1,4 +1,5 @@
 using KvCluster.V1;
+using Role = KvCluster.V1.ReplicaStatus.Types.Role;
 
 namespace KvCluster.AdminConsole;
 
@@ -48,8 +49,8 @@ internal static class Overview
         Error = node.Error.Length > 0 ? node.Error : null,
         node.Draining,
         Replicas = node.Replicas.Count,
-        Leads = node.Replicas.Count(replica => replica.Role == "leader"),
-        Failed = node.Replicas.Count(replica => replica.Role == "failed"),
+        Leads = node.Replicas.Count(replica => replica.Role == Role.Leader),
+        Failed = node.Replicas.Count(replica => replica.Role == Role.Failed),
         Keys = Sum(node, replica => replica.Keys),
         DataAllocatedBytes = Sum(node, replica => replica.DataAllocatedBytes),
         JournalBytes = Sum(node, replica => replica.JournalBytes),
@@ -88,7 +89,7 @@ internal static class Overview
         Replicas = shard.Replicas.Select(replica => new
         {
             replica.Node,
-            replica.Replica.Role,
+            Role = Client.StatusReading.TextOf(replica.Replica.Role),
             Lag = shard.LagOf(replica.Replica),
             Failure = replica.Replica.Failure.Length > 0 ? replica.Replica.Failure : null,
         }),

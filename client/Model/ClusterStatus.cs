@@ -114,11 +114,11 @@ public sealed record ReplicaDecision(DateTimeOffset Time, string Text, bool Alar
 
 /// <summary>The result of a checkpoint of one replica.</summary>
 /// <param name="Node">The node's id.</param>
-/// <param name="Shard">The shard's id.</param>
+/// <param name="Shard">The shard's id; null if the node did not answer.</param>
 /// <param name="Covers">The last change that it covers.</param>
 /// <param name="DataBytes">Size of the data file afterwards.</param>
 /// <param name="Error">Why it failed; empty if it did not.</param>
-public sealed record ReplicaCheckpoint(uint Node, uint Shard, Etag Covers, ulong DataBytes, string Error);
+public sealed record ReplicaCheckpoint(uint Node, uint? Shard, Etag Covers, ulong DataBytes, string Error);
 
 /// <summary>Where operators allow replicas to be placed, and how far the moves have progressed.</summary>
 /// <param name="Paused">No replica is moved.</param>

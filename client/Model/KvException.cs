@@ -29,7 +29,7 @@ public sealed class KvConditionFailedException(string message, int conditionInde
 }
 
 /// <summary>
-/// The request itself was refused, for example because of an empty or too long key, a too large value, or keys of different shards. Nothing was applied.
+/// The request itself was refused, for example because of an empty or too long key, or a too large value. Nothing was applied.
 /// </summary>
 public sealed class KvInvalidRequestException(string reason, string message) : KvException(reason, message);
 

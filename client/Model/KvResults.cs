@@ -25,6 +25,19 @@ public readonly record struct KvEntry(ReadOnlyMemory<byte> Key, ReadOnlyMemory<b
 /// <param name="Position">The change's position in its shard.</param>
 public readonly record struct DeleteResult(bool Existed, ShardPosition Position);
 
+/// <summary>The answer to a write.</summary>
+/// <param name="Position">The position of its last operation in the shard.</param>
+/// <param name="Deleted">The number of keys that its deletes removed.</param>
+/// <param name="Results">One for each operation, in order, if <see cref="KvWrite.WithResults"/> asked for them; otherwise empty.</param>
+public sealed record WriteResult(ShardPosition Position, int Deleted, IReadOnlyList<OperationResult> Results);
+
+/// <summary>What one operation of a write did.</summary>
+/// <param name="Etag">The etag of its change; for a put now that of the key.</param>
+/// <param name="Existed">
+/// For a delete whether the key existed; null for a put. Null also if the write had several deletes and only some of their keys existed.
+/// </param>
+public readonly record struct OperationResult(Etag Etag, bool? Existed);
+
 /// <summary>The shard that answered, and the state that the answer was evaluated on.</summary>
 /// <param name="Shard">The shard's id.</param>
 /// <param name="Etag">The newest etag of that state; for a change, its own etag.</param>

@@ -39,6 +39,13 @@ public sealed class KvWrite
         return this;
     }
 
+    /// <summary>Asks for a result of each operation. The write then has at most 512.</summary>
+    public KvWrite WithResults()
+    {
+        Message.WithResults = true;
+        return this;
+    }
+
     private static Google.Protobuf.ByteString KeyOf(Operation operation) =>
         operation.OperationCase == Operation.OperationOneofCase.Put ? operation.Put.Key : operation.Delete.Key;
 }

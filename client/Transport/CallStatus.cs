@@ -9,6 +9,9 @@ namespace KvCluster.Client.Transport;
 /// <summary>Errors of calls as google.rpc.Status, created here when no node could answer, and read from nodes' answers.</summary>
 internal static class CallStatus
 {
+    /// <summary>The reason of a call that names keys of several shards. Which shard has a key may change between the map and the call.</summary>
+    public const string ShardsDiffer = "SHARDS_DIFFER";
+
     /// <summary>The change was sent and not answered.</summary>
     /// <remarks>
     /// The code is UNKNOWN, because proxies and generic retry policies repeat other codes, above all UNAVAILABLE, and would apply the change twice.

@@ -54,7 +54,7 @@ internal sealed class GatewayChoice : IDestinations
     }
 
     /// <summary>Why none can be used, for an error message.</summary>
-    public string Failure => $"none of the endpoints can be used: {_failure}";
+    public string Failure => $"none of the endpoints can be used: {PausedFailure() ?? _failure}";
 
     /// <summary>A router finds the shard by itself.</summary>
     public bool NeedMap => false;
@@ -81,12 +81,8 @@ internal sealed class GatewayChoice : IDestinations
             if (!Volatile.Read(ref _isOurs[index]) || now < Volatile.Read(ref _pausedUntilMs[index]))
                 continue;
             address = _endpoints[index];
-            if (_connections.To(address) is { IsPaused: true } paused)
-            {
-                _failure = paused.Failure;
-                continue;
-            }
-            return true;
+            if (!_connections.To(address).IsPaused)
+                return true;
         }
         address = null;
         return false;
@@ -126,6 +122,17 @@ internal sealed class GatewayChoice : IDestinations
         {
             if (Volatile.Read(ref _isOurs[index]) && _connections.To(_endpoints[index]).IsSlow)
                 return _endpoints[index];
+        }
+        return null;
+    }
+
+    // Why an endpoint of our cluster has no connection; null if none says so.
+    private string? PausedFailure()
+    {
+        for (var index = 0; index < _endpoints.Count; index++)
+        {
+            if (Volatile.Read(ref _isOurs[index]) && _connections.To(_endpoints[index]) is { IsPaused: true, Failure: { Length: > 0 } failure })
+                return failure;
         }
         return null;
     }

@@ -1,4 +1,5 @@
 using Grpc.Core;
+using KvCluster.Admin.V1;
 using KvCluster.V1;
 
 namespace KvCluster.Client.Transport;
@@ -13,7 +14,7 @@ internal interface IOperatorCalls
     /// <summary>Returns the status of every node. A node that does not answer is listed with its error.</summary>
     Task<GetStatusResponse> GetStatusAsync(GetStatusRequest request, long deadlineMs, CancellationToken cancellationToken);
 
-    /// <summary>Makes every replica of every node write a checkpoint. A node that does not answer is listed with its error, as shard 0.</summary>
+    /// <summary>Makes every replica of every node write a checkpoint. A node that does not answer is listed with its error, without a shard.</summary>
     Task<CheckpointResponse> CheckpointAsync(CheckpointRequest request, long deadlineMs, CancellationToken cancellationToken);
 
     /// <summary>Makes every node examine its machine and the coordinator. A node that does not answer is listed with its error.</summary>

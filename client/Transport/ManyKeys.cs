@@ -8,8 +8,12 @@ namespace KvCluster.Client.Transport;
 /// <summary>Reads many keys with one call for each shard that owns some of them. Used by the client library and the router.</summary>
 internal static class ManyKeys
 {
+    /// <summary>The longest wait for news of the map before keys are grouped again.</summary>
+    private static readonly TimeSpan RegroupPause = TimeSpan.FromMilliseconds(100);
+
     /// <summary>
-    /// Returns one entry for each key, in the order of the keys, or none if <c>Error</c> is set. If the shards' responses are too large for the lane, the
+    /// Returns one entry for each key, in the order of the keys, or none if <c>Error</c> is set. Keys that a shard no longer has are grouped again by the newer
+    /// map. If the shards' responses are too large for the lane, the
     /// error has the sum of all, and <c>PartBytesMax</c> the room to keep for each of them.
     /// </summary>
     public static async ValueTask<(IReadOnlyList<GetResponse> Entries, Status? Error, IReadOnlyDictionary<ShardId, int>? PartBytesMax)> GetAsync(
@@ -17,6 +21,21 @@ internal static class ManyKeys
         ReplyWay way = default)
     {
         await calls.WaitForMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
+        while (true)
+        {
+            var changed = calls.Table.NextChange();
+            var answer = await GetByGroupAsync(calls, keys, read, deadlineMs, cancellationToken, way).ConfigureAwait(false);
+            if (answer.Error is not { } error || CallStatus.ReasonOf(error) != CallStatus.ShardsDiffer || calls.Runtime.NowMs >= deadlineMs)
+                return answer;
+            // The refusal had the routes that its node knows, and the map stream brings the others.
+            await Task.WhenAny(changed, Task.Delay(RegroupPause, calls.Runtime.Time, cancellationToken)).ConfigureAwait(false);
+            cancellationToken.ThrowIfCancellationRequested();
+        }
+    }
+
+    private static async ValueTask<(IReadOnlyList<GetResponse> Entries, Status? Error, IReadOnlyDictionary<ShardId, int>? PartBytesMax)> GetByGroupAsync(
+        CallRouter calls, IReadOnlyList<ByteString> keys, ReadOptions? read, long deadlineMs, CancellationToken cancellationToken, ReplyWay way)
+    {
         var entries = new GetResponse[keys.Count];
         var groups = Enumerable.Range(0, keys.Count).GroupBy(index => calls.Table.ShardOf(keys[index].Span));
         var seen = read?.Mode == ReadMode.Session ? read.Seen.ToLookup(static position => position.ShardId) : null;

@@ -1,6 +1,8 @@
 using Grpc.Core;
 using Grpc.Net.Client;
+using KvCluster.Admin.V1;
 using KvCluster.V1;
+using AdminClient = KvCluster.Admin.V1.Admin.AdminClient;
 
 namespace KvCluster.Client.Transport;
 
@@ -24,8 +26,8 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
     public async Task<CheckpointResponse> CheckpointAsync(CheckpointRequest request, long deadlineMs, CancellationToken cancellationToken)
     {
         var answers = await AskAllAsync(
-            async (node, deadline) => (await new Admin.AdminClient(node).CheckpointAsync(request, deadline: deadline, cancellationToken: cancellationToken).ConfigureAwait(false)).Replicas,
-            static (node, _, error) => [new V1.ReplicaCheckpoint { NodeId = node, Error = error }],
+            async (node, deadline) => (await new AdminClient(node).CheckpointAsync(request, deadline: deadline, cancellationToken: cancellationToken).ConfigureAwait(false)).Replicas,
+            static (node, _, error) => [new Admin.V1.ReplicaCheckpoint { NodeId = node, Error = error }],
             deadlineMs, cancellationToken).ConfigureAwait(false);
         return new CheckpointResponse { Replicas = { answers.SelectMany(static replicas => replicas) } };
     }
@@ -33,17 +35,17 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
     public async Task<ExamineResponse> ExamineAsync(ExamineRequest request, long deadlineMs, CancellationToken cancellationToken)
     {
         var answers = await AskAllAsync(
-            async (node, deadline) => (await new Admin.AdminClient(node).ExamineAsync(request, deadline: deadline, cancellationToken: cancellationToken).ConfigureAwait(false)).Nodes.Single(),
-            static (node, address, error) => new V1.NodeExamination { NodeId = node, Address = address, Error = error },
+            async (node, deadline) => (await new AdminClient(node).ExamineAsync(request, deadline: deadline, cancellationToken: cancellationToken).ConfigureAwait(false)).Nodes.Single(),
+            static (node, address, error) => new Admin.V1.NodeExamination { NodeId = node, Address = address, Error = error },
             deadlineMs, cancellationToken).ConfigureAwait(false);
         return new ExamineResponse { Nodes = { answers } };
     }
 
     public Task<TransferResponse> TransferAsync(TransferRequest request, long deadlineMs, CancellationToken cancellationToken) =>
-        AskLeaderAsync(request.ShardId, (leader, deadline) => leader.TransferAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
+        AskLeaderAsync(Required(request.HasShard, request.Shard), (leader, deadline) => leader.TransferAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
 
     public Task<ReplaceResponse> ReplaceAsync(ReplaceRequest request, long deadlineMs, CancellationToken cancellationToken) =>
-        AskLeaderAsync(request.ShardId, (leader, deadline) => leader.ReplaceAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
+        AskLeaderAsync(Required(request.HasShard, request.Shard), (leader, deadline) => leader.ReplaceAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
 
     public Task<QuarantineResponse> QuarantineAsync(QuarantineRequest request, long deadlineMs, CancellationToken cancellationToken) =>
         AskNodeAsync(request.NodeId, (node, deadline) => node.QuarantineAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
@@ -61,7 +63,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
             {
                 try
                 {
-                    return await new Admin.AdminClient(channels.To(address)).PlaceAsync(request, deadline: ToDeadline(deadlineMs), cancellationToken: cancellationToken).ConfigureAwait(false);
+                    return await new AdminClient(channels.To(address)).PlaceAsync(request, deadline: ToDeadline(deadlineMs), cancellationToken: cancellationToken).ConfigureAwait(false);
                 }
                 catch (RpcException failure)
                 {
@@ -102,12 +104,12 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
     }
 
     private async Task<TResponse> AskNodeAsync<TResponse>(
-        NodeId node, Func<Admin.AdminClient, DateTime, AsyncUnaryCall<TResponse>> ask, long deadlineMs, CancellationToken cancellationToken)
+        NodeId node, Func<AdminClient, DateTime, AsyncUnaryCall<TResponse>> ask, long deadlineMs, CancellationToken cancellationToken)
     {
         var address = await AddressOfAsync(node, deadlineMs, cancellationToken).ConfigureAwait(false);
         try
         {
-            return await ask(new Admin.AdminClient(channels.To(address)), ToDeadline(deadlineMs)).ConfigureAwait(false);
+            return await ask(new AdminClient(channels.To(address)), ToDeadline(deadlineMs)).ConfigureAwait(false);
         }
         catch (RpcException failure)
         {
@@ -116,7 +118,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
     }
 
     private async Task<TResponse> AskLeaderAsync<TResponse>(
-        ShardId shard, Func<Admin.AdminClient, DateTime, AsyncUnaryCall<TResponse>> ask, long deadlineMs, CancellationToken cancellationToken)
+        ShardId shard, Func<AdminClient, DateTime, AsyncUnaryCall<TResponse>> ask, long deadlineMs, CancellationToken cancellationToken)
     {
         await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
         var attempts = new Attempts();
@@ -128,7 +130,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
             try
             {
                 if (calls.Table.Nodes.TryGetValue(route.LeaderId, out var address))
-                    return await ask(new Admin.AdminClient(channels.To(address)), ToDeadline(deadlineMs)).ConfigureAwait(false);
+                    return await ask(new AdminClient(channels.To(address)), ToDeadline(deadlineMs)).ConfigureAwait(false);
             }
             catch (RpcException failure)
             {
@@ -147,6 +149,9 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
             cancellationToken.ThrowIfCancellationRequested();
         }
     }
+
+    private static ShardId Required(bool isPresent, uint shard) =>
+        isPresent ? new(shard) : throw CallStatus.Create(StatusCode.InvalidArgument, "BAD_REQUEST", "The request names no shard; nothing was changed.", "no").ToRpcException();
 
     private static DateTime ToDeadline(long deadlineMs) => DateTime.UtcNow.AddMilliseconds(Math.Max(0, deadlineMs - Environment.TickCount64));
 

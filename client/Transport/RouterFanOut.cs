@@ -1,6 +1,8 @@
 using Grpc.Core;
 using Grpc.Net.Client;
+using KvCluster.Admin.V1;
 using KvCluster.V1;
+using AdminClient = KvCluster.Admin.V1.Admin.AdminClient;
 
 namespace KvCluster.Client.Transport;
 
@@ -14,25 +16,25 @@ internal sealed class RouterFanOut(GatewayChoice gateways, NodeChannels channels
         AskAsync((router, options) => new Cluster.ClusterClient(router).GetStatusAsync(request, options), isChange: false, deadlineMs, cancellationToken);
 
     public Task<CheckpointResponse> CheckpointAsync(CheckpointRequest request, long deadlineMs, CancellationToken cancellationToken) =>
-        AskAsync((router, options) => new Admin.AdminClient(router).CheckpointAsync(request, options), isChange: false, deadlineMs, cancellationToken);
+        AskAsync((router, options) => new AdminClient(router).CheckpointAsync(request, options), isChange: false, deadlineMs, cancellationToken);
 
     public Task<ExamineResponse> ExamineAsync(ExamineRequest request, long deadlineMs, CancellationToken cancellationToken) =>
-        AskAsync((router, options) => new Admin.AdminClient(router).ExamineAsync(request, options), isChange: false, deadlineMs, cancellationToken);
+        AskAsync((router, options) => new AdminClient(router).ExamineAsync(request, options), isChange: false, deadlineMs, cancellationToken);
 
     public Task<TransferResponse> TransferAsync(TransferRequest request, long deadlineMs, CancellationToken cancellationToken) =>
-        AskAsync((router, options) => new Admin.AdminClient(router).TransferAsync(request, options), isChange: true, deadlineMs, cancellationToken);
+        AskAsync((router, options) => new AdminClient(router).TransferAsync(request, options), isChange: true, deadlineMs, cancellationToken);
 
     public Task<DrainResponse> DrainAsync(DrainRequest request, long deadlineMs, CancellationToken cancellationToken) =>
-        AskAsync((router, options) => new Admin.AdminClient(router).DrainAsync(request, options), isChange: true, deadlineMs, cancellationToken);
+        AskAsync((router, options) => new AdminClient(router).DrainAsync(request, options), isChange: true, deadlineMs, cancellationToken);
 
     public Task<ReplaceResponse> ReplaceAsync(ReplaceRequest request, long deadlineMs, CancellationToken cancellationToken) =>
-        AskAsync((router, options) => new Admin.AdminClient(router).ReplaceAsync(request, options), isChange: true, deadlineMs, cancellationToken);
+        AskAsync((router, options) => new AdminClient(router).ReplaceAsync(request, options), isChange: true, deadlineMs, cancellationToken);
 
     public Task<QuarantineResponse> QuarantineAsync(QuarantineRequest request, long deadlineMs, CancellationToken cancellationToken) =>
-        AskAsync((router, options) => new Admin.AdminClient(router).QuarantineAsync(request, options), isChange: true, deadlineMs, cancellationToken);
+        AskAsync((router, options) => new AdminClient(router).QuarantineAsync(request, options), isChange: true, deadlineMs, cancellationToken);
 
     public Task<PlaceResponse> PlaceAsync(PlaceRequest request, long deadlineMs, CancellationToken cancellationToken) =>
-        AskAsync((router, options) => new Admin.AdminClient(router).PlaceAsync(request, options), isChange: true, deadlineMs, cancellationToken);
+        AskAsync((router, options) => new AdminClient(router).PlaceAsync(request, options), isChange: true, deadlineMs, cancellationToken);
 
     private async Task<TResponse> AskAsync<TResponse>(
         Func<GrpcChannel, CallOptions, AsyncUnaryCall<TResponse>> call, bool isChange, long deadlineMs, CancellationToken cancellationToken)

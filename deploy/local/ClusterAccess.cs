@@ -3,6 +3,7 @@ using Grpc.Core;
 using Grpc.Net.Client;
 using KvCluster.Tls;
 using KvCluster.V1;
+using Role = KvCluster.V1.ReplicaStatus.Types.Role;
 
 namespace KvCluster.Local;
 
@@ -95,7 +96,7 @@ internal sealed class ClusterAccess(LocalOptions options) : IDisposable
         try
         {
             var status = await client.GetStatusAsync(new GetStatusRequest(), deadline: DateTime.UtcNow + CallLimit, cancellationToken: stop);
-            return status.Nodes.SelectMany(node => node.Replicas).Where(replica => replica.Role == "leader").Select(replica => replica.Route.Shard).Distinct().Count();
+            return status.Nodes.SelectMany(node => node.Replicas).Where(replica => replica.Role == Role.Leader).Select(replica => replica.Route.Shard).Distinct().Count();
         }
         catch (RpcException e) when (IsPassing(e))
         {

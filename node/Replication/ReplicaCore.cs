@@ -1,3 +1,4 @@
+using KvCluster.Internal.V1;
 using KvCluster.Replication.Digests;
 using KvCluster.Replication.Elections;
 using KvCluster.Replication.Following;
@@ -7,7 +8,6 @@ using KvCluster.Replication.Progress;
 using KvCluster.Replication.Protocol;
 using KvCluster.Replication.Reconfiguration;
 using KvCluster.Replication.State;
-using KvCluster.V1;
 
 namespace KvCluster.Replication;
 

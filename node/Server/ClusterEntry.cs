@@ -1,12 +1,12 @@
 using System.Security.Cryptography;
 using Grpc.Net.Client;
+using KvCluster.Internal.V1;
 using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
 using KvCluster.Replication.Protocol;
 using KvCluster.ServiceDefaults.Admin;
 using KvCluster.ServiceDefaults.Logs;
-using KvCluster.V1;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node;

@@ -214,9 +214,12 @@ internal sealed class NodeHost : IAsyncDisposable
         var replicas = Own("the placement of replicas", new ReplicaPlacement(coordinator, keys, identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, peers, BootClock.Instance, _log));
         Own("the space of retired replicas", new RetiredReplicas(directory.RetiredPath, () => new DriveInfo(_options.DataDirectory) is var drive ? (drive.AvailableFreeSpace, drive.TotalSize) : default, _log));
         var examiner = new NodeDiagnostics(identity, _options.DataDirectory, coordinator, tls?.Files, TimeProvider.System) { Stalls = shards.Threads.Stalls, Memory = memory };
+        var found = new OperatorShards(identity, shards);
+        var replaceCalls = new ReplaceCalls(identity, found, placement, replacement);
+        var admin = new AdminService(identity, shards, placement, found, replaceCalls, replicas, voters, examiner);
         var reads = Own("the threads of reads", ReadThreads.Start());
-        Own("the server", await ServeAsync(identity, map, shards, reads, placement, replacement, voters, examiner, replicas, peers, _grpcHealth, metrics, logs, listen, tls, port, cancellationToken).ConfigureAwait(false));
-        Own("the server for nodes", await ServePeersAsync(peers, logs, listenPeers, tls, peerPort, cancellationToken).ConfigureAwait(false));
+        Own("the server", await ServeAsync(identity, map, shards, reads, placement, admin, _grpcHealth, metrics, logs, listen, tls, port, cancellationToken).ConfigureAwait(false));
+        Own("the server for nodes", await ServePeersAsync(peers, voters, replaceCalls, logs, listenPeers, tls, peerPort, cancellationToken).ConfigureAwait(false));
         peers.Start(map, shards.Receive, shards.NodeSilent);
         shards.Start();
         var registration = Own("the registration", new NodeRegistration(coordinator, keys, identity, _log));
@@ -253,14 +256,15 @@ internal sealed class NodeHost : IAsyncDisposable
     }
 
     // For nodes only: requests of up to 32 MiB, streams that never end, and with TLS certificates required from everybody.
-    private static async Task<OwnedServer> ServePeersAsync(PeerTransport peers, ILoggerFactory logs, Uri listen, ServerTls? tls, ReservedPort? port, CancellationToken cancellationToken)
+    private static async Task<OwnedServer> ServePeersAsync(PeerTransport peers, StayingVoters voters, ReplaceCalls replacements, ILoggerFactory logs, Uri listen, ServerTls? tls, ReservedPort? port, CancellationToken cancellationToken)
     {
         var builder = ServerBuilder.Create(logs, listen, tls, limits: ListenerLimits.OfPeers(PeerConnectionsMax));
         port?.GiveTo(builder);
-        builder.Services.AddSingleton(peers).AddSingleton<PeerService>();
+        builder.Services.AddSingleton(peers).AddSingleton<PeerService>().AddSingleton(new PlacementService(peers, voters, replacements));
         builder.Services.AddGrpc(static grpc => grpc.MaxReceiveMessageSize = PeerTransport.MessageBytesMax);
         var app = builder.Build();
         app.MapGrpcService<PeerService>();
+        app.MapGrpcService<PlacementService>();
         return await OwnedServer.StartAsync(app, listen, health: null, cancellationToken).ConfigureAwait(false);
     }
 
@@ -270,11 +274,7 @@ internal sealed class NodeHost : IAsyncDisposable
         ShardHost shards,
         ReadThreads reads,
         LeaderPlacement placement,
-        ReplicaReplacement replacement,
-        StayingVoters voters,
-        NodeDiagnostics examiner,
-        ReplicaPlacement replicas,
-        PeerTransport peers,
+        AdminService admin,
         HealthService health,
         NodeMetrics metrics,
         ILoggerFactory logs,
@@ -286,8 +286,8 @@ internal sealed class NodeHost : IAsyncDisposable
         var builder = ServerBuilder.Create(logs, listen, tls, limits: ListenerLimits.OfClients(_options.ConnectionsMax));
         port?.GiveTo(builder);
         var services = builder.Services;
-        services.AddSingleton(identity).AddSingleton(map).AddSingleton(shards).AddSingleton(placement).AddSingleton(replacement).AddSingleton(voters).AddSingleton(replicas).AddSingleton(examiner);
-        services.AddSingleton(peers).AddSingleton(health).AddSingleton(metrics);
+        services.AddSingleton(identity).AddSingleton(map).AddSingleton(shards).AddSingleton(placement).AddSingleton(admin);
+        services.AddSingleton(health).AddSingleton(metrics);
         var memory = new CallMemory(_options.CallMemoryMebibytes);
         memory.AddTo(services);
         metrics.Calls = memory;
@@ -297,7 +297,7 @@ internal sealed class NodeHost : IAsyncDisposable
         var lookup = new ShardLookup(identity.Node, shards, metrics.Activity.Hot);
         services.AddSingleton(lookup).AddSingleton(new ReadOpener(lookup, BootClock.Instance, _options.ReadWaitMax)).AddSingleton(reads).AddSingleton<KvCalls>().AddSingleton<KvScans>();
         services.AddReflection();
-        services.AddSingleton<KvService>().AddSingleton<ClusterService>().AddSingleton<AdminService>();
+        services.AddSingleton<KvService>().AddSingleton<ClusterService>();
         services.AddGrpc(static grpc => grpc.MaxReceiveMessageSize = ListenerLimits.MessageBytesMax);
         var app = builder.Build();
         app.MapGrpcService<KvService>();

@@ -14,8 +14,8 @@ internal static class StorageCommand
 {
     private static readonly Argument<string> ReplicaDirectory = new("DIR") { Description = "The replica's directory: shards/N in the data directory of a node that is stopped." };
     private static readonly Option<bool> Json = new("--json") { Description = "Print one JSON object." };
-    private static readonly Option<string?> Keys = new("--keys") { Description = "List keys that begin with this text; '' lists all.", HelpName = "PREFIX" };
-    private static readonly Option<int> Limit = new("--limit") { Description = "List at most this many keys.", DefaultValueFactory = _ => 100, HelpName = "N" };
+    private static readonly Option<string?> Keys = new("--keys") { Description = "List keys, and sets, that begin with this text; '' lists all.", HelpName = "PREFIX" };
+    private static readonly Option<int> Limit = new("--limit") { Description = "List at most this many keys, and as many sets.", DefaultValueFactory = _ => 100, HelpName = "N" };
     private static readonly Option<int> Records = new("--records") { Description = "List this many of the newest journal records.", DefaultValueFactory = _ => 20, HelpName = "N" };
     private static readonly Option<bool> AcceptLoss = new("--accept-loss") { Description = "Do it. Without this, it is only said what would be done." };
     private static readonly Option<bool> LoneCopy = new("--lone-copy") { Description = "DIR was copied out of its node's data directory, so that no node can be using it." };

@@ -105,7 +105,7 @@ internal sealed class GroupCommit
 
     /// <summary>
     /// Drains the queue into one merged transaction, applies it as an unpublished state and passes its record to the journal. False when there is no
-    /// record: nothing was queued, all requests failed, or the engine has stopped. True: the caller calls again, because requests may be left.
+    /// record to send: nothing was queued, all requests failed, or the engine has stopped. True: the caller calls again, because requests may be left.
     /// </summary>
     public bool TryAppendBatch(DateTimeOffset wallTime, out RecordRef record)
     {
@@ -207,17 +207,21 @@ internal sealed class GroupCommit
         return default;
     }
 
-    /// <summary>Seals a batch and passes its record to the journal.</summary>
+    /// <summary>
+    /// Passes a batch's record to the journal, applies what the transaction has left while the disk writes it, and seals the batch. Nothing that the journal's
+    /// threads complete is handled before, because that needs this executor.
+    /// </summary>
     private RecordRef Append(WriteBatch batch, in RecordRef previous, RecordFlags flags, int operationCount, ReadOnlySpan<byte> payload, MergedTransaction? merged)
     {
         var body = SealBody(previous, flags, operationCount, payload);
         var record = body.Record;
-        batch.ShardTime = _shardClock.Microseconds;
-        _roots.Seal(batch, record.Etag);
         // Before a journal lane can complete the record.
         if (merged is not null && _context.Observer.IsWatching)
             _context.Observer.Appended(record, operationCount, merged.Waited, merged.Traces);
         _log.Append(body);
+        merged?.ApplyLeft(batch);
+        batch.ShardTime = _shardClock.Microseconds;
+        _roots.Seal(batch, record.Etag);
         return record;
     }
 

@@ -54,7 +54,7 @@ internal sealed class ReplicaStore : IDisposable
             context, Life, Pages, index, segments, _journal, reserve, () => Etag.Min(Pages.Roots.PublishedEtag, Durable.Last.Etag), () => Space!.Watch());
         _memory = new StoreMemory(context, Life, Pages, index, Checkpoints, OnPauseEnded);
         Space = new SpaceWatch(context, Life, Pages, _journal, reserve, Checkpoints, _memory, () => Requests!.RefuseOnFullDisk());
-        var prefetch = context.Prefetch is { } executor ? new PathPrefetch(executor, Pages, OpenSnapshot) : null;
+        var prefetch = context.Prefetch is { } executor ? new PathPrefetch(executor, Pages, OpenSnapshot, failure => context.Writer.Post(new WorkAction(() => Life.Fail(failure)))) : null;
         Requests = new RequestAdmission(context, Life, Log, Space, prefetch);
         Writes = new GroupCommit(context, Life, Pages, Log, Durable, Reader, Committed, Requests, Checkpoints, _memory, Space, _shardClock);
         Follower = new FollowerApply(context, Life, Pages, Durable, Committed, Checkpoints, _memory, Space);
@@ -212,6 +212,7 @@ internal sealed class ReplicaStore : IDisposable
 
     private void OnFailed(Exception first)
     {
+        _journal.End(first);
         EndWork(WriteOutcome.OutcomeUnknown);
         Checkpoints.Fail(first);
         // Posted, because the owner may be in the middle of a call into this store.

@@ -17,7 +17,6 @@ internal sealed class RequestAdmission
     private readonly StoreLifecycle _life;
     private readonly RecordLog _log;
     private readonly SpaceWatch _space;
-    private readonly PathPrefetch? _prefetch;
     private readonly Action _tellWork;
     private IStoreEvents? _events;
 
@@ -29,10 +28,10 @@ internal sealed class RequestAdmission
     /// <param name="prefetch">Reads what the requests will change; null: nobody does.</param>
     public RequestAdmission(StoreContext context, StoreLifecycle life, RecordLog log, SpaceWatch space, PathPrefetch? prefetch)
     {
-        (_context, _life, _log, _space, _prefetch) = (context, life, log, space, prefetch);
+        (_context, _life, _log, _space) = (context, life, log, space);
         _tellWork = () => _events!.WorkQueued();
         Answers = new AnswerChain(context.Completions);
-        Queue = new RequestQueue(context.Options.QueueCountMax, context.Options.QueueBytesMax, context.Memory, context.Writer, new WorkAction(OnQueueNotice));
+        Queue = new RequestQueue(context.Options.QueueCountMax, context.Options.QueueBytesMax, context.Memory, context.Writer, new WorkAction(OnQueueNotice), prefetch);
     }
 
     /// <summary>The requests that wait for the writer.</summary>
@@ -51,31 +50,24 @@ internal sealed class RequestAdmission
     public bool TrySubmit(WriteRequest request)
     {
         request.ComputeDigest();
-        // Before it is queued, from when on it belongs to the writer.
-        _prefetch?.Add(request);
         if (!Queue.TryAdd(request))
             return false;
         // After the end nobody runs the notice.
         if (_life.IsStopped)
-            Refuse(WriteOutcome.Stopped, new AnswerChain(_context.Completions));
+            Refuse(new AnswerChain(_context.Completions), static _ => WriteOutcome.Stopped);
         return true;
     }
 
     /// <summary>Answers all queued requests with this outcome.</summary>
-    public void Refuse(WriteOutcome outcome) => Refuse(outcome, Answers);
+    public void Refuse(WriteOutcome outcome) => Refuse(Answers, _ => outcome);
 
     /// <summary>Answers all queued requests because records wait for space.</summary>
-    public void RefuseOnFullDisk()
-    {
-        while (Queue.TryTake(out var request))
-            Answers.Add(request, WriteResult.Of(request.OutcomeOnFullDisk));
-        Answers.Flush();
-    }
+    public void RefuseOnFullDisk() => Refuse(Answers, static request => request.OutcomeOnFullDisk);
 
-    private void Refuse(WriteOutcome outcome, AnswerChain answers)
+    private void Refuse(AnswerChain answers, Func<WriteRequest, WriteOutcome> outcomeOf)
     {
         while (Queue.TryTake(out var request))
-            answers.Add(request, WriteResult.Of(outcome));
+            answers.Add(request, WriteResult.Of(outcomeOf(request)));
         answers.Flush();
     }
 

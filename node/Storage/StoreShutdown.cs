@@ -155,7 +155,8 @@ internal sealed class StoreShutdown
         var hasReaders = _pages.Roots.Readers.Any();
         if (hasReaders && _context.Time.GetElapsedTime(_readersAwaitedSince.Value) < ReaderGrace)
         {
-            _poll ??= _context.Time.CreateTimer(_ => _context.Writer.Post(new WorkAction(AwaitReaders)), null, ReaderPoll, ReaderPoll);
+            _poll ??= _context.Time.CreateTimer(_ => _context.Writer.Post(new WorkAction(AwaitReaders)), null, Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
+            _poll.Change(ReaderPoll, Timeout.InfiniteTimeSpan);
             return;
         }
         _poll?.Dispose();

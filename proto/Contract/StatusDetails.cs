@@ -13,7 +13,7 @@ internal static class StatusDetails
     public const string Trailer = "grpc-status-details-bin";
 
     /// <summary>The domain of every ErrorInfo of this project.</summary>
-    public const string Domain = "kvcluster";
+    public const string Domain = "kvcluster.dev";
 
     /// <summary>Metadata key in every ErrorInfo: whether the change was applied, <see cref="NotApplied"/> or <see cref="MaybeApplied"/>.</summary>
     public const string AppliedKey = "applied";

@@ -1,3 +1,5 @@
+using KvCluster.Admin.V1;
+using KvCluster.Internal.V1;
 using KvCluster.V1;
 
 namespace KvCluster;
@@ -93,37 +95,6 @@ internal static class WireIds
         }
     }
 
-    extension(ReplaceRequest request)
-    {
-        /// <summary>The shard.</summary>
-        public ShardId ShardId
-        {
-            get => new(request.Shard);
-            set => request.Shard = value.Value;
-        }
-
-        /// <summary>The lost replica that is to be removed.</summary>
-        public ReplicaId LostId
-        {
-            get => new(request.Lost);
-            set => request.Lost = value.Value;
-        }
-
-        /// <summary>The node whose replica leaves; none: the shard only gains one.</summary>
-        public NodeId FromNodeId
-        {
-            get => new(request.FromNode);
-            set => request.FromNode = value.Value;
-        }
-
-        /// <summary>The node of the new replica; none: a learner is only removed.</summary>
-        public NodeId ToNodeId
-        {
-            get => new(request.ToNode);
-            set => request.ToNode = value.Value;
-        }
-    }
-
     extension(NodeRecord record)
     {
         /// <summary>The node.</summary>
@@ -203,13 +174,6 @@ internal static class WireIds
 
     extension(QuarantineRequest request)
     {
-        /// <summary>The replica's shard.</summary>
-        public ShardId ShardId
-        {
-            get => new(request.Shard);
-            set => request.Shard = value.Value;
-        }
-
         /// <summary>The node of the replica.</summary>
         public NodeId NodeId
         {
@@ -238,23 +202,6 @@ internal static class WireIds
         {
             get => new(request.Node);
             set => request.Node = value.Value;
-        }
-    }
-
-    extension(TransferRequest request)
-    {
-        /// <summary>The shard.</summary>
-        public ShardId ShardId
-        {
-            get => new(request.Shard);
-            set => request.Shard = value.Value;
-        }
-
-        /// <summary>The node that is to lead; none: any.</summary>
-        public NodeId ToNodeId
-        {
-            get => new(request.ToNode);
-            set => request.ToNode = value.Value;
         }
     }
 

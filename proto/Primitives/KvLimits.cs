@@ -21,6 +21,9 @@ internal static class KvLimits
     /// <summary>Most operations or conditions of a Write, and most keys of a GetMany.</summary>
     public const int KeysMax = 10_000;
 
+    /// <summary>Most operations of a Write that returns a result for each. Such a response is small enough to be sent whatever memory is left.</summary>
+    public const int ResultsMax = 512;
+
     /// <summary>Largest response of a GetMany, in bytes.</summary>
     public const int AnswerBytesMax = 16 << 20;
 }

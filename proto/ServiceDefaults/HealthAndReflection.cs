@@ -9,7 +9,7 @@ internal static class HealthAndReflection
 {
     /// <summary>Adds the descriptors of all services that nodes and routers have.</summary>
     public static IServiceCollection AddReflection(this IServiceCollection services) => services.AddSingleton(new ReflectionCatalog(
-        Kv.Descriptor, Cluster.Descriptor, V1.Admin.Descriptor, Grpc.Health.V1.Health.Descriptor, Grpc.Reflection.V1.ServerReflection.Descriptor));
+        Kv.Descriptor, Cluster.Descriptor, KvCluster.Admin.V1.Admin.Descriptor, Grpc.Health.V1.Health.Descriptor, Grpc.Reflection.V1.ServerReflection.Descriptor));
 
     /// <summary>Maps the services. The health service is the caller's singleton.</summary>
     public static void MapHealthAndReflection(this WebApplication app)

@@ -1,11 +1,11 @@
 using Grpc.Core;
+using KvCluster.Admin.V1;
 using KvCluster.Client.Transport;
-using KvCluster.V1;
 
 namespace KvCluster.Router.Api;
 
 /// <summary>The service Admin of a router: passes a call to the node that can execute it, or to every node. A singleton.</summary>
-internal sealed class AdminProxy(NodeFanOut nodes, RouterOptions options) : Admin.AdminBase
+internal sealed class AdminProxy(NodeFanOut nodes, RouterOptions options) : Admin.V1.Admin.AdminBase
 {
     public override Task<CheckpointResponse> Checkpoint(CheckpointRequest request, ServerCallContext context) =>
         nodes.CheckpointAsync(request, Deadlines.OfAll(context, options.Timeout), context.CancellationToken);

@@ -88,7 +88,7 @@ internal sealed class ExchangeCall(ReplyBudget replies) : IReplyRoom
     /// <summary>The reply to a call that its caller has cancelled.</summary>
     public Reply Cancelled() => Failed(Id, IsRead
         ? CallStatus.Create(StatusCode.Cancelled, "CANCELLED", "The caller cancelled the call.", "no")
-        : CallStatus.Create(StatusCode.Cancelled, "CANCELLED", "The caller cancelled the call; the change may have been applied.", "unknown"));
+        : CallStatus.OutcomeUnknown("its caller cancelled the call"));
 
     public ValueTask<bool> HoldAsync(int bytes, long deadlineMs, CancellationToken cancellationToken) => replies.HoldAsync(this, bytes, deadlineMs, cancellationToken);
 

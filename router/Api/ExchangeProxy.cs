@@ -286,16 +286,21 @@ internal sealed class ExchangeProxy : IDisposable
         if (_open.TryGetValue(call.Id, out var found) && found == call)
             _open.Remove(call.Id);
         if (reply is not null && !_isBroken)
-            AddLocked(reply);
+            AddLocked(reply, isOutcome: !call.IsRead);
         if (call.TryReset())
             _pool.Push(call);
         _changed?.TrySetResult();
     }
 
-    private void AddLocked(Reply reply)
+    // The outcome of a change is told even if there is no room, because a refusal would say that it was not applied.
+    private void AddLocked(Reply reply, bool isOutcome = false)
     {
         Invariant.CheckHeld(_gate);
-        if (!_replies.TryAdd(reply))
+        if (isOutcome)
+        {
+            _replies.Add(reply);
+        }
+        else if (!_replies.TryAdd(reply))
         {
             reply = ExchangeCall.Refused(reply.Id, "The router has reached its limit of memory for unread replies. Try again.");
             _replies.Add(reply);

@@ -23,6 +23,9 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     private static readonly RoutedReply AnswerTooLarge = new(ByteString.Empty, CallStatus.Create(
         StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", $"The requested values together exceed {KvLimits.AnswerBytesMax:N0} bytes; request fewer keys.", "no"));
 
+    private static readonly RoutedReply ShardsDiffer = new(ByteString.Empty, CallStatus.Create(
+        StatusCode.FailedPrecondition, CallStatus.ShardsDiffer, "All keys of one Write must belong to one shard; nothing was applied.", "no"));
+
     private static readonly RoutedReply PassedWaiting = new(ByteString.Empty, CallStatus.Create(
         StatusCode.DeadlineExceeded, "BUSY", "The deadline passed while the read waited behind other large reads. Request less at a time, or try again.", "no"));
 
@@ -126,7 +129,7 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
             if (method == Method.GetMany)
                 return await GetManyAsync(request, deadlineMs, way, cancellationToken).ConfigureAwait(false);
             if (method == Method.Write && !await IsOfOneShardAsync(request, deadlineMs, cancellationToken).ConfigureAwait(false))
-                return Refused("SHARDS_DIFFER", "All keys of one Write must belong to one shard; nothing was applied.");
+                return ShardsDiffer;
             return await calls.CallAsync(
                 method,
                 KeyOf(method, request),

@@ -25,8 +25,8 @@ internal sealed class ReplyBudget(Lock gate, ByteBudget process)
     /// <summary>Counts a reply that is to be written. Returns false if there is no room for it.</summary>
     public bool TryAdd(Reply reply) => _waiting.TryUse(BytesOf(reply));
 
-    /// <summary>Counts a refusal, which is always written.</summary>
-    public void Add(Reply refusal) => _waiting.Use(BytesOf(refusal));
+    /// <summary>Counts a reply that is always written: a refusal, or the outcome of a change.</summary>
+    public void Add(Reply reply) => _waiting.Use(BytesOf(reply));
 
     /// <summary>Replies of these bytes have been written.</summary>
     public void Written(long bytes)

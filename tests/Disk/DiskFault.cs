@@ -29,7 +29,7 @@ internal enum DiskFault
 
     /// <summary>
     /// A write fails for want of space after some first sectors have arrived, as where writes in place need new blocks. Another call has no effect
-    /// and reports the same error.
+    /// and reports the same error, except that a hole is not made and nothing says so.
     /// </summary>
     NoRoom,
 }

@@ -46,6 +46,9 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     /// <summary>Whether the system reads ahead by itself when reads follow each other.</summary>
     public bool ReadsAhead { get; set; }
 
+    /// <summary>Called with the offset of a part of a file that is read into a mapping as the next one of a scan.</summary>
+    public Action<long>? ReadsNext { get; set; }
+
     /// <summary>Whether power is lost.</summary>
     public bool IsOff => _off;
 
@@ -87,12 +90,12 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
         }
     }
 
-    /// <summary>Another disk with the same content, all of it durable.</summary>
+    /// <summary>Another disk of the same kind with the same content, all of it durable.</summary>
     public SimulatedDisk Copy()
     {
         lock (_lock)
         {
-            var copy = new SimulatedDisk();
+            var copy = new SimulatedDisk { HasDirect = HasDirect, HasHoles = HasHoles };
             _root.CopyTo(copy._root);
             copy.UsedBytes = copy._root.Bytes();
             return copy;
@@ -354,7 +357,10 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
             if (!HasHoles)
                 return false;
             var isLast = CountsDown("Make hole", path);
-            ThrowIfFaulty(new DiskCall("Make hole", path, offset, (int)length));
+            var fault = Choose(new DiskCall("Make hole", path, offset, (int)length));
+            if (fault == DiskFault.NoRoom)
+                return true;
+            ThrowIfFailed(fault, "Make hole", path);
             UsedBytes -= node.MakeHole(offset, length);
             if (isLast)
                 throw PowerOff();
@@ -460,10 +466,12 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     }
 
     /// <summary>For calls that either succeed or fail.</summary>
-    private void ThrowIfFaulty(DiskCall call)
+    private void ThrowIfFaulty(DiskCall call) => ThrowIfFailed(Choose(call), call.Operation, call.Path);
+
+    private static void ThrowIfFailed(DiskFault fault, string operation, string path)
     {
-        if (Choose(call) is var fault and not (DiskFault.None or DiskFault.LostWrite or DiskFault.MisdirectedWrite))
-            throw Failed(call.Operation, call.Path, fault);
+        if (fault is not (DiskFault.None or DiskFault.LostWrite or DiskFault.MisdirectedWrite))
+            throw Failed(operation, path, fault);
     }
 
     private bool CountsDown(string operation, string path)

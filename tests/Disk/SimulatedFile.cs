@@ -40,7 +40,12 @@ internal sealed unsafe class SimulatedFile(SimulatedDisk disk, string path, Simu
     public bool ReadsAhead => disk.ReadsAhead;
 
     /// <inheritdoc/>
-    public void ReadIntoMap(byte* memory, long offset, long bytes, bool isNext) => disk.ReadIntoMap(Node, Path, offset, bytes);
+    public void ReadIntoMap(byte* memory, long offset, long bytes, bool isNext)
+    {
+        disk.ReadIntoMap(Node, Path, offset, bytes);
+        if (isNext)
+            disk.ReadsNext?.Invoke(offset);
+    }
 
     /// <inheritdoc/>
     public void Write(ReadOnlySpan<byte> source, long offset)

@@ -6,6 +6,7 @@ using KvCluster.Benchmarks.Cluster;
 using KvCluster.Benchmarks.Engine;
 using KvCluster.Benchmarks.Engine.Peers;
 using KvCluster.Benchmarks.Grpc;
+using KvCluster.Benchmarks.Primitives;
 using KvCluster.Benchmarks.Routing;
 using KvCluster.ServiceDefaults;
 using Spectre.Console;
@@ -33,9 +34,10 @@ var suites = new Dictionary<string, BenchmarkSuite>
     ["cluster"] = ClusterSuite.Run,
     ["engine"] = (quick, progress, cancellation) => EngineSuite.RunAsync(
         EnginePlan.Of(quick, chosen!.GetValue(only) ?? [], chosen.GetValue(systems) ?? [], chosen.GetValue(keys), chosen.GetValue(rounds), chosen.GetValue(seconds)), progress, cancellation),
+    ["etag"] = EtagSuite.Run,
     ["faults"] = FaultSuite.RunAsync,
     ["grpc"] = GrpcSuite.RunAsync,
-    ["routing"] = RoutingSuite.Run,
+    ["routing"] = RoutingSuite.RunAsync,
     ["telemetry"] = TelemetrySuite.RunAsync,
     ["many-keys"] = ClusterSuite.RunManyKeysAsync,
     ["slow-disk"] = FaultSuite.RunSlowDiskAsync,

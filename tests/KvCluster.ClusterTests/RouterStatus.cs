@@ -1,5 +1,6 @@
 using Grpc.Core;
 using KvCluster.V1;
+using Role = KvCluster.V1.ReplicaStatus.Types.Role;
 
 namespace KvCluster.ClusterTests;
 
@@ -22,7 +23,7 @@ internal static class RouterStatus
     /// <summary>The node that leads. Null if none does, or if two report it.</summary>
     public static uint? LeaderOf(GetStatusResponse status)
     {
-        var leaders = status.Nodes.Where(static node => node.Replicas.Any(static replica => replica.Role == "leader")).ToList();
+        var leaders = status.Nodes.Where(static node => node.Replicas.Any(static replica => replica.Role == Role.Leader)).ToList();
         return leaders.Count == 1 ? leaders[0].Node : null;
     }
 

@@ -1,5 +1,5 @@
 using System.Text;
-using KvCluster.V1;
+using KvCluster.Internal.V1;
 
 namespace KvCluster.Simulation;
 
@@ -58,14 +58,14 @@ internal sealed class Transcript(bool detailed)
     private static string Shorten(Frame frame)
     {
         // Names instead of bytes: records are shown by their number, without their bodies.
-        if (frame.PayloadCase is V1.Frame.PayloadOneofCase.Append)
+        if (frame.PayloadCase is Internal.V1.Frame.PayloadOneofCase.Append)
             return $"Append {frame.Append.Bodies.Count} records behind {Name(frame.Append.Previous)}, committed {Name(frame.Append.Committed)}";
-        if (frame.PayloadCase is V1.Frame.PayloadOneofCase.Tail)
+        if (frame.PayloadCase is Internal.V1.Frame.PayloadOneofCase.Tail)
             return $"Tail {frame.Tail.Bodies.Count} records behind {Name(frame.Tail.After)}, found {frame.Tail.Found}";
-        if (frame.PayloadCase is V1.Frame.PayloadOneofCase.SnapshotChunk)
+        if (frame.PayloadCase is Internal.V1.Frame.PayloadOneofCase.SnapshotChunk)
             return $"SnapshotChunk at {frame.SnapshotChunk.Offset} of {frame.SnapshotChunk.BytesTotal}, covers {Name(frame.SnapshotChunk.Covers)}";
         var text = new StringBuilder(frame.PayloadCase.ToString());
-        var descriptor = V1.Frame.Descriptor.FindFieldByNumber((int)frame.PayloadCase);
+        var descriptor = Internal.V1.Frame.Descriptor.FindFieldByNumber((int)frame.PayloadCase);
         return text.Append(' ').Append(descriptor.Accessor.GetValue(frame)).ToString();
     }
 

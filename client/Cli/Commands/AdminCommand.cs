@@ -41,7 +41,7 @@ internal static class AdminCommand
         await using var client = Globals.ClientOf(arguments, Globals.CallLimitOfWholeReplicas);
         var (shard, from) = (arguments.GetValue(Shard), arguments.GetValue(FromNode));
         var to = arguments.GetValue(ToNodeOfReplica) ?? from;
-        await client.Admin.ReplaceAsync(shard, from, to, arguments.GetValue(ForceReplace), stop);
+        await client.Admin.ReplaceAsync(shard, from, to == 0 ? null : to, arguments.GetValue(ForceReplace), stop);
         if (output.IsJson)
             output.Document(new { Shard = shard, From = from, To = to });
         else
@@ -106,11 +106,10 @@ internal static class AdminCommand
         return ExitCodes.Done;
     });
 
-    // For the server 0 means the voter that has most of the journal. For a person it is a node that does not exist.
-    private static uint TransferTarget(ParseResult arguments) => arguments.GetValue(ToNode) switch
+    private static uint? TransferTarget(ParseResult arguments) => arguments.GetValue(ToNode) switch
     {
         0 => throw new CliException(ExitCodes.Usage, "--to 0: there is no node 0; ids start at 1."),
-        var node => node ?? 0,
+        var node => node,
     };
 
     private static Command Drain() => CliCommand.Create("drain", "Transfer all leaderships of a node to others. It takes none until --off, or until it is restarted.", [Node, Off, ForceDrain], async (arguments, output, stop) =>
@@ -136,7 +135,7 @@ internal static class AdminCommand
             output.Document(new { Replicas = replicas.Select(one => new { one.Node, one.Shard, Etag = one.Covers.ToString(), one.DataBytes, Error = one.Error.Length == 0 ? null : one.Error }) });
         else
             foreach (var one in replicas)
-                output.Line(one.Error.Length == 0 ? $"node {one.Node}, shard {one.Shard}: {one.DataBytes} bytes, covers {one.Covers}" : $"node {one.Node}, shard {one.Shard}: failed: {one.Error}");
+                output.Line(one.Error.Length == 0 ? $"node {one.Node}, shard {one.Shard}: {one.DataBytes} bytes, covers {one.Covers}" : $"node {one.Node}{(one.Shard is { } shard ? $", shard {shard}" : "")}: failed: {one.Error}");
         var failed = replicas.Count(one => one.Error.Length > 0);
         return failed == 0 ? ExitCodes.Done : throw new CliException(ExitCodes.Unavailable, $"{failed} of {replicas.Count} checkpoints failed.");
     });

@@ -141,7 +141,7 @@ internal sealed class BatchLoader(KvClient client, long firstLine, TimeSpan give
                 await client.WriteAsync(ToWrite(records), _stop.Token);
                 return;
             }
-            catch (KvInvalidRequestException e) when (e.Reason == "SHARDS_DIFFER" && records.Count > 1)
+            catch (KvException e) when (e.Reason == "SHARDS_DIFFER" && records.Count > 1)
             {
                 // The map changed since the batch was begun. Halving it by key order leads to batches of one shard.
                 var ordered = records.OrderBy(record => record.Key, KeyOrder).ToArray();

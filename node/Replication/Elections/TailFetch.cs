@@ -1,6 +1,6 @@
+using KvCluster.Internal.V1;
 using KvCluster.Replication.Log;
 using KvCluster.Replication.State;
-using KvCluster.V1;
 
 namespace KvCluster.Replication.Elections;
 

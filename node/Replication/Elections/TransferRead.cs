@@ -1,5 +1,5 @@
+using KvCluster.Internal.V1;
 using KvCluster.Replication.State;
-using KvCluster.V1;
 
 namespace KvCluster.Replication.Elections;
 

@@ -1,8 +1,8 @@
+using KvCluster.Internal.V1;
 using KvCluster.Replication.Following;
 using KvCluster.Replication.Log;
 using KvCluster.Replication.Protocol;
 using KvCluster.Replication.State;
-using KvCluster.V1;
 
 namespace KvCluster.Replication.Elections;
 

@@ -1,7 +1,7 @@
+using KvCluster.Internal.V1;
 using KvCluster.Replication.Log;
 using KvCluster.Replication.Protocol;
 using KvCluster.Replication.State;
-using KvCluster.V1;
 
 namespace KvCluster.Replication.Following;
 

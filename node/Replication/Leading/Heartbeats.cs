@@ -1,7 +1,7 @@
+using KvCluster.Internal.V1;
 using KvCluster.Replication.Log;
 using KvCluster.Replication.Progress;
 using KvCluster.Replication.State;
-using KvCluster.V1;
 
 namespace KvCluster.Replication.Leading;
 

@@ -1,8 +1,8 @@
+using KvCluster.Internal.V1;
 using KvCluster.Replication.Log;
 using KvCluster.Replication.Progress;
 using KvCluster.Replication.Protocol;
 using KvCluster.Replication.State;
-using KvCluster.V1;
 
 namespace KvCluster.Replication.Leading;
 

@@ -1,10 +1,10 @@
+using KvCluster.Internal.V1;
 using KvCluster.Replication.Digests;
 using KvCluster.Replication.Log;
 using KvCluster.Replication.Progress;
 using KvCluster.Replication.Protocol;
 using KvCluster.Replication.Reconfiguration;
 using KvCluster.Replication.State;
-using KvCluster.V1;
 
 namespace KvCluster.Replication.Leading;
 

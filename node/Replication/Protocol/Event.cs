@@ -1,6 +1,6 @@
 using Google.Protobuf;
+using KvCluster.Internal.V1;
 using KvCluster.Replication.Log;
-using KvCluster.V1;
 
 namespace KvCluster.Replication.Protocol;
 

@@ -1,4 +1,4 @@
-using KvCluster.V1;
+using KvCluster.Internal.V1;
 
 namespace KvCluster.Replication.Protocol;
 

@@ -1,5 +1,5 @@
+using KvCluster.Internal.V1;
 using KvCluster.Replication.Log;
-using KvCluster.V1;
 
 namespace KvCluster.Replication.State;
 

@@ -1,15 +1,15 @@
 using Grpc.Core;
+using KvCluster.Admin.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Placement;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Shards;
-using KvCluster.V1;
 
 namespace KvCluster.Node.Api;
 
 /// <summary>The Admin service of a node, for its own replicas.</summary>
-internal sealed class AdminService(NodeIdentity identity, ShardHost shards, LeaderPlacement placement, ReplicaReplacement replacement, ReplicaPlacement replicas, StayingVoters voters, NodeDiagnostics examiner) : Admin.AdminBase
+internal sealed class AdminService(NodeIdentity identity, ShardHost shards, LeaderPlacement placement, OperatorShards found, ReplaceCalls replacements, ReplicaPlacement replicas, StayingVoters voters, NodeDiagnostics examiner) : Admin.V1.Admin.AdminBase
 {
     private static readonly TimeSpan DrainTimeMax = TimeSpan.FromMinutes(1);
 
@@ -27,17 +27,19 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
 
     public override async Task<TransferResponse> Transfer(TransferRequest request, ServerCallContext context)
     {
-        var shard = LedHere(request.ShardId);
-        var (leader, result) = await placement.TransferAsync(shard, request.ToNodeId).ConfigureAwait(false);
+        var shard = found.LedHere(Required(request.HasShard, request.Shard));
+        var (leader, result) = await placement.TransferAsync(shard, Optional(request.HasToNode, request.ToNode)).ConfigureAwait(false);
         return result.Done
             ? new TransferResponse { LeaderId = leader }
-            : throw ApiErrors.NotTransferred(request.ShardId, result.Reason).ToStatus().ToRpcException();
+            : throw ApiErrors.NotTransferred(shard.Shard, result.Reason).ToStatus().ToRpcException();
     }
 
     public override async Task<DrainResponse> Drain(DrainRequest request, ServerCallContext context)
     {
         if (request.NodeId != identity.Node)
             throw ApiErrors.WrongNode(request.NodeId, identity.Node).ToStatus().ToRpcException();
+        if (!request.HasDraining)
+            throw ApiErrors.BadRequest("The request does not say whether the node is to drain or may lead again; nothing was changed.").ToStatus().ToRpcException();
         if (!request.Draining)
         {
             placement.EndDrain();
@@ -57,17 +59,11 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
 
     public override async Task<ReplaceResponse> Replace(ReplaceRequest request, ServerCallContext context)
     {
-        var shard = LedHere(request.ShardId);
-        if (request.FromNodeId == identity.Node)
-        {
-            // The next leader does it. A leader does not remove itself, and it does not transfer for a replacement that the next leader would refuse.
-            if (await replacement.ForeseeOwnAsync(shard, request).ConfigureAwait(false) is { } known)
-                return known.Done ? new ReplaceResponse() : throw ApiErrors.NotReplaced(request.ShardId, known.Reason).ToStatus().ToRpcException();
-            var (next, transferred) = await placement.TransferAsync(shard, NodeId.None).ConfigureAwait(false);
-            throw (transferred.Done ? ApiErrors.NotLeader(new ShardRoute(shard.Route) { LeaderId = next }, identity.Node) : ApiErrors.NotReplaced(request.ShardId, transferred.Reason)).ToStatus().ToRpcException();
-        }
-        var result = await replacement.ReplaceAsync(shard, request, context.CancellationToken).ConfigureAwait(false);
-        return result.Done ? new ReplaceResponse() : throw ApiErrors.NotReplaced(request.ShardId, result.Reason).ToStatus().ToRpcException();
+        if (request is { HasFromNode: false, HasToNode: false })
+            throw ApiErrors.BadRequest("The request names neither the node of a replica to replace nor that of a new one; nothing was changed.").ToStatus().ToRpcException();
+        var asked = new Replacement(Required(request.HasShard, request.Shard), Optional(request.HasFromNode, request.FromNode), Optional(request.HasToNode, request.ToNode)) { Force = request.Force };
+        await replacements.ReplaceAsync(asked, context.CancellationToken).ConfigureAwait(false);
+        return new ReplaceResponse();
     }
 
     public override async Task<QuarantineResponse> Quarantine(QuarantineRequest request, ServerCallContext context)
@@ -78,37 +74,25 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
             throw ApiErrors.BadRequest($"A reason has at most {ReasonCharsMax} characters; nothing was changed.").ToStatus().ToRpcException();
         if (!OneLine.Is(request.Reason))
             throw ApiErrors.BadRequest("A reason must not contain a control character (a line break or an escape, for example); nothing was changed. Give it as one line of text.").ToStatus().ToRpcException();
-        if (shards.Find(request.ShardId) is null)
-            throw ApiErrors.NoReplica(request.ShardId, identity.Node).ToStatus().ToRpcException();
-        var shard = Here(request.ShardId);
+        var id = Required(request.HasShard, request.Shard);
+        if (shards.Find(id) is null)
+            throw ApiErrors.NoReplica(id, identity.Node).ToStatus().ToRpcException();
+        var shard = found.Here(id);
         QuarantineLeave? leave = null;
         if (!request.Force)
         {
             // Counted from before the leader answered.
             var usableUntil = BootClock.Instance.GetTimestamp() + (long)(StayingVoters.UseTimeMax.TotalSeconds * BootClock.Instance.TimestampFrequency);
-            var verdict = (await voters.AskAsync([request.ShardId], StayingVoters.GoneTime, context.CancellationToken).ConfigureAwait(false)).Single();
+            var verdict = (await voters.AskAsync([id], StayingVoters.GoneTime, context.CancellationToken).ConfigureAwait(false)).Single();
             if (verdict.Refusal is { } reason)
-                throw ApiErrors.NotQuarantined(request.ShardId, identity.Node, reason).ToStatus().ToRpcException();
+                throw ApiErrors.NotQuarantined(id, identity.Node, reason).ToStatus().ToRpcException();
             leave = new QuarantineLeave(verdict.Epoch, usableUntil);
         }
         var result = await shard.Replica!.Quarantine.EnterAsync(request.Reason, leave).ConfigureAwait(false);
         if (result.Done)
             return new QuarantineResponse();
-        var stopped = shard.Replica.Failure is { } failure ? ApiErrors.ReplicaFailed(shard.Route, failure.Message) : ApiErrors.NotQuarantined(request.ShardId, identity.Node, result.Reason);
+        var stopped = shard.Replica.Failure is { } failure ? ApiErrors.ReplicaFailed(shard.Route, failure.Message) : ApiErrors.NotQuarantined(id, identity.Node, result.Reason);
         throw stopped.ToStatus().ToRpcException();
-    }
-
-    public override async Task<MayStopResponse> MayStop(MayStopRequest request, ServerCallContext context)
-    {
-        if (request.Shards.Count > StayingVoters.ShardsMax)
-            throw ApiErrors.BadRequest($"One call may name at most {StayingVoters.ShardsMax} shards.").ToStatus().ToRpcException();
-        var asked = TimeSpan.FromMilliseconds(request.KeptMs);
-        var keptTime = asked < StayingVoters.KeptTimeMax ? asked : StayingVoters.KeptTimeMax;
-        var verdicts = await Task.WhenAll(request.ShardIds.Select(shard => voters.JudgeAsync(shard, request.NodeId, keptTime))).ConfigureAwait(false);
-        return new MayStopResponse
-        {
-            Verdicts = { verdicts.Select(static verdict => new MayStopVerdict { ShardId = verdict.Shard, Epoch = verdict.Epoch, Refusal = verdict.Refusal ?? "" }) },
-        };
     }
 
     public override async Task<ExamineResponse> Examine(ExamineRequest request, ServerCallContext context) =>
@@ -136,18 +120,13 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
             throw ApiErrors.NotDrained(identity.Node, refused.Count, refused[0].Shard, refused[0].Refusal!).ToStatus().ToRpcException();
     }
 
-    private HostedShard Here(ShardId id)
-    {
-        if (shards.Find(id) is not { } shard)
-            throw (shards.IsUnknown(id) ? ApiErrors.NoShard(id) : ApiErrors.WrongShard(id, identity.Node, shards.RouteOf(id))).ToStatus().ToRpcException();
-        return shard.Replica is null ? throw ApiErrors.ReplicaFailed(shard.Route, shard.Failure).ToStatus().ToRpcException() : shard;
-    }
+    // Ids of shards and nodes are numbers, and an absent number would be read as the id 0.
+    private static ShardId Required(bool isPresent, uint shard) =>
+        isPresent ? new(shard) : throw ApiErrors.BadRequest("The request names no shard; nothing was changed.").ToStatus().ToRpcException();
 
-    private HostedShard LedHere(ShardId id)
-    {
-        var shard = Here(id);
-        return shard.Replica!.IsServing ? shard : throw ApiErrors.NotLeader(shard.Route, identity.Node).ToStatus().ToRpcException();
-    }
+    // None if it is absent.
+    private static NodeId Optional(bool isPresent, uint node) =>
+        !isPresent || node != 0 ? new(node) : throw ApiErrors.NoNode(NodeId.None).ToStatus().ToRpcException();
 
     private async Task<ReplicaCheckpoint> CheckpointAsync(HostedShard shard)
     {

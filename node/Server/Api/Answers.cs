@@ -12,7 +12,7 @@ internal interface IAnswer
     void WriteTo(Span<byte> destination);
 }
 
-/// <summary>A <see cref="V1.PutResponse"/>, <see cref="V1.DeleteResponse"/> or <see cref="V1.WriteResponse"/>, which differ only in <c>existed</c>.</summary>
+/// <summary>A <see cref="V1.PutResponse"/> or a <see cref="V1.DeleteResponse"/>, which differ only in <c>existed</c>.</summary>
 internal readonly struct ChangeAnswer(ShardId shard, Etag etag, bool existed) : IAnswer
 {
     public int Size => WireWriter.BytesFieldSize(WireWriter.PositionSize(shard)) + WireWriter.VarintFieldSize(existed ? 1u : 0u);
@@ -23,6 +23,47 @@ internal readonly struct ChangeAnswer(ShardId shard, Etag etag, bool existed) : 
         writer.PositionField(1, shard, etag);
         writer.VarintField(2, existed ? 1u : 0u);
     }
+}
+
+/// <summary>A <see cref="V1.WriteResponse"/>.</summary>
+/// <param name="shard">The shard.</param>
+/// <param name="etag">The etag of the last operation.</param>
+/// <param name="deleted">How many keys its deletes removed.</param>
+/// <param name="areDeletes">For each operation whether it is a delete, if results are wanted; else null.</param>
+internal readonly struct WriteAnswer(ShardId shard, Etag etag, int deleted, bool[]? areDeletes) : IAnswer
+{
+    private readonly bool[] _areDeletes = areDeletes ?? [];
+
+    // The engine counts the keys that were removed. That tells of each delete whether its key existed if all did or none.
+    private readonly bool _isKnown = areDeletes is null || deleted == 0 || deleted == areDeletes.Count(static isDelete => isDelete);
+
+    public int Size
+    {
+        get
+        {
+            var size = WireWriter.BytesFieldSize(WireWriter.PositionSize(shard)) + WireWriter.VarintFieldSize((uint)deleted);
+            foreach (var isDelete in _areDeletes)
+                size += WireWriter.BytesFieldSize(ResultSize(isDelete));
+            return size;
+        }
+    }
+
+    public void WriteTo(Span<byte> destination)
+    {
+        var writer = new WireWriter(destination);
+        writer.PositionField(V1.WriteResponse.PositionFieldNumber, shard, etag);
+        for (var index = 0; index < _areDeletes.Length; index++)
+        {
+            var isDelete = _areDeletes[index];
+            writer.BytesHeader(V1.WriteResponse.ResultsFieldNumber, ResultSize(isDelete));
+            writer.EtagField(V1.OperationResult.EtagFieldNumber, new Etag(etag.Epoch, etag.Change - (ulong)(_areDeletes.Length - 1 - index)));
+            if (isDelete && _isKnown)
+                writer.OptionalBoolField(V1.OperationResult.ExistedFieldNumber, deleted > 0);
+        }
+        writer.VarintField(V1.WriteResponse.DeletedFieldNumber, (uint)deleted);
+    }
+
+    private int ResultSize(bool isDelete) => WireWriter.BytesFieldSize(WireWriter.EtagBytes) + (isDelete && _isKnown ? 2 : 0);
 }
 
 /// <summary>A response that was already encoded, piece by piece.</summary>
@@ -77,6 +118,13 @@ internal interface IReplySink
 
     /// <summary>Takes an answer. Not null if there was no space for it; the call was then refused with the returned error.</summary>
     ApiError? Answer<T>(scoped in T answer)
+        where T : IAnswer, allows ref struct;
+
+    /// <summary>
+    /// Takes the outcome of a change that was applied. It is told whatever its size and however little space is left, because a refusal would say that nothing
+    /// was applied.
+    /// </summary>
+    void AnswerChange<T>(scoped in T answer)
         where T : IAnswer, allows ref struct;
 
     void Refuse(ApiError refusal);

@@ -15,6 +15,8 @@ namespace KvCluster.Node.Api;
 /// <summary>All errors with which this node refuses calls. The only place where outcomes are mapped to statuses.</summary>
 internal static class ApiErrors
 {
+    private const string Unknown = "OUTCOME_UNKNOWN";
+
     public static readonly ApiError KeyEmpty = new(StatusCode.InvalidArgument, "KEY_EMPTY", "A key has at least one byte.");
 
     public static readonly ApiError KeyTooLong = new(StatusCode.InvalidArgument, "KEY_TOO_LONG", $"A key has at most {Text(KvLimits.KeyBytesMax)} bytes.");
@@ -26,7 +28,8 @@ internal static class ApiErrors
     public static readonly ApiError TooManyOperations = new(
         StatusCode.InvalidArgument, "TOO_MANY_OPERATIONS", $"A request names at most {Text(KvLimits.KeysMax)} keys.");
 
-    public static readonly ApiError ShardsDiffer = new(StatusCode.InvalidArgument, "SHARDS_DIFFER", "All keys of a request to a node must belong to one shard.");
+    public static readonly ApiError TooManyResults = new(
+        StatusCode.InvalidArgument, "TOO_MANY_OPERATIONS", $"A Write that returns a result for each operation has at most {Text(KvLimits.ResultsMax)} operations.");
 
     public static readonly ApiError AnswerTooLarge = new(
         StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", $"The requested values have more than {Text(KvLimits.AnswerBytesMax)} bytes in total; request fewer keys.");
@@ -55,7 +58,7 @@ internal static class ApiErrors
         StatusCode.Unavailable, "BUSY", "The node's disk is full, and there is no room for a delete before the next checkpoint; nothing was applied. Try again.") { RetryAfter = TimeSpan.FromMilliseconds(100) };
 
     public static readonly ApiError OutcomeUnknown = new(
-        StatusCode.Unknown, "OUTCOME_UNKNOWN", "The leader could not tell whether the change will be committed. Read the key, or repeat the change with its request id.") { IsOutcomeUnknown = true };
+        StatusCode.Unknown, Unknown, "The leader could not tell whether the change will be committed. Read the key, or repeat the change with its request id.") { IsOutcomeUnknown = true };
 
     public static readonly ApiError SessionExpired = new(
         StatusCode.Aborted, "SESSION_EXPIRED", "The request's session does not exist or has expired; this attempt was not executed.") { IsOutcomeUnknown = true };
@@ -66,8 +69,8 @@ internal static class ApiErrors
     public static readonly ApiError SequenceReused = new(
         StatusCode.FailedPrecondition, "SEQUENCE_REUSED", "Another change of the session has the same sequence. Nothing was applied; increase the sequence by one for each change.");
 
-    public static readonly ApiError RangeTooLarge = BadRequest(
-        "The ranges have too many keys to be deleted in one change with others. Nothing was applied; delete most of them before, each range alone.");
+    public static readonly ApiError RangeTooLarge = new(
+        StatusCode.FailedPrecondition, "RANGE_TOO_LARGE", "The ranges have too many keys to be deleted in one change with others. Nothing was applied; delete most of them before, each range alone.");
 
     public static readonly ApiError SessionInvalid = BadRequest(
         $"A request id must name a session returned by OpenSession: {Text(WireWriter.SessionBytes)} bytes, not all of them zero. Nothing was applied; open a session.");
@@ -88,6 +91,15 @@ internal static class ApiErrors
 
     private static readonly TimeSpan LeaderPause = TimeSpan.FromMilliseconds(50);
 
+    /// <summary>For a request with keys of several shards. Which shard has a key changes, so the request may be right at another time or in parts.</summary>
+    /// <param name="shard">The shard of the first key.</param>
+    /// <param name="other">The route of a key that it does not have, as far as this node knows it.</param>
+    public static ApiError ShardsDiffer(HostedShard shard, ShardRoute? other) =>
+        new(StatusCode.FailedPrecondition, "SHARDS_DIFFER", "All keys of a request to a node must belong to one shard; nothing was applied. Group the keys by shard.")
+        {
+            Routes = other is null ? [shard.Route] : [shard.Route, other],
+        };
+
     public static ApiError BadRequest(string message) => new(StatusCode.InvalidArgument, "BAD_REQUEST", message);
 
     public static ApiError WrongShard(ShardRoute? right) =>
@@ -99,6 +111,8 @@ internal static class ApiErrors
         StatusCode.Unavailable, "WRONG_SHARD", $"Node {node} has no open replica of shard {shard}; nothing was changed. Ask the node that leads it.") { Routes = right is null ? null : [right] };
 
     public static ApiError NoShard(ShardId shard) => new(StatusCode.NotFound, "NO_SHARD", $"There is no shard {shard}; nothing was changed.");
+
+    public static ApiError NoNode(NodeId node) => new(StatusCode.NotFound, "NO_NODE", $"There is no node {node}; nothing was changed.");
 
     /// <summary>For a call to a replica that does not lead.</summary>
     public static ApiError NotLeader(ShardRoute route, NodeId node) => route.LeaderId.IsNone || route.LeaderId == node
@@ -136,7 +150,7 @@ internal static class ApiErrors
 
     /// <summary>For a requested placement during which the coordinator failed. An attempt without an answer may have been applied.</summary>
     public static ApiError PlacementUnknown(string reason) =>
-        new(StatusCode.FailedPrecondition, "NOT_PLACED", $"The coordinator failed, so the change may or may not have been made: {reason}. Repeat the call; that is harmless.");
+        new(StatusCode.Unknown, Unknown, $"The coordinator failed, so the change may or may not have been made: {reason}. Repeat the call; that is harmless.") { IsOutcomeUnknown = true };
 
     /// <summary>For a call that was meant for another node.</summary>
     public static ApiError WrongNode(NodeId asked, NodeId node) => new(StatusCode.FailedPrecondition, "WRONG_NODE", $"This is node {node}, not node {asked}.");
@@ -156,9 +170,10 @@ internal static class ApiErrors
             FailedCondition = result.FailedCondition,
         };
 
-    /// <summary>For a bug of this node: an exception that <see cref="Of(Exception)"/> does not know.</summary>
-    public static ApiError Internal(Exception failure, bool isChange) =>
-        new(isChange ? StatusCode.Unknown : StatusCode.Internal, "INTERNAL", $"The node failed with {failure.GetType().Name}; see its log.") { IsOutcomeUnknown = isChange };
+    /// <summary>For a bug of this node: an exception that <see cref="Of(Exception)"/> does not know. A change may have been applied before it.</summary>
+    public static ApiError Internal(Exception failure, bool isChange) => isChange
+        ? new(StatusCode.Unknown, Unknown, $"The node failed with {failure.GetType().Name}, and the change may have been applied; see the node's log.") { IsOutcomeUnknown = true }
+        : new(StatusCode.Internal, "INTERNAL", $"The node failed with {failure.GetType().Name}; see its log.");
 
     /// <summary>The error for an expected exception of the engine or of parsing the request; null if the exception is not expected here.</summary>
     public static ApiError? Of(Exception failure) => failure switch

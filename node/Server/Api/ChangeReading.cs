@@ -43,9 +43,11 @@ internal static class ChangeReading
     /// <summary>Adds the operations of a Write.</summary>
     /// <param name="shard">The shard of all its keys; null if it has no operation.</param>
     /// <param name="id">The encoded RequestId, if <paramref name="hasId"/>.</param>
+    /// <param name="wantsResults">Whether the answer is to have a result for each operation.</param>
     public static ApiError? TryAddOperations(
-        WriteRequest write, ReadOnlySpan<byte> request, ShardLookup lookup, in CallTarget target, out HostedShard? shard, out ReadOnlySpan<byte> id, out bool hasId)
+        WriteRequest write, ReadOnlySpan<byte> request, ShardLookup lookup, in CallTarget target, out HostedShard? shard, out ReadOnlySpan<byte> id, out bool hasId, out bool wantsResults)
     {
+        wantsResults = false;
         shard = null;
         id = default;
         hasId = false;
@@ -56,6 +58,11 @@ internal static class ChangeReading
             {
                 id = reader.ReadBytes();
                 hasId = true;
+                continue;
+            }
+            if (field == V1.WriteRequest.WithResultsFieldNumber)
+            {
+                wantsResults = reader.ReadBool();
                 continue;
             }
             if (field != V1.WriteRequest.OperationsFieldNumber)
@@ -73,7 +80,7 @@ internal static class ChangeReading
             if (RequestRules.CheckRoom(write, key, value) is { } full)
                 return full;
             if (shard is not null && !shard.Owns(key))
-                return ApiErrors.ShardsDiffer;
+                return ApiErrors.ShardsDiffer(shard, lookup.RouteOf(key));
             if (shard is null && (shard = lookup.Find(key, target, isForLeader: true, out var refusal)) is null)
                 return refusal;
             if (kind == Operation.PutFieldNumber)
@@ -82,6 +89,22 @@ internal static class ChangeReading
                 write.Delete(key);
         }
         return null;
+    }
+
+    /// <summary>For each operation of a Write whether it is a delete.</summary>
+    public static bool[] FindDeletes(ReadOnlySpan<byte> request, int count)
+    {
+        var areDeletes = new bool[count];
+        var index = 0;
+        var reader = new WireReader(request);
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            if (field == V1.WriteRequest.OperationsFieldNumber)
+                areDeletes[index++] = ReadOperation(reader.ReadBytes(), out _, out _) == Operation.DeleteFieldNumber;
+            else
+                reader.Skip();
+        }
+        return areDeletes;
     }
 
     // Returns the operation's field number; 0 if none is known.

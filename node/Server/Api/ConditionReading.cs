@@ -11,7 +11,7 @@ namespace KvCluster.Node.Api;
 internal static class ConditionReading
 {
     /// <summary>Adds the conditions of a request. Conditions without a key use <paramref name="keyOfOperation"/>. Null if all are added.</summary>
-    public static ApiError? TryAddAll(WriteRequest write, ReadOnlySpan<byte> request, int conditionsField, ReadOnlySpan<byte> keyOfOperation, HostedShard shard)
+    public static ApiError? TryAddAll(WriteRequest write, ReadOnlySpan<byte> request, int conditionsField, ReadOnlySpan<byte> keyOfOperation, HostedShard shard, ShardLookup lookup)
     {
         var reader = new WireReader(request);
         var conditionCount = 0;
@@ -24,13 +24,13 @@ internal static class ConditionReading
             }
             if (++conditionCount > KvLimits.KeysMax)
                 return ApiErrors.TooManyOperations;
-            if (TryAdd(write, reader.ReadBytes(), keyOfOperation, shard) is { } bad)
+            if (TryAdd(write, reader.ReadBytes(), keyOfOperation, shard, lookup) is { } bad)
                 return bad;
         }
         return null;
     }
 
-    private static ApiError? TryAdd(WriteRequest write, ReadOnlySpan<byte> condition, ReadOnlySpan<byte> keyOfOperation, HostedShard shard)
+    private static ApiError? TryAdd(WriteRequest write, ReadOnlySpan<byte> condition, ReadOnlySpan<byte> keyOfOperation, HostedShard shard, ShardLookup lookup)
     {
         var key = keyOfOperation;
         ConditionKind? kind = null;
@@ -65,7 +65,7 @@ internal static class ConditionReading
         if (RequestRules.CheckEntry(key, value) is { } bad)
             return bad;
         if (!shard.Owns(key))
-            return ApiErrors.ShardsDiffer;
+            return ApiErrors.ShardsDiffer(shard, lookup.RouteOf(key));
         if (RequestRules.CheckRoom(write, key, value) is { } full)
             return full;
         write.AddCondition(key, kind.Value, etag, value);

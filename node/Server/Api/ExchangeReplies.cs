@@ -138,8 +138,8 @@ internal sealed class ExchangeReplies(
         return refusal;
     }
 
-    // False if there is no space for it; nothing was done then.
-    private bool TryAdd<T>(ulong id, in Place place, StatusCode code, int contentField, scoped in T content)
+    // False if there is no space for it; nothing was done then. An outcome always has space.
+    private bool TryAdd<T>(ulong id, in Place place, StatusCode code, int contentField, scoped in T content, bool isOutcome = false)
         where T : IAnswer, allows ref struct
     {
         var contentBytes = content.Size;
@@ -147,7 +147,9 @@ internal sealed class ExchangeReplies(
         var fieldBytes = WireWriter.BytesFieldSize(replyBytes);
         lock (_gate)
         {
-            if (!_isBroken && !_replies.TryUse(fieldBytes))
+            if (!_isBroken && isOutcome)
+                _replies.Use(fieldBytes);
+            else if (!_isBroken && !_replies.TryUse(fieldBytes))
                 return false;
             if (place.OfStream is not null)
             {
@@ -247,6 +249,9 @@ internal sealed class ExchangeReplies(
             Refuse(refusal);
             return refusal;
         }
+
+        public void AnswerChange<T>(scoped in T answer)
+            where T : IAnswer, allows ref struct => replies.TryAdd(id, place, StatusCode.OK, Reply.ResponseFieldNumber, answer, isOutcome: true);
 
         public void Refuse(ApiError refusal) =>
             replies.Add(id, place, refusal.Code, Reply.StatusFieldNumber, new EncodedAnswer(refusal.ToStatus().ToByteArray()));

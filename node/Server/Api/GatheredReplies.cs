@@ -22,6 +22,9 @@ internal sealed class GatheredReplies(ByteBudget budget)
     /// <inheritdoc cref="ReplyRoom.TryUse"/>
     public bool TryUse(int bytes) => _room.TryUse(bytes);
 
+    /// <inheritdoc cref="ReplyRoom.Use"/>
+    public void Use(int bytes) => _room.Use(bytes);
+
     /// <summary>Where a reply is to be written for which space was taken. The caller must fill all of it.</summary>
     public Span<byte> Append(int bytes)
     {

@@ -144,20 +144,22 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
         if (keyCount == 0)
             return ApiErrors.BadRequest("The request names no key.");
         shard = Find(first, options, target, out query, out var refusal);
-        return shard is null ? refusal : OwnsAll(shard, request) ? null : ApiErrors.ShardsDiffer;
+        return shard is null ? refusal : TryFindOther(shard, request, out var other) ? ApiErrors.ShardsDiffer(shard, lookup.RouteOf(other)) : null;
     }
 
-    private static bool OwnsAll(HostedShard shard, ReadOnlySpan<byte> request)
+    // The first key that the shard does not have.
+    private static bool TryFindOther(HostedShard shard, ReadOnlySpan<byte> request, out ReadOnlySpan<byte> other)
     {
+        other = default;
         var reader = new WireReader(request);
         for (int field; (field = reader.ReadField()) != 0;)
         {
             if (field != GetManyRequest.KeysFieldNumber)
                 reader.Skip();
-            else if (!shard.Owns(reader.ReadBytes()))
-                return false;
+            else if (!shard.Owns(other = reader.ReadBytes()))
+                return true;
         }
-        return true;
+        return false;
     }
 
     /// <summary>Answers a read that could not be answered at once.</summary>

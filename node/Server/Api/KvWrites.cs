@@ -35,16 +35,22 @@ internal sealed class KvWrites(ShardLookup lookup)
         where TSink : struct, IReplySink
     {
         var write = WriteRequest.Rent(request.Length);
-        if (ChangeReading.TryAddOperations(write, request, lookup, target, out var shard, out var id, out var hasId) is { } bad)
+        if (ChangeReading.TryAddOperations(write, request, lookup, target, out var shard, out var id, out var hasId, out var wantsResults) is { } bad)
             return Refuse(sink, write, bad);
         // Without operations there is no change whose etag could be returned.
         if (shard is null)
             return Refuse(sink, write, ApiErrors.BadRequest("The request has no operation."));
         if (hasId && ChangeReading.TryIdentify(write, id, shard) is { } badId)
             return Refuse(sink, write, badId);
-        if (ConditionReading.TryAddAll(write, request, V1.WriteRequest.ConditionsFieldNumber, default, shard) is { } badCondition)
+        if (ConditionReading.TryAddAll(write, request, V1.WriteRequest.ConditionsFieldNumber, default, shard, lookup) is { } badCondition)
             return Refuse(sink, write, badCondition);
-        return FinishAsync(Submit(write, shard, target), shard, isDelete: false, sink);
+        if (!wantsResults)
+            return FinishWriteAsync(Submit(write, shard, target), shard, areDeletes: null, sink);
+        if (write.OperationCount > KvLimits.ResultsMax)
+            return Refuse(sink, write, ApiErrors.TooManyResults);
+        // Before it is submitted, because it belongs to the store then.
+        var areDeletes = ChangeReading.FindDeletes(request, write.OperationCount);
+        return FinishWriteAsync(Submit(write, shard, target), shard, areDeletes, sink);
     }
 
     public ValueTask OpenSessionAsync<TSink>(ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
@@ -102,7 +108,7 @@ internal sealed class KvWrites(ShardLookup lookup)
         var write = WriteRequest.Rent(request.Length);
         if (change.HasId && ChangeReading.TryIdentify(write, change.Id, shard) is { } badId)
             return Refuse(sink, write, badId);
-        if (change.HasConditions && ConditionReading.TryAddAll(write, request, change.ConditionsField, change.Key, shard) is { } badCondition)
+        if (change.HasConditions && ConditionReading.TryAddAll(write, request, change.ConditionsField, change.Key, shard, lookup) is { } badCondition)
             return Refuse(sink, write, badCondition);
         if (RequestRules.CheckRoom(write, change.Key, change.Value) is { } full)
             return Refuse(sink, write, full);
@@ -130,7 +136,7 @@ internal sealed class KvWrites(ShardLookup lookup)
         var result = await submitted.Completion.ConfigureAwait(false);
         submitted.End();
         if (result.Outcome == WriteOutcome.Applied)
-            sink.Answer(new SessionAnswer(shard.Route.ShardId, result.Etag, session));
+            sink.AnswerChange(new SessionAnswer(shard.Route.ShardId, result.Etag, session));
         else
             sink.Refuse(ApiErrors.Of(result, shard.Route, lookup.Node));
     }
@@ -141,7 +147,18 @@ internal sealed class KvWrites(ShardLookup lookup)
         var result = await submitted.Completion.ConfigureAwait(false);
         submitted.End();
         if (result.Outcome == WriteOutcome.Applied)
-            sink.Answer(new ChangeAnswer(shard.Route.ShardId, result.Etag, isDelete && result.Existed));
+            sink.AnswerChange(new ChangeAnswer(shard.Route.ShardId, result.Etag, isDelete && result.Existed));
+        else
+            sink.Refuse(ApiErrors.Of(result, shard.Route, lookup.Node));
+    }
+
+    private async ValueTask FinishWriteAsync<TSink>(Submitted submitted, HostedShard shard, bool[]? areDeletes, TSink sink)
+        where TSink : struct, IReplySink
+    {
+        var result = await submitted.Completion.ConfigureAwait(false);
+        submitted.End();
+        if (result.Outcome == WriteOutcome.Applied)
+            sink.AnswerChange(new WriteAnswer(shard.Route.ShardId, result.Etag, result.Deleted, areDeletes));
         else
             sink.Refuse(ApiErrors.Of(result, shard.Route, lookup.Node));
     }

@@ -17,6 +17,13 @@ internal readonly struct MeteredSink<TSink>(TSink inner, RequestWatch watch) : I
         return refusal;
     }
 
+    public void AnswerChange<T>(scoped in T answer)
+        where T : IAnswer, allows ref struct
+    {
+        watch.Answered();
+        inner.AnswerChange(answer);
+    }
+
     public void Refuse(ApiError refusal)
     {
         watch.Refused(refusal);

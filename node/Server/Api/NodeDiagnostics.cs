@@ -2,13 +2,13 @@
 // thread. One examination runs at a time. Within some seconds of the last one its findings are returned instead, because each examination syncs a file and
 // anybody may ask. What cannot be examined is reported in the answer and is not an exception.
 using System.Globalization;
+using KvCluster.Admin.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Telemetry;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Files;
 using KvCluster.Tls;
-using KvCluster.V1;
 
 namespace KvCluster.Node.Api;
 

@@ -9,6 +9,9 @@ internal sealed class ShardLookup(NodeId node, ShardHost shards, HotPrefixes hot
     /// <summary>This node's id.</summary>
     public NodeId Node => node;
 
+    /// <summary>The route of a key, as far as this node knows it.</summary>
+    public V1.ShardRoute? RouteOf(ReadOnlySpan<byte> key) => shards.RouteOf(key);
+
     /// <summary>The replica here that leads the shard of a key; without <paramref name="isForLeader"/> any working replica of it.</summary>
     public HostedShard? Find(ReadOnlySpan<byte> key, in CallTarget target, bool isForLeader, out ApiError refusal)
     {

@@ -25,5 +25,8 @@ internal readonly struct UnarySink(MessageBytes response, CallMemory memory) : I
         return null;
     }
 
+    public void AnswerChange<T>(scoped in T answer)
+        where T : IAnswer, allows ref struct => answer.WriteTo(response.Append(answer.Size));
+
     public void Refuse(ApiError refusal) => response.Error = refusal.ToStatus();
 }

@@ -88,8 +88,11 @@ internal sealed record NodeOptions
     public TimeSpan StopTimeMax { get; init; } = TimeSpan.FromSeconds(3.5);
 
     /// <summary>
-    /// A quarter of the memory of the machine, or of the process's container: the system caches the data files in the rest, and several nodes may share a
-    /// machine.
+    /// A quarter of what .NET says that this process may use: the memory of the machine or, in a container with a limit, three quarters of that limit, unless .NET is configured otherwise
+    /// (<c>DOTNET_GCHeapHardLimit</c>). So it is 3/16 of the limit. The system caches the data files in the rest, and several nodes may share a machine. In MiB.
     /// </summary>
-    public static int MemoryBudgetDefault() => (int)Math.Max(MemoryBudgetMin, GC.GetGCMemoryInfo().TotalAvailableMemoryBytes / 4 >> 20);
+    public static int MemoryBudgetDefault() => MemoryBudgetDefault(GC.GetGCMemoryInfo().TotalAvailableMemoryBytes);
+
+    /// <summary>The same where .NET says so many bytes.</summary>
+    internal static int MemoryBudgetDefault(long availableBytes) => (int)Math.Max(MemoryBudgetMin, availableBytes / 4 >> 20);
 }

@@ -50,7 +50,7 @@ internal static class NodeSettings
         "Journal that each shard keeps although a checkpoint covers it, so that a follower that was away needs no snapshot.", SettingForms.Number(0, 1 << 20)) { Default = "256" };
 
     public static readonly Setting<int?> MemoryBudget = new("memory-budget-mib", "MIB",
-        "Memory that the stores of all replicas of the node may use together: changed, held and free pages, the journal's newest records and index, waiting requests; by default a quarter of the machine's or container's memory, and at least 128. Above half of it, writers and applying followers are slowed until checkpoints are written. Client calls have their own limit, call-memory-mib.",
+        "Memory that the stores of all replicas of the node may use together: changed, held and free pages, the journal's newest records and index, waiting requests; by default a quarter of the machine's memory, or 3/16 of the container's limit, of which .NET uses three quarters, and at least 128. Above half of it, writers and applying followers are slowed until checkpoints are written. Client calls have their own limit, call-memory-mib.",
         text => SettingForms.Number(NodeOptions.MemoryBudgetMin, 1 << 24)(text));
 
     public static readonly Setting<int> DigestInterval = new("digest-interval-minutes", "MINUTES",

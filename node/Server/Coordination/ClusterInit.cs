@@ -1,8 +1,8 @@
 using System.Globalization;
 using System.Security.Cryptography;
 using Google.Protobuf;
+using KvCluster.Internal.V1;
 using KvCluster.Replication.Protocol;
-using KvCluster.V1;
 
 namespace KvCluster.Node.Coordination;
 

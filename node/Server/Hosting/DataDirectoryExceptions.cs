@@ -1,6 +1,6 @@
 using System.Runtime.InteropServices;
+using KvCluster.Internal.V1;
 using KvCluster.Storage.Files;
-using KvCluster.V1;
 
 namespace KvCluster.Node.Hosting;
 

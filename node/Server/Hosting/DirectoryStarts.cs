@@ -1,7 +1,7 @@
 // The content of the file `starts` in a data directory: two lines, each like the coordinator's record. Pure.
 using System.Globalization;
+using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
-using KvCluster.V1;
 
 namespace KvCluster.Node.Hosting;
 

@@ -1,3 +1,4 @@
+using KvCluster.Internal.V1;
 using KvCluster.Node.Map;
 using KvCluster.Node.Shards;
 using KvCluster.Node.Telemetry;
@@ -47,6 +48,6 @@ internal sealed class HostedShard(ShardRecord record, ReplicaId replicaId, Shard
 
     /// <summary>The shard's entry in <c>kv status</c>.</summary>
     public async Task<ReplicaStatus> StatusAsync(bool digest, bool detail, CancellationToken cancellationToken) => Replica is null
-        ? new ReplicaStatus { Route = Route, ReplicaId = ReplicaId, Role = "failed", Failure = failure }
+        ? new ReplicaStatus { Route = Route, ReplicaId = ReplicaId, Role = ReplicaStatus.Types.Role.Failed, Failure = failure }
         : await Replica.Report.StatusAsync(digest, detail, cancellationToken).ConfigureAwait(false);
 }

@@ -1,10 +1,10 @@
 // The node's record in the coordinator, under a lease that one loop keeps alive. The record only says where the node is; nothing depends
 // on the end of the lease.
+using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Runtime;
 using KvCluster.Replication.Protocol;
 using KvCluster.ServiceDefaults.Logs;
-using KvCluster.V1;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Hosting;

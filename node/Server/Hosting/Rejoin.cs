@@ -3,6 +3,7 @@
 using System.Collections.Concurrent;
 using Grpc.Core;
 using Grpc.Net.Client;
+using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging;

@@ -1,6 +1,7 @@
 using System.Collections.Concurrent;
 using System.Security.Cryptography;
 using System.Text;
+using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Shards;
@@ -12,7 +13,6 @@ using KvCluster.Storage.Context;
 using KvCluster.Storage.Control;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
-using KvCluster.V1;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Hosting;

@@ -1,6 +1,7 @@
 // Checks, when a node starts, whether it is already running. The lock file does not show this, because a copied directory has its own. Thread pool only.
 using Grpc.Core;
 using Grpc.Net.Client;
+using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.V1;
 

@@ -1,6 +1,7 @@
 // The replicas of a node. One loop follows the shard records: it opens the replicas that they name for this node and informs replicas of changes.
 // Requests look shards up on any thread. An exception while a replica is opened marks that replica as failed and affects no other.
 using System.Security.Cryptography;
+using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Map;
 using KvCluster.Node.Runtime;
@@ -96,7 +97,7 @@ internal sealed class ShardHost : IAsyncDisposable
 
     /// <summary>The status of replicas that are this node's and not open yet. After a start each replays its journal.</summary>
     public IEnumerable<ReplicaStatus> Opening() =>
-        Missing(_map.Snapshot).Select(record => new ReplicaStatus { Route = ShardDirectorySnapshot.RouteOf(record), Replica = ReplicaHere(record)!.Replica, Role = "opening" });
+        Missing(_map.Snapshot).Select(record => new ReplicaStatus { Route = ShardDirectorySnapshot.RouteOf(record), Replica = ReplicaHere(record)!.Replica, Role = ReplicaStatus.Types.Role.Opening });
 
     /// <summary>
     /// The entries of shards in <c>kv status</c>. Digests are computed one at a time, for all callers together, because each reads a whole tree.

@@ -1,8 +1,8 @@
+using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Shards;
 using KvCluster.Replication.Protocol;
 using KvCluster.ServiceDefaults.Logs;
-using KvCluster.V1;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Hosting;

@@ -25,7 +25,7 @@ internal sealed class ShardThreads : IAsyncDisposable
     private readonly WorkThread[] _journals = Threads("journal");
     private readonly WorkThread[] _checkpoints = Threads("checkpoint");
     private readonly WorkThread _prefetch = new("kv-prefetch");
-    private readonly SharedTimers _timers = new();
+    private readonly SharedTimers _timers = new(BootClock.Instance);
     private readonly DigestPace _digestPace;
     private readonly MemoryAccount _memory;
     private readonly ILogger _log;
@@ -59,7 +59,7 @@ internal sealed class ShardThreads : IAsyncDisposable
         _writers[shard.Value % ThreadsOfAKind],
         [.. Enumerable.Range(0, ThreadsOfAKind).Select(lane => _journals[(shard.Value + lane) % ThreadsOfAKind])],
         _checkpoints[shard.Value % ThreadsOfAKind],
-        BootClock.Instance,
+        _timers,
         _log,
         Options)
     {

@@ -1,6 +1,7 @@
 // What this node knows of the cluster's shards and nodes. It lists, then watches, and lists again when the watch breaks and at an interval. One loop writes;
 // replicas contribute what they learn of their leaders, on their writer executors. While the coordinator is away the last known state is kept.
 using System.Collections.Immutable;
+using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.ServiceDefaults.Logs;
 using KvCluster.V1;

@@ -1,4 +1,5 @@
 using System.Collections.Immutable;
+using KvCluster.Internal.V1;
 using KvCluster.Node.Runtime;
 using KvCluster.V1;
 

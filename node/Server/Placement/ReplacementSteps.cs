@@ -1,8 +1,8 @@
 // The steps of a replacement, as functions of the shard's record, the request, the leader's view of its followers, and clock readings. No I/O and no waiting;
 // ReplicaReplacement in a node, and the simulation, add those. Any thread.
+using KvCluster.Internal.V1;
 using KvCluster.Node.Shards;
 using KvCluster.Replication.Protocol;
-using KvCluster.V1;
 
 namespace KvCluster.Node.Placement;
 
@@ -17,12 +17,12 @@ internal sealed class ReplacementSteps
     private readonly ReplicaRecord? _old;
 
     /// <param name="record">The shard's record, for which <see cref="Foresee"/> returned null.</param>
-    /// <param name="request">See admin.proto for its cases.</param>
+    /// <param name="request">What is asked for.</param>
     /// <param name="replicationFactor">Number of voters that each shard of the cluster should have.</param>
-    public ReplacementSteps(ShardRecord record, ReplaceRequest request, int replicationFactor)
+    public ReplacementSteps(ShardRecord record, Replacement request, int replicationFactor)
     {
-        var there = record.Replicas.FirstOrDefault(replica => replica.NodeId == request.FromNodeId);
-        (_replicationFactor, _toNode, Lost) = (replicationFactor, request.ToNodeId, LostOf(there, request));
+        var there = record.Replicas.FirstOrDefault(replica => replica.NodeId == request.From);
+        (_replicationFactor, _toNode, Lost) = (replicationFactor, request.To, LostOf(there, request));
         Replicas = [.. record.Replicas.Where(replica => replica.ReplicaId != Lost)];
         // With no old replica, a new one may be added where a voter is missing.
         _old = Lost.IsNone && there is { Learner: false } ? there : null;
@@ -69,16 +69,16 @@ internal sealed class ReplacementSteps
 
     /// <summary>The result of a replacement if the record already decides it; null if it has to be tried.</summary>
     /// <param name="record">The shard's record.</param>
-    /// <param name="request">See admin.proto for its cases.</param>
+    /// <param name="request">What is asked for.</param>
     /// <param name="replicationFactor">Number of voters that each shard of the cluster should have.</param>
     /// <param name="last">The last replacement completed by another call: from where, to where, and the new replica.</param>
-    public static OrderResult? Foresee(ShardRecord record, ReplaceRequest request, int replicationFactor, (NodeId From, NodeId To, ReplicaId Replica)? last)
+    public static OrderResult? Foresee(ShardRecord record, Replacement request, int replicationFactor, (NodeId From, NodeId To, ReplicaId Replica)? last)
     {
-        var (from, to) = (request.FromNodeId, request.ToNodeId);
+        var (from, to) = (request.From, request.To);
         var there = record.Replicas.FirstOrDefault(replica => replica.NodeId == from);
         if (to.IsNone)
             return there is { Learner: true } ? null : new OrderResult(false, $"node {from} has no learner of the shard");
-        if (!request.LostId.IsNone && there is { Learner: false } && there.ReplicaId != request.LostId)
+        if (!request.Lost.IsNone && there is { Learner: false } && there.ReplicaId != request.Lost)
             return new OrderResult(true, "another replica already votes in its place");
         if (there is null && last is { } done && (done.From, done.To) == (from, to) && record.Replicas.Any(replica => replica.ReplicaId == done.Replica && !replica.Learner))
             return new OrderResult(true, "another call already did it");
@@ -95,7 +95,7 @@ internal sealed class ReplacementSteps
     /// <param name="replica">The replica whose directory the node has.</param>
     /// <param name="isLost">Whether that replica is lost.</param>
     /// <param name="replicationFactor">Number of voters that each shard of the cluster should have.</param>
-    public static ReplaceRequest? Own(ShardRecord record, NodeId node, ReplicaId replica, bool isLost, int replicationFactor)
+    public static Replacement? Own(ShardRecord record, NodeId node, ReplicaId replica, bool isLost, int replicationFactor)
     {
         // Made for a lost replica, or for a learner that replaces a lost one, in case the leader went away before the learner became a voter. If there are
         // enough voters, the leader decides which one the learner replaces. A missing voter is not this node's matter: the placement controller finds a
@@ -105,7 +105,7 @@ internal sealed class ReplacementSteps
             return null;
         if (!isLost && (!here.Learner || record.Replicas.Count(static member => !member.Learner) >= replicationFactor))
             return null;
-        return new ReplaceRequest { ShardId = record.ShardId, FromNodeId = node, ToNodeId = node, LostId = isLost ? replica : ReplicaId.None };
+        return new Replacement(record.ShardId, node, node) { Lost = isLost ? replica : ReplicaId.None };
     }
 
     /// <summary>The learner on a node; 0: none.</summary>
@@ -114,8 +114,8 @@ internal sealed class ReplacementSteps
         record.Replicas.FirstOrDefault(replica => replica.NodeId == node && replica.Learner && replica.ReplicaId != lost)?.ReplicaId ?? ReplicaId.None;
 
     // A lost replica counts for nothing, so removing it first does not reduce safety, and a node has one replica of a shard at a time.
-    private static ReplicaId LostOf(ReplicaRecord? there, ReplaceRequest request) =>
-        request.FromNodeId == request.ToNodeId && there is not null && (request.LostId.IsNone ? !there.Learner : request.LostId == there.ReplicaId) ? there.ReplicaId : ReplicaId.None;
+    private static ReplicaId LostOf(ReplicaRecord? there, Replacement request) =>
+        request.From == request.To && there is not null && (request.Lost.IsNone ? !there.Learner : request.Lost == there.ReplicaId) ? there.ReplicaId : ReplicaId.None;
 
     /// <summary>Watches one learner catch up. Not thread-safe.</summary>
     /// <param name="learner">The learner's id.</param>

@@ -3,13 +3,14 @@
 // that lost its lease while it waits does no harm, and the next one continues from the shards' records. Thread pool only. Failures are retried or reported.
 using Google.Rpc;
 using Grpc.Core;
+using KvCluster.Admin.V1;
+using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Map;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Transport;
 using KvCluster.Replication.Protocol;
 using KvCluster.ServiceDefaults.Logs;
-using KvCluster.V1;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Placement;
@@ -226,7 +227,7 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
         _told = (move.Shard, move.FromNode, move.ToNode);
         try
         {
-            await ReplicaReplacement.AskAsync(_peers, leader, new ReplaceRequest { ShardId = move.Shard, FromNodeId = move.FromNode, ToNodeId = move.ToNode }, stop).ConfigureAwait(false);
+            await ReplicaReplacement.AskAsync(_peers, _identity.Node, leader, new Replacement(move.Shard, move.FromNode, move.ToNode), stop).ConfigureAwait(false);
             if (move is { FromNode.IsNone: false, ToNode.IsNone: false })
                 PlacementLog.Moved(_log, move.Shard, move.FromNode, move.ToNode);
             _failures.Forget();

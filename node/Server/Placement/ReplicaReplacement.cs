@@ -2,6 +2,7 @@
 // by asking again, because the shard's record shows how far it got. Thread pool only.
 using System.Collections.Concurrent;
 using Grpc.Core;
+using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Map;
@@ -10,7 +11,6 @@ using KvCluster.Node.Shards;
 using KvCluster.Node.Transport;
 using KvCluster.Replication.Protocol;
 using KvCluster.ServiceDefaults.Logs;
-using KvCluster.V1;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Placement;
@@ -78,15 +78,15 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
 
     /// <summary>As the leader of a shard: adds a new replica on a node, waits until it has caught up, and makes it a voter in place of another.</summary>
     /// <param name="shard">A shard that this node leads.</param>
-    /// <param name="request">See admin.proto for its cases.</param>
+    /// <param name="request">What is asked for.</param>
     /// <param name="cancellationToken">Stops waiting. What was done is in the shard's record.</param>
-    public async Task<OrderResult> ReplaceAsync(HostedShard shard, ReplaceRequest request, CancellationToken cancellationToken)
+    public async Task<OrderResult> ReplaceAsync(HostedShard shard, Replacement request, CancellationToken cancellationToken)
     {
         if (await RecordOfAsync(shard).ConfigureAwait(false) is not { } record)
             return NotDone("this replica stopped");
         if (Foresee(record, request) is { } known)
             return known;
-        var (from, to) = (request.FromNodeId, request.ToNodeId);
+        var (from, to) = (request.From, request.To);
         var plan = new ReplacementSteps(record, request, _replicationFactor);
         if (plan.Removal is { } removal)
         {
@@ -138,17 +138,17 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     /// </summary>
     /// <param name="shard">A shard that this node leads.</param>
     /// <param name="request">The request to replace the replica on this node.</param>
-    public async Task<OrderResult?> ForeseeOwnAsync(HostedShard shard, ReplaceRequest request)
+    public async Task<OrderResult?> ForeseeOwnAsync(HostedShard shard, Replacement request)
     {
         if (await RecordOfAsync(shard).ConfigureAwait(false) is not { } record)
             return NotDone("this replica stopped");
         if (Foresee(record, request) is { } known)
             return known;
-        var own = record.Replicas.First(replica => replica.NodeId == request.FromNodeId).ReplicaId;
+        var own = record.Replicas.First(replica => replica.NodeId == request.From).ReplicaId;
         // A learner that is still to be created has caught up when it becomes a voter.
-        ReplicaChange last = request.ToNodeId == request.FromNodeId
+        ReplicaChange last = request.To == request.From
             ? new ReplicaChange.Remove(own)
-            : new ReplicaChange.Swap(own, ReplacementSteps.LearnerOn(record, request.ToNodeId) is { IsNone: false } learner ? learner : ClusterInit.NewReplicaId());
+            : new ReplicaChange.Swap(own, ReplacementSteps.LearnerOn(record, request.To) is { IsNone: false } learner ? learner : ClusterInit.NewReplicaId());
         if (await _voters.TryBeginAsync(shard, last, request.Force).ConfigureAwait(false) is { } reason)
             return NotDone(reason);
         _voters.End(shard.Shard, last);
@@ -156,8 +156,8 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     }
 
     // The result of a replacement if the record and the nodes already decide it; null if it has to be tried.
-    private OrderResult? Foresee(ShardRecord record, ReplaceRequest request) =>
-        WhyNotTo(request.ToNodeId) is { } reason
+    private OrderResult? Foresee(ShardRecord record, Replacement request) =>
+        WhyNotTo(request.To) is { } reason
             ? NotDone(reason)
             : ReplacementSteps.Foresee(record, request, _replicationFactor, _replaced.TryGetValue(record.ShardId, out var last) ? last : null);
 
@@ -178,16 +178,34 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         : null;
 
     /// <summary>Asks a shard's leader for a replacement, and waits until it ends.</summary>
+    /// <param name="peers">Connections to nodes.</param>
+    /// <param name="asking">This node.</param>
+    /// <param name="leader">The node that leads the shard.</param>
+    /// <param name="request">What is asked for.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
     /// <exception cref="RpcException">It was not completed. What was done is in the shard's record.</exception>
     /// <exception cref="ArgumentException">The leader's address is not valid.</exception>
     /// <exception cref="UriFormatException">The leader's address is not valid.</exception>
-    public static async Task AskAsync(PeerTransport peers, NodeRecord leader, ReplaceRequest request, CancellationToken cancellationToken)
+    public static async Task AskAsync(PeerTransport peers, NodeId asking, NodeRecord leader, Replacement request, CancellationToken cancellationToken)
     {
-        using var channel = peers.ChannelTo(leader.NodeId, leader.Address);
-        await new Admin.AdminClient(channel).ReplaceAsync(request, deadline: DateTime.UtcNow + CatchUpTimeMax, cancellationToken: cancellationToken).ConfigureAwait(false);
+        using var channel = peers.ChannelTo(leader.NodeId, leader.PeerAddress);
+        await new Internal.V1.Placement.PlacementClient(channel).ReplaceReplicaAsync(ToMessage(asking, request), deadline: DateTime.UtcNow + CatchUpTimeMax, cancellationToken: cancellationToken)
+            .ConfigureAwait(false);
     }
 
     public ValueTask DisposeAsync() => _loop.DisposeAsync();
+
+    private static ReplaceReplicaRequest ToMessage(NodeId asking, Replacement request)
+    {
+        var message = new ReplaceReplicaRequest { Node = asking.Value, Shard = request.Shard.Value };
+        if (!request.From.IsNone)
+            message.FromNode = request.From.Value;
+        if (!request.To.IsNone)
+            message.ToNode = request.To.Value;
+        if (!request.Lost.IsNone)
+            message.Lost = request.Lost.Value;
+        return message;
+    }
 
     private static OrderResult NotDone(string reason) => new(false, reason);
 
@@ -249,21 +267,21 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
 
     // Several run concurrently, so that one whose learner cannot catch up delays no other.
     private Task TakeTurnAsync(CancellationToken stop) => Parallel.ForEachAsync(
-        _shards.All.Select(OwnRequest).OfType<ReplaceRequest>(), new ParallelOptions { MaxDegreeOfParallelism = RepairsMax, CancellationToken = stop },
+        _shards.All.Select(OwnRequest).OfType<Replacement>(), new ParallelOptions { MaxDegreeOfParallelism = RepairsMax, CancellationToken = stop },
         async (request, stop) => await AskLeaderAsync(request, stop).ConfigureAwait(false));
 
-    private ReplaceRequest? OwnRequest(HostedShard shard) => _map.Snapshot.Records.TryGetValue(shard.Shard, out var entry)
+    private Replacement? OwnRequest(HostedShard shard) => _map.Snapshot.Records.TryGetValue(shard.Shard, out var entry)
         ? ReplacementSteps.Own(entry.Record, _identity.Node, shard.ReplicaId, shard.IsLost, _replicationFactor)
         : null;
 
-    private async Task AskLeaderAsync(ReplaceRequest request, CancellationToken stop)
+    private async Task AskLeaderAsync(Replacement request, CancellationToken stop)
     {
-        var shard = request.ShardId;
+        var shard = request.Shard;
         if (_map.Snapshot.LeaderOf(shard) is not { } leader || leader.NodeId == _identity.Node)
             return;
         try
         {
-            await AskAsync(_peers, leader, request, stop).ConfigureAwait(false);
+            await AskAsync(_peers, _identity.Node, leader, request, stop).ConfigureAwait(false);
             _failures.Forget(shard);
         }
         catch (Exception) when (stop.IsCancellationRequested)

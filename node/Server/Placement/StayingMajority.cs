@@ -1,9 +1,9 @@
 // A leader's judgement of whether a shard keeps a majority when a replica stops or leaves. It uses its view of the replicas, those that it has just
 // released, and the changes of the record in progress. Used by StayingVoters in a node, and by the simulation's nodes. Any thread, under one lock; no I/O.
+using KvCluster.Internal.V1;
 using KvCluster.Node.Shards;
 using KvCluster.Replication.Progress;
 using KvCluster.Replication.Protocol;
-using KvCluster.V1;
 
 namespace KvCluster.Node.Placement;
 

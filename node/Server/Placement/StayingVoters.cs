@@ -1,12 +1,12 @@
 // Checks whether a shard keeps a majority when a replica stops or leaves, before an operator's call quarantines a replica, drains a node or removes a voter.
 // The shard's leader decides, because only it knows which replicas follow closely. Called on the thread pool; expected failures are values.
 using Grpc.Core;
+using KvCluster.Internal.V1;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Map;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Transport;
 using KvCluster.Replication.Protocol;
-using KvCluster.V1;
 
 namespace KvCluster.Node.Placement;
 
@@ -91,15 +91,15 @@ internal sealed class StayingVoters(NodeIdentity identity, ShardDirectory map, S
             return asked.Select(static shard => new Verdict(shard, 0, "it has no leader that could tell whether a majority would remain"));
         try
         {
-            using var channel = peers.ChannelTo(leader, there.Address);
+            using var channel = peers.ChannelTo(leader, there.PeerAddress);
             var request = new MayStopRequest { NodeId = identity.Node, KeptMs = (uint)keptTime.TotalMilliseconds, Shards = { asked.Select(static shard => shard.Value) } };
-            var answer = await new Admin.AdminClient(channel).MayStopAsync(request, deadline: DateTime.UtcNow + AnswerTimeMax, cancellationToken: cancellationToken).ConfigureAwait(false);
+            var answer = await new Internal.V1.Placement.PlacementClient(channel).MayStopAsync(request, deadline: DateTime.UtcNow + AnswerTimeMax, cancellationToken: cancellationToken).ConfigureAwait(false);
             var verdicts = answer.Verdicts.ToDictionary(static verdict => verdict.ShardId);
             return asked.Select(shard => verdicts.TryGetValue(shard, out var verdict)
                 ? new Verdict(shard, verdict.Epoch, verdict.Refusal.Length == 0 ? null : verdict.Refusal)
                 : new Verdict(shard, 0, $"node {leader} gave no answer for it"));
         }
-        catch (Exception failure) when (failure is RpcException or ArgumentException && !cancellationToken.IsCancellationRequested)
+        catch (Exception failure) when (failure is RpcException or ArgumentException or UriFormatException && !cancellationToken.IsCancellationRequested)
         {
             var reason = failure is RpcException { Status.Detail: var detail } ? detail : failure.Message;
             return asked.Select(shard => new Verdict(shard, 0, $"its leader on node {leader} did not tell whether a majority would remain: {reason}"));

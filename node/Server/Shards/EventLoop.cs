@@ -1,7 +1,7 @@
+using KvCluster.Internal.V1;
 using KvCluster.Node.Telemetry;
 using KvCluster.Replication;
 using KvCluster.Replication.Log;
-using KvCluster.V1;
 using Event = KvCluster.Replication.Protocol.Event;
 
 namespace KvCluster.Node.Shards;

@@ -1,5 +1,5 @@
 using Google.Protobuf;
-using KvCluster.V1;
+using KvCluster.Internal.V1;
 
 namespace KvCluster.Node.Shards;
 

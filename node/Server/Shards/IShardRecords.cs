@@ -1,5 +1,5 @@
+using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
-using KvCluster.V1;
 
 namespace KvCluster.Node.Shards;
 

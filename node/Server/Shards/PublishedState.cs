@@ -1,3 +1,4 @@
+using KvCluster.Internal.V1;
 using KvCluster.V1;
 
 namespace KvCluster.Node.Shards;

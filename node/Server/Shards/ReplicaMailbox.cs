@@ -1,6 +1,6 @@
 using System.Collections.Concurrent;
+using KvCluster.Internal.V1;
 using KvCluster.Storage.Threads;
-using KvCluster.V1;
 using Event = KvCluster.Replication.Protocol.Event;
 
 namespace KvCluster.Node.Shards;

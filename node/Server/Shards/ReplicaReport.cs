@@ -2,6 +2,7 @@ using Google.Protobuf;
 using KvCluster.Node.Telemetry;
 using KvCluster.Replication;
 using KvCluster.Replication.Log;
+using KvCluster.Replication.Progress;
 using KvCluster.Replication.Protocol;
 using KvCluster.Storage;
 using KvCluster.Storage.Maintenance;
@@ -38,7 +39,7 @@ internal sealed class ReplicaReport(
             status.Detail = new ReplicaDetail { Incarnation = context.Incarnation, Decisions = { decisions.ToArray() } };
         if (!await mailbox.VisitAsync(() => Describe(status)).ConfigureAwait(false))
         {
-            status.Role = "failed";
+            status.Role = ReplicaStatus.Types.Role.Failed;
             status.Failure = life.Failure?.Message ?? "stopped";
             return status;
         }
@@ -79,7 +80,7 @@ internal sealed class ReplicaReport(
 
     private void Describe(ReplicaStatus status)
     {
-        status.Role = core.Role.ToString().ToLowerInvariant();
+        status.Role = ToMessage(core.Role);
         status.Epoch = core.Epoch;
         status.Last = Store.Log.Last.Etag.ToWire();
         status.Durable = Store.Durable.Last.Etag.ToWire();
@@ -150,7 +151,14 @@ internal sealed class ReplicaReport(
 
     private void Describe(ReplicaDetail detail, long nowUs)
     {
-        detail.Record = core.View.Record;
+        var record = core.View.Record;
+        detail.Record = new RecordedShard
+        {
+            Generation = record.Generation,
+            Epoch = record.Epoch,
+            Leader = record.Leader,
+            Replicas = { record.Replicas.Select(static replica => new RecordedReplica { Replica = replica.Replica, Node = replica.Node, Learner = replica.Learner, Created = replica.Created }) },
+        };
         detail.Rests = core.IsQuiescent;
         detail.LeaseLeftUs = Math.Max(0, core.LeaseEndUs - nowUs);
         detail.ScrubbedPages = (ulong)Store.Statistics.ScrubbedPages;
@@ -164,7 +172,7 @@ internal sealed class ReplicaReport(
             {
                 ReplicaId = follower.Replica,
                 NodeId = core.View.NodeOf(follower.Replica),
-                State = follower.State.ToString().ToLowerInvariant(),
+                State = ToMessage(follower.State),
                 Acknowledged = follower.Acked.ToWire(),
                 Sent = follower.Sent.Etag.ToWire(),
                 OutstandingBytes = (ulong)follower.OutstandingBytes,
@@ -177,4 +185,23 @@ internal sealed class ReplicaReport(
             });
         }
     }
+
+    private static ReplicaStatus.Types.Role ToMessage(ReplicaRole role) => role switch
+    {
+        ReplicaRole.Leader => ReplicaStatus.Types.Role.Leader,
+        ReplicaRole.Follower => ReplicaStatus.Types.Role.Follower,
+        ReplicaRole.Candidate => ReplicaStatus.Types.Role.Candidate,
+        ReplicaRole.Learner => ReplicaStatus.Types.Role.Learner,
+        ReplicaRole.Recovering => ReplicaStatus.Types.Role.Recovering,
+        ReplicaRole.Stopped => ReplicaStatus.Types.Role.Stopped,
+        _ => ReplicaStatus.Types.Role.Unspecified,
+    };
+
+    private static FollowerStatus.Types.State ToMessage(FollowerState state) => state switch
+    {
+        FollowerState.Probe => FollowerStatus.Types.State.Probe,
+        FollowerState.Replicate => FollowerStatus.Types.State.Replicate,
+        FollowerState.Snapshot => FollowerStatus.Types.State.Snapshot,
+        _ => FollowerStatus.Types.State.Unspecified,
+    };
 }

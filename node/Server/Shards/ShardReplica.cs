@@ -1,3 +1,4 @@
+using KvCluster.Internal.V1;
 using KvCluster.Replication;
 using KvCluster.Replication.Digests;
 using KvCluster.Replication.Protocol;

@@ -1,4 +1,5 @@
 using Google.Protobuf;
+using KvCluster.Internal.V1;
 using KvCluster.Replication.Log;
 using KvCluster.Storage;
 using KvCluster.Storage.Context;
@@ -6,7 +7,6 @@ using KvCluster.Storage.Control;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Snapshots;
 using KvCluster.Storage.Threads;
-using KvCluster.V1;
 using Event = KvCluster.Replication.Protocol.Event;
 
 namespace KvCluster.Node.Shards;

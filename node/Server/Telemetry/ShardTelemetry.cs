@@ -1,11 +1,11 @@
 // Metrics and spans of one shard's replica. The store and the driver call it on the shard's writer executor; journal writes are reported on the journal's
 // lanes, so the traced records, of which there are few, are protected by a lock. Of all other records only a ring of timestamps is kept.
 using System.Diagnostics;
+using KvCluster.Internal.V1;
 using KvCluster.Replication.Log;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Encoding;
 using KvCluster.Telemetry;
-using KvCluster.V1;
 
 namespace KvCluster.Node.Telemetry;
 

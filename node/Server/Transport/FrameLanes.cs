@@ -1,8 +1,8 @@
 // Frames that wait for one stream, in one lane per shard. Any thread adds and never waits; the stream's sender takes. Lanes take turns, each with a share of
 // the message, so that a shard that sends much, or whose lane is full, neither delays other shards' heartbeats nor causes their frames to be dropped.
 using System.Diagnostics.CodeAnalysis;
+using KvCluster.Internal.V1;
 using KvCluster.Node.Shards;
-using KvCluster.V1;
 
 namespace KvCluster.Node.Transport;
 

@@ -2,8 +2,8 @@
 // thread pool. Frames that do not fit, or come while there is no session, are dropped; the protocol repeats what matters.
 using System.Diagnostics;
 using Grpc.Core;
+using KvCluster.Internal.V1;
 using KvCluster.Node.Runtime;
-using KvCluster.V1;
 
 namespace KvCluster.Node.Transport;
 

@@ -1,11 +1,11 @@
 using Google.Protobuf;
 using Grpc.Core;
-using KvCluster.V1;
+using KvCluster.Internal.V1;
 
 namespace KvCluster.Node.Transport;
 
 /// <summary>The Replication service: streams opened by nodes with greater ids.</summary>
-internal sealed class PeerService(PeerTransport transport) : V1.Replication.ReplicationBase
+internal sealed class PeerService(PeerTransport transport) : Internal.V1.Replication.ReplicationBase
 {
     public override async Task Connect(IAsyncStreamReader<PeerMessage> requestStream, IServerStreamWriter<PeerMessage> responseStream, ServerCallContext context)
     {
@@ -24,6 +24,7 @@ internal sealed class PeerService(PeerTransport transport) : V1.Replication.Repl
         }
     }
 
-    private static IReadOnlyCollection<string> NamesOf(ServerCallContext context) =>
+    /// <summary>The names in a caller's certificate; none without TLS.</summary>
+    public static IReadOnlyCollection<string> NamesOf(ServerCallContext context) =>
         [.. context.AuthContext.FindPropertiesByName("x509_subject_alternative_name").Select(name => name.Value)];
 }

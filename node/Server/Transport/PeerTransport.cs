@@ -3,13 +3,13 @@
 using System.Collections.Concurrent;
 using Grpc.Core;
 using Grpc.Net.Client;
+using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Map;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Shards;
 using KvCluster.Node.Telemetry;
 using KvCluster.Tls;
-using KvCluster.V1;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Transport;
@@ -83,13 +83,22 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
             throw new RpcException(new Status(StatusCode.Unauthenticated, "Streams between nodes need a certificate with the name of a node."));
         using var ending = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken, _stopping.Token);
         var node = await ReadHelloAsync(incoming, ending.Token).ConfigureAwait(false);
-        if (credentials is not null && NodeNames.OfNode(node.Value, identity.Cluster) is var name && !NodeNames.Cover(names, name))
-            throw new RpcException(new Status(StatusCode.PermissionDenied, $"The caller's certificate does not name {name}; it names {string.Join(", ", names)}."));
+        RequireNode(node, names);
         if (node.Value <= identity.Node.Value)
             throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {node} does not open streams to node {identity.Node}; the node with the greater id does."));
         await outgoing.WriteAsync(Hello()).ConfigureAwait(false);
         TransportLog.Connected(log, node, "it opened the stream");
         await RunSessionAsync(node, incoming, outgoing, ending.Token).ConfigureAwait(false);
+    }
+
+    /// <summary>Requires that a caller is the node that it says it is. Without credentials whoever reaches the port is trusted.</summary>
+    /// <param name="node">The node.</param>
+    /// <param name="names">The names in the caller's certificate.</param>
+    /// <exception cref="RpcException">Its certificate does not name the node.</exception>
+    public void RequireNode(NodeId node, IReadOnlyCollection<string> names)
+    {
+        if (credentials is not null && NodeNames.OfNode(node.Value, identity.Cluster) is var name && !NodeNames.Cover(names, name))
+            throw new RpcException(new Status(StatusCode.PermissionDenied, $"The caller's certificate does not name {name}; it names {string.Join(", ", names)}."));
     }
 
     public async ValueTask DisposeAsync()
@@ -210,7 +219,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
 
     private async Task ConnectAsync(NodeId node, GrpcChannel channel, Action connected)
     {
-        using var call = new V1.Replication.ReplicationClient(channel).Connect(cancellationToken: _stopping.Token);
+        using var call = new Internal.V1.Replication.ReplicationClient(channel).Connect(cancellationToken: _stopping.Token);
         await call.RequestStream.WriteAsync(Hello()).ConfigureAwait(false);
         var answered = await ReadHelloAsync(call.ResponseStream, _stopping.Token).ConfigureAwait(false);
         if (answered != node)

@@ -24,8 +24,8 @@ internal sealed record StoreOptions
     public TimeSpan StepTimeMax { get; init; } = TimeSpan.FromMilliseconds(20);
 
     /// <summary>
-    /// Leaves of which one request may delete ranges: 8 MiB, some tens of thousands of small keys. Dropping a leaf takes less than a microsecond if it is in memory,
-    /// and some ten if it has to be read, so that a request takes about as long as a full batch, on each replica. What is left of a larger range is the next request's.
+    /// Leaves of which one request may delete ranges and large sets: 8 MiB, some tens of thousands of small keys. Dropping a leaf takes less than a microsecond if it is in memory,
+    /// and some ten if it has to be read, so that a request takes about as long as a full batch, on each replica. What is left of a larger one is the next request's.
     /// </summary>
     public int RangeLeavesMax { get; init; } = 1_024;
 

@@ -24,13 +24,12 @@ internal sealed unsafe class Checkpoint
     private MetaPage? _metaStarted;
     private int _scratchWritten;
 
-    internal Checkpoint(PageStore store, StoreRoot root, List<PageRun> left, ulong firstBatchToPlace, int scratchPages)
+    internal Checkpoint(PageStore store, StoreRoot root, List<PageRun> left, ulong firstBatchToPlace)
     {
         _store = store;
         _grow = store.FileSpace.Grow;
         Root = root;
         Left = left;
-        LeftSince = new Dictionary<nint, ulong>(scratchPages);
         _firstBatchToPlace = firstBatchToPlace;
     }
 
@@ -43,8 +42,8 @@ internal sealed unsafe class Checkpoint
     /// <summary>Pages that the previous checkpoint reaches and this one does not. The free map's own pages are added later.</summary>
     internal List<PageRun> Left { get; }
 
-    /// <summary>Scratch pages of this checkpoint that batches published since then have retired, and the number of that batch.</summary>
-    internal Dictionary<nint, ulong> LeftSince { get; }
+    /// <summary>Scratch pages of this checkpoint that batches published since then have retired, which is noted in each (<see cref="Page.LeftBy"/>). Writer only.</summary>
+    internal PageList LeftSince { get; } = new();
 
     /// <summary>What it covers.</summary>
     internal CheckpointPosition CheckpointPosition { get; private set; }
@@ -120,9 +119,12 @@ internal sealed unsafe class Checkpoint
             _writer.Dispose();
             return true;
         }
-        catch
+        catch (Exception failure)
         {
             _writer?.Dispose();
+            // It will be abandoned. The map of a large file takes the writer too long.
+            if (failure is StorageIoException { IsDiskFull: true } && MayBeAbandoned)
+                _store.Free.Restore();
             throw;
         }
     }

@@ -19,6 +19,9 @@ internal sealed unsafe class LeavingPages(PageReclamation reclamation, List<Page
 {
     private FinishSteps? _finish;
 
+    /// <summary>How many of the pages left since its freeze an abandoned checkpoint has let go.</summary>
+    private int _abandoned;
+
     /// <summary>Pages that the newest checkpoint reaches and the published state does not.</summary>
     private List<PageRun> _left = [];
 
@@ -48,7 +51,7 @@ internal sealed unsafe class LeavingPages(PageReclamation reclamation, List<Page
             if (Checkpoint is null || Page.Batch((byte*)page) > Checkpoint.Root.Batch)
                 reclamation.RetireScratch(page, epoch, batch.Root.Batch);
             else if (_finish is null)
-                Checkpoint.LeftSince.Add(page, batch.Root.Batch);
+                AddLeftSince(Checkpoint, page, batch.Root.Batch);
             else
                 _left.Add(ReferenceSwap.PlaceOf(page));
         }
@@ -58,10 +61,9 @@ internal sealed unsafe class LeavingPages(PageReclamation reclamation, List<Page
     /// <summary>Freezes a root for a checkpoint, which takes what was left until now.</summary>
     /// <param name="store">The store.</param>
     /// <param name="root">The published root.</param>
-    /// <param name="scratchPages">How many scratch pages there are.</param>
-    public Checkpoint Freeze(PageStore store, StoreRoot root, int scratchPages)
+    public Checkpoint Freeze(PageStore store, StoreRoot root)
     {
-        Checkpoint = new Checkpoint(store, root, _left, _batchCheckpointed + 1, scratchPages);
+        Checkpoint = new Checkpoint(store, root, _left, _batchCheckpointed + 1);
         _left = [];
         return Checkpoint;
     }
@@ -69,7 +71,7 @@ internal sealed unsafe class LeavingPages(PageReclamation reclamation, List<Page
     /// <summary>The checkpoint in progress is written. What was pending is free in its map, and the last meta page that reached it is overwritten.</summary>
     /// <param name="epoch">No reader that starts after this epoch reaches what was pending.</param>
     /// <param name="revision">Of the checkpoint before it, which does not reach it either.</param>
-    public void BeginFinish(ulong epoch, ulong revision) => _finish = new FinishSteps(Checkpoint!.LeftSince.Keys.GetEnumerator(), epoch, revision);
+    public void BeginFinish(ulong epoch, ulong revision) => _finish = new FinishSteps(epoch, revision);
 
     /// <summary>
     /// Adds the places of pages that were left since the freeze to those that the newest checkpoint reaches, and retires what was pending, about this many
@@ -77,9 +79,9 @@ internal sealed unsafe class LeavingPages(PageReclamation reclamation, List<Page
     /// </summary>
     public bool FinishStep(int pagesMax)
     {
-        var finish = _finish!;
-        for (; pagesMax > 0 && finish.LeftSince.MoveNext(); pagesMax--)
-            _left.Add(ReferenceSwap.PlaceOf(finish.LeftSince.Current));
+        var (finish, leftSince) = (_finish!, Checkpoint!.LeftSince);
+        for (; pagesMax > 0 && finish.LeftSince < leftSince.Count; pagesMax--)
+            _left.Add(ReferenceSwap.PlaceOf(leftSince[finish.LeftSince++]));
         while (pagesMax > 0 && finish.PendingRuns < _pending.Count)
         {
             var run = _pending[finish.PendingRuns];
@@ -104,23 +106,39 @@ internal sealed unsafe class LeavingPages(PageReclamation reclamation, List<Page
         (Checkpoint, _finish) = (null, null);
     }
 
-    /// <summary>The checkpoint in progress was abandoned: what it took is left as before.</summary>
-    /// <param name="epoch">Readers that start after this epoch do not reach the scratch pages that were kept for it.</param>
-    public void Abandon(ulong epoch)
+    /// <summary>
+    /// The checkpoint in progress was abandoned: what it took is left as before, about this many pages with each call. True when it is done. Batches may be published in
+    /// between.
+    /// </summary>
+    /// <param name="epoch">Readers that start after this epoch do not reach the scratch pages that were kept for it until now.</param>
+    /// <param name="pagesMax">How many.</param>
+    public bool AbandonStep(ulong epoch, int pagesMax)
     {
         var abandoned = Checkpoint!;
+        for (; pagesMax > 0 && _abandoned < abandoned.LeftSince.Count; pagesMax--)
+        {
+            var page = abandoned.LeftSince[_abandoned++];
+            reclamation.RetireScratch(page, epoch, Page.LeftBy((byte*)page));
+        }
+        if (_abandoned < abandoned.LeftSince.Count)
+            return false;
         abandoned.Left.AddRange(_left);
         _left = abandoned.Left;
-        foreach (var (page, left) in abandoned.LeftSince)
-            reclamation.RetireScratch(page, epoch, left);
-        Checkpoint = null;
+        (Checkpoint, _abandoned) = (null, 0);
+        return true;
+    }
+
+    private static void AddLeftSince(Checkpoint checkpoint, nint page, ulong batch)
+    {
+        Page.LeftBy((byte*)page) = batch;
+        checkpoint.LeftSince.Add(page);
     }
 
     /// <summary>How far the finish of the checkpoint is.</summary>
-    private sealed class FinishSteps(Dictionary<nint, ulong>.KeyCollection.Enumerator leftSince, ulong epoch, ulong revision)
+    private sealed class FinishSteps(ulong epoch, ulong revision)
     {
-        /// <summary>The pages left since the freeze that are still in memory only.</summary>
-        public Dictionary<nint, ulong>.KeyCollection.Enumerator LeftSince = leftSince;
+        /// <summary>How many of the pages left since the freeze are done.</summary>
+        public int LeftSince;
 
         /// <summary>The pending runs that are retired, and pages of the next one.</summary>
         public int PendingRuns;

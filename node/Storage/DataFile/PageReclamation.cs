@@ -132,7 +132,8 @@ internal sealed unsafe class PageReclamation
                 continue;
             }
             var page = placed.Checkpoint.Scratch[_placedRetired++];
-            var retired = new RetiredScratch(placed.Epoch, page, placed.Checkpoint.LeftSince.GetValueOrDefault(page, ulong.MaxValue));
+            var left = Page.LeftBy((byte*)page);
+            var retired = new RetiredScratch(placed.Epoch, page, left == 0 ? ulong.MaxValue : left);
             _scratch.Add(retired);
             pages += retired.Work;
             Volatile.Write(ref _placedBytes, _placedBytes - retired.Bytes);

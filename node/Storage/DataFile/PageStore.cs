@@ -182,7 +182,7 @@ internal sealed class PageStore : IDisposable
         Invariant.Check(checkpoint is not { IsBegun: true }, $"A checkpoint was begun before the last one was finished.");
         if (checkpoint is null && Roots.PublishedEtag == Covered.Etag && !(repeats && CoveredByOlderMeta.Etag < Covered.Etag))
             return null;
-        checkpoint ??= _leaving.Freeze(this, Roots.Published, (int)(_pool.Bytes / Page.Bytes));
+        checkpoint ??= _leaving.Freeze(this, Roots.Published);
         if (checkpoint.Etag > etagMax)
             return null;
         checkpoint.Begin(coverageOf(checkpoint.Etag));
@@ -237,12 +237,25 @@ internal sealed class PageStore : IDisposable
     public bool TryChooseSurplus(out FilePart part, int holePagesMin = FreeMap.HolePagesMin) =>
         FileSpace.TryChooseSurplus(Free, Math.Max(Meta.Newest.FilePages, Meta.Older.FilePages), holePagesMin, out part);
 
-    /// <summary>Abandons a checkpoint whose write found the disk full. Nothing of it counts, and the next one starts over.</summary>
+    /// <summary>Takes all steps at once.</summary>
+    /// <inheritdoc cref="AbandonStep"/>
     public void AbandonCheckpoint(Checkpoint checkpoint)
     {
-        Invariant.Check(checkpoint == _leaving.Checkpoint && checkpoint.MayBeAbandoned, $"A checkpoint was abandoned although its meta page may be durable.");
+        while (!AbandonStep(checkpoint))
+        {
+        }
+    }
+
+    /// <summary>
+    /// Abandons a checkpoint whose write found the disk full. Nothing of it counts, and the next one starts over. Called until it returns true, with batches and
+    /// publications in between, but not during a batch.
+    /// </summary>
+    public bool AbandonStep(Checkpoint checkpoint)
+    {
+        Invariant.Check(checkpoint == _leaving.Checkpoint && checkpoint.MayBeAbandoned && !_batch.IsOpen, $"A checkpoint was abandoned although its meta page may be durable, or during a batch.");
+        // Its write has done so, unless it had not come to that.
         Free.Restore();
-        _leaving.Abandon(Roots.Readers.NextEpoch());
+        return _leaving.AbandonStep(Roots.Readers.NextEpoch(), Options.StepPages);
     }
 
     /// <summary>Pins the newest checkpoint. Any thread.</summary>

@@ -54,6 +54,52 @@ public sealed class KvBatch
         return this;
     }
 
+    /// <summary>
+    /// Adds a member to the set of a key, which is made if there is none. Nothing changes if the set has the member. Sets and values are apart: a key can have
+    /// both, and neither <see cref="Delete"/> nor conditions look at sets.
+    /// </summary>
+    /// <exception cref="ArgumentOutOfRangeException">The key or the member is empty or over its limit (<see cref="KvStoreLimits"/>).</exception>
+    /// <exception cref="KvBatchFullException">The batch is full.</exception>
+    [SkipLocalsInit]
+    public KvBatch SetAdd(KvTree tree, ReadOnlySpan<byte> key, ReadOnlySpan<byte> member)
+    {
+        KvSet.CheckMember(member);
+        Span<byte> buffer = stackalloc byte[TreeKey.BytesMax];
+        var full = TreeKey.WriteWhole(buffer, NumberOf(tree), key);
+        Admit(tree, full, member.Length, Count).SetAdd(full, member);
+        Count++;
+        return this;
+    }
+
+    /// <summary>Removes a member from the set of a key. Nothing changes if the set does not have it. A set without members is gone.</summary>
+    /// <inheritdoc cref="SetAdd" path="/exception"/>
+    [SkipLocalsInit]
+    public KvBatch SetRemove(KvTree tree, ReadOnlySpan<byte> key, ReadOnlySpan<byte> member)
+    {
+        KvSet.CheckMember(member);
+        Span<byte> buffer = stackalloc byte[TreeKey.BytesMax];
+        var full = TreeKey.WriteWhole(buffer, NumberOf(tree), key);
+        Admit(tree, full, member.Length, Count).SetRemove(full, member);
+        Count++;
+        return this;
+    }
+
+    /// <summary>
+    /// Adds a delete of the set of a key with all its members; nothing changes if there is none. The sets that a batch deletes may have 8 MiB of members together: with
+    /// more, the batch is refused with a <see cref="KvSetTooLargeException"/> when it is written, and <see cref="KvStore.DeleteSetAsync"/> is to be used.
+    /// </summary>
+    /// <exception cref="ArgumentOutOfRangeException">The key is empty or over its limit (<see cref="KvStoreLimits"/>).</exception>
+    /// <exception cref="KvBatchFullException">The batch is full.</exception>
+    [SkipLocalsInit]
+    public KvBatch SetDelete(KvTree tree, ReadOnlySpan<byte> key)
+    {
+        Span<byte> buffer = stackalloc byte[TreeKey.BytesMax];
+        var full = TreeKey.WriteWhole(buffer, NumberOf(tree), key);
+        Admit(tree, full, 0, Count).SetDelete(full);
+        Count++;
+        return this;
+    }
+
     /// <summary>Adds a condition: the value of the key was set by the change with this etag. <see cref="Etag.None"/>: the key does not exist.</summary>
     /// <inheritdoc cref="Put" path="/exception"/>
     public KvBatch IfEtag(KvTree tree, ReadOnlySpan<byte> key, Etag etag) => If(tree, key, ConditionKind.EtagEquals, etag, default);
@@ -78,6 +124,7 @@ public sealed class KvBatch
         var request = Request();
         _tree?.ThrowUnlessOf(store, "batch");
         _request = null;
+        request.IsWhole = true;
         return request;
     }
 

@@ -78,6 +78,24 @@ public sealed class KvSnapshot : IDisposable
     /// <inheritdoc cref="TryGet(KvTree, ReadOnlySpan{byte}, out ReadOnlySpan{byte})" path="/exception"/>
     public byte[]? Get(KvTree tree, ReadOnlySpan<byte> key) => TryGet(tree, key, out var value) ? value.ToArray() : null;
 
+    /// <summary>The set of a key, which is empty if there is none.</summary>
+    /// <exception cref="ArgumentOutOfRangeException">The key is empty or too long.</exception>
+    /// <exception cref="KvStoreDamagedException">What is on the disk is not what was written.</exception>
+    [SkipLocalsInit]
+    public KvSet GetSet(KvTree tree, scoped ReadOnlySpan<byte> key)
+    {
+        Check(tree);
+        Span<byte> buffer = stackalloc byte[TreeKey.BytesMax];
+        try
+        {
+            return _snapshot.TryGetSet(TreeKey.WriteWhole(buffer, tree.Number, key), out var stored) ? new KvSet(this, stored) : new KvSet(this, default);
+        }
+        catch (CorruptStoreException damage)
+        {
+            throw StoreErrors.DamagedBy(damage);
+        }
+    }
+
     /// <summary>The entries of a tree with keys from one key to another, to be iterated over once with <c>foreach</c>.</summary>
     /// <param name="tree">The tree.</param>
     /// <param name="from">The first key, inclusive; empty: from the beginning.</param>

@@ -10,7 +10,7 @@ using KvCluster.Storage.Transactions;
 namespace KvCluster.Storage;
 
 /// <summary>
-/// An ordered key-value store in a directory, embedded in this process: named trees, atomic and durable batches, snapshots, cursors, backups. One process has a
+/// An ordered key-value store in a directory, embedded in this process: named trees of keys with values and sets, atomic and durable batches, snapshots, cursors, backups. One process has a
 /// directory open at a time. Any thread, many at a time; writes that wait together share one sync of the disk.
 /// </summary>
 /// <remarks>
@@ -83,6 +83,7 @@ public sealed class KvStore : IAsyncDisposable
         {
             home = StoreHome.Take(directory);
             home.DiscardRestore();
+            options = home.Choose(options);
             engine = StandaloneStore.Open(LocalDisk.Instance, home.Store, options.Engine, options.Time, options.Log, options.MemoryBudgetBytes, StoreIdentity.Embedded);
             var store = new KvStore(home, engine, options.Time);
             store.StartAsync().GetAwaiter().GetResult();
@@ -165,7 +166,7 @@ public sealed class KvStore : IAsyncDisposable
     }
 
     /// <summary>
-    /// Removes a tree with all its keys. Its name is gone, durably, before its keys are removed; what a crash or the token leaves of them is removed by the next open. Snapshots from
+    /// Removes a tree with all its keys and sets. Its name is gone, durably, before its keys are removed; what a crash or the token leaves of them is removed by the next open. Snapshots from
     /// before still have the tree. A batch that is written meanwhile is applied before, or refused as a whole.
     /// </summary>
     /// <exception cref="KvTreeNotFoundException">It was dropped before.</exception>
@@ -187,7 +188,8 @@ public sealed class KvStore : IAsyncDisposable
     /// <exception cref="KvTreeNotFoundException">
     /// One of its trees was dropped, or is dropped while the batch waits for its turn. Nothing was changed.
     /// </exception>
-    /// <exception cref="KvStoreDiskException">The disk is full, and the batch has puts. Nothing was changed.</exception>
+    /// <exception cref="KvSetTooLargeException">It deletes a set that is too large for that. Nothing was changed.</exception>
+    /// <exception cref="KvStoreDiskException">The disk is full, and the batch puts values or adds members. Nothing was changed.</exception>
     /// <exception cref="KvStoreFailedException">The store has stopped; see <see cref="KvStoreFailedException.IsOutcomeUnknown"/>.</exception>
     /// <exception cref="OperationCanceledException">The batch was taken back. Nothing was changed.</exception>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
@@ -201,7 +203,7 @@ public sealed class KvStore : IAsyncDisposable
     }
 
     /// <summary>
-    /// Removes the keys of a tree from one to another. A large range is removed from its beginning on, in steps of some megabytes that are atomic and durable each, so that others'
+    /// Removes the keys of a tree from one to another, with their values; their sets stay. A large range is removed from its beginning on, in steps of some megabytes that are atomic and durable each, so that others'
     /// writes do not wait for all of it.
     /// </summary>
     /// <param name="tree">The tree.</param>
@@ -219,6 +221,27 @@ public sealed class KvStore : IAsyncDisposable
         tree.ThrowUnlessOf(this, nameof(tree));
         tree.ThrowIfDropped();
         return DeleteRangeAsync(TreeKey.Bound(tree.Number, from), TreeKey.EndBound(tree.Number, to), cancellationToken);
+    }
+
+    /// <summary>
+    /// Removes the set of a key with all its members. It takes as long as the set has pages of branches, not members. A set of more than some megabytes is removed from its
+    /// first member on, in steps that are atomic and durable each, so that others' writes do not wait for all of it. Together with other operations, or all at once:
+    /// <see cref="KvBatch.SetDelete"/>.
+    /// </summary>
+    /// <param name="tree">The tree.</param>
+    /// <param name="key">The key.</param>
+    /// <param name="cancellationToken">Ends it between two steps.</param>
+    /// <returns>How many members were removed.</returns>
+    /// <exception cref="ArgumentOutOfRangeException">The key is empty or too long.</exception>
+    /// <exception cref="KvTreeNotFoundException">The tree was dropped.</exception>
+    /// <exception cref="KvStoreFailedException">The store has stopped. Members from the first one on may be removed.</exception>
+    public Task<long> DeleteSetAsync(KvTree tree, ReadOnlySpan<byte> key, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(tree);
+        ThrowIfDisposed();
+        tree.ThrowUnlessOf(this, nameof(tree));
+        tree.ThrowIfDropped();
+        return DeleteSetsAsync([TreeKey.WriteWhole(stackalloc byte[TreeKey.BytesMax], tree.Number, key).ToArray()], cancellationToken);
     }
 
     /// <summary>A snapshot of everything that was answered so far. The caller disposes of it.</summary>
@@ -284,18 +307,19 @@ public sealed class KvStore : IAsyncDisposable
     internal void ThrowIfDisposed() => ObjectDisposedException.ThrowIf(_isDisposed, this);
 
     /// <summary>Removes stored keys in a range, step by step.</summary>
-    internal async Task<long> DeleteRangeAsync(byte[] from, byte[] to, CancellationToken cancellationToken)
+    internal Task<long> DeleteRangeAsync(byte[] from, byte[] to, CancellationToken cancellationToken) =>
+        from.AsSpan().SequenceCompareTo(to) < 0 ? DeleteInStepsAsync(request => request.DeleteRange(from, to), cancellationToken) : Task.FromResult(0L);
+
+    /// <summary>Removes the sets of stored keys: one of any size, step by step, or several that are small.</summary>
+    internal Task<long> DeleteSetsAsync(IReadOnlyList<byte[]> keys, CancellationToken cancellationToken)
     {
-        var deleted = 0L;
-        for (var isPartial = from.AsSpan().SequenceCompareTo(to) < 0; isPartial;)
+        return DeleteInStepsAsync(Fill, cancellationToken);
+
+        void Fill(WriteRequest request)
         {
-            cancellationToken.ThrowIfCancellationRequested();
-            var request = WriteRequest.Rent();
-            request.DeleteRange(from, to);
-            var result = await SubmitAsync(request, cancellationToken).ConfigureAwait(false);
-            (deleted, isPartial) = (deleted + result.Deleted, result.IsPartial);
+            foreach (var key in keys)
+                request.SetDelete(key);
         }
-        return deleted;
     }
 
     internal ReadSnapshot OpenEngineSnapshot() => _engine.OpenSnapshot();
@@ -322,6 +346,21 @@ public sealed class KvStore : IAsyncDisposable
         using var giveUp = change.GiveUpWith(cancellationToken);
         var result = await completion.ConfigureAwait(false);
         return result.Outcome is WriteOutcome.Applied or WriteOutcome.ConditionFailed ? result : throw FailureOf(result.Outcome, cancellationToken);
+    }
+
+    /// <summary>Repeats a request that deletes until nothing is left of what it deletes, and returns how much there was.</summary>
+    private async Task<long> DeleteInStepsAsync(Action<WriteRequest> fill, CancellationToken cancellationToken)
+    {
+        var deleted = 0L;
+        for (var isPartial = true; isPartial;)
+        {
+            cancellationToken.ThrowIfCancellationRequested();
+            var request = WriteRequest.Rent();
+            fill(request);
+            var result = await SubmitAsync(request, cancellationToken).ConfigureAwait(false);
+            (deleted, isPartial) = (deleted + result.Deleted, result.IsPartial);
+        }
+        return deleted;
     }
 
     private static StoreHome TakeForRestore(string directory)
@@ -372,6 +411,8 @@ public sealed class KvStore : IAsyncDisposable
             WriteOutcome.DiskFull => new KvStoreDiskException("The disk is full, so the batch was not applied. Batches without puts still are; make room.", isFull: true),
             WriteOutcome.NoRoomYet => new KvStoreDiskException(
                 "The disk is full, and there is no room even for a batch without puts before the next checkpoint. It was not applied; try again soon, or make room.", isFull: true),
+            WriteOutcome.RangeTooLarge => new KvSetTooLargeException(
+                $"The batch was not applied, because it deletes sets with more members than can be removed at once. Remove them with {nameof(DeleteSetAsync)}."),
             WriteOutcome.OutcomeUnknown => new KvStoreFailedException(
                 $"The store {(first is null ? "was closed" : $"has stopped ({first.Message})")} while the batch was on its way to the disk. Whether it was applied shows after the next open.",
                 isOutcomeUnknown: true, first),

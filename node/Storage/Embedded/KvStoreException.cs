@@ -61,5 +61,11 @@ public sealed class KvTreeNotFoundException(string name, string message) : KvSto
 /// <summary>The batch has as many operations or bytes as a batch may have, and what was to be added is not part of it. Write it and begin another one.</summary>
 public sealed class KvBatchFullException(string message) : KvStoreException(message);
 
+/// <summary>
+/// The batch deletes a set with so many members that they cannot be removed at once, some hundred thousand short ones. Delete it with
+/// <see cref="KvStore.DeleteSetAsync"/>, in steps.
+/// </summary>
+public sealed class KvSetTooLargeException(string message) : KvStoreException(message);
+
 /// <summary>As many snapshots are open as may be (<see cref="KvStoreOptions.SnapshotsMax"/>). Dispose of some.</summary>
 public sealed class KvSnapshotLimitException(string message, Exception cause) : KvStoreException(message, cause);

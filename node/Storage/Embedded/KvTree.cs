@@ -1,7 +1,7 @@
 namespace KvCluster.Storage;
 
 /// <summary>
-/// A named tree of a <see cref="KvStore"/>: keys of its own, in their own order. Trees of a store share its files, and one batch can change several of them.
+/// A named tree of a <see cref="KvStore"/>: keys of its own, in their own order, each with a value, a set, or both. Trees of a store share its files, and one batch can change several of them.
 /// From <see cref="KvStore.CreateTreeAsync"/>, <see cref="KvStore.Tree"/> or <see cref="KvStore.TryGetTree"/>. Any thread.
 /// </summary>
 public sealed class KvTree

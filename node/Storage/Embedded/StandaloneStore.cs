@@ -17,10 +17,10 @@ namespace KvCluster.Storage;
 internal sealed class StandaloneStore : IStoreEvents, IDisposable
 {
     private readonly StoreContext _context;
-    private readonly WorkThread[] _threads;
+    private readonly IDisposable[] _threads;
     private readonly TaskCompletionSource<Exception> _failed = new(TaskCreationOptions.RunContinuationsAsynchronously);
 
-    private StandaloneStore(StoreContext context, string directory, WorkThread[] threads, StoreIdentity? identity = null)
+    private StandaloneStore(StoreContext context, string directory, IDisposable[] threads, StoreIdentity? identity = null)
     {
         _context = context;
         _threads = threads;
@@ -44,11 +44,11 @@ internal sealed class StandaloneStore : IStoreEvents, IDisposable
     /// <summary>Opens or creates a store on executors that the caller provides and runs.</summary>
     public static StandaloneStore Open(StoreContext context, string directory) => new(context, directory, []);
 
-    /// <summary>Opens or creates a store with five threads of its own.</summary>
+    /// <summary>Opens or creates a store with six threads of its own.</summary>
     /// <param name="files">The disk.</param>
     /// <param name="directory">The directory.</param>
     /// <param name="options">Bounds.</param>
-    /// <param name="time">The clock.</param>
+    /// <param name="time">The clock. Timers of the system's clock fire on a thread of the store, because pauses of writers and checkpoints end by them. Those of another one are used.</param>
     /// <param name="log">Gets one line per decision.</param>
     /// <param name="memoryBudget">What the store may use, in bytes. Without it, the store has only the options' bounds.</param>
     /// <param name="identity">What the directory must belong to, or will belong to; null accepts any.</param>
@@ -56,18 +56,20 @@ internal sealed class StandaloneStore : IStoreEvents, IDisposable
         IFileSystem files, string directory, StoreOptions options, TimeProvider time, ILogger log, long memoryBudget = long.MaxValue, StoreIdentity? identity = null)
     {
         WorkThread[] threads = [new("kv-writer"), new("kv-journal-0"), new("kv-journal-1"), new("kv-checkpoint"), new("kv-prefetch")];
+        var timers = time == KvStoreOptions.SystemClock ? new SharedTimers(time) : null;
+        IDisposable[] all = timers is null ? [.. threads] : [.. threads, timers];
         try
         {
-            var context = new StoreContext(files, threads[0], threads[1..3], threads[3], time, log, options)
+            var context = new StoreContext(files, threads[0], threads[1..3], threads[3], timers ?? time, log, options)
             {
                 Memory = new MemoryAccount(memoryBudget, time),
                 Prefetch = threads[4],
             };
-            return new StandaloneStore(context, directory, threads, identity);
+            return new StandaloneStore(context, directory, all, identity);
         }
         catch
         {
-            foreach (var thread in threads)
+            foreach (var thread in all)
                 thread.Dispose();
             throw;
         }

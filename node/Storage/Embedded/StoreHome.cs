@@ -1,5 +1,6 @@
 using KvCluster.Storage.Control;
 using KvCluster.Storage.Files;
+using KvCluster.Storage.Inspection;
 
 namespace KvCluster.Storage;
 
@@ -12,7 +13,7 @@ internal sealed class StoreHome : IDisposable
     private const string RestoringName = "restoring";
 
     /// <summary>What a process may leave behind that ended while it created or restored a store. It is removed when that is done again.</summary>
-    private static readonly string[] Leftovers = [DirectoryLock.FileName, new StoreLayout(StoreName).Creating, RestoringName, new StoreLayout(RestoringName).Creating];
+    private static readonly string[] Leftovers = [DirectoryLock.FileName, new StoreLayout(StoreName).Creating, RestoringName, new StoreLayout(RestoringName).Creating, DeviceProbe.DirectoryName];
 
     private readonly string _directory;
     private readonly DirectoryLock _lock;
@@ -57,6 +58,18 @@ internal sealed class StoreHome : IDisposable
             home.Dispose();
             throw;
         }
+    }
+
+    /// <summary>Replaces what the options leave to a measurement of this disk, if anything.</summary>
+    public KvStoreOptions Choose(KvStoreOptions options)
+    {
+        if (options is { FillJournal: not null, CompressJournal: not null })
+            return options;
+        var (filling, compression) = DeviceProbe.MeasureOrAssume(LocalDisk.Instance, options.Time, _directory);
+        var chosen = options with { FillJournal = options.FillJournal ?? filling, CompressJournal = options.CompressJournal ?? compression };
+        EmbeddedLog.JournalOptions(
+            options.Log, _directory, chosen.FillJournal.Value ? "filled with zeros before they are used" : "only allocated", chosen.CompressJournal.Value ? "compressed" : "not compressed");
+        return chosen;
     }
 
     /// <summary>Makes what was restored the store; durable when this returns.</summary>

@@ -10,15 +10,18 @@ namespace KvCluster.Storage;
 
 /// <summary>
 /// The names of a store's trees and their numbers, kept in the store itself under the number 0 (FORMAT.md, "Embedded store"). All trees share one tree of the
-/// engine, and the number before each key keeps them apart. Any thread; changes are made one at a time.
+/// engine for their values and one for their sets, and the number before each key keeps them apart. Any thread; changes are made one at a time.
 /// </summary>
 /// <remarks>
-/// A tree is dropped with one write that removes its name. Its keys are removed afterwards. A number is never used again, so keys whose number has no name belong to
+/// A tree is dropped with one write that removes its name. Its keys and sets are removed afterwards. A number is never used again, so keys whose number has no name belong to
 /// nobody, and the next open removes them. A crash may leave some. A batch that races with the drop of one of its trees is applied before it, or refused.
 /// </remarks>
 internal sealed class TreeCatalogue
 {
     private const uint CatalogueNumber = 0;
+
+    /// <summary>Small sets of a dropped tree that are removed together: one record of some kilobytes, or at most two megabytes with the longest keys.</summary>
+    private const int SetsAtOnce = 1_000;
 
     private static readonly UTF8Encoding StrictUtf8 = new(encoderShouldEmitUTF8Identifier: false, throwOnInvalidBytes: true);
 
@@ -127,15 +130,16 @@ internal sealed class TreeCatalogue
             }
         }
         _trees = trees.ToImmutable();
-        return FindOrphans(snapshot, [.. _trees.Values.Select(tree => tree.Number)]);
+        var named = new HashSet<uint>(_trees.Values.Select(tree => tree.Number));
+        return [.. FindOrphans(snapshot, TreeId.Kv, named).Union(FindOrphans(snapshot, TreeId.Sets, named))];
     }
 
     /// <summary>Looks at the first key of each number only.</summary>
-    private static List<uint> FindOrphans(in ReadSnapshot snapshot, HashSet<uint> named)
+    private static List<uint> FindOrphans(in ReadSnapshot snapshot, TreeId tree, HashSet<uint> named)
     {
         var found = new List<uint>();
         Span<byte> next = stackalloc byte[TreeKey.BytesMax];
-        using var keys = snapshot.Cursor(TreeId.Kv);
+        using var keys = snapshot.Cursor(tree);
         for (var more = keys.Seek(TreeKey.WriteEnd(next, CatalogueNumber, default)); more;)
         {
             var number = TreeKey.TreeOf(keys.Key);
@@ -146,6 +150,33 @@ internal sealed class TreeCatalogue
         return found;
     }
 
-    private Task RemoveKeysAsync(uint number, CancellationToken cancellationToken) =>
-        _store.DeleteRangeAsync(TreeKey.Bound(number, default), TreeKey.EndBound(number, default), cancellationToken);
+    private async Task RemoveKeysAsync(uint number, CancellationToken cancellationToken)
+    {
+        var (from, to) = (TreeKey.Bound(number, default), TreeKey.EndBound(number, default));
+        await _store.DeleteRangeAsync(from, to, cancellationToken).ConfigureAwait(false);
+        while (FirstSets(from, to) is { Count: > 0 } sets)
+            await _store.DeleteSetsAsync(sets, cancellationToken).ConfigureAwait(false);
+    }
+
+    /// <summary>The first stored keys with small sets, or one with a large set: what one request deletes. Of a tree whose sets nobody changes any more.</summary>
+    private List<byte[]> FirstSets(byte[] from, byte[] to)
+    {
+        var found = new List<byte[]>();
+        try
+        {
+            using var snapshot = _store.OpenEngineSnapshot();
+            using var sets = snapshot.Cursor(TreeId.Sets, from, to);
+            for (var isSmall = true; isSmall && found.Count < SetsAtOnce && sets.MoveNext();)
+            {
+                isSmall = !sets.Set.IsPromoted;
+                if (isSmall || found.Count == 0)
+                    found.Add(sets.Key.ToArray());
+            }
+        }
+        catch (Exception failure) when (StoreErrors.TryTranslate(failure, out var translated))
+        {
+            throw translated;
+        }
+        return found;
+    }
 }

@@ -29,4 +29,7 @@ internal enum OperationCode : byte
 
     /// <summary>Removes all keys of a range, which may have none.</summary>
     DeleteRange = 8,
+
+    /// <summary>Removes a set with all its members, or those before one. There need not be any.</summary>
+    SetDelete = 9,
 }

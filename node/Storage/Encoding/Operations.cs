@@ -32,13 +32,16 @@ internal static class Operations
         payload.AppendWithLength(key);
     }
 
-    /// <summary>Appends an operation on a member of a set: <see cref="OperationCode.SetAdd"/> or <see cref="OperationCode.SetRemove"/>.</summary>
+    /// <summary>Appends an operation that names a member of a set: <see cref="OperationCode.SetAdd"/> or <see cref="OperationCode.SetRemove"/>.</summary>
     public static void SetMember(ByteBuffer payload, OperationCode code, ReadOnlySpan<byte> key, ReadOnlySpan<byte> member)
     {
         payload.Append([(byte)code]);
         payload.AppendWithLength(key);
         payload.AppendWithLength(member);
     }
+
+    /// <summary>Appends a delete of the members of a set before one, which stays; empty: of all members, and with them of the set.</summary>
+    public static void SetDelete(ByteBuffer payload, ReadOnlySpan<byte> key, ReadOnlySpan<byte> end) => SetMember(payload, OperationCode.SetDelete, key, end);
 
     /// <summary>Appends a delete of the keys from one (empty: the first) up to another, which stays (empty: to the end).</summary>
     public static void DeleteRange(ByteBuffer payload, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)

@@ -11,6 +11,9 @@ internal readonly ref struct SetValue
     /// <summary>Bytes of the header: the etag of the last change, and the number of members.</summary>
     public const int HeaderBytes = 24;
 
+    /// <summary>The most bytes of a value: as many as a leaf holds. A larger set has a tree.</summary>
+    public const int BytesMax = 2_048;
+
     /// <summary>Bytes that a member takes in a small set besides its own.</summary>
     public const int MemberOverhead = sizeof(ushort);
 
@@ -18,10 +21,10 @@ internal readonly ref struct SetValue
     private readonly ReadOnlySpan<byte> _members;
 
     /// <summary>Reads a stored value. Its members are not looked at.</summary>
-    /// <exception cref="CorruptStoreException">The value has no header, or not the space for its members.</exception>
+    /// <exception cref="CorruptStoreException">The value has no header, not the space for its members, or more than a small set may have.</exception>
     public SetValue(ReadOnlySpan<byte> stored)
     {
-        if (stored.Length < HeaderBytes)
+        if (stored.Length is < HeaderBytes or > BytesMax)
             throw Malformed();
         Etag = new Etag(BinaryPrimitives.ReadUInt64LittleEndian(stored[8..]), BinaryPrimitives.ReadUInt64LittleEndian(stored));
         Count = BinaryPrimitives.ReadUInt64LittleEndian(stored[16..]);
@@ -76,8 +79,7 @@ internal readonly ref struct SetValue
     }
 
     /// <summary>
-    /// Verifies that the value has the members unless they are in a tree, that each has a valid length, that they are in order, and that the value ends with the
-    /// last one.
+    /// Verifies that the value has the members unless they are in a tree, that none is empty, that they are in order, and that the value ends with the last one.
     /// </summary>
     /// <param name="hasTree">Whether the entry has a tree.</param>
     /// <exception cref="CorruptStoreException">It is not so.</exception>
@@ -87,9 +89,7 @@ internal readonly ref struct SetValue
             throw Malformed();
         for (var index = 0; index < SmallCount; index++)
         {
-            if (this[index].Length > KvLimits.KeyBytesMax)
-                throw Malformed();
-            if (index > 0 && this[index - 1].SequenceCompareTo(this[index]) >= 0)
+            if (this[index].IsEmpty || (index > 0 && this[index - 1].SequenceCompareTo(this[index]) >= 0))
                 throw new CorruptStoreException($"Member {index} of a set is out of order.");
         }
     }
@@ -125,6 +125,15 @@ internal readonly ref struct SetValue
             if (index != at)
                 writer.Add(this[index]);
         }
+        return writer.Length;
+    }
+
+    /// <summary>Writes the value of a small set without the members before one, of which there are fewer than all, and returns its length.</summary>
+    public int WriteFrom(Span<byte> destination, int first, Etag etag)
+    {
+        var writer = new SmallSetWriter(destination, SmallCount - first, etag);
+        for (var index = first; index < SmallCount; index++)
+            writer.Add(this[index]);
         return writer.Length;
     }
 

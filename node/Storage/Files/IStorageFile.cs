@@ -36,7 +36,8 @@ internal interface IStorageFile : IDisposable
 
     /// <summary>
     /// Gives the space of a range back to the file system. The range reads as zeros then, and writing into it may find the disk full. A crash before
-    /// <see cref="Sync"/> may undo it. False if the file system cannot do that; nothing is changed then.
+    /// <see cref="Sync"/> may undo it. False if the file system cannot do that; nothing is changed then. If the file system needs space for it and has none,
+    /// nothing is changed either, and the result is true: the range may be taken for a hole.
     /// </summary>
     bool TryMakeHole(long offset, long length);
 
@@ -74,7 +75,7 @@ internal interface IStorageFile : IDisposable
 
     /// <summary>
     /// Makes the system begin to read a part of the file into the memory of a mapping, and does not wait. False if that was not necessary because its
-    /// first page is in memory, as far as the system tells. Parameters and threads are those of <see cref="ReadIntoMap"/>.
+    /// first page is in memory, as far as the system tells; a length of 0 only asks that. Parameters and threads are those of <see cref="ReadIntoMap"/>.
     /// </summary>
     unsafe bool TryBeginReadIntoMap(byte* memory, long offset, long bytes);
 }

@@ -1,3 +1,4 @@
+using System.Runtime.CompilerServices;
 using System.Runtime.InteropServices;
 
 namespace KvCluster.Storage.Files;
@@ -8,7 +9,7 @@ namespace KvCluster.Storage.Files;
 /// </summary>
 internal static unsafe class MapReading
 {
-    /// <summary>The kernel may abort a populate for lack of memory or on a signal. After this many attempts the read fails.</summary>
+    /// <summary>The kernel may abort a populate for lack of memory or on a signal. After this many attempts the pages are read by calls.</summary>
     private const int AttemptsMax = 4;
 
     /// <summary>Bytes per read where the kernel cannot populate a mapping. Covers most pages with one read, and fits on the stack.</summary>
@@ -43,7 +44,7 @@ internal static unsafe class MapReading
             if (LibC.Advise(start, (nuint)length, LibC.AdvisePopulateRead) == 0)
                 return;
             var error = Marshal.GetLastPInvokeError();
-            if (error is LibC.ErrorInterrupted or LibC.ErrorAgain)
+            if (attempt < AttemptsMax - 1 && error is LibC.ErrorInterrupted or LibC.ErrorAgain)
                 continue;
             // Throws the disk's error if there is one. Otherwise the pages are in the cache now.
             ReadInBlocks(file, path, offset, length);
@@ -53,7 +54,7 @@ internal static unsafe class MapReading
         throw LinuxFileSystem.Failure("read", path, LibC.ErrorFault);
     }
 
-    /// <summary>Makes the kernel begin to read pages of a mapping, unless the first one is in memory. False in that case.</summary>
+    /// <summary>Makes the kernel begin to read pages of a mapping, unless the first one is in memory. False in that case. No bytes: only asks.</summary>
     public static bool TryBegin(byte* memory, long bytes)
     {
         var start = StartOf(memory);
@@ -68,6 +69,8 @@ internal static unsafe class MapReading
     /// <summary>The page of the system with this address.</summary>
     private static byte* StartOf(byte* memory) => (byte*)((nint)memory & ~(Environment.SystemPageSize - 1L));
 
+    // What the kernel has not written is not read, so the buffer need not be cleared for each page of a scan.
+    [SkipLocalsInit]
     private static void ReadInBlocks(int file, string path, long offset, long bytes)
     {
         var memory = stackalloc byte[BlockBytes + AlignedBuffer.Alignment];

@@ -29,6 +29,9 @@ internal sealed record DeviceReport(
 /// </summary>
 internal sealed class DeviceProbe
 {
+    /// <summary>The directory of its files, below the one that it measures.</summary>
+    public const string DirectoryName = ".probe";
+
     private const int WriteBytes = RecordEnvelope.BlockBytes;
     private const int Writes = 64;
     private const int WritesInFlight = 256;
@@ -69,7 +72,7 @@ internal sealed class DeviceProbe
     {
         if (!files.DirectoryExists(directory))
             throw files.FileExists(directory) ? new IOException($"'{directory}' is a file, not a directory.") : new DirectoryNotFoundException($"The directory '{directory}' does not exist.");
-        var own = Path.Combine(directory, ".probe");
+        var own = Path.Combine(directory, DirectoryName);
         files.DeleteDirectory(own);
         files.CreateDirectory(own);
         try
@@ -89,6 +92,19 @@ internal sealed class DeviceProbe
     /// <exception cref="StorageIoException">The directory cannot be written, or the disk is full or failed.</exception>
     public static (bool Filling, bool Compression) MeasureWhatPays(IFileSystem files, TimeProvider time, string directory) =>
         Run(files, time, directory, static probe => (probe.FillingPays(), Lz4.CanCompress && probe.CompressionPays()));
+
+    /// <summary>The same, or what suits most disks where this one is full or fails, which the store meets itself.</summary>
+    public static (bool Filling, bool Compression) MeasureOrAssume(IFileSystem files, TimeProvider time, string directory)
+    {
+        try
+        {
+            return MeasureWhatPays(files, time, directory);
+        }
+        catch (StorageIoException)
+        {
+            return (true, false);
+        }
+    }
 
     /// <summary>
     /// Whether a write into zero-filled space is so much faster than one into space that was only allocated that filling is worthwhile. False where the file system

@@ -25,7 +25,7 @@ internal interface ITreeVisitor
     /// <summary>Something that cannot be read or is not what was written.</summary>
     /// <param name="fault">Names the file and the offset.</param>
     /// <param name="place">The page.</param>
-    /// <param name="keys">The keys that cannot be read because of it.</param>
+    /// <param name="keys">The keys that cannot be read because of it, or, where only the shape of the tree is wrong, that it is about.</param>
     void Damaged(CorruptStoreException fault, PageRef place, KeyRange keys);
 }
 

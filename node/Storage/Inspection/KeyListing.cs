@@ -4,9 +4,13 @@ using KvCluster.Storage.Pages;
 
 namespace KvCluster.Storage.Inspection;
 
-/// <summary>Lists the keys of a tree that begin with a prefix: the key, the etag that wrote it, and the length of its value.</summary>
-internal sealed class KeyListing(byte[] prefix, int keysMax, TextWriter output) : ITreeVisitor
+/// <summary>
+/// Lists the keys of a tree that begin with a prefix: of <c>kv</c> the key, the length of its value and the etag that wrote it; of <c>sets</c> the key, the number of
+/// members, and the etag of the last change.
+/// </summary>
+internal sealed class KeyListing(TreeId tree, byte[] prefix, int keysMax, TextWriter output) : ITreeVisitor
 {
+    private readonly string _word = tree == TreeId.Sets ? "set" : "key";
     private int _count;
 
     /// <inheritdoc/>
@@ -27,12 +31,11 @@ internal sealed class KeyListing(byte[] prefix, int keysMax, TextWriter output) 
         _count++;
         try
         {
-            var bytes = KvValue.Read(value, out var etag).Length;
-            output.WriteLine(string.Create(CultureInfo.InvariantCulture, $"key      {KeyText.Of(key)}: {bytes} bytes, written by {EtagText.Of(etag)}"));
+            Line(key, tree == TreeId.Sets ? OfSet(value, hasTree) : OfValue(value));
         }
         catch (CorruptStoreException fault)
         {
-            output.WriteLine($"key      {KeyText.Of(key)}: {fault.Message}");
+            Line(key, fault.Message);
         }
         return false;
     }
@@ -43,5 +46,20 @@ internal sealed class KeyListing(byte[] prefix, int keysMax, TextWriter output) 
     }
 
     /// <inheritdoc/>
-    public void Damaged(CorruptStoreException fault, PageRef place, KeyRange keys) => output.WriteLine($"key      {KeyText.Of(keys)}: damaged");
+    public void Damaged(CorruptStoreException fault, PageRef place, KeyRange keys) => output.WriteLine($"{_word}      {KeyText.Of(keys)}: damaged");
+
+    private static string OfValue(ReadOnlySpan<byte> stored)
+    {
+        var bytes = KvValue.Read(stored, out var etag).Length;
+        return string.Create(CultureInfo.InvariantCulture, $"{bytes} bytes, written by {EtagText.Of(etag)}");
+    }
+
+    private static string OfSet(ReadOnlySpan<byte> stored, bool hasTree)
+    {
+        var set = new SetValue(stored);
+        set.Check(hasTree);
+        return string.Create(CultureInfo.InvariantCulture, $"{set.Count} members{(hasTree ? " in a tree" : "")}, changed by {EtagText.Of(set.Etag)}");
+    }
+
+    private void Line(ReadOnlySpan<byte> key, string text) => output.WriteLine($"{_word}      {KeyText.Of(key)}: {text}");
 }

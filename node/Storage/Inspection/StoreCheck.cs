@@ -88,6 +88,8 @@ internal sealed class StoreCheck
             if (_replica.Metas[number] is null && _replica.Newest is not null)
                 Notice(path, number * Page.Bytes, $"meta page {number} is damaged, or was being written when the power failed; the other one is used");
         }
+        if (_replica is { Newest: { } newest, Older: { } older } && older.Revision + 1 != newest.Revision)
+            Damage(path, older.PageNumber * Page.Bytes, $"meta page {older.PageNumber} has revision {older.Revision}, although the other one has revision {newest.Revision}: the disk has lost a write of it", "nothing; the other one is used");
         if (_replica.DataFault is { } fault)
             _findings.Add(Finding.Of(fault, path, null, _replica.Newest is null ? "all keys that only the checkpoint has" : "nothing by this itself; the engine does not open the file"));
     }

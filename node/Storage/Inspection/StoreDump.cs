@@ -8,8 +8,8 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage.Inspection;
 
 /// <summary>What to list of a directory besides its structure.</summary>
-/// <param name="Prefix">List keys that begin so; null lists no keys.</param>
-/// <param name="KeysMax">At most as many keys.</param>
+/// <param name="Prefix">List keys and sets whose keys begin so; null lists none.</param>
+/// <param name="KeysMax">At most as many keys, and as many sets.</param>
 /// <param name="RecordsMax">Records to list, the newest ones.</param>
 internal readonly record struct DumpRequest(byte[]? Prefix, int KeysMax, int RecordsMax);
 
@@ -110,8 +110,8 @@ internal sealed class StoreDump(StoppedReplica replica, TextWriter output)
     {
         if (replica is not { Space: { } space, Newest: { } newest })
             return;
-        var listing = new KeyListing(prefix, keysMax, output);
-        new TreeReading(space, listing).Read(newest.Trees[(int)TreeId.Kv]);
+        foreach (var tree in (TreeId[])[TreeId.Kv, TreeId.Sets])
+            new TreeReading(space, new KeyListing(tree, prefix, keysMax, output)).Read(newest.Trees[(int)tree]);
     }
 
     private void Line(FormattableString text) => output.WriteLine(text.ToString(CultureInfo.InvariantCulture));

@@ -16,9 +16,14 @@ internal sealed unsafe class TreeReading(PageSpace space, ITreeVisitor visitor)
     private ulong _members;
     private bool _isDamaged;
 
+    /// <summary>The level of the leaves of the tree, and of the set that is being read; 0 before the first one, and negative when one on another level was reported.</summary>
+    private int _leafLevel;
+    private int _memberLevel;
+
     /// <summary>Reads a whole tree.</summary>
     public void Read(TreeRoot root)
     {
+        _leafLevel = 0;
         if (!root.Link.Reference.IsNone)
             Read(root.Link, default, depth: 1);
     }
@@ -42,11 +47,30 @@ internal sealed unsafe class TreeReading(PageSpace space, ITreeVisitor visitor)
             return;
         }
         if (Page.Type(page) == PageType.Branch)
+        {
             ReadChildren(page, keys, depth);
-        else if (_set is not null)
+            return;
+        }
+        CheckLevel(ref _set is null ? ref _leafLevel : ref _memberLevel, depth, link.Reference, keys);
+        if (_set is not null)
             ReadMembers(page, link.Reference);
         else
             ReadEntries(page);
+    }
+
+    /// <summary>
+    /// The engine drops a part of a tree without reading its leaves, and tells by their level which pages these are. The entries of a leaf on another level are read all
+    /// the same.
+    /// </summary>
+    private void CheckLevel(ref int expected, int level, PageRef place, KeyRange keys)
+    {
+        if (expected == 0)
+            expected = level;
+        if (expected < 0 || expected == level)
+            return;
+        var fault = new CorruptStoreException($"page {place.Number} (offset {place.Value}) is a leaf at level {level} of a tree, and another leaf is at level {expected}");
+        expected = -1;
+        Damaged(fault, place, keys);
     }
 
     /// <summary>What is lost of a set is not known by name.</summary>
@@ -67,7 +91,7 @@ internal sealed unsafe class TreeReading(PageSpace space, ITreeVisitor visitor)
     /// <summary>Reads the tree of an entry.</summary>
     private void ReadSet(byte[] key, PageLink link, ReadOnlySpan<byte> value)
     {
-        (_set, _members, _isDamaged) = (key, 0, false);
+        (_set, _members, _isDamaged, _memberLevel) = (key, 0, false, 0);
         Read(link, default, depth: 1);
         var count = new SetValue(value).Count;
         if (!_isDamaged && _members != count)

@@ -10,8 +10,18 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
     /// <summary>What the index takes for one record, besides its body, in bytes.</summary>
     public const int EntryBytes = 136;
 
-    private readonly List<JournalEntry> _entries = [];
+    /// <summary>
+    /// Entries are kept in pieces of so many. The oldest are removed piece by piece, without a look at each, and no others are moved: there may be millions, and the
+    /// writer has no time for them.
+    /// </summary>
+    private const int PieceEntries = 1_024;
+
+    private readonly List<Piece> _pieces = [];
+
+    /// <summary>Entries of the first piece that are removed. Positions in the pieces count them.</summary>
     private int _start;
+
+    /// <summary>The position in the pieces of the oldest entry whose body may be in memory.</summary>
     private int _bodiesFrom;
     private long _bodyBytes;
 
@@ -37,21 +47,25 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
     }
 
     /// <summary>Number of entries.</summary>
-    public int Count => _entries.Count - _start;
+    public int Count { get; private set; }
 
     /// <summary>The newest record.</summary>
-    public RecordRef Last => Count == 0 ? Base : _entries[^1].Record;
+    public RecordRef Last => Count == 0 ? Base : this[Count - 1].Record;
 
     /// <summary>The entry at a position, 0 being the oldest.</summary>
-    public JournalEntry this[int index] => _entries[_start + index];
+    public JournalEntry this[int index] => EntryAt(_start + index);
 
     /// <summary>Appends an entry, which must follow the last one.</summary>
     public void Append(JournalEntry entry)
     {
         Invariant.Check(entry.Record.Follows(Last), $"Record {entry.Record} does not follow {Last}.");
         entry.BytesThrough = BytesThrough(Count) + entry.Bytes;
-        _entries.Add(entry);
-        _bodyBytes += entry.Body.Length;
+        var position = _start + Count;
+        if (position / PieceEntries == _pieces.Count)
+            _pieces.Add(new Piece());
+        EntryAt(position) = entry;
+        Count++;
+        AddBodyBytes(position, entry.Body.Length);
         DropOldBodies();
     }
 
@@ -77,43 +91,61 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
     /// <summary>Removes the entries from a position on and returns them in order.</summary>
     public List<JournalEntry> RemoveFrom(int index)
     {
-        var removed = _entries.GetRange(_start + index, Count - index);
-        _entries.RemoveRange(_start + index, Count - index);
-        _bodiesFrom = Math.Min(_bodiesFrom, _entries.Count);
-        foreach (var entry in removed)
-            _bodyBytes -= entry.Body.Length;
+        var removed = new List<JournalEntry>(Count - index);
+        var end = _start + index;
+        for (var position = end; position < _start + Count; position++)
+        {
+            removed.Add(EntryAt(position));
+            AddBodyBytes(position, -EntryAt(position).Body.Length);
+            EntryAt(position) = null!;
+        }
+        var pieces = (end + PieceEntries - 1) / PieceEntries;
+        _pieces.RemoveRange(pieces, _pieces.Count - pieces);
+        Count = index;
+        _bodiesFrom = Math.Min(_bodiesFrom, end);
         return removed;
     }
 
-    /// <summary>Removes the oldest entries, whose segments are recycled.</summary>
+    /// <summary>Removes the oldest entries, whose segments are recycled. Those of whole pieces are not looked at.</summary>
     public void RemoveOldest(int count)
     {
         if (count == 0)
             return;
-        for (var index = Math.Max(0, _bodiesFrom - _start); index < count; index++)
-        {
-            _bodyBytes -= this[index].Body.Length;
-            this[index].Body = default;
-        }
         (Base, _bytesThroughBase) = (this[count - 1].Record, this[count - 1].BytesThrough);
-        _start += count;
-        _bodiesFrom = Math.Max(_bodiesFrom, _start);
-        if (_start < 1024 || _start < _entries.Count / 2)
-            return;
-        _entries.RemoveRange(0, _start);
-        _bodiesFrom -= _start;
-        _start = 0;
+        var (start, whole) = (_start + count, (_start + count) / PieceEntries);
+        for (var position = Math.Max(_start, whole * PieceEntries); position < start; position++)
+        {
+            DropBody(position);
+            EntryAt(position) = null!;
+        }
+        for (var piece = 0; piece < whole; piece++)
+            _bodyBytes -= _pieces[piece].BodyBytes;
+        _pieces.RemoveRange(0, whole);
+        Count -= count;
+        _start = start - (whole * PieceEntries);
+        _bodiesFrom = Math.Max(_bodiesFrom, start) - (whole * PieceEntries);
     }
 
     /// <summary>Drops the oldest bodies beyond the bound. A body that is not durable yet exists only in memory and is kept.</summary>
     public void DropOldBodies()
     {
-        while (_bodyBytes > _bodyBytesMax && _bodiesFrom < _entries.Count && _entries[_bodiesFrom].IsDurable)
-        {
-            var entry = _entries[_bodiesFrom++];
-            _bodyBytes -= entry.Body.Length;
-            entry.Body = default;
-        }
+        while (_bodyBytes > _bodyBytesMax && _bodiesFrom < _start + Count && EntryAt(_bodiesFrom).IsDurable)
+            DropBody(_bodiesFrom++);
+    }
+
+    private ref JournalEntry EntryAt(int position) => ref _pieces[position / PieceEntries].Entries[position % PieceEntries];
+
+    private void DropBody(int position)
+    {
+        var entry = EntryAt(position);
+        AddBodyBytes(position, -entry.Body.Length);
+        entry.Body = default;
+    }
+
+    private void AddBodyBytes(int position, int bytes)
+    {
+        _pieces[position / PieceEntries].BodyBytes += bytes;
+        _bodyBytes += bytes;
     }
 
     /// <summary>How many of the first entries satisfy a condition that none of the later ones does.</summary>
@@ -133,4 +165,13 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
 
     // Before the entry at this position.
     private long BytesThrough(int index) => index == 0 ? _bytesThroughBase : this[index - 1].BytesThrough;
+
+    /// <summary>Some entries that follow each other.</summary>
+    private sealed class Piece
+    {
+        public JournalEntry[] Entries { get; } = new JournalEntry[PieceEntries];
+
+        /// <summary>Bytes of their bodies that are in memory.</summary>
+        public long BodyBytes { get; set; }
+    }
 }

@@ -46,7 +46,7 @@ internal sealed class JournalSegments : IDisposable
     /// <summary>The store has been idle since the last record that began a segment, so no spares are kept.</summary>
     private volatile bool _isShrunk;
     private volatile bool _isDiskFull;
-    private volatile bool _isDisposed;
+    private volatile bool _retiresNoMore;
 
     /// <summary>Nothing is live yet.</summary>
     /// <param name="context">The shard's executors, disk and bounds.</param>
@@ -236,10 +236,13 @@ internal sealed class JournalSegments : IDisposable
             NoteFull();
     }
 
+    /// <summary>Leaves the segments that are dead to the next open. Any thread.</summary>
+    public void EndRetiring() => _retiresNoMore = true;
+
     /// <inheritdoc/>
     public void Dispose()
     {
-        _isDisposed = true;
+        EndRetiring();
         _next?.Dispose();
         _block.Dispose();
     }
@@ -367,7 +370,7 @@ internal sealed class JournalSegments : IDisposable
     /// <summary>Retires one dead segment. Checkpoint executor.</summary>
     private void RetireDead(Action<Exception> failed)
     {
-        if (_isDisposed || !_dead.TryDequeue(out var number))
+        if (_retiresNoMore || !_dead.TryDequeue(out var number))
             return;
         try
         {

@@ -91,6 +91,16 @@ internal sealed class JournalWriter : IDisposable
     /// </summary>
     public void Stop(Action quiet) => _schedule.Stop(quiet);
 
+    /// <summary>
+    /// Called when the engine has failed: nothing is written that no lane has begun, because nobody gets an answer for it, and dead segments stay for the next open. Writer
+    /// executor.
+    /// </summary>
+    public void End(Exception failure)
+    {
+        _segments.EndRetiring();
+        _schedule.Fail(failure);
+    }
+
     /// <summary>Call only when the executors no longer run anything of this shard.</summary>
     public void Dispose()
     {

@@ -31,6 +31,7 @@ internal sealed class CheckpointSchedule
     private readonly WorkAction _write;
     private readonly IWorkItem _finish;
     private readonly IWorkItem _release;
+    private readonly ITimer _rest;
     private Checkpoint? _running;
 
     /// <summary>The running checkpoint found no space for its last page.</summary>
@@ -39,7 +40,6 @@ internal sealed class CheckpointSchedule
     private Exception? _failure;
     private volatile bool _hasEnded;
     private volatile bool _isUrgent;
-    private volatile ITimer? _rest;
     private bool _isDiskFull;
     private bool _isForSpace;
     private bool _isReleasing;
@@ -75,6 +75,7 @@ internal sealed class CheckpointSchedule
         _write = new WorkAction(Write);
         _finish = life.Guarded(Finish);
         _release = life.Guarded(Release);
+        _rest = context.Time.CreateTimer(_ => context.Checkpoints.Post(_write), null, Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
         _startedAt = context.Time.GetTimestamp();
     }
 
@@ -192,7 +193,7 @@ internal sealed class CheckpointSchedule
         if (!_pages.HasMuchSpare)
             return;
         _pages.Free.SearchAgain();
-        _return.Start(FreeMap.HolePagesMinIdle, isIdle);
+        _return.Start(FreeMap.HolePagesMinAny, isIdle);
     }
 
     /// <summary>
@@ -243,7 +244,7 @@ internal sealed class CheckpointSchedule
     private void End()
     {
         _hasEnded = true;
-        _rest?.Dispose();
+        _rest.Dispose();
         _quiet.Dispose();
         _idle.Dispose();
         _return.Dispose();
@@ -311,25 +312,25 @@ internal sealed class CheckpointSchedule
             return;
         }
         var rest = TimeSpan.FromSeconds((double)_context.Options.Pages.WriteBytes / _context.Options.CheckpointBytesPerSecond);
-        _rest?.Dispose();
-        _rest = _context.Time.CreateTimer(_ => _context.Checkpoints.Post(_write), null, rest, Timeout.InfiniteTimeSpan);
+        _rest.Change(rest, Timeout.InfiniteTimeSpan);
     }
 
     private void Finish()
     {
         var checkpoint = _running!;
         var failure = _writeFailure;
+        var isAbandoned = failure is StorageIoException { IsDiskFull: true } && checkpoint.MayBeAbandoned;
         // In steps, with the writer's other work between them.
-        if (failure is null && !_pages.FinishStep(checkpoint))
+        if ((failure is null && !_pages.FinishStep(checkpoint)) || (isAbandoned && !_pages.AbandonStep(checkpoint)))
         {
             _context.Writer.Post(_finish);
             return;
         }
         (_running, _writeFailure) = (null, null);
-        if (failure is StorageIoException { IsDiskFull: true } && !checkpoint.MayBeAbandoned)
-            WaitForRoom(checkpoint, failure);
+        if (isAbandoned)
+            PutOff(failure!);
         else if (failure is StorageIoException { IsDiskFull: true })
-            PutOff(checkpoint, failure);
+            WaitForRoom(checkpoint, failure);
         else if (failure is not null)
             _life.Fail(failure);
         else
@@ -349,7 +350,7 @@ internal sealed class CheckpointSchedule
         _requests.AnswerCovered();
         if (_requests.Any)
             Start();
-        _return.Start(isForSpace ? 1 : FreeMap.HolePagesMin);
+        _return.Start(isForSpace ? FreeMap.HolePagesMinAny : FreeMap.HolePagesMin);
         _idle.CheckpointEnded();
         Ended();
     }
@@ -390,9 +391,8 @@ internal sealed class CheckpointSchedule
         _foundNoRoom();
     }
 
-    private void PutOff(Checkpoint checkpoint, Exception failure)
+    private void PutOff(Exception failure)
     {
-        _pages.AbandonCheckpoint(checkpoint);
         if (_reserve.Release())
         {
             Start();

@@ -18,10 +18,10 @@ internal sealed class FreeMap
     public const int HolePagesMin = (1 << 20) / Page.Bytes;
 
     /// <summary>
-    /// The shortest run whose space an idle store gives back: a single page. After random puts most free runs have one to three pages, and the space of longer ones
-    /// alone would leave most of it allocated.
+    /// The shortest run whose space is given back while the store is idle or the disk full: a single page. After random puts most free runs have one to three
+    /// pages, and the space of longer ones alone would leave most of it allocated.
     /// </summary>
-    public const int HolePagesMinIdle = 1;
+    public const int HolePagesMinAny = 1;
 
     /// <summary>
     /// The longest run whose space is given back at once, 16 MiB. The file system holds the file for that time, and accesses to pages that are not in memory

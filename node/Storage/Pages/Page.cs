@@ -56,6 +56,9 @@ internal static unsafe class Page
     /// <summary>The etag of the checkpoint that wrote it.</summary>
     public static Etag Etag(byte* page) => new(*(ulong*)(page + 24), *(ulong*)(page + 16));
 
+    /// <summary>Scratch only: the batch that retired the page while a checkpoint that reaches it was in progress; 0 before that. In the place of the etag's change.</summary>
+    public static ref ulong LeftBy(byte* page) => ref *(ulong*)(page + 16);
+
     public static void SetEtag(byte* page, Etag etag) => (*(ulong*)(page + 16), *(ulong*)(page + 24)) = (etag.Change, etag.Epoch);
 
     public static ref ushort PrefixLength(byte* page) => ref *(ushort*)(page + 32);

@@ -90,12 +90,16 @@ internal sealed unsafe class PageSpace
     }
 
     /// <summary>Resolves a leaf or branch to which a scan goes on; if it has to be read, as the next one of the file.</summary>
-    public byte* ResolveNext(PageLink* link)
+    /// <param name="link">The link to it.</param>
+    /// <param name="again">Whether it is also read if it was checked before, because it may have left memory since.</param>
+    public byte* ResolveNext(PageLink* link, bool again)
     {
         var reference = PageLink.Load(link);
         Page.Prefetch(Locate(reference));
         if (!reference.IsScratch && !IsChecked(PieceOf(reference), reference.Number))
             CheckPage(reference, link->Checksum, isNext: true);
+        else if (!reference.IsScratch && again)
+            Read(reference.Number, 1, isNext: true);
         return AsNode(reference, Locate(reference));
     }
 
@@ -142,7 +146,7 @@ internal sealed unsafe class PageSpace
     /// <inheritdoc cref="IStorageFile.ReadsAhead"/>
     public bool ReadsAhead => _file.ReadsAhead;
 
-    /// <summary>Begins to read pages that will be accessed soon, and does not wait. False if that was not necessary.</summary>
+    /// <summary>Begins to read pages that will be accessed soon, and does not wait. False if that was not necessary. Without pages it only asks whether the first is in memory.</summary>
     public bool TryBeginRead(long number, long count) =>
         number + count <= _file.Length / Page.Bytes && _file.TryBeginReadIntoMap(Locate(PageRef.ToFile(number)), number * Page.Bytes, count * Page.Bytes);
 

@@ -1,4 +1,5 @@
 using System.Buffers.Binary;
+using System.Runtime.CompilerServices;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Trees;
@@ -160,6 +161,8 @@ internal static class SessionTable
     }
 
     /// <summary>Applies the results of a session in a record.</summary>
+    /// <remarks>An entry is loaded or cleared before anything of it is written.</remarks>
+    [SkipLocalsInit]
     public static void Apply(WriteBatch batch, ReadOnlySpan<byte> results, Etag etagFirst, long shardTime)
     {
         var reader = new ResultsReader(results, etagFirst);

@@ -45,7 +45,7 @@ internal enum WriteOutcome : byte
     /// <summary>Another request used its sequence: the stored result has a different digest.</summary>
     SequenceReused,
 
-    /// <summary>It deletes ranges together with other changes, and more than can be deleted at once.</summary>
+    /// <summary>It deletes ranges or large sets, and more of them than can be deleted at once; in parts, only a request that does nothing else is applied.</summary>
     RangeTooLarge,
 }
 
@@ -53,13 +53,13 @@ internal enum WriteOutcome : byte
 /// <param name="Outcome">How it ended.</param>
 /// <param name="Etag">Applied: the etag of its last operation. ConditionFailed: the newest etag it was evaluated on.</param>
 /// <param name="FailedCondition">Index of the first condition that did not hold; -1 if none.</param>
-/// <param name="Deleted">Applied: how many keys it has deleted that existed.</param>
+/// <param name="Deleted">Applied: how many keys it has deleted that existed, and how many members with their sets.</param>
 /// <param name="IsPartial">
-/// Applied: keys of the range that it deletes are left, beginning where this request ended. The same request again, as a new one, deletes more of them.
+/// Applied: keys of the range, or members of the set, that it deletes are left, beginning where this request ended. The same request again, as a new one, deletes more of them.
 /// </param>
 internal readonly record struct WriteResult(WriteOutcome Outcome, Etag Etag, int FailedCondition, int Deleted, bool IsPartial = false)
 {
-    /// <summary>Applied: whether a key that it deletes existed.</summary>
+    /// <summary>Applied: whether a key or a set that it deletes existed.</summary>
     public bool Existed => Deleted > 0;
 
     /// <summary>An answer that consists only of its outcome.</summary>

@@ -10,7 +10,8 @@ namespace KvCluster.Storage.Transactions;
 /// <summary>
 /// Merges queued requests into one transaction. Each request's conditions are evaluated on the newest state, which includes the requests before it in the
 /// same transaction. A request that fails does not affect the others. An identified request that already has a result is answered with that result; a
-/// different request under the same sequence is refused. Writer executor.
+/// different request under the same sequence is refused. The last puts whose answers do not depend on the state are left for <see cref="ApplyLeft"/>, which is
+/// called when the record is on its way to the disk. Writer executor.
 /// </summary>
 internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, PendingAnswers answers, TimeProvider time, StoreOptions options)
 {
@@ -21,6 +22,12 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
 
     /// <summary>Requests between two checks of the clock, whose cost is negligible beside so many.</summary>
     private const int LookEvery = 16;
+
+    /// <summary>Puts that may be left to apply: about as many as the writer applies in the time of a fast disk's write.</summary>
+    private const int LeftMax = 256;
+
+    /// <summary>Pages that a put may make beside those of its value: a leaf, what a split of it makes, and a branch.</summary>
+    private const int PagesPerPut = 4;
 
     /// <summary>Bytes for ending the session that makes room for another.</summary>
     private const int RoomBytesMax = 1 + Operations.SessionBytes;
@@ -36,7 +43,13 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     private long _shardTime;
     private int _operationCount;
 
-    /// <summary>Whether the transaction deletes ranges, each of which may take as long as a full batch.</summary>
+    /// <summary>The puts that the batch does not have yet: where they are in the payload, the etag of the first one, and the most pages that they can make.</summary>
+    private Range _left;
+    private int _leftCount;
+    private Etag _leftNext;
+    private int _leftPagesMax;
+
+    /// <summary>Whether the transaction deletes ranges or sets, each of which may take as long as a full batch.</summary>
     private bool _hasRange;
     private readonly List<object> _traces = [];
 
@@ -72,7 +85,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         _results.Clear();
         _traces.Clear();
         Waited = TimeSpan.Zero;
-        (_operationCount, _hasRange) = (0, false);
+        (_operationCount, _hasRange, _leftCount, _leftPagesMax) = (0, false, 0, 0);
         (_etagLast, _etagFirst, _next, _shardTime) = (etagLast, etagFirst, etagFirst, shardTime);
         EndIdleSessions(batch, pagesMax);
         var now = time.GetTimestamp();
@@ -93,6 +106,20 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         chain.Flush();
     }
 
+    /// <summary>
+    /// Applies what <see cref="Collect"/> has left. Called when the record was passed to the journal, so that the disk writes it meanwhile, and by this class before
+    /// anything reads or changes what these puts change.
+    /// </summary>
+    public void ApplyLeft(WriteBatch batch)
+    {
+        if (_leftCount == 0)
+            return;
+        var (next, count) = (_leftNext, 0);
+        RecordApplier.ApplyOperations(batch, _payload.Written[_left], _etagFirst, _shardTime, ref next, ref count);
+        Invariant.Check(count == _leftCount, $"{_leftCount} puts were left to apply, and there were {count}.");
+        (_leftCount, _leftPagesMax) = (0, 0);
+    }
+
     /// <summary>The record is made, or there is none. Nothing of the transaction may be read any more.</summary>
     public void End()
     {
@@ -102,7 +129,13 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         _payload = None;
     }
 
-    private bool HasRoom(WriteBatch batch, int bytesMax, int pagesMax) => _payload.Count + _results.BytesMax < bytesMax && batch.PagesMade < pagesMax;
+    private bool HasRoom(WriteBatch batch, int bytesMax, int pagesMax)
+    {
+        // They make fewer pages than they can, and how many is seen when they are applied.
+        if (batch.PagesMade + _leftPagesMax >= pagesMax)
+            ApplyLeft(batch);
+        return _payload.Count + _results.BytesMax < bytesMax && batch.PagesMade < pagesMax;
+    }
 
     private bool TookTooLong(int taken, long since) => (taken % LookEvery == 0 || _hasRange) && time.GetElapsedTime(since) >= options.StepTimeMax;
 
@@ -129,6 +162,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
             return true;
         if (SessionAgeing.FindUnfair(batch, owner, _results) is not { } unfair)
             return false;
+        ApplyLeft(batch);
         var operationBytes = _payload.Count;
         Operations.SessionEnd(_payload, unfair);
         RecordApplier.ApplyOperations(batch, _payload.Written[operationBytes..], _etagFirst, _shardTime, ref _next, ref _operationCount);
@@ -199,6 +233,9 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
 
     private WriteResult Execute(WriteBatch batch, WriteRequest request)
     {
+        if (TryLeave(request))
+            return new WriteResult(WriteOutcome.Applied, _next.Predecessor, -1, 0);
+        ApplyLeft(batch);
         if (FindFailedCondition(batch, request.EncodedConditions) is >= 0 and var failed)
             return new WriteResult(WriteOutcome.ConditionFailed, Newest, failed, 0);
         if (request.OperationCount == 0)
@@ -214,9 +251,27 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         return new WriteResult(WriteOutcome.Applied, _next.Predecessor, -1, (int)deleted, isPartial);
     }
 
+    /// <summary>Appends a request's puts to the record and leaves them for later, if they are few and their etags are all that the request's answer depends on.</summary>
+    private bool TryLeave(WriteRequest request)
+    {
+        if (!request.IsBlind || _leftCount + request.OperationCount > LeftMax)
+            return false;
+        var start = _leftCount == 0 ? _payload.Count : _left.Start.Value;
+        if (_leftCount == 0)
+            _leftNext = _next;
+        _payload.Append(request.EncodedOperations);
+        _left = start.._payload.Count;
+        _leftCount += request.OperationCount;
+        _leftPagesMax += (request.OperationCount * PagesPerPut) + (request.EncodedOperations.Length / Page.Bytes);
+        _next = new Etag(_next.Epoch, _next.Change + (ulong)request.OperationCount);
+        _operationCount += request.OperationCount;
+        return true;
+    }
+
     /// <summary>
-    /// Appends operations among which ranges are deleted. If a range is the only operation and is too large, only its first part is deleted. The record has
-    /// the end of that part, because other replicas may divide the same keys among other leaves. False if ranges are too large together with other operations; nothing is appended then.
+    /// Appends operations among which ranges or sets are deleted. If one of these is the only operation and is too large, only its first part is deleted. The record
+    /// has the end of that part, because other replicas may divide the same keys or members among other leaves. False if they are too large together with other
+    /// operations, or for a request that is not to be divided; nothing is appended then.
     /// </summary>
     private bool TryAppendRanges(WriteBatch batch, WriteRequest request, out bool isPartial)
     {
@@ -224,20 +279,19 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         isPartial = false;
         for (var reader = new OperationReader(request.EncodedOperations); reader.MoveNext();)
         {
-            if (reader.Code != OperationCode.DeleteRange)
+            if (!TakesLeaves(batch, reader))
                 continue;
+            // Earlier ones of the request have taken all.
             if (leavesLeft == 0)
-            {
-                // Earlier ranges of the request have taken all, and only one without keys still fits. An empty end is the end of the tree, so it never makes one.
-                if (!reader.KeyEnd.IsEmpty && reader.Key.SequenceEqual(reader.KeyEnd))
-                    continue;
                 return false;
-            }
-            var end = batch.EndOfPart(TreeId.Kv, reader.Key, reader.KeyEnd, ref leavesLeft, _rangeEnd);
-            isPartial = !end.SequenceEqual(reader.KeyEnd);
-            if (isPartial && request.OperationCount > 1)
+            var isSet = reader.Code == OperationCode.SetDelete;
+            var end = isSet ? batch.EndOfSetPart(reader.Key, ref leavesLeft, _rangeEnd) : batch.EndOfPart(TreeId.Kv, reader.Key, reader.KeyEnd, ref leavesLeft, _rangeEnd);
+            isPartial = !end.SequenceEqual(isSet ? default : reader.KeyEnd);
+            if (isPartial && (request.OperationCount > 1 || request.IsWhole))
                 return false;
-            if (isPartial)
+            if (isPartial && isSet)
+                Operations.SetDelete(_payload, reader.Key, end);
+            else if (isPartial)
                 Operations.DeleteRange(_payload, reader.Key, end);
         }
         _hasRange = true;
@@ -245,6 +299,15 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
             _payload.Append(request.EncodedOperations);
         return true;
     }
+
+    /// <summary>Whether an operation deletes by whole leaves: not in a range without keys, nor in a set that is a value.</summary>
+    private static bool TakesLeaves(WriteBatch batch, in OperationReader operation) => operation.Code switch
+    {
+        // An empty end is the end of the tree, so it never makes a range without keys.
+        OperationCode.DeleteRange => operation.KeyEnd.IsEmpty || !operation.Key.SequenceEqual(operation.KeyEnd),
+        OperationCode.SetDelete => batch.TryGetSet(operation.Key, out var set) && set.IsPromoted,
+        _ => false,
+    };
 
     private static int FindFailedCondition(WriteBatch batch, ReadOnlySpan<byte> conditions)
     {

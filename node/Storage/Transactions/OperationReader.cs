@@ -21,7 +21,7 @@ internal ref struct OperationReader(ReadOnlySpan<byte> payload)
     /// <summary>The key at which a range ends, which is not in it; empty for a range without an end.</summary>
     public ReadOnlySpan<byte> KeyEnd { get; private set; }
 
-    /// <summary>The member that is added to a set or removed from it.</summary>
+    /// <summary>The member that is added to a set or removed from it, or the one at which the delete of a set ends; empty if it ends at none.</summary>
     public ReadOnlySpan<byte> Member { get; private set; }
 
     /// <summary>The value's flags; see <see cref="KvValue"/>.</summary>
@@ -58,7 +58,7 @@ internal ref struct OperationReader(ReadOnlySpan<byte> payload)
             case OperationCode.Delete:
                 Key = ReadBytes();
                 return true;
-            case OperationCode.SetAdd or OperationCode.SetRemove:
+            case OperationCode.SetAdd or OperationCode.SetRemove or OperationCode.SetDelete:
                 Key = ReadBytes();
                 Member = ReadBytes();
                 return true;

@@ -1,3 +1,4 @@
+using System.Runtime.CompilerServices;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Encoding;
@@ -16,7 +17,8 @@ namespace KvCluster.Storage.Transactions;
 /// <param name="executor">Waits for the disk.</param>
 /// <param name="pages">The trees.</param>
 /// <param name="open">Opens a snapshot.</param>
-internal sealed class PathPrefetch(ISerialExecutor executor, PageStore pages, Func<ReadSnapshot> open) : IWorkItem
+/// <param name="failed">Gets an exception that nothing but a bug explains, on the executor. It must end the store; the executor goes on for the others.</param>
+internal sealed class PathPrefetch(ISerialExecutor executor, PageStore pages, Func<ReadSnapshot> open, Action<Exception> failed) : IWorkItem
 {
     /// <summary>While the trees are in memory, only one request in so many is looked up.</summary>
     public const int SampleEvery = 1_024;
@@ -31,12 +33,14 @@ internal sealed class PathPrefetch(ISerialExecutor executor, PageStore pages, Fu
     private const int LeavesAtOnce = 256;
 
     private readonly Lock _gate = new();
+
+    /// <summary>The levels of branches of each tree, as far as known. What is below them is begun to be read and not waited for.</summary>
+    private readonly int[] _levels = new int[StoreRoot.TreesMax];
+
+    /// <summary>For each key its tree, as a byte, and the key. A key of the tree of the sets is followed by a member.</summary>
     private ByteBuffer _waiting = new(0);
     private ByteBuffer _taken = new(0);
     private bool _isPosted;
-
-    /// <summary>The levels of branches, as far as known. What is below them is begun to be read and not waited for.</summary>
-    private int _levels;
 
     /// <summary>Counted without care, because it only selects samples.</summary>
     private int _requests;
@@ -47,18 +51,20 @@ internal sealed class PathPrefetch(ISerialExecutor executor, PageStore pages, Fu
     /// <summary>Whether leaves had to be read from the disk lately. Any thread.</summary>
     public bool IsCold => _keysUntilWarm > 0;
 
-    /// <summary>Takes the keys of a request that is about to be queued. Any thread; the request must still belong to it.</summary>
+    /// <summary>
+    /// Takes the keys that a request reads or changes: those of its conditions and operations, and the ends of its ranges. Called when the queue has room for the
+    /// request, before the writer can see it. Any thread.
+    /// </summary>
     public void Add(WriteRequest request)
     {
         if (!IsCold && ++_requests % SampleEvery != 0)
             return;
         lock (_gate)
         {
-            for (var operations = new OperationReader(request.EncodedOperations); operations.MoveNext() && _waiting.Count < KeyBytesMax;)
-            {
-                if (operations.Code is OperationCode.Put or OperationCode.Delete)
-                    _waiting.AppendWithLength(operations.Key);
-            }
+            for (var conditions = new ConditionReader(request.EncodedConditions); _waiting.Count < KeyBytesMax && conditions.MoveNext();)
+                AddLocked(TreeId.Kv, conditions.Key);
+            for (var operations = new OperationReader(request.EncodedOperations); _waiting.Count < KeyBytesMax && operations.MoveNext();)
+                AddLocked(operations);
             if (_isPosted || _waiting.Count == 0)
                 return;
             _isPosted = true;
@@ -83,49 +89,160 @@ internal sealed class PathPrefetch(ISerialExecutor executor, PageStore pages, Fu
         {
             // The store knows of damage already (PageSpace.Damaged), and without the other two the writer reads its pages itself.
         }
+        catch (Exception failure)
+        {
+            failed(failure);
+        }
         _taken.Clear(IsCold ? KeyBytesMax * 2 : 0);
     }
 
+    private void AddLocked(in OperationReader operation)
+    {
+        Invariant.CheckHeld(_gate);
+        switch (operation.Code)
+        {
+            case OperationCode.Put or OperationCode.Delete:
+                AddLocked(TreeId.Kv, operation.Key);
+                break;
+            case OperationCode.DeleteRange:
+                AddLocked(TreeId.Kv, operation.Key);
+                // Without an end nothing is left behind the range, so no leaf there is changed.
+                if (!operation.KeyEnd.IsEmpty)
+                    AddLocked(TreeId.Kv, operation.KeyEnd);
+                break;
+            case OperationCode.SetAdd or OperationCode.SetRemove:
+                AddLocked(TreeId.Sets, operation.Key);
+                _waiting.AppendWithLength(operation.Member);
+                break;
+            default:
+                // The table of the sessions is used all the time, and stays in memory.
+                break;
+        }
+    }
+
+    private void AddLocked(TreeId tree, ReadOnlySpan<byte> key)
+    {
+        Invariant.CheckHeld(_gate);
+        _waiting.Append([(byte)tree]);
+        _waiting.AppendWithLength(key);
+    }
+
+    private static bool TryTake(ref ReadOnlySpan<byte> keys, out TreeId tree, out ReadOnlySpan<byte> key, out ReadOnlySpan<byte> member)
+    {
+        if (keys.IsEmpty)
+        {
+            tree = default;
+            key = member = default;
+            return false;
+        }
+        tree = (TreeId)keys[0];
+        keys = keys[1..];
+        key = TakeBytes(ref keys);
+        member = tree == TreeId.Sets ? TakeBytes(ref keys) : default;
+        return true;
+    }
+
+    private static ReadOnlySpan<byte> TakeBytes(ref ReadOnlySpan<byte> keys)
+    {
+        _ = Varint.TryRead(ref keys, out var length);
+        var bytes = keys[..(int)length];
+        keys = keys[(int)length..];
+        return bytes;
+    }
+
     // Begins to read the leaves of some keys, then waits for them, so that the disk has all of them to do at once.
+    [SkipLocalsInit]
     private unsafe void ReadSome(ref ReadOnlySpan<byte> keys)
     {
         using var snapshot = open();
-        var root = snapshot.Root.Trees[(int)TreeId.Kv];
-        if (root.Link.Reference.IsNone)
+        Span<Asked> asked = stackalloc Asked[LeavesAtOnce];
+        var from = keys;
+        var (looked, count, hasSets) = (0, 0, false);
+        while (count < LeavesAtOnce && TryTake(ref keys, out var tree, out var key, out _))
         {
-            keys = default;
-            return;
-        }
-        var leaves = stackalloc PageLink*[LeavesAtOnce];
-        var (looked, count) = (0, 0);
-        while (count < LeavesAtOnce && Varint.TryRead(ref keys, out var length))
-        {
-            var key = keys[..(int)length];
-            keys = keys[(int)length..];
             looked++;
-            if (BeginRead(&root, key) is var leaf && leaf != null)
-                leaves[count++] = leaf;
+            hasSets |= tree == TreeId.Sets;
+            var root = snapshot.Root.Trees[(int)tree];
+            BeginRead(&root, tree, key, asked, ref count);
         }
-        var isAbove = false;
-        for (var index = 0; index < count; index++)
-            isAbove |= Page.Type(pages.Space.ResolveNodeAgain(leaves[index])) == PageType.Branch;
-        _levels += isAbove ? 1 : 0;
-        _keysUntilWarm = count > 0 ? KeysUntilWarm : Math.Max(0, _keysUntilWarm - looked);
+        Await(asked[..count]);
+        var inSets = hasSets ? ReadMembers(snapshot, from[..(from.Length - keys.Length)], asked) : 0;
+        _keysUntilWarm = count + inSets > 0 ? KeysUntilWarm : Math.Max(0, _keysUntilWarm - looked);
     }
 
-    // Begins to read the leaf of a key and returns the link to it; null if it is in memory. On the way only branches are waited for, of which most are in memory.
-    private unsafe PageLink* BeginRead(TreeRoot* root, ReadOnlySpan<byte> key)
+    // The same for the members of large sets, whose trees are below leaves that are in memory by now. Returns how many had to be read.
+    private unsafe int ReadMembers(in ReadSnapshot snapshot, ReadOnlySpan<byte> keys, Span<Asked> asked)
     {
-        var link = Lookup.FindLink(pages.Space, root, key, ref _levels);
-        while (!pages.Space.TryBeginRead(link))
+        var (sets, count) = (snapshot.Root.Trees[(int)TreeId.Sets], 0);
+        while (count < LeavesAtOnce && TryTake(ref keys, out var tree, out var key, out var member))
         {
+            var cell = tree == TreeId.Sets ? Lookup.Find(pages.Space, &sets, key) : null;
+            if (cell == null || !TreePage.CellHasTree(cell))
+                continue;
+            var members = TreePage.CellTree(cell);
+            BeginRead(&members, tree: null, member, asked, ref count);
+        }
+        Await(asked[..count]);
+        return count;
+    }
+
+    // Begins to read the leaf of a key, unless it is in memory or was asked for. On the way only branches are waited for, of which most are in memory.
+    private unsafe void BeginRead(TreeRoot* root, TreeId? tree, ReadOnlySpan<byte> key, Span<Asked> asked, ref int count)
+    {
+        if (root->Link.Reference.IsNone)
+            return;
+        var levels = tree is { } known ? _levels[(int)known] : 0;
+        var link = Lookup.FindLink(pages.Space, root, key, ref levels);
+        while (!Has(asked[..count], link))
+        {
+            if (pages.Space.TryBeginRead(link))
+            {
+                asked[count++] = new Asked(PageLink.LoadWhole(link), tree);
+                break;
+            }
             var page = pages.Space.ResolveNode(link);
             if (Page.Type(page) != PageType.Branch)
-                return null;
+                break;
             // The tree has grown.
-            _levels++;
+            levels++;
             link = TreePage.Child(page, TreePage.FindChild(page, key));
         }
-        return link;
+        if (tree is { } grown)
+            _levels[(int)grown] = levels;
+    }
+
+    private static unsafe bool Has(ReadOnlySpan<Asked> asked, PageLink* link)
+    {
+        var reference = PageLink.Load(link);
+        foreach (var one in asked)
+        {
+            if (one.Link.Reference == reference)
+                return true;
+        }
+        return false;
+    }
+
+    private unsafe void Await(Span<Asked> asked)
+    {
+        Span<bool> isAbove = stackalloc bool[_levels.Length];
+        fixed (Asked* first = asked)
+        {
+            for (var index = 0; index < asked.Length; index++)
+            {
+                if (Page.Type(pages.Space.ResolveNodeAgain(&first[index].Link)) == PageType.Branch && first[index].Tree is { } tree)
+                    isAbove[(int)tree] = true;
+            }
+        }
+        for (var tree = 0; tree < _levels.Length; tree++)
+            _levels[tree] += isAbove[tree] ? 1 : 0;
+    }
+
+    /// <summary>A page that was asked for.</summary>
+    private struct Asked(PageLink link, TreeId? tree)
+    {
+        public PageLink Link = link;
+
+        /// <summary>Null in the tree of a set.</summary>
+        public readonly TreeId? Tree = tree;
     }
 }

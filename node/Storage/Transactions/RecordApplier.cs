@@ -26,7 +26,7 @@ internal static class RecordApplier
         batch.ShardTime = shardTime;
     }
 
-    /// <summary>Applies encoded operations. Each takes one change, except results, which take none. Returns the number of keys that were deleted.</summary>
+    /// <summary>Applies encoded operations. Each takes one change, except results, which take none. Returns the number of keys that were deleted, and of members that went with their set.</summary>
     /// <param name="batch">The batch to change.</param>
     /// <param name="operations">The operations.</param>
     /// <param name="etagFirst">The etag of the record's first change, relative to which results are encoded.</param>
@@ -63,6 +63,9 @@ internal static class RecordApplier
                     break;
                 case OperationCode.SetRemove:
                     batch.SetRemove(reader.Key, reader.Member, nextChange);
+                    break;
+                case OperationCode.SetDelete:
+                    deleted += batch.SetDelete(reader.Key, reader.Member, nextChange);
                     break;
                 case OperationCode.SessionOpen or OperationCode.SessionEnd when !hasSessions:
                     break;

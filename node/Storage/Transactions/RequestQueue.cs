@@ -7,9 +7,9 @@ namespace KvCluster.Storage.Transactions;
 
 /// <summary>
 /// The requests that wait for the writer, bounded in count and bytes, of this store and of all stores of the node. Any thread adds; the writer executor takes.
-/// Adding posts the notice to the writer executor, unless it is already posted.
+/// Adding posts the notice to the writer executor, unless it is already posted, and has read what the request will need, if somebody does that.
 /// </summary>
-internal sealed class RequestQueue(int countMax, long bytesMax, MemoryAccount memory, ISerialExecutor writer, IWorkItem notice)
+internal sealed class RequestQueue(int countMax, long bytesMax, MemoryAccount memory, ISerialExecutor writer, IWorkItem notice, PathPrefetch? prefetch)
 {
     private readonly ConcurrentQueue<WriteRequest> _requests = new();
     private int _count;
@@ -40,6 +40,8 @@ internal sealed class RequestQueue(int countMax, long bytesMax, MemoryAccount me
             Interlocked.Decrement(ref _count);
             return false;
         }
+        // Only what is not refused, and before it is queued, from when on it belongs to the writer.
+        prefetch?.Add(request);
         request.Enqueue(this);
         _requests.Enqueue(request);
         Notify();

@@ -44,6 +44,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
 
     /// <summary>Whether it was rented for many bytes.</summary>
     private bool _isLarge;
+    private int _puts;
     private int _releases;
     private RequestQueue? _queue;
 
@@ -75,14 +76,20 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <summary>Whether any operation is a put or adds to a set, for which a full disk has no room.</summary>
     public bool HasPut { get; private set; }
 
+    /// <summary>Whether it only puts, and under no condition, so that its answer does not depend on the state.</summary>
+    public bool IsBlind => _puts > 0 && _puts == OperationCount && _conditions.Count == 0;
+
     /// <summary>Whether it can take room in the journal: it changes something, or its result is kept.</summary>
     public bool MayBeRecorded => OperationCount > 0 || Sequence != 0;
 
     /// <summary>Its outcome where the disk is full and has no room for it.</summary>
     public WriteOutcome OutcomeOnFullDisk => HasPut ? WriteOutcome.DiskFull : WriteOutcome.NoRoomYet;
 
-    /// <summary>Whether any operation deletes a range.</summary>
+    /// <summary>Whether any operation deletes a range of keys or a set, of which one record deletes no more than a bound.</summary>
     public bool HasRange { get; private set; }
+
+    /// <summary>Whether it is refused with <see cref="WriteOutcome.RangeTooLarge"/> where a part of it would be applied.</summary>
+    public bool IsWhole { get; set; }
 
     /// <summary>The session that identifies the request, or that it opens; 0 = neither.</summary>
     public UInt128 Session { get; private set; }
@@ -163,6 +170,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         ArgumentOutOfRangeException.ThrowIfGreaterThan(value.Length, KvLimits.ValueBytesMax);
         Operations.Put(_operations, key, value);
         OperationCount++;
+        _puts++;
         HasPut = true;
         ValidateSize();
     }
@@ -188,6 +196,21 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <summary>Removes a member from the set of a key. Nothing changes if the set does not have it. A set without members is gone.</summary>
     /// <exception cref="ArgumentOutOfRangeException">A limit is exceeded. The request can then only be passed to <see cref="Return"/>.</exception>
     public void SetRemove(ReadOnlySpan<byte> key, ReadOnlySpan<byte> member) => AddMember(OperationCode.SetRemove, key, member);
+
+    /// <summary>
+    /// Adds a delete of a set with all its members. Nothing changes if there is no such set. A request that does nothing else deletes as much of a large set as one
+    /// record may, from its first member on, and says so (<see cref="WriteResult.IsPartial"/>), unless <see cref="IsWhole"/> is set. It is bounded as a
+    /// <see cref="DeleteRange"/> is, by leaves of members.
+    /// </summary>
+    /// <exception cref="ArgumentOutOfRangeException">A limit is exceeded. The request can then only be passed to <see cref="Return"/>.</exception>
+    public void SetDelete(ReadOnlySpan<byte> key)
+    {
+        ValidateKey(key);
+        Operations.SetDelete(_operations, key, default);
+        OperationCount++;
+        HasRange = true;
+        ValidateSize();
+    }
 
     /// <summary>
     /// Adds a delete of all keys from one (empty: the first) up to another, which stays (empty: to the end). A request that does nothing else deletes as much
@@ -299,8 +322,8 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         (_releases, _queue) = (0, null);
         Volatile.Write(ref _life, Life + OneLife);
         _conditions.Clear(PooledBytesMax);
-        OperationCount = 0;
-        (HasPut, HasRange) = (false, false);
+        (OperationCount, _puts) = (0, 0);
+        (HasPut, HasRange, IsWhole) = (false, false, false);
         (OpensSession, Owner, Digest) = (false, default, 0);
         (Session, Sequence, LowestOpen) = (0, 0, 0);
         (ReleaseEtag, IsReadAnswer) = (Etag.None, false);

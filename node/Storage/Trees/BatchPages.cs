@@ -118,7 +118,7 @@ internal sealed unsafe class BatchPages(PageSpace space, ScratchPool pool)
     private void Track(byte* page)
     {
         Page.Batch(page) = _number;
-        Page.Placed(page) = default;
+        (Page.Placed(page), Page.LeftBy(page)) = (default, 0);
         Page.ScratchIndex(page) = _changes.Made.Count;
         _changes.Made.Add((nint)page);
     }

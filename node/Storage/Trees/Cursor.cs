@@ -64,12 +64,16 @@ internal sealed unsafe class Cursor : IDisposable
     }
 
     /// <summary>
-    /// Moves to the first key not less than the given one; false if there is none within the bounds. If that key is in the current leaf, only the leaf is searched.
+    /// Moves to the first key not less than the given one; false if there is none within the bounds, and <see cref="MovePrevious"/> then moves to the last one. If that
+    /// key is in the current leaf, only the leaf is searched.
     /// </summary>
     public bool Seek(ReadOnlySpan<byte> key)
     {
         if (key.SequenceCompareTo(_lower) < 0)
             key = _lower;
+        // A leaf far behind the upper bound is not next to the one with the last key, to which the cursor may move back.
+        else if (_upper.Length > 0 && key.SequenceCompareTo(_upper) > 0)
+            key = _upper;
         if (!IsWithinLeaf(key) && !Descend(key, toLast: false))
             return false;
         _at = Math.Clamp(TreePage.LowerBound(_leaf, key, out _), _first, _end);
@@ -180,7 +184,7 @@ internal sealed unsafe class Cursor : IDisposable
     private byte* Child(int level, bool forward)
     {
         var link = TreePage.Child((byte*)_path[level], _index[level]);
-        return forward ? _space.ResolveNext(link) : _space.ResolveNode(link);
+        return forward ? _space.ResolveNext(link, _readAhead.ReadsByCalls) : _space.ResolveNode(link);
     }
 
     // The link to the branch after the one at a level of the path; null if its parent has none.

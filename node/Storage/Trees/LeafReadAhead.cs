@@ -21,7 +21,16 @@ internal unsafe struct LeafReadAhead
     /// </summary>
     private const int RunHeadMax = 16;
 
+    /// <summary>
+    /// Leaves that the scan reads by calls after one was found that is not in memory: 32 MiB, more than a system reads ahead, so that what it has read ahead does
+    /// not look like a tree that is in memory.
+    /// </summary>
+    private const int CallsMax = 4_096;
+
     private int _leaves;
+
+    /// <summary>Leaves that are still to be read by calls.</summary>
+    private int _calls;
 
     /// <summary>The last parent that was asked for before its leaves.</summary>
     private PageRef _sibling;
@@ -32,6 +41,12 @@ internal unsafe struct LeafReadAhead
     /// <summary>The index of the first leaf of that parent that was not asked for.</summary>
     private int _end;
 
+    /// <summary>
+    /// Whether the scan should read its next leaf by a call even if that was verified before, because leaves have left memory since. The system does not read ahead
+    /// of a scan that meets them in the mapping.
+    /// </summary>
+    public readonly bool ReadsByCalls => _calls > 0;
+
     /// <summary>The scan goes on to a leaf of this parent.</summary>
     /// <param name="space">The pages.</param>
     /// <param name="parent">The parent.</param>
@@ -39,6 +54,7 @@ internal unsafe struct LeafReadAhead
     /// <param name="sibling">The link to the parent after it; null if there is none with the same parent.</param>
     public void Step(PageSpace space, byte* parent, int next, PageLink* sibling)
     {
+        _calls -= _calls > 0 ? 1 : 0;
         var count = Page.Count(parent);
         var isBeyond = _parent != (nint)parent && sibling != null && _parent == (nint)space.Locate(PageLink.Load(sibling));
         if (!isBeyond && _parent != (nint)parent)
@@ -70,17 +86,21 @@ internal unsafe struct LeafReadAhead
     }
 
     // Begins to read the leaves from one index up to another.
-    private static void Begin(PageSpace space, byte* parent, int from, int end)
+    private void Begin(PageSpace space, byte* parent, int from, int end)
     {
-        var most = space.ReadsAhead ? RunHeadMax : int.MaxValue;
-        while (space.ReadsAhead && from > 0 && from < end && Follows(parent, from))
-            from++;
         var last = end - 1;
         while (last >= from && Reference(parent, last).IsScratch)
             last--;
-        // What was used lately is in memory altogether. If the last of these leaves is there, the others are most likely, too.
-        if (last < from || !space.TryBeginRead(Reference(parent, last).Number, 1))
+        if (last < from)
             return;
+        var most = space.ReadsAhead ? RunHeadMax : int.MaxValue;
+        while (space.ReadsAhead && from > 0 && from <= last && Follows(parent, from))
+            from++;
+        // What was used lately is in memory altogether. If the last of these leaves is there, the others are most likely, too. If the system reads it ahead, this
+        // only asks.
+        if (!space.TryBeginRead(Reference(parent, last).Number, from > last ? 0 : 1))
+            return;
+        _calls = CallsMax;
         for (var index = from; index < last;)
         {
             var count = RunLength(parent, index, last);

@@ -5,7 +5,7 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage.Trees;
 
 /// <summary>
-/// Adds members to sets and removes them. A small set is the value of its key. When that value would be too large for a leaf, the set is promoted: its members
+/// Adds members to sets and removes them, one by one or from the first on. A small set is the value of its key. When that value would be too large for a leaf, the set is promoted: its members
 /// become the keys of a tree, whose root is in the key's cell. It is demoted when its members need half of a small set's bound or less, so that a set at the
 /// bound does not go back and forth. A set without members is removed. Used by <see cref="WriteBatch"/>; writer only.
 /// </summary>
@@ -19,9 +19,9 @@ namespace KvCluster.Storage.Trees;
 internal sealed unsafe class SetWriter(PageSpace space, TreeWriter keys, TreeWriter members)
 {
     /// <summary>The most bytes that a promoted set's members need as a value for it to be demoted.</summary>
-    internal const int DemotedBytesMax = Page.InlineValueBytesMax / 2;
+    internal const int DemotedBytesMax = SetValue.BytesMax / 2;
 
-    private readonly byte[] _value = new byte[Page.InlineValueBytesMax];
+    private readonly byte[] _value = new byte[SetValue.BytesMax];
 
     /// <summary>The root of the tree to which the path of the members belongs. No other set has that page.</summary>
     private PageRef _root;
@@ -36,7 +36,7 @@ internal sealed unsafe class SetWriter(PageSpace space, TreeWriter keys, TreeWri
     /// <summary>Adds a member; false if it was there.</summary>
     public bool Add(TreeRoot* sets, ReadOnlySpan<byte> key, ReadOnlySpan<byte> member, Etag etag)
     {
-        var index = keys.Find(sets, TreeId.Sets, key, out var found);
+        var index = keys.Find(sets, key, out var found);
         if (found && TreePage.HasTree(keys.Leaf, index))
             return AddToTree(sets, index, member, etag);
         var small = found ? new SetValue(TreePage.Value(space, keys.Leaf, index)) : default;
@@ -46,14 +46,14 @@ internal sealed unsafe class SetWriter(PageSpace space, TreeWriter keys, TreeWri
         if (TreePage.IsOverflow(key.Length, small.Bytes + SetValue.MemberOverhead + member.Length))
             Promote(sets, key, small, member, etag);
         else
-            keys.Put(sets, TreeId.Sets, key, _value.AsSpan(0, small.WriteWith(_value, at, member, etag)), default);
+            keys.Put(sets, key, _value.AsSpan(0, small.WriteWith(_value, at, member, etag)), default);
         return true;
     }
 
     /// <summary>Removes a member; false if it was not there.</summary>
     public bool Remove(TreeRoot* sets, ReadOnlySpan<byte> key, ReadOnlySpan<byte> member, Etag etag)
     {
-        var index = keys.Find(sets, TreeId.Sets, key, out var found);
+        var index = keys.Find(sets, key, out var found);
         if (!found)
             return false;
         if (TreePage.HasTree(keys.Leaf, index))
@@ -63,10 +63,32 @@ internal sealed unsafe class SetWriter(PageSpace space, TreeWriter keys, TreeWri
         if (!isThere)
             return false;
         if (small.SmallCount == 1)
-            keys.Delete(sets, TreeId.Sets, key);
+            keys.Delete(sets, key);
         else
-            keys.Put(sets, TreeId.Sets, key, _value.AsSpan(0, small.WriteWithout(_value, at, etag)), default);
+            keys.Put(sets, key, _value.AsSpan(0, small.WriteWithout(_value, at, etag)), default);
         return true;
+    }
+
+    /// <summary>Removes the members before one; empty: all, and the set with them. Returns how many there were.</summary>
+    public ulong RemoveBefore(TreeRoot* sets, ReadOnlySpan<byte> key, ReadOnlySpan<byte> end, Etag etag)
+    {
+        var index = keys.Find(sets, key, out var found);
+        if (!found)
+            return 0;
+        var set = new SetValue(TreePage.Value(space, keys.Leaf, index));
+        if (!end.IsEmpty && TreePage.HasTree(keys.Leaf, index))
+            return RemoveFromTreeBefore(sets, key, index, end, etag);
+        var removed = end.IsEmpty ? set.Count : (ulong)set.LowerBound(end, out _);
+        if (removed == set.Count)
+        {
+            Forget();
+            keys.Delete(sets, key);
+        }
+        else if (removed > 0)
+        {
+            keys.Put(sets, key, _value.AsSpan(0, set.WriteFrom(_value, (int)removed, etag)), default);
+        }
+        return removed;
     }
 
     /// <summary>Makes a tree of the members of a small set and one more.</summary>
@@ -75,21 +97,21 @@ internal sealed unsafe class SetWriter(PageSpace space, TreeWriter keys, TreeWri
         Forget();
         var tree = default(TreeRoot);
         for (var index = 0; index < small.SmallCount; index++)
-            members.Put(&tree, TreeId.Sets, small[index], default, default);
-        members.Put(&tree, TreeId.Sets, member, default, default);
-        keys.PutTree(sets, TreeId.Sets, key, tree.Link, Header(tree, etag));
+            members.Put(&tree, small[index], default, default);
+        members.Put(&tree, member, default, default);
+        keys.PutTree(sets, key, tree.Link, Header(tree, etag));
         _root = tree.Link.Reference;
     }
 
     private bool AddToTree(TreeRoot* sets, int index, ReadOnlySpan<byte> member, Etag etag)
     {
         var tree = Open(keys.Leaf, index);
-        members.Find(&tree, TreeId.Sets, member, out var isThere);
+        members.Find(&tree, member, out var isThere);
         if (isThere)
             return false;
         var leaf = keys.OwnLeaf(sets);
         tree = Open(leaf, index);
-        members.Put(&tree, TreeId.Sets, member, default, default);
+        members.Put(&tree, member, default, default);
         Store(leaf, index, tree, etag);
         return true;
     }
@@ -97,24 +119,41 @@ internal sealed unsafe class SetWriter(PageSpace space, TreeWriter keys, TreeWri
     private bool RemoveFromTree(TreeRoot* sets, ReadOnlySpan<byte> key, int index, ReadOnlySpan<byte> member, Etag etag)
     {
         var tree = Open(keys.Leaf, index);
-        members.Find(&tree, TreeId.Sets, member, out var isThere);
+        members.Find(&tree, member, out var isThere);
         if (!isThere)
             return false;
         var leaf = keys.OwnLeaf(sets);
         tree = Open(leaf, index);
-        members.Delete(&tree, TreeId.Sets, member);
+        members.Delete(&tree, member);
+        StoreSmaller(sets, key, leaf, index, tree, etag);
+        return true;
+    }
+
+    private ulong RemoveFromTreeBefore(TreeRoot* sets, ReadOnlySpan<byte> key, int index, ReadOnlySpan<byte> end, Etag etag)
+    {
+        // First, because the copy has the references that are final.
+        var leaf = keys.OwnLeaf(sets);
+        var tree = Open(leaf, index);
+        var removed = members.DeleteRange(&tree, default, end);
+        if (removed > 0)
+            StoreSmaller(sets, key, leaf, index, tree, etag);
+        return removed;
+    }
+
+    /// <summary>Stores the tree of an entry from which members were removed, or what the set has become without them.</summary>
+    private void StoreSmaller(TreeRoot* sets, ReadOnlySpan<byte> key, byte* leaf, int index, in TreeRoot tree, Etag etag)
+    {
         Store(leaf, index, tree, etag);
         if (tree.Count == 0)
         {
             Forget();
-            keys.Delete(sets, TreeId.Sets, key);
+            keys.Delete(sets, key);
         }
         else if (TryWriteSmall(tree, etag) is > 0 and var bytes)
         {
             Forget();
-            keys.Put(sets, TreeId.Sets, key, _value.AsSpan(0, bytes), default);
+            keys.Put(sets, key, _value.AsSpan(0, bytes), default);
         }
-        return true;
     }
 
     /// <summary>The tree of an entry. The path in the last set is kept if this is the same one.</summary>

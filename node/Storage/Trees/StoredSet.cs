@@ -42,6 +42,9 @@ internal readonly unsafe struct StoredSet
     /// <summary>Whether the members are in a tree.</summary>
     internal bool IsPromoted => !_tree.Link.Reference.IsNone;
 
+    /// <summary>The tree of a large set, without the number of its members.</summary>
+    internal TreeRoot Tree => _tree;
+
     /// <summary>The members of a small set.</summary>
     internal SetValue Small => new(new ReadOnlySpan<byte>(_value, _valueBytes));
 

@@ -3,7 +3,7 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage.Trees;
 
 /// <summary>
-/// The pages from a tree's root to one leaf, level by level from 0, and which child leads from each to the next. Kept between the operations of a batch, so
+/// The pages from a tree's root to one leaf, level by level from 0, and which child leads from each to the next. Kept between a batch's operations on the tree, so
 /// that another key of the same leaf needs no descent. The first <see cref="OwnedLevels"/> pages belong to the open batch. A change of the tree's shape
 /// makes the path invalid, and its owner clears it.
 /// </summary>
@@ -11,9 +11,6 @@ internal sealed unsafe class TreePath
 {
     private readonly nint[] _pages = new nint[PageStructure.DepthMax];
     private readonly int[] _children = new int[PageStructure.DepthMax];
-
-    /// <summary>The tree; undefined when the path is empty.</summary>
-    public TreeId Tree { get; private set; }
 
     /// <summary>Whether the path has no page.</summary>
     public bool IsEmpty => LeafLevel < 0;
@@ -31,9 +28,9 @@ internal sealed unsafe class TreePath
     public void Clear() => (LeafLevel, OwnedLevels) = (-1, 0);
 
     /// <summary>Starts a path at a root.</summary>
-    public void Begin(TreeId tree, byte* root)
+    public void Begin(byte* root)
     {
-        (Tree, LeafLevel, OwnedLevels) = (tree, 0, 0);
+        (LeafLevel, OwnedLevels) = (0, 0);
         _pages[0] = (nint)root;
     }
 
@@ -45,9 +42,9 @@ internal sealed unsafe class TreePath
     }
 
     /// <summary>Whether a key belongs to the path's leaf: it is between the separators on both sides, of which the lowest page that has one decides.</summary>
-    public bool Covers(TreeId tree, ReadOnlySpan<byte> key)
+    public bool Covers(ReadOnlySpan<byte> key)
     {
-        if (IsEmpty || tree != Tree)
+        if (IsEmpty)
             return false;
         var (isAbove, isBelow) = (false, false);
         for (var level = LeafLevel - 1; level >= 0 && !(isAbove && isBelow); level--)
@@ -73,9 +70,9 @@ internal sealed unsafe class TreePath
     /// <summary>
     /// The path's leaf, if it belongs to the batch and a key belongs to its end, so that nothing has to be searched; otherwise null. A sorted run asks this for each key.
     /// </summary>
-    public byte* OwnedLeafBefore(TreeId tree, ReadOnlySpan<byte> key)
+    public byte* OwnedLeafBefore(ReadOnlySpan<byte> key)
     {
-        if (IsEmpty || OwnedLevels <= LeafLevel || tree != Tree)
+        if (IsEmpty || OwnedLevels <= LeafLevel)
             return null;
         var leaf = Leaf;
         int last = Page.Count(leaf) - 1;

@@ -4,9 +4,9 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage.Trees;
 
 /// <summary>
-/// Changes trees for the open batch, one after the other, and keeps the path of its last operation. Each page is copied once into scratch memory, from the
-/// root down, and then changed in place. A batch has one for its own trees and one for those of sets. Used by <see cref="WriteBatch"/> and
-/// <see cref="SetWriter"/>, which have checked the keys; writer only.
+/// Changes one tree for the open batch, and keeps the path of its last operation. Each page is copied once into scratch memory, from the root down, and then
+/// changed in place. A batch has one for each of its trees, so that operations on one do not lose the path in another, and one for the trees of sets, which forgets
+/// its path when another set follows. Used by <see cref="WriteBatch"/> and <see cref="SetWriter"/>, which have checked the keys; writer only.
 /// </summary>
 internal sealed unsafe class TreeWriter
 {
@@ -30,7 +30,10 @@ internal sealed unsafe class TreeWriter
     /// <summary>The leaf to which <see cref="Find"/> has led; undefined in an empty tree.</summary>
     public byte* Leaf => _path.Leaf;
 
-    /// <summary>Forgets the path: a batch begins, or another tree follows under the same name.</summary>
+    /// <summary>Searches from the root since the store was opened. A key of the path's leaf needs none.</summary>
+    public long Descents { get; private set; }
+
+    /// <summary>Forgets the path: a batch begins, or another tree follows.</summary>
     public void Forget()
     {
         _path.Clear();
@@ -38,12 +41,12 @@ internal sealed unsafe class TreeWriter
     }
 
     /// <summary>Sets a key's value, passed in two parts.</summary>
-    public void Put(TreeRoot* root, TreeId tree, ReadOnlySpan<byte> key, ReadOnlySpan<byte> header, ReadOnlySpan<byte> body)
+    public void Put(TreeRoot* root, ReadOnlySpan<byte> key, ReadOnlySpan<byte> header, ReadOnlySpan<byte> body)
     {
         var length = header.Length + body.Length;
         var overflow = TreePage.IsOverflow(key.Length, length);
         var run = overflow ? _pages.MakeRun(header, body) : default;
-        var leaf = MakePlace(root, tree, key, TreePage.LeafEntryBytes(key.Length, length, overflow), overflow ? -1 : length, out var index, out var isSame);
+        var leaf = MakePlace(root, key, TreePage.LeafEntryBytes(key.Length, length, overflow), overflow ? -1 : length, out var index, out var isSame);
         if (isSame)
         {
             fixed (byte* place = TreePage.Value(_space, leaf, index))
@@ -61,10 +64,10 @@ internal sealed unsafe class TreeWriter
     /// Puts the next entries of a source as long as they belong to the end of the path's leaf, one behind the other, and fit there. False if there are no more.
     /// </summary>
     [SkipLocalsInit]
-    public bool Append<TSource>(TreeRoot* root, TreeId tree, ref TSource puts)
+    public bool Append<TSource>(TreeRoot* root, ref TSource puts)
         where TSource : IPutSource, allows ref struct
     {
-        var leaf = _path.OwnedLeafBefore(tree, puts.Key);
+        var leaf = _path.OwnedLeafBefore(puts.Key);
         if (leaf == null)
             return true;
         var slots = stackalloc ushort[LeafFill.EntriesMax];
@@ -78,17 +81,17 @@ internal sealed unsafe class TreeWriter
     }
 
     /// <summary>Gives a key a tree, whose pages belong to the batch, and a value of <see cref="TreePage.TreeValueBytes"/>.</summary>
-    public void PutTree(TreeRoot* root, TreeId tree, ReadOnlySpan<byte> key, PageLink link, ReadOnlySpan<byte> value)
+    public void PutTree(TreeRoot* root, ReadOnlySpan<byte> key, PageLink link, ReadOnlySpan<byte> value)
     {
-        var leaf = MakePlace(root, tree, key, TreePage.TreeEntryBytes(key.Length), -1, out var index, out _);
+        var leaf = MakePlace(root, key, TreePage.TreeEntryBytes(key.Length), -1, out var index, out _);
         TreePage.InsertTree(leaf, index, key, link, value);
         Count(root, leaf, index);
     }
 
     /// <summary>Removes a key; returns whether it existed.</summary>
-    public bool Delete(TreeRoot* root, TreeId tree, ReadOnlySpan<byte> key)
+    public bool Delete(TreeRoot* root, ReadOnlySpan<byte> key)
     {
-        var index = Find(root, tree, key, out var found);
+        var index = Find(root, key, out var found);
         if (!found)
             return false;
         var leaf = OwnLeaf(root);
@@ -99,7 +102,7 @@ internal sealed unsafe class TreeWriter
     }
 
     /// <inheritdoc cref="WriteBatch.DeleteRange"/>
-    public ulong DeleteRange(TreeRoot* root, TreeId tree, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)
+    public ulong DeleteRange(TreeRoot* root, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)
     {
         if (!to.IsEmpty && from.SequenceCompareTo(to) >= 0)
             return 0;
@@ -108,9 +111,9 @@ internal sealed unsafe class TreeWriter
         root->Count -= removed;
         if (removed == 0)
             return 0;
-        MergeNextTo(root, tree, from);
+        MergeNextTo(root, from);
         if (!to.IsEmpty)
-            MergeNextTo(root, tree, to);
+            MergeNextTo(root, to);
         return removed;
     }
 
@@ -121,16 +124,17 @@ internal sealed unsafe class TreeWriter
     /// <summary>
     /// Makes the path lead to the leaf of a key, and returns the key's position there. Nothing is copied. In an empty tree the path is empty.
     /// </summary>
-    public int Find(TreeRoot* root, TreeId tree, ReadOnlySpan<byte> key, out bool found)
+    public int Find(TreeRoot* root, ReadOnlySpan<byte> key, out bool found)
     {
-        if (!_path.Covers(tree, key))
+        if (!_path.Covers(key))
         {
             _path.Clear();
             found = false;
             if (root->Link.Reference.IsNone)
                 return 0;
+            Descents++;
             var page = _space.ResolveNode(&root->Link);
-            for (_path.Begin(tree, page); Page.Type(page) == PageType.Branch;)
+            for (_path.Begin(page); Page.Type(page) == PageType.Branch;)
             {
                 var index = TreePage.FindChild(page, key);
                 page = _space.ResolveNode(TreePage.Child(page, index));
@@ -168,21 +172,20 @@ internal sealed unsafe class TreeWriter
     /// length, which can be overwritten.
     /// </summary>
     /// <param name="root">The tree.</param>
-    /// <param name="tree">Its name.</param>
     /// <param name="key">The key.</param>
     /// <param name="bytes">The most that the entry takes.</param>
     /// <param name="inlineBytes">The length of its value, if that is inline; otherwise -1.</param>
     /// <param name="index">The position.</param>
     /// <param name="isSame">Whether the key has a value of that length there.</param>
-    private byte* MakePlace(TreeRoot* root, TreeId tree, ReadOnlySpan<byte> key, int bytes, int inlineBytes, out int index, out bool isSame)
+    private byte* MakePlace(TreeRoot* root, ReadOnlySpan<byte> key, int bytes, int inlineBytes, out int index, out bool isSame)
     {
         isSame = false;
         var hasShared = false;
         while (true)
         {
-            var leaf = _path.OwnedLeafBefore(tree, key);
+            var leaf = _path.OwnedLeafBefore(key);
             var found = false;
-            index = leaf == null ? TreePage.LowerBound(leaf = OwnLeafOf(root, tree, key), key, out found) : Page.Count(leaf);
+            index = leaf == null ? TreePage.LowerBound(leaf = OwnLeafOf(root, key), key, out found) : Page.Count(leaf);
             if (found)
             {
                 isSame = TreePage.Reference(leaf, index) == null && TreePage.Value(_space, leaf, index).Length == inlineBytes;
@@ -211,10 +214,10 @@ internal sealed unsafe class TreeWriter
     }
 
     /// <summary>Merges the underfull pages between the root and the leaf of a key, whose neighbours are gone, as far as that is possible.</summary>
-    private void MergeNextTo(TreeRoot* root, TreeId tree, ReadOnlySpan<byte> key)
+    private void MergeNextTo(TreeRoot* root, ReadOnlySpan<byte> key)
     {
         do
-            Find(root, tree, key, out _);
+            Find(root, key, out _);
         while (!_path.IsEmpty && MergeOne(root));
     }
 
@@ -238,12 +241,13 @@ internal sealed unsafe class TreeWriter
     /// Makes the path lead to the leaf of a key, and copies all its pages that this batch does not own yet. The leaf is copied before it is searched, which
     /// takes less time than the other way around, because the copy is in the processor's cache then.
     /// </summary>
-    private byte* OwnLeafOf(TreeRoot* root, TreeId tree, ReadOnlySpan<byte> key)
+    private byte* OwnLeafOf(TreeRoot* root, ReadOnlySpan<byte> key)
     {
-        if (_path.Covers(tree, key))
+        if (_path.Covers(key))
             return OwnLeaf(root);
+        Descents++;
         var page = OwnRoot(root);
-        _path.Begin(tree, page);
+        _path.Begin(page);
         for (_path.Own(page); Page.Type(page) == PageType.Branch; _path.Own(page))
         {
             var index = TreePage.FindChild(page, key);

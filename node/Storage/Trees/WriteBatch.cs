@@ -13,7 +13,7 @@ internal sealed unsafe class WriteBatch
 {
     private readonly PageSpace _space;
     private readonly BatchPages _pages;
-    private readonly TreeWriter _writer;
+    private readonly TreeWriter[] _writers = new TreeWriter[Enum.GetValues<TreeId>().Length];
     private readonly SetWriter _sets;
     private readonly TreeRoot[] _trees = GC.AllocateArray<TreeRoot>(StoreRoot.TreesMax, pinned: true);
 
@@ -22,8 +22,9 @@ internal sealed unsafe class WriteBatch
     {
         _space = space;
         _pages = new BatchPages(space, pool);
-        _writer = new TreeWriter(space, _pages);
-        _sets = new SetWriter(space, _writer, new TreeWriter(space, _pages));
+        for (var tree = 0; tree < _writers.Length; tree++)
+            _writers[tree] = new TreeWriter(space, _pages);
+        _sets = new SetWriter(space, Writer(TreeId.Sets), new TreeWriter(space, _pages));
     }
 
     /// <summary>Whether the batch is open for changes.</summary>
@@ -49,7 +50,8 @@ internal sealed unsafe class WriteBatch
         root.Trees.CopyTo(_trees, 0);
         ShardTime = root.ShardTime;
         _pages.Open(number, changes);
-        _writer.Forget();
+        foreach (var writer in _writers)
+            writer.Forget();
         _sets.Forget();
         IsOpen = true;
     }
@@ -65,7 +67,7 @@ internal sealed unsafe class WriteBatch
         CheckOpenAndKey(key);
         Invariant.Check(tree != TreeId.Sets, $"A value was put into the tree of the sets.");
         ArgumentOutOfRangeException.ThrowIfGreaterThan(header.Length + body.Length, Page.ValueBytesMax, nameof(body));
-        _writer.Put(Root(tree), tree, key, header, body);
+        Writer(tree).Put(Root(tree), key, header, body);
     }
 
     /// <summary>
@@ -78,17 +80,16 @@ internal sealed unsafe class WriteBatch
         for (var more = true; more;)
         {
             Put(tree, puts.Key, puts.Header, puts.Body);
-            more = puts.MoveNext() && _writer.Append(Root(tree), tree, ref puts);
+            more = puts.MoveNext() && Writer(tree).Append(Root(tree), ref puts);
         }
     }
 
-    /// <summary>Removes a key; returns whether it existed. The key of a set goes with all members: their branches are read, and one leaf.</summary>
+    /// <summary>Removes a key of any tree but that of the sets; returns whether it existed.</summary>
     public bool Delete(TreeId tree, ReadOnlySpan<byte> key)
     {
         CheckOpenAndKey(key);
-        if (tree == TreeId.Sets)
-            _sets.Forget();
-        return _writer.Delete(Root(tree), tree, key);
+        Invariant.Check(tree != TreeId.Sets, $"A set was removed as a key without members.");
+        return Writer(tree).Delete(Root(tree), key);
     }
 
     /// <summary>
@@ -100,21 +101,22 @@ internal sealed unsafe class WriteBatch
         Invariant.Check(IsOpen, $"A batch that is not open was used.");
         if (tree == TreeId.Sets)
             _sets.Forget();
-        return _writer.DeleteRange(Root(tree), tree, from, to);
+        return Writer(tree).DeleteRange(Root(tree), from, to);
     }
 
     /// <summary>Where a part of a range ends that <see cref="DeleteRange"/> can delete alone.</summary>
     /// <inheritdoc cref="RangeRemoval.EndOfPart"/>
     public ReadOnlySpan<byte> EndOfPart(TreeId tree, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to, ref int leavesLeft, Span<byte> buffer) =>
-        _writer.EndOfPart(Root(tree), from, to, ref leavesLeft, buffer);
+        Writer(tree).EndOfPart(Root(tree), from, to, ref leavesLeft, buffer);
 
     /// <summary>The value of a key as this batch sees it. Valid until the batch changes anything.</summary>
     public bool TryGet(TreeId tree, ReadOnlySpan<byte> key, out ReadOnlySpan<byte> value)
     {
         CheckOpenAndKey(key);
-        var index = _writer.Find(Root(tree), tree, key, out var found);
+        var writer = Writer(tree);
+        var index = writer.Find(Root(tree), key, out var found);
         // Not found in an empty tree, whose path has no leaf.
-        value = found ? TreePage.Value(_space, _writer.Leaf, index) : default;
+        value = found ? TreePage.Value(_space, writer.Leaf, index) : default;
         return found;
     }
 
@@ -137,12 +139,32 @@ internal sealed unsafe class WriteBatch
         return _sets.Remove(Root(TreeId.Sets), key, member, etag);
     }
 
+    /// <summary>
+    /// Removes the members of a set before one, which stays (empty: all members, and the set with them), and returns their number. The set that is left has this
+    /// etag. Of a set that goes as a whole, the branches are read, and one leaf; of one that loses a part, also the leaves of that part, to count their members.
+    /// </summary>
+    public ulong SetDelete(ReadOnlySpan<byte> key, ReadOnlySpan<byte> end, Etag etag)
+    {
+        CheckOpenAndKey(key);
+        return _sets.RemoveBefore(Root(TreeId.Sets), key, end, etag);
+    }
+
+    /// <summary>Where a part of a large set ends that <see cref="SetDelete"/> can delete alone; empty at the end of the set.</summary>
+    /// <inheritdoc cref="RangeRemoval.EndOfPart"/>
+    public ReadOnlySpan<byte> EndOfSetPart(ReadOnlySpan<byte> key, ref int leavesLeft, Span<byte> buffer)
+    {
+        Invariant.Check(TryGetSet(key, out var set) && set.IsPromoted, $"A part of a set without a tree was looked for.");
+        var tree = set.Tree;
+        return Writer(TreeId.Sets).EndOfPart(&tree, default, default, ref leavesLeft, buffer);
+    }
+
     /// <summary>The set of a key as this batch sees it. Valid until the batch changes anything.</summary>
     public bool TryGetSet(ReadOnlySpan<byte> key, out StoredSet set)
     {
         CheckOpenAndKey(key);
-        var index = _writer.Find(Root(TreeId.Sets), TreeId.Sets, key, out var found);
-        set = found ? new StoredSet(_space, Page.Cell(_writer.Leaf, index)) : default;
+        var writer = Writer(TreeId.Sets);
+        var index = writer.Find(Root(TreeId.Sets), key, out var found);
+        set = found ? new StoredSet(_space, Page.Cell(writer.Leaf, index)) : default;
         return found;
     }
 
@@ -169,6 +191,12 @@ internal sealed unsafe class WriteBatch
         IsOpen = false;
         return _pages.Changes;
     }
+
+    /// <inheritdoc cref="TreeWriter.Descents"/>
+    internal long DescentsOf(TreeId tree) => Writer(tree).Descents;
+
+    /// <summary>Changes a tree, and keeps the path to the leaf of the last operation on it.</summary>
+    private TreeWriter Writer(TreeId tree) => _writers[(int)tree];
 
     /// <summary>The root of a tree, in the pinned array.</summary>
     private TreeRoot* Root(TreeId tree) => (TreeRoot*)Unsafe.AsPointer(ref _trees[(int)tree]);

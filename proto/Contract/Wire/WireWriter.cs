@@ -39,6 +39,13 @@ internal ref struct WireWriter(Span<byte> destination)
         Varint(value);
     }
 
+    /// <summary>Writes an optional field, which is there also if it is false.</summary>
+    public void OptionalBoolField(int field, bool value)
+    {
+        Byte((byte)(field << 3));
+        Byte(value ? (byte)1 : (byte)0);
+    }
+
     public void BytesField(int field, scoped ReadOnlySpan<byte> value)
     {
         BytesHeader(field, value.Length);

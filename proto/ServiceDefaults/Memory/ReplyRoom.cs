@@ -25,7 +25,7 @@ internal struct ReplyRoom(ByteBudget process)
         return (_bytes.Used == 0 || bytes <= ByteBudget.SmallBytes || _bytes.Used + bytes <= ExchangeLimits.ReplyBytesMax) && _bytes.TryUse(bytes);
     }
 
-    /// <summary>Takes space for a refusal, which is always written.</summary>
+    /// <summary>Takes space for a reply that is always written: a refusal, or the outcome of a change.</summary>
     public void Use(int bytes) => _bytes.Use(bytes);
 
     /// <summary>Replies of these bytes were written.</summary>

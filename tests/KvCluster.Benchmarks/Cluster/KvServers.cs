@@ -4,6 +4,7 @@ using Grpc.Core;
 using Grpc.Net.Client;
 using KvCluster.Processes;
 using KvCluster.V1;
+using Role = KvCluster.V1.ReplicaStatus.Types.Role;
 
 namespace KvCluster.Benchmarks.Cluster;
 
@@ -81,7 +82,7 @@ internal sealed class KvServers : IAsyncDisposable
             try
             {
                 var status = await client.GetStatusAsync(new GetStatusRequest(), deadline: DateTime.UtcNow.AddSeconds(1), cancellationToken: cancellation);
-                if (status.Nodes.FirstOrDefault(node => node.Replicas.Any(replica => replica.Role == "leader")) is { } leader)
+                if (status.Nodes.FirstOrDefault(node => node.Replicas.Any(replica => replica.Role == Role.Leader)) is { } leader)
                 {
                     LeaderAddress = leader.Address;
                     return;

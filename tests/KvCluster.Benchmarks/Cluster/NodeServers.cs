@@ -4,6 +4,7 @@ using Grpc.Core;
 using Grpc.Net.Client;
 using KvCluster.Processes;
 using KvCluster.V1;
+using Role = KvCluster.V1.ReplicaStatus.Types.Role;
 
 namespace KvCluster.Benchmarks.Cluster;
 
@@ -90,7 +91,7 @@ internal sealed class NodeServers : IAsyncDisposable
         Network?.SetProcess(node, process.Id);
     }
 
-    public Admin.AdminClient AdminOf(int node) => new(_channels[node - 1]);
+    public Admin.V1.Admin.AdminClient AdminOf(int node) => new(_channels[node - 1]);
 
     /// <summary>A node's replica of shard 0. Null if the node does not answer or has not opened it.</summary>
     public async Task<ReplicaStatus?> ReplicaAsync(int node, CancellationToken cancellation)
@@ -152,7 +153,7 @@ internal sealed class NodeServers : IAsyncDisposable
         {
             var client = new V1.Cluster.ClusterClient(_channels[node - 1]);
             var status = await client.GetStatusAsync(new GetStatusRequest(), deadline: DateTime.UtcNow.AddSeconds(5), cancellationToken: cancellation);
-            return status.Nodes[0].Replicas.Count(replica => replica.Role == "leader");
+            return status.Nodes[0].Replicas.Count(replica => replica.Role == Role.Leader);
         }
         catch (RpcException e) when (e.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded)
         {

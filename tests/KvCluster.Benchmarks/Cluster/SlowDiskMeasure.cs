@@ -2,6 +2,7 @@ using System.Diagnostics;
 using System.Globalization;
 using KvCluster.Client;
 using KvCluster.Processes;
+using Role = KvCluster.V1.ReplicaStatus.Types.Role;
 
 namespace KvCluster.Benchmarks.Cluster;
 
@@ -109,7 +110,7 @@ internal static class SlowDiskMeasure
             while (true)
             {
                 var node = (await servers.AllLedAsync(except: 0, cancellation)).First(node => node.Value == 1).Key;
-                if (await servers.ReplicaAsync(node, cancellation) is { Role: "leader" } replica)
+                if (await servers.ReplicaAsync(node, cancellation) is { Role: Role.Leader } replica)
                     return (node, replica.Route.Epoch);
             }
         }

@@ -1,7 +1,7 @@
 using System.Diagnostics;
 using Grpc.Core;
+using KvCluster.Admin.V1;
 using KvCluster.Client;
-using KvCluster.V1;
 
 namespace KvCluster.Benchmarks.Cluster;
 

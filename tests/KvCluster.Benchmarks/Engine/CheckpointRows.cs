@@ -8,10 +8,11 @@ namespace KvCluster.Benchmarks.Engine;
 /// <summary>Our checkpoints: what one writes after random puts to a large tree, and how much the data file grows when values are overwritten.</summary>
 internal static class CheckpointRows
 {
-    public const string Scattered = "checkpoint after 10,000 random puts";
+    /// <summary>The numbers of random puts before a checkpoint.</summary>
+    private static readonly int[] ScatteredPuts = [100, 10_000];
+
     public const string Overwritten = "10 KB values, a tenth overwritten, 80 checkpoints";
     public const string FileToLive = "data file / live pages";
-    private const int ScatteredPuts = 10_000;
     private const int ScatteredValueBytes = 1_000;
     private const int ScatteredScale = 5;
     private const int OverwrittenKeys = 6_000;
@@ -26,13 +27,16 @@ internal static class CheckpointRows
         using var stores = run.NewStores([EngineSystem.Ours]);
         await LoadRows.LoadAsync(stores.All[0].Engine, keys, ScatteredValueBytes);
         await stores.All[0].Engine.SettleAsync();
-        await run.AlternateAsync(Scattered, ["pages", "writes", "seeks"], stores, async store =>
+        foreach (var puts in ScatteredPuts)
         {
-            await WriteRows.PutAsync(store.Engine, new EngineData(run.NextSeed()), keys, ScatteredPuts, ScatteredValueBytes);
-            await store.Engine.SettleAsync();
-            var counts = ((KvClusterEngine)store.Engine).Store.Store.Statistics.CheckpointCounts;
-            return [counts.Pages, counts.Writes, counts.Seeks];
-        });
+            await run.AlternateAsync(FormattableString.Invariant($"checkpoint after {puts:N0} random puts"), ["pages", "writes", "seeks"], stores, async store =>
+            {
+                await WriteRows.PutAsync(store.Engine, new EngineData(run.NextSeed()), keys, puts, ScatteredValueBytes);
+                await store.Engine.SettleAsync();
+                var counts = ((KvClusterEngine)store.Engine).Store.Store.Statistics.CheckpointCounts;
+                return [counts.Pages, counts.Writes, counts.Seeks];
+            });
+        }
     }
 
     /// <summary>The size of a data file whose values change again and again, beside its live pages.</summary>

@@ -1,6 +1,5 @@
 using System.Diagnostics;
 using KvCluster.Benchmarks.Engine.Peers;
-using KvCluster.Processes;
 using KvCluster.Storage.Pages;
 
 namespace KvCluster.Benchmarks.Engine;
@@ -12,7 +11,7 @@ internal static class LoadRows
     public const string ItemsPerSecond = "items/s";
     public const string SettledItemsPerSecond = "items/s until settled";
     public const string RandomPuts = "1,100-byte values put in random order";
-    public const string Files = "files.tsv";
+    public const string Files = PackageFiles.Name;
     public const string FilesToRaw = "files / raw";
     // An engine that looks every five seconds may take ten to find that nothing has changed for five.
     private static readonly TimeSpan UnchangedForRest = TimeSpan.FromSeconds(12);
@@ -74,16 +73,8 @@ internal static class LoadRows
     /// <summary>The space that real paths take, loaded in order.</summary>
     public static async Task FilesAsync(EngineRun run)
     {
-        var path = Path.Combine(Environment.GetEnvironmentVariable("KV_SHARED") ?? Path.Combine(Tools.Repository(), "..", "shared"), "data", "files.tsv.xz");
-        if (!File.Exists(path) || Tools.Find("xz") is not { } xz)
-        {
-            run.Progress($"SKIPPED {Files}: files.tsv.xz or xz is not there");
+        if (await PackageFiles.ReadAsync(run.Progress) is not { } text)
             return;
-        }
-        using var lines = new MemoryStream();
-        using (var unpacking = Process.Start(new ProcessStartInfo(xz, ["-dc", path]) { RedirectStandardOutput = true })!)
-            await unpacking.StandardOutput.BaseStream.CopyToAsync(lines);
-        var text = lines.GetBuffer().AsMemory(0, (int)lines.Length);
         await run.AlternateAsync(Files, [ItemsPerSecond, FilesToRaw], run.Systems, async system =>
         {
             using var store = run.NewStore(system);

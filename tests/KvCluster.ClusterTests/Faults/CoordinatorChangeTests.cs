@@ -1,8 +1,11 @@
 using Google.Protobuf;
 using Grpc.Core;
+using KvCluster.Admin.V1;
 using KvCluster.ClusterTests.History;
+using KvCluster.Internal.V1;
 using KvCluster.Processes;
 using KvCluster.V1;
+using Role = KvCluster.V1.ReplicaStatus.Types.Role;
 
 namespace KvCluster.ClusterTests.Faults;
 
@@ -92,7 +95,7 @@ public sealed class CoordinatorChangeTests
     private static AsyncUnaryCall<ReplaceResponse> ReplaceUntilTheAnswerIsLost(FaultCluster cluster, int leader, int from, int to, string record)
     {
         cluster.Network.CutAnswerTo(leader, Network.Etcd, record);
-        return cluster.AdminOf(leader).ReplaceAsync(new ReplaceRequest { FromNode = (uint)from, ToNode = (uint)to });
+        return cluster.AdminOf(leader).ReplaceAsync(new ReplaceRequest { Shard = 0, FromNode = (uint)from, ToNode = (uint)to });
     }
 
     // As a client with etcd's map. Every refusal is an error, except one that says that another node leads, as after a stall of the machine.
@@ -102,7 +105,7 @@ public sealed class CoordinatorChangeTests
         {
             var leader = await cluster.LeaderAsync();
             var generation = (await cluster.RecordAsync()).Generation;
-            if ((await cluster.StatusOfAsync(leader))?.Replicas.SingleOrDefault() is not { Role: "leader" } led)
+            if ((await cluster.StatusOfAsync(leader))?.Replicas.SingleOrDefault() is not { Role: Role.Leader } led)
                 return false;
             Assert.True(led.Route.Generation < generation, $"the leader, node {leader}, knows generation {led.Route.Generation}, and etcd has {generation}: the change was not hidden from it");
             using var exchange = cluster.KvOf(leader).Exchange(deadline: DateTime.UtcNow + Eventually.Limit);
@@ -132,7 +135,7 @@ public sealed class CoordinatorChangeTests
         {
             if (IsReplaced(await cluster.RecordAsync(), from, to))
                 return true;
-            await cluster.AdminOf(await cluster.LeaderAsync()).ReplaceAsync(new ReplaceRequest { FromNode = (uint)from, ToNode = (uint)to });
+            await cluster.AdminOf(await cluster.LeaderAsync()).ReplaceAsync(new ReplaceRequest { Shard = 0, FromNode = (uint)from, ToNode = (uint)to });
         }
         catch (RpcException refused) when (refused.StatusCode is StatusCode.FailedPrecondition or StatusCode.Unavailable or StatusCode.Unknown)
         {

@@ -1,6 +1,7 @@
 using System.Runtime.CompilerServices;
 using KvCluster.Client;
 using KvCluster.ClusterTests.History;
+using Role = KvCluster.V1.ReplicaStatus.Types.Role;
 
 namespace KvCluster.ClusterTests.Faults;
 
@@ -44,7 +45,7 @@ public sealed class DiskFaultTests
         await Eventually.TrueAsync(async () =>
         {
             await FillJournalsAsync(cluster);
-            return await cluster.StatusOfAsync(1) is { } status && status.Replicas.All(replica => replica.Role == "follower");
+            return await cluster.StatusOfAsync(1) is { } status && status.Replicas.All(replica => replica.Role == Role.Follower);
         }, "the node whose disk is full leads nothing");
         await histories.MoreChangesAsync(Some);
         disk.Empty();
@@ -151,7 +152,7 @@ public sealed class DiskFaultTests
         {
             await disk.SlowDownAsync(cluster.Node(Leader).Id, writesPerSecond: 5);
             await cluster.LeaderAsync(except: Leader);
-            await Eventually.TrueAsync(async () => (await cluster.StatusOfAsync(Leader))?.Replicas.FirstOrDefault()?.Role == "follower", "the node with the slow disk follows");
+            await Eventually.TrueAsync(async () => (await cluster.StatusOfAsync(Leader))?.Replicas.FirstOrDefault()?.Role == Role.Follower, "the node with the slow disk follows");
             await histories.MoreChangesAsync(Some);
             await SmallDisk.SpeedUpAsync(cluster.Node(Leader).Id);
             if (cluster.Node(Leader).Log.Any(static line => line.Contains("its disk is slow", StringComparison.Ordinal)))

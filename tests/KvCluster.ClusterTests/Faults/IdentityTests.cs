@@ -1,6 +1,6 @@
 using System.Globalization;
+using KvCluster.Internal.V1;
 using KvCluster.Processes;
-using KvCluster.V1;
 
 namespace KvCluster.ClusterTests.Faults;
 

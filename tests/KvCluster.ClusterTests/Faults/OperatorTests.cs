@@ -1,7 +1,8 @@
 using Grpc.Core;
+using KvCluster.Admin.V1;
 using KvCluster.ClusterTests.History;
 using KvCluster.Processes;
-using KvCluster.V1;
+using Role = KvCluster.V1.ReplicaStatus.Types.Role;
 
 namespace KvCluster.ClusterTests.Faults;
 
@@ -42,8 +43,8 @@ public sealed class OperatorTests
         await Eventually.TrueAsync(async () => (await cluster.AdminOf(drained).DrainAsync(new DrainRequest { Node = (uint)drained, Draining = true })).Kept.Count == 0, "the node transferred all leaderships");
         await histories.MoreChangesAsync(Some);
         // If an election brings it a leadership meanwhile, it transfers that as well.
-        await Eventually.TrueAsync(async () => (await cluster.StatusOfAsync(drained))?.Replicas.All(static replica => replica.Role == "follower") == true, "the node that drains leads nothing");
-        await cluster.AdminOf(drained).DrainAsync(new DrainRequest { Node = (uint)drained });
+        await Eventually.TrueAsync(async () => (await cluster.StatusOfAsync(drained))?.Replicas.All(static replica => replica.Role == Role.Follower) == true, "the node that drains leads nothing");
+        await cluster.AdminOf(drained).DrainAsync(new DrainRequest { Node = (uint)drained, Draining = false });
         await histories.CheckAsync();
         await cluster.UntilEqualAsync();
     }
@@ -75,7 +76,7 @@ public sealed class OperatorTests
                 // If only the answer was lost, the replacement is already done.
                 if (!(await MembersAsync(cluster)).Contains(from))
                     return true;
-                await cluster.AdminOf(await cluster.LeaderAsync()).ReplaceAsync(new ReplaceRequest { FromNode = (uint)from, ToNode = (uint)to });
+                await cluster.AdminOf(await cluster.LeaderAsync()).ReplaceAsync(new ReplaceRequest { Shard = 0, FromNode = (uint)from, ToNode = (uint)to });
                 return true;
             }
             catch (RpcException refused) when (refused.StatusCode is StatusCode.FailedPrecondition or StatusCode.Unavailable)

@@ -2,6 +2,7 @@ using System.Globalization;
 using Grpc.Core;
 using KvCluster.Client;
 using KvCluster.V1;
+using Role = KvCluster.V1.ReplicaStatus.Types.Role;
 
 namespace KvCluster.ClusterTests.Faults;
 
@@ -103,7 +104,7 @@ public sealed class ReadErrorTests
     }
 
     private static Task UntilReplacedAsync(FaultCluster cluster, ulong before) => Eventually.TrueAsync(async () =>
-        (await cluster.StatusOfAsync(Node))?.Replicas.FirstOrDefault() is { Role: "follower" or "leader" } replica && replica.Replica != before, $"the damaged replica {before} is replaced");
+        (await cluster.StatusOfAsync(Node))?.Replicas.FirstOrDefault() is { Role: Role.Follower or Role.Leader } replica && replica.Replica != before, $"the damaged replica {before} is replaced");
 
     private static async Task<ulong> ReplicaAsync(FaultCluster cluster)
     {

@@ -2,6 +2,7 @@ using System.Globalization;
 using System.Runtime.CompilerServices;
 using KvCluster.Processes;
 using KvCluster.V1;
+using Role = KvCluster.V1.ReplicaStatus.Types.Role;
 
 namespace KvCluster.ClusterTests.Faults;
 
@@ -132,8 +133,8 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
     {
         Assert.True(await AcknowledgedAsync(cluster, before) <= acknowledged, "a damaged replica acknowledged");
         var replica = (await cluster.StatusOfAsync(node))?.Replicas.FirstOrDefault();
-        Assert.False(replica?.Replica == before && replica.Role == "leader", "a damaged replica leads");
-        return replica is { Role: "follower" or "leader" } && replica.Replica != before;
+        Assert.False(replica?.Replica == before && replica.Role == Role.Leader, "a damaged replica leads");
+        return replica is { Role: Role.Follower or Role.Leader } && replica.Replica != before;
     }, $"the damaged replica {before} is replaced");
 
     // The acknowledged end of a replica's journal, as the leader counts it.

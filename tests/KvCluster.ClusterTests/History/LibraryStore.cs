@@ -41,7 +41,7 @@ internal sealed class LibraryStore(KvClient client) : IObservedStore
     public Task<Observation> PutBothIfAsync((string Key, string Value) first, string? expected, (string Key, string Value) second)
     {
         var write = new KvWrite().If(Expecting(expected, first.Key)).Put(Bytes(first.Key), Bytes(first.Value)).Put(Bytes(second.Key), Bytes(second.Value));
-        return ObserveAsync(async () => Made(await client.WriteAsync(write), found: true));
+        return ObserveAsync(async () => Made((await client.WriteAsync(write)).Position, found: true));
     }
 
     public Task<Observation> DeleteAsync(string key) => ObserveAsync(async () =>

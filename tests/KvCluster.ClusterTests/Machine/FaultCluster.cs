@@ -2,8 +2,11 @@ using System.Diagnostics;
 using System.Globalization;
 using Grpc.Core;
 using Grpc.Net.Client;
+using KvCluster.Admin.V1;
+using KvCluster.Internal.V1;
 using KvCluster.Processes;
 using KvCluster.V1;
+using Role = KvCluster.V1.ReplicaStatus.Types.Role;
 
 namespace KvCluster.ClusterTests;
 
@@ -84,7 +87,7 @@ internal sealed class FaultCluster : IAsyncDisposable
 
     public Kv.KvClient KvOf(int node) => new(_channels[node - 1]);
 
-    public Admin.AdminClient AdminOf(int node) => new(_channels[node - 1]);
+    public Admin.V1.Admin.AdminClient AdminOf(int node) => new(_channels[node - 1]);
 
     /// <summary>Starts a router, which reaches the nodes through the network's relays, and returns its address. It ends with the cluster.</summary>
     /// <param name="options">In addition to those of every router.</param>
@@ -127,7 +130,7 @@ internal sealed class FaultCluster : IAsyncDisposable
         await Eventually.TrueAsync(async () =>
         {
             foreach (var node in _nodes.Where(node => node.IsRunning && node.Node != except))
-                if ((await StatusOfAsync(node.Node))?.Replicas.Any(replica => replica.Route.Shard == shard && replica.Role == "leader") == true)
+                if ((await StatusOfAsync(node.Node))?.Replicas.Any(replica => replica.Route.Shard == shard && replica.Role == Role.Leader) == true)
                     leader = node.Node;
             return leader != 0;
         }, $"a leader of shard {shard}{Explain()}");
@@ -141,7 +144,7 @@ internal sealed class FaultCluster : IAsyncDisposable
         await Eventually.TrueAsync(async () =>
         {
             var statuses = await Task.WhenAll(_nodes.Where(node => node.IsRunning).Select(node => StatusOfAsync(node.Node)));
-            leader = (int)(statuses.FirstOrDefault(static status => status?.Replicas.Any(static replica => replica.Route.Shard == 0 && replica.Role == "leader") == true)?.Node ?? 0);
+            leader = (int)(statuses.FirstOrDefault(static status => status?.Replicas.Any(static replica => replica.Route.Shard == 0 && replica.Role == Role.Leader) == true)?.Node ?? 0);
             return leader != 0 || statuses.All(static status => status is not null);
         }, $"every node says whether it leads{Explain()}");
         return leader;
@@ -161,7 +164,7 @@ internal sealed class FaultCluster : IAsyncDisposable
     public Task UntilLedWithoutAsync(int dead, uint shards = 1) => Eventually.TrueAsync(async () =>
     {
         var statuses = await Task.WhenAll(_nodes.Where(node => node.IsRunning && node.Node != dead).Select(node => StatusOfAsync(node.Node)));
-        return statuses.SelectMany(static status => status?.Replicas ?? []).Where(static replica => replica.Role == "leader").Select(static replica => replica.Route.Shard).Distinct().Count() == shards;
+        return statuses.SelectMany(static status => status?.Replicas ?? []).Where(static replica => replica.Role == Role.Leader).Select(static replica => replica.Route.Shard).Distinct().Count() == shards;
     }, $"all shards are led without node {dead}{Explain()}");
 
     /// <summary>Transfers a shard until a node leads it.</summary>
@@ -270,7 +273,7 @@ internal sealed class FaultCluster : IAsyncDisposable
                 return false;
             var replicas = statuses.SelectMany(status => status!.Replicas).ToList();
             said = string.Join("; ", statuses.SelectMany(status => status!.Replicas.Select(replica => $"node {status.Node} shard {replica.Route.Shard}: {replica.Role} {replica.Failure} {replica.DigestEtag}")));
-            return replicas.GroupBy(replica => replica.Route.Shard).All(shard => shard.Any(replica => replica.Role == "leader")
+            return replicas.GroupBy(replica => replica.Route.Shard).All(shard => shard.Any(replica => replica.Role == Role.Leader)
                     && shard.Select(replica => (replica.DigestEtag, replica.Digest)).Distinct().Count() == 1)
                 && replicas.Count == ReplicasOfAShard * replicas.Select(replica => replica.Route.Shard).Distinct().Count() && replicas.Count > 0;
         }, $"equal replicas{Explain()}");
@@ -281,8 +284,8 @@ internal sealed class FaultCluster : IAsyncDisposable
     {
         var statuses = await Task.WhenAll(_nodes.Select(node => StatusOfAsync(node.Node)));
         var shards = statuses.SelectMany(status => status?.Replicas ?? []).GroupBy(replica => replica.Route.Shard).ToList();
-        return shards.Count > 0 && shards.All(shard => shard.Count() == ReplicasOfAShard && shard.Count(replica => replica.Role == "leader") == 1
-            && shard.Count(replica => replica.Role == "follower") == ReplicasOfAShard - 1);
+        return shards.Count > 0 && shards.All(shard => shard.Count() == ReplicasOfAShard && shard.Count(replica => replica.Role == Role.Leader) == 1
+            && shard.Count(replica => replica.Role == Role.Follower) == ReplicasOfAShard - 1);
     }, $"every replica works{Explain()}");
 
     /// <summary>Waits until a node's replica of shard 0 has applied everything committed before the call.</summary>
@@ -291,7 +294,7 @@ internal sealed class FaultCluster : IAsyncDisposable
         KvCluster.Etag committed = default;
         await Eventually.TrueAsync(async () =>
         {
-            if (await StatusOfAsync(await LeaderAsync(except: node)) is not { Replicas: [{ Role: "leader" } replica, ..] })
+            if (await StatusOfAsync(await LeaderAsync(except: node)) is not { Replicas: [{ Role: Role.Leader } replica, ..] })
                 return false;
             committed = EtagOf(replica.Committed);
             return true;

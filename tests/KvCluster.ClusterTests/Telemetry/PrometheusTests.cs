@@ -1,7 +1,7 @@
 using System.Diagnostics;
 using System.Globalization;
+using KvCluster.Admin.V1;
 using KvCluster.Processes;
-using KvCluster.V1;
 using Xunit.Abstractions;
 
 namespace KvCluster.ClusterTests.Telemetry;

@@ -1,7 +1,7 @@
+using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Shards;
 using KvCluster.Replication.Protocol;
-using KvCluster.V1;
 
 namespace KvCluster.Simulation.Cluster;
 

@@ -1,5 +1,6 @@
 using System.Collections.Immutable;
 using KvCluster.Disk;
+using KvCluster.Internal.V1;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Map;
 using KvCluster.Node.Runtime;

@@ -1,8 +1,8 @@
 using System.Runtime.ExceptionServices;
 using Google.Protobuf;
+using KvCluster.Internal.V1;
 using KvCluster.Replication.Protocol;
 using KvCluster.Simulation.Cluster.Routing;
-using KvCluster.V1;
 
 namespace KvCluster.Simulation.Cluster;
 

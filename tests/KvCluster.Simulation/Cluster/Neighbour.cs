@@ -1,5 +1,6 @@
 using System.Buffers.Binary;
 using Google.Protobuf;
+using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Shards;
 using KvCluster.Node.Telemetry;
@@ -9,7 +10,6 @@ using KvCluster.Storage.Control;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Sessions;
-using KvCluster.V1;
 using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 
 namespace KvCluster.Simulation.Cluster;

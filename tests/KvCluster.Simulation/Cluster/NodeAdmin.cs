@@ -1,7 +1,6 @@
 using KvCluster.Node.Placement;
 using KvCluster.Node.Shards;
 using KvCluster.Replication.Protocol;
-using KvCluster.V1;
 
 namespace KvCluster.Simulation.Cluster;
 
@@ -45,11 +44,11 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
     });
 
     /// <summary>It is asked repeatedly, as the leader, for a replacement. Each time it does the next step. The record shows the result.</summary>
-    public void Replace(ReplaceRequest request) => node.Events.Deliver(() =>
+    public void Replace(Replacement request) => node.Events.Deliver(() =>
     {
         if (node.Replica is not { } replica)
             return;
-        if (request.FromNodeId == node.Id)
+        if (request.From == node.Id)
         {
             Transfer(ReplicaId.None);
             return;
@@ -57,7 +56,7 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
 
         WithView(replica, view =>
         {
-            if (ReplacementSteps.Foresee(view.Record, request, Replacements.Voters, last: null) is null && Due(view, new ReplacementSteps(view.Record, request, Replacements.Voters), request.ToNodeId) is { } change)
+            if (ReplacementSteps.Foresee(view.Record, request, Replacements.Voters, last: null) is null && Due(view, new ReplacementSteps(view.Record, request, Replacements.Voters), request.To) is { } change)
                 Change(replica, view, change);
         });
     });

@@ -1,6 +1,6 @@
+using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Shards;
-using KvCluster.V1;
 
 namespace KvCluster.Simulation.Cluster;
 

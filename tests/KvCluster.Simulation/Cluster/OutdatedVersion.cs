@@ -2,6 +2,7 @@ using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Sessions;
 using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
+using Role = KvCluster.V1.ReplicaStatus.Types.Role;
 
 namespace KvCluster.Simulation.Cluster;
 
@@ -74,7 +75,7 @@ internal sealed class OutdatedVersion(ClusterRun run, ClusterNode node)
             refused.IsCompletedSuccessfully && refused.Result.Outcome == WriteOutcome.Stopped, Rule.GoesOn, $"the replica on node {node.Id} has stopped and does not refuse a write");
         // It also completes on the thread pool, and does not affect the course.
         node.Events.Poll(stopped.Report.StatusAsync(digest: false, detail: false, CancellationToken.None), status => Violation.Unless(
-            status is { Role: "failed", Failure: WhyUnreadable }, Rule.GoesOn, $"the replica on node {node.Id} has stopped, and its status is {status}"));
+            status is { Role: Role.Failed, Failure: WhyUnreadable }, Rule.GoesOn, $"the replica on node {node.Id} has stopped, and its status is {status}"));
     }
 
     /// <summary>The node gets a version that knows the record, for which its process ends.</summary>

@@ -1,5 +1,5 @@
+using KvCluster.Internal.V1;
 using KvCluster.Node.Placement;
-using KvCluster.V1;
 
 namespace KvCluster.Simulation.Cluster;
 
@@ -54,7 +54,7 @@ internal sealed class Replacements(ClusterRun run)
     }
 
     // Requests of the nodes themselves and of the controller.
-    private ReplaceRequest[] Wanted(ShardRecord record)
+    private Replacement[] Wanted(ShardRecord record)
     {
         var present = run.Nodes.Where(static node => node.IsThere).Select(static node => node.Id).ToHashSet();
         foreach (var node in run.Nodes)
@@ -67,9 +67,9 @@ internal sealed class Replacements(ClusterRun run)
 
         var gone = _awaySinceUs.Where(away => run.NowUs - away.Value >= GoneAfterUs).Select(static away => away.Key).ToHashSet();
         var own = record.Replicas.Where(replica => present.Contains(replica.NodeId) && replica.Created)
-            .Select(replica => ReplacementSteps.Own(record, replica.NodeId, replica.ReplicaId, IsLost(replica), Voters)).OfType<ReplaceRequest>();
+            .Select(replica => ReplacementSteps.Own(record, replica.NodeId, replica.ReplicaId, IsLost(replica), Voters)).OfType<Replacement>();
         var placed = MoveSelection.InOrder([record], present, gone, _leaving, Voters).Take(1)
-            .Select(static move => new ReplaceRequest { ShardId = move.Shard, FromNodeId = move.FromNode, ToNodeId = move.ToNode });
+            .Select(static move => new Replacement(move.Shard, move.FromNode, move.ToNode));
         return [.. own, .. placed];
     }
 

@@ -1,8 +1,8 @@
 using Google.Protobuf;
+using KvCluster.Internal.V1;
 using KvCluster.Replication;
 using KvCluster.Replication.Digests;
 using KvCluster.Replication.Protocol;
-using KvCluster.V1;
 
 namespace KvCluster.Simulation.Protocol;
 

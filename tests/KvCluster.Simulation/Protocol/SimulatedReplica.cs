@@ -1,6 +1,6 @@
+using KvCluster.Internal.V1;
 using KvCluster.Replication;
 using KvCluster.Replication.Protocol;
-using KvCluster.V1;
 
 namespace KvCluster.Simulation.Protocol;
 

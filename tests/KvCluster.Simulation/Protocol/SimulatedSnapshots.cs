@@ -1,7 +1,7 @@
 using Google.Protobuf;
+using KvCluster.Internal.V1;
 using KvCluster.Replication.Log;
 using KvCluster.Replication.Protocol;
-using KvCluster.V1;
 
 namespace KvCluster.Simulation.Protocol;
 

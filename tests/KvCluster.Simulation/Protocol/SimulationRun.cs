@@ -1,6 +1,6 @@
 using System.Text;
+using KvCluster.Internal.V1;
 using KvCluster.Replication.Protocol;
-using KvCluster.V1;
 
 namespace KvCluster.Simulation.Protocol;
 

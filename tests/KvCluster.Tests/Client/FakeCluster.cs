@@ -13,7 +13,7 @@ internal sealed class FakeCluster : IAsyncDisposable
 {
     private readonly Lock _lock = new();
     private readonly SortedDictionary<byte[], (byte[] Value, V1.Etag Etag)> _entries = new(Comparer<byte[]>.Create((a, b) => a.AsSpan().SequenceCompareTo(b)));
-    private readonly ShardRoute[] _routes;
+    private ShardRoute[] _routes;
     private ulong _change;
 
     private FakeCluster(byte[][] splits, uint nodes, uint firstShard) => _routes =
@@ -85,6 +85,19 @@ internal sealed class FakeCluster : IAsyncDisposable
             route.Leader = node;
             route.Epoch++;
             _routes[shard - _routes[0].Shard] = route;
+        }
+    }
+
+    /// <summary>Makes a shard of the keys from one on, up to the end of the shard that had them. Clients learn of it as of a new leader.</summary>
+    public void Split(string at, uint leader)
+    {
+        lock (_lock)
+        {
+            var key = ByteString.CopyFromUtf8(at);
+            var split = RouteOf(key.Span);
+            var upper = new ShardRoute(split) { Shard = _routes[0].Shard + (uint)_routes.Length, Start = key, Leader = leader };
+            var lower = new ShardRoute(split) { End = key, Generation = split.Generation + 1 };
+            _routes = [.. _routes.Select(route => route == split ? lower : route), upper];
         }
     }
 

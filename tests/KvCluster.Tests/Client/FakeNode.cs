@@ -2,6 +2,7 @@ using System.Collections.Concurrent;
 using System.Threading.Channels;
 using Google.Protobuf;
 using Grpc.Core;
+using KvCluster.Admin.V1;
 using KvCluster.Client.Transport;
 using KvCluster.V1;
 using Microsoft.AspNetCore.Builder;
@@ -12,6 +13,7 @@ using Microsoft.Extensions.DependencyInjection;
 using Microsoft.Extensions.Logging;
 using Method = KvCluster.V1.Method;
 using Status = Google.Rpc.Status;
+using Role = KvCluster.V1.ReplicaStatus.Types.Role;
 
 namespace KvCluster.Tests.Client;
 
@@ -214,8 +216,9 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
 
     private Reply GetMany(Call call, GetManyRequest request)
     {
-        if (request.Keys.Select(key => _cluster.RouteOf(key.Span).Shard).Distinct().Count() > 1)
-            return Refuse(call, StatusCode.InvalidArgument, "SHARDS_DIFFER");
+        ShardRoute[] routes = [.. request.Keys.Select(key => _cluster.RouteOf(key.Span)).DistinctBy(route => route.Shard)];
+        if (routes.Length > 1)
+            return Refuse(call, StatusCode.FailedPrecondition, "SHARDS_DIFFER", details: new RouteHint { Routes = { routes } });
         var response = new GetManyResponse { Entries = { request.Keys.Select(key => _cluster.Get(key.Span)) } };
         return IsForLeader(request.Read) ? AtLeader(call, request.Keys[0], _ => response) : new Reply { Id = call.Id, Response = response.ToByteString() };
     }
@@ -236,7 +239,7 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
     {
         var keys = request.Operations.Select(operation => operation.Put?.Key ?? operation.Delete.Key).ToArray();
         return keys.Select(key => _cluster.RouteOf(key.Span).Shard).Distinct().Count() > 1
-            ? Refuse(call, StatusCode.InvalidArgument, "SHARDS_DIFFER")
+            ? Refuse(call, StatusCode.FailedPrecondition, "SHARDS_DIFFER")
             : Change(call, request.RequestId, keys[0], request.Conditions, request.Operations, position => new WriteResponse { Position = position });
     }
 
@@ -302,13 +305,13 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
                     Address = node.Address,
                     Version = "1",
                     Memory = request.Activity ? new V1.NodeMemory { BudgetBytes = 1_000, ChangedPagesBytes = 100, ReaderPagesBytes = 20, FreePagesBytes = 3, JournalBytes = 40, JournalIndexBytes = 5, RequestsBytes = 6, HeldBackUs = 7 } : null,
-                    Replicas = { new V1.ReplicaStatus { Route = node._cluster.ToMap().Shards[0], Role = "leader", DataBytes = 8192, DataAllocatedBytes = 4096, Digest = request.Digest ? ByteString.CopyFrom(1, 2, 3) : ByteString.Empty } },
+                    Replicas = { new V1.ReplicaStatus { Route = node._cluster.ToMap().Shards[0], Role = Role.Leader, DataBytes = 8192, DataAllocatedBytes = 4096, Digest = request.Digest ? ByteString.CopyFrom(1, 2, 3) : ByteString.Empty } },
                 },
             },
         });
     }
 
-    private sealed class AdminCalls(FakeNode node) : Admin.AdminBase
+    private sealed class AdminCalls(FakeNode node) : Admin.V1.Admin.AdminBase
     {
         public override Task<TransferResponse> Transfer(TransferRequest request, ServerCallContext context) => ChangeAsync(new TransferResponse { Leader = 2 });
 
@@ -328,6 +331,6 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
         }
 
         public override Task<CheckpointResponse> Checkpoint(CheckpointRequest request, ServerCallContext context) =>
-            Task.FromResult(new CheckpointResponse { Replicas = { new V1.ReplicaCheckpoint { Node = node.Id, Shard = 1, DataBytes = 8192 } } });
+            Task.FromResult(new CheckpointResponse { Replicas = { new Admin.V1.ReplicaCheckpoint { Node = node.Id, Shard = 1, DataBytes = 8192 } } });
     }
 }

@@ -59,7 +59,7 @@ public sealed class KvClientTests(ITestOutputHelper output)
         await using var cluster = await FakeCluster.StartAsync(1, "m");
         await using var client = cluster.Connect();
         var write = new KvWrite().Put("a"u8.ToArray(), default).Put("z"u8.ToArray(), default);
-        Assert.Equal("SHARDS_DIFFER", (await Assert.ThrowsAsync<KvInvalidRequestException>(() => client.WriteAsync(write).AsTask())).Reason);
+        Assert.Equal("SHARDS_DIFFER", (await Assert.ThrowsAsync<KvException>(() => client.WriteAsync(write).AsTask())).Reason);
     }
 
     [Fact]
@@ -73,6 +73,31 @@ public sealed class KvClientTests(ITestOutputHelper output)
         var results = await client.GetManyAsync([.. keys.Select(key => (ReadOnlyMemory<byte>)Encoding.UTF8.GetBytes(key))]);
         Assert.Equal(["of q", "", "of a", "of h", "of a"], results.Select(result => Encoding.UTF8.GetString(result.Value.Span)));
         Assert.Equal([true, false, true, true, true], results.Select(result => result.Found));
+    }
+
+    /// <summary>A shard was split after the client got its map. The node says that the keys differ, and the client groups them by the new routes.</summary>
+    [Theory]
+    [InlineData(true)]
+    [InlineData(false)]
+    public async Task GetMany_AfterASplit_IsGroupedAgain(bool isHinted)
+    {
+        await using var cluster = await FakeCluster.StartAsync(2);
+        await using var client = cluster.Connect();
+        await client.PutAsync("a", "of a");
+        await client.PutAsync("z", "of z");
+        cluster.Split("m", leader: 2);
+        var refused = 0;
+        cluster.Nodes[0].Script = call =>
+        {
+            if (isHinted || call.Method != V1.Method.GetMany || V1.GetManyRequest.Parser.ParseFrom(call.Request).Keys.Count == 1)
+                return Task.FromResult<V1.Reply?>(null);
+            if (++refused == 1)
+                cluster.Announce();
+            return Task.FromResult<V1.Reply?>(FakeNode.Refuse(call, StatusCode.FailedPrecondition, "SHARDS_DIFFER"));
+        };
+        var results = await client.GetManyAsync([.. ((string[])["z", "a"]).Select(key => (ReadOnlyMemory<byte>)Encoding.UTF8.GetBytes(key))]);
+        Assert.Equal(["of z", "of a"], results.Select(result => Encoding.UTF8.GetString(result.Value.Span)));
+        Assert.Contains(cluster.Nodes[1].Calls, call => call.Method == V1.Method.GetMany);
     }
 
     [Fact]

@@ -150,6 +150,8 @@ public sealed class StructuredFuzzTests
         {
             if (random.Next(5) == 0)
                 Operations.DeleteRange(payload, Mutation.RandomBytes(random, random.Next(20)), Mutation.RandomBytes(random, random.Next(20)));
+            else if (random.Next(5) == 0)
+                Operations.SetDelete(payload, Mutation.RandomBytes(random, random.Next(1, 20)), Mutation.RandomBytes(random, random.Next(20)));
             else if (random.Next(3) == 0)
                 Operations.Delete(payload, Mutation.RandomBytes(random, random.Next(1, 20)));
             else

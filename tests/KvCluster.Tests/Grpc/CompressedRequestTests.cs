@@ -162,7 +162,7 @@ public sealed class CompressedRequestTests(ITestOutputHelper output)
     [InlineData("/kvcluster.v1.Kv/Exchange", ListenerLimits.MessageBytesMax)]
     [InlineData("/kvcluster.v1.Kv/Scan", RequestLimits.ReadBytesMax)]
     [InlineData("/kvcluster.v1.Kv/Get", RequestLimits.ReadBytesMax)]
-    [InlineData("/kvcluster.v1.Admin/MayStop", RequestLimits.OperatorBytesMax)]
+    [InlineData("/kvcluster.admin.v1.Admin/Quarantine", RequestLimits.OperatorBytesMax)]
     [InlineData("/kvcluster.v1.Cluster/WatchShards", RequestLimits.QuestionBytesMax)]
     [InlineData("/grpc.health.v1.Health/Watch", RequestLimits.QuestionBytesMax)]
     [InlineData("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", RequestLimits.QuestionBytesMax)]

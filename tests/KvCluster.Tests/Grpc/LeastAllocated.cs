@@ -1,12 +1,12 @@
 namespace KvCluster.Tests.Grpc;
 
 /// <summary>
-/// Measures what a function allocates, on all threads of the process. Other tests run at the same time and only add to it, so the smallest of several
-/// runs counts.
+/// Measures what a function allocates, on all threads of the process. Threads of the runtime and of earlier tests only add to it, so the smallest of several
+/// runs counts. For tests of <see cref="AloneCollection"/>: beside busy tests no run was undisturbed, and the measurement failed.
 /// </summary>
 internal static class LeastAllocated
 {
-    private const int RunsMax = 50;
+    private const int RunsMax = 10;
 
     /// <summary>Fails if no run allocates that little.</summary>
     public static async Task IsAtMostAsync(long bytes, Func<Task> run)

@@ -1,7 +1,7 @@
 using System.Text;
+using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Coordination.Embedded;
-using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;
 

@@ -1,5 +1,7 @@
 using Google.Protobuf;
 using Grpc.Core;
+using KvCluster.Admin.V1;
+using KvCluster.Internal.V1;
 using KvCluster.Replication.Protocol;
 using KvCluster.V1;
 
@@ -111,7 +113,7 @@ public sealed class DigestComparisonTests
             return;
         try
         {
-            await cluster.AdminOf(leader).TransferAsync(new TransferRequest { ToNode = node });
+            await cluster.AdminOf(leader).TransferAsync(new TransferRequest { Shard = 0, ToNode = node });
         }
         catch (RpcException failure) when (failure.StatusCode is StatusCode.FailedPrecondition or StatusCode.Unavailable)
         {
@@ -133,7 +135,7 @@ public sealed class DigestComparisonTests
     {
         var leader = await cluster.LeaderOfAsync(0);
         var detail = (await cluster.StatusOfAsync(leader, shard: 0)).Replicas.SingleOrDefault()?.Detail;
-        return detail?.Compared is { Replicas: 3 } && (before is null || IdsOf(before).SequenceEqual(IdsOf(detail.Record)));
+        return detail?.Compared is { Replicas: 3 } && (before is null || IdsOf(before).SequenceEqual(detail.Record.Replicas.Select(replica => replica.Replica)));
     }
 
     private static Task<string?> AppliedAtAsync(NodeCluster cluster, uint node) => ReadAsync(cluster, node, "k07", ReadMode.Stale);

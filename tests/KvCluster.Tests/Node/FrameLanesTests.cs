@@ -1,6 +1,6 @@
 using Google.Protobuf;
+using KvCluster.Internal.V1;
 using KvCluster.Node.Transport;
-using KvCluster.V1;
 using Xunit.Abstractions;
 
 namespace KvCluster.Tests.Node;

@@ -156,7 +156,7 @@ public sealed class KvExchangeTests
             },
         })).WaitAsync(Eventually.Limit);
         var reasons = responses.Replies.OrderBy(reply => reply.Id).Select(reply => Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<ErrorInfo>()!);
-        Assert.Equal([("INTERNAL", "no"), ("INTERNAL", "unknown"), ("KEY_EMPTY", "no")], reasons.Select(info => (info.Reason, info.Metadata["applied"])));
+        Assert.Equal([("INTERNAL", "no"), ("OUTCOME_UNKNOWN", "unknown"), ("KEY_EMPTY", "no")], reasons.Select(info => (info.Reason, info.Metadata["applied"])));
     }
 
     /// <summary>All waiting replies went into one message: 130 Gets of 8 MiB became a message of 1 GB, which no client accepted.</summary>

@@ -223,6 +223,9 @@ public sealed class KvReadsTests : IAsyncLifetime
             return null;
         }
 
+        public void AnswerChange<T>(scoped in T answer)
+            where T : IAnswer, allows ref struct => throw new InvalidOperationException("A read has no outcome of a change.");
+
         public void Refuse(ApiError refusal) => Tell(new Outcome(refusal.Reason, []));
 
         private void Tell(Outcome outcome)

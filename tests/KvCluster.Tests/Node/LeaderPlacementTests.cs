@@ -1,7 +1,10 @@
 using Google.Protobuf;
 using Grpc.Core;
+using KvCluster.Admin.V1;
+using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.V1;
+using Role = KvCluster.V1.ReplicaStatus.Types.Role;
 
 namespace KvCluster.Tests.Node;
 
@@ -31,9 +34,9 @@ public sealed class LeaderPlacementTests
         {
             var (leader, epoch) = (await cluster.LeaderOfAsync(0), (await cluster.RecordAsync()).Epoch);
             var (other, down) = ((leader % 3) + 1, ((leader + 1) % 3) + 1);
-            var atFollower = await ReasonAsync(() => cluster.AdminOf(other).TransferAsync(new TransferRequest()).ResponseAsync);
+            var atFollower = await ReasonAsync(() => cluster.AdminOf(other).TransferAsync(new TransferRequest { Shard = 0 }).ResponseAsync);
             await cluster.StopNodeAsync(down);
-            var toNodeDown = await ReasonAsync(() => cluster.AdminOf(leader).TransferAsync(new TransferRequest { ToNode = down }).ResponseAsync);
+            var toNodeDown = await ReasonAsync(() => cluster.AdminOf(leader).TransferAsync(new TransferRequest { Shard = 0, ToNode = down }).ResponseAsync);
             var wasSteady = (leader, epoch) == (await cluster.LeaderOfAsync(0), (await cluster.RecordAsync()).Epoch);
             if (wasSteady)
             {
@@ -79,13 +82,13 @@ public sealed class LeaderPlacementTests
                 break;
             // The machine stalled for seconds: no follower kept up for that long, or a leadership moved by itself.
             Assert.True(round < 5, $"{drained} after {await EpochsAsync(cluster) - before} changes of leaders.");
-            await cluster.AdminOf(1).DrainAsync(new DrainRequest { Node = 1 });
+            await cluster.AdminOf(1).DrainAsync(new DrainRequest { Node = 1, Draining = false });
         }
 
         for (var shard = 0u; shard < 3; shard++)
             Assert.NotEqual(1u, await cluster.LeaderOfAsync(shard));
 
-        await cluster.AdminOf(1).DrainAsync(new DrainRequest { Node = 1 });
+        await cluster.AdminOf(1).DrainAsync(new DrainRequest { Node = 1, Draining = false });
         await Eventually.TrueAsync(() => LedByAsync(cluster, 1).Result == 1, "node 1 leads the shard that prefers it again");
     }
 
@@ -142,14 +145,14 @@ public sealed class LeaderPlacementTests
     private static async Task<ulong> EpochsAsync(NodeCluster cluster) =>
         (await cluster.Coordinator.ListAsync(cluster.Keys.Shards, CancellationToken.None)).Entries.Select(entry => RecordText.Parse<ShardRecord>(entry.Value!).Epoch).Aggregate((sum, epoch) => sum + epoch);
 
-    private static async Task<int> LedByAsync(NodeCluster cluster, uint node) => (await cluster.StatusOfAsync(node)).Replicas.Count(replica => replica.Role == "leader");
+    private static async Task<int> LedByAsync(NodeCluster cluster, uint node) => (await cluster.StatusOfAsync(node)).Replicas.Count(replica => replica.Role == Role.Leader);
 
     private static Task<PutResponse> PutAsync(NodeCluster cluster, string key, string value) =>
         cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8(key), Value = ByteString.CopyFromUtf8(value) });
 
     private static Task FollowedAsync(NodeCluster cluster, uint leader, uint shard = 0) => Eventually.TrueAsync(
         () => new V1.Cluster.ClusterClient(cluster.ChannelOf(leader)).GetStatus(new GetStatusRequest { Shard = shard }).Nodes.Single().Replicas.SingleOrDefault()
-            ?.Detail?.Followers is { Count: 2 } followers && followers.All(follower => follower.State == "replicate"),
+            ?.Detail?.Followers is { Count: 2 } followers && followers.All(follower => follower.State == FollowerStatus.Types.State.Replicate),
         "both followers replicate");
 
     /// <summary>
@@ -160,7 +163,7 @@ public sealed class LeaderPlacementTests
         {
             try
             {
-                Assert.Equal(to, cluster.AdminOf(cluster.LeaderOfAsync(0).Result).Transfer(new TransferRequest { ToNode = to }).Leader);
+                Assert.Equal(to, cluster.AdminOf(cluster.LeaderOfAsync(0).Result).Transfer(new TransferRequest { Shard = 0, ToNode = to }).Leader);
             }
             catch (RpcException refused) when (refused.StatusCode is StatusCode.FailedPrecondition or StatusCode.Unavailable)
             {

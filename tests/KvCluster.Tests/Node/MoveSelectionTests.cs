@@ -1,5 +1,5 @@
+using KvCluster.Internal.V1;
 using KvCluster.Node.Placement;
-using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;
 

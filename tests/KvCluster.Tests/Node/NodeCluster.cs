@@ -2,6 +2,7 @@ using System.Diagnostics;
 using System.Diagnostics.Metrics;
 using Grpc.Core;
 using Grpc.Net.Client;
+using KvCluster.Internal.V1;
 using KvCluster.Node;
 using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
@@ -12,6 +13,7 @@ using KvCluster.Replication.Protocol;
 using KvCluster.ServiceDefaults.Admin;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
+using Role = KvCluster.V1.ReplicaStatus.Types.Role;
 
 namespace KvCluster.Tests.Node;
 
@@ -101,7 +103,7 @@ internal sealed class NodeCluster : IAsyncDisposable
 
     public void ReleaseLinksOfFirst() => _network.Heal();
 
-    public Admin.AdminClient AdminOf(uint node) => new(_channels[node]);
+    public Admin.V1.Admin.AdminClient AdminOf(uint node) => new(_channels[node]);
 
     /// <summary>The shard's record at the coordinator.</summary>
     public async Task<ShardRecord> RecordAsync(uint shard = 0) => RecordText.Parse<ShardRecord>((await Coordinator.GetAsync(Keys.Shard(new(shard)), CancellationToken.None)).Value!);
@@ -168,7 +170,7 @@ internal sealed class NodeCluster : IAsyncDisposable
             {
                 foreach (var replica in (await StatusOfAsync(node)).Replicas.Where(replica => replica.Route.Shard == shard))
                 {
-                    if (replica.Role == "leader")
+                    if (replica.Role == Role.Leader)
                         return node;
                     said.Add($"node {node}: {replica.Role} {replica.Failure}");
                 }

@@ -1,5 +1,6 @@
 using Google.Protobuf;
 using Grpc.Net.Client;
+using KvCluster.Internal.V1;
 using KvCluster.Node;
 using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
@@ -12,6 +13,7 @@ using KvCluster.Storage.Files;
 using KvCluster.Storage.Pages;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
+using Role = KvCluster.V1.ReplicaStatus.Types.Role;
 
 namespace KvCluster.Tests.Node;
 
@@ -58,7 +60,7 @@ public sealed class NodeHostTests
         await using var host = await NodeHost.StartAsync(options, coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         using var channel = GrpcChannel.ForAddress(host.Address);
         await Eventually.TrueAsync(
-            () => new Cluster.ClusterClient(channel).GetStatus(new GetStatusRequest()).Nodes.Single().Replicas is [{ Role: "leader" }], "the replica works");
+            () => new Cluster.ClusterClient(channel).GetStatus(new GetStatusRequest()).Nodes.Single().Replicas is [{ Role: Role.Leader }], "the replica works");
         Assert.True(coordinator.Left < 0, "nothing was refused");
     }
 
@@ -70,7 +72,7 @@ public sealed class NodeHostTests
         var leader = 0u;
         var detail = new ReplicaDetail();
         await Eventually.TrueAsync(
-            () => WrittenTo(cluster) && (detail = DetailOf(cluster, leader = cluster.LeaderOfAsync(1).Result)) is { LeaseLeftUs: > 0, Followers: { Count: 2 } followers } && followers.All(follower => follower.State == "replicate" && follower.GrantLeftUs > 0),
+            () => WrittenTo(cluster) && (detail = DetailOf(cluster, leader = cluster.LeaderOfAsync(1).Result)) is { LeaseLeftUs: > 0, Followers: { Count: 2 } followers } && followers.All(follower => follower.State == FollowerStatus.Types.State.Replicate && follower.GrantLeftUs > 0),
             "both followers replicate and grant");
         Assert.Equal(3, detail.Record.Replicas.Count);
         Assert.Contains(detail.Decisions, line => line.Text.StartsWith("serving epoch", StringComparison.Ordinal));
@@ -88,7 +90,7 @@ public sealed class NodeHostTests
         await cluster.PutAsync(Request("a", "1"));
         // A majority is enough for the put. The third replica may still be reading its record.
         foreach (var node in (uint[])[1, 2, 3])
-            await Eventually.TrueAsync(() => cluster.StatusOfAsync(node).Result.Replicas is [{ Role: "leader" or "follower" }], $"the replica of node {node} has joined");
+            await Eventually.TrueAsync(() => cluster.StatusOfAsync(node).Result.Replicas is [{ Role: Role.Leader or Role.Follower }], $"the replica of node {node} has joined");
         await cluster.Coordinator.DisposeAsync();
         await cluster.PutAsync(Request("b", "2"));
         await cluster.StopNodeAsync(new[] { 1u, 2u, 3u }.First(node => node != cluster.LeaderOfAsync(0).Result));
@@ -180,9 +182,9 @@ public sealed class NodeHostTests
         Directory.Delete(Path.Combine(cluster.DirectoryOf(1), "shards", "1"), recursive: true);
         await cluster.StartNodeAsync(1);
         await cluster.LeaderOfAsync(0);
-        await Eventually.TrueAsync(() => cluster.StatusOfAsync(1).Result.Replicas.Count(replica => replica.Role != "opening") == 2, "both replicas are reported");
+        await Eventually.TrueAsync(() => cluster.StatusOfAsync(1).Result.Replicas.Count(replica => replica.Role != Role.Opening) == 2, "both replicas are reported");
         var lost = (await cluster.StatusOfAsync(1)).Replicas.Single(replica => replica.Route.Shard == 1);
-        Assert.Equal("failed", lost.Role);
+        Assert.Equal(Role.Failed, lost.Role);
         Assert.StartsWith("lost", lost.Failure, StringComparison.Ordinal);
         Assert.False(Directory.Exists(Path.Combine(cluster.DirectoryOf(1), "shards", "1")));
     }
@@ -198,7 +200,7 @@ public sealed class NodeHostTests
         // A file that exists and whose every read fails.
         File.CreateSymbolicLink(data, "/proc/self/mem");
         await cluster.StartNodeAsync(1);
-        await Eventually.TrueAsync(() => cluster.StatusOfAsync(1).Result.Replicas is [{ Role: "failed" }], "the replica is reported");
+        await Eventually.TrueAsync(() => cluster.StatusOfAsync(1).Result.Replicas is [{ Role: Role.Failed }], "the replica is reported");
         File.Delete(data);
         File.Move(data + ".away", data);
         Assert.Equal(Bytes("v"), (await cluster.AskLeaderAsync(kv => kv.GetAsync(new GetRequest { Key = Bytes("k") }))).Value);

@@ -1,8 +1,8 @@
 using System.Threading.Channels;
 using Google.Protobuf;
 using Grpc.Core;
+using KvCluster.Internal.V1;
 using KvCluster.Node.Transport;
-using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;
 

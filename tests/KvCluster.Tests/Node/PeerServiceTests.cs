@@ -1,6 +1,7 @@
 using Google.Protobuf;
 using Grpc.Core;
 using Grpc.Net.Client;
+using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.V1;
 
@@ -37,7 +38,7 @@ public sealed class PeerServiceTests
     public async Task Connect_OnThePortForClients_IsNotServed()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
-        using var call = new V1.Replication.ReplicationClient(cluster.ChannelOf(1)).Connect();
+        using var call = new Internal.V1.Replication.ReplicationClient(cluster.ChannelOf(1)).Connect();
         Assert.Equal(StatusCode.Unimplemented, (await Assert.ThrowsAsync<RpcException>(() => call.ResponseStream.MoveNext(CancellationToken.None))).StatusCode);
         using var peers = GrpcChannel.ForAddress(cluster.PeerAddressOf(1));
         var failure = await Assert.ThrowsAsync<RpcException>(async () => await new Kv.KvClient(peers).GetAsync(new GetRequest { Key = Google.Protobuf.ByteString.CopyFromUtf8("k") }));
@@ -56,7 +57,7 @@ public sealed class PeerServiceTests
         using var channel = GrpcChannel.ForAddress(cluster.PeerAddressOf(1));
         var bytes = Marshallers.Create<byte[]>(bytes => bytes, bytes => bytes);
         using var call = channel.CreateCallInvoker().AsyncDuplexStreamingCall(
-            new Method<byte[], byte[]>(MethodType.DuplexStreaming, "kvcluster.v1.Replication", "Connect", bytes, bytes), null, new CallOptions(cancellationToken: limit.Token));
+            new Method<byte[], byte[]>(MethodType.DuplexStreaming, "kvcluster.internal.v1.Replication", "Connect", bytes, bytes), null, new CallOptions(cancellationToken: limit.Token));
         if (afterTheHello)
         {
             var hello = new PeerHello { ClusterId = record.ClusterId, Node = 2, FormatLevel = record.FormatLevel, Incarnation = 1 };
@@ -76,7 +77,7 @@ public sealed class PeerServiceTests
     {
         using var limit = new CancellationTokenSource(Eventually.Limit);
         using var channel = GrpcChannel.ForAddress(cluster.PeerAddressOf(1));
-        using var call = new V1.Replication.ReplicationClient(channel).Connect(cancellationToken: limit.Token);
+        using var call = new Internal.V1.Replication.ReplicationClient(channel).Connect(cancellationToken: limit.Token);
         await call.RequestStream.WriteAsync(first);
         Assert.True(await call.ResponseStream.MoveNext(limit.Token));
         return call.ResponseStream.Current.Hello;

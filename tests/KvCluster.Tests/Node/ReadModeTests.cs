@@ -3,9 +3,11 @@ using System.Text;
 using Google.Protobuf;
 using Google.Rpc;
 using Grpc.Core;
+using KvCluster.Admin.V1;
 using KvCluster.Client;
 using KvCluster.Replication.Protocol;
 using KvCluster.V1;
+using Role = KvCluster.V1.ReplicaStatus.Types.Role;
 
 namespace KvCluster.Tests.Node;
 
@@ -304,7 +306,7 @@ public sealed class ReadModeTests
             await UntilServedAsync(cluster, 1, Session("k", seen));
             cluster.HoldLinksOfFirst();
         }
-        while ((await cluster.StatusOfAsync(1)).Replicas.Single().Role == "leader");
+        while ((await cluster.StatusOfAsync(1)).Replicas.Single().Role == Role.Leader);
     }
 
     private static async Task LeadAsync(NodeCluster cluster, uint node)
@@ -317,7 +319,7 @@ public sealed class ReadModeTests
                 try
                 {
                     var leader = cluster.LeaderOfAsync(0).Result;
-                    return leader == node || cluster.AdminOf(leader).Transfer(new TransferRequest { ToNode = node }).Leader == node;
+                    return leader == node || cluster.AdminOf(leader).Transfer(new TransferRequest { Shard = 0, ToNode = node }).Leader == node;
                 }
                 catch (RpcException refused) when (refused.StatusCode is StatusCode.FailedPrecondition or StatusCode.Unavailable)
                 {

@@ -1,6 +1,7 @@
 using System.Runtime.CompilerServices;
 using System.Text.RegularExpressions;
 using Google.Protobuf;
+using KvCluster.Internal.V1;
 using KvCluster.Node;
 using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
@@ -10,6 +11,7 @@ using KvCluster.Replication.Protocol;
 using KvCluster.ServiceDefaults.Admin;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
+using Role = KvCluster.V1.ReplicaStatus.Types.Role;
 
 namespace KvCluster.Tests.Node;
 
@@ -136,8 +138,8 @@ public sealed class RejoinTests
         using var channel = global::Grpc.Net.Client.GrpcChannel.ForAddress(host.Address);
         ReplicaStatus? replica = null;
         await Eventually.TrueAsync(
-            () => (replica = new Cluster.ClusterClient(channel).GetStatus(new GetStatusRequest()).Nodes.Single().Replicas.SingleOrDefault()) is { Role: not "opening" }, "the replica has a status");
-        Assert.Equal(("failed", "lost: another process of this node created it."), (replica!.Role, replica.Failure));
+            () => (replica = new Cluster.ClusterClient(channel).GetStatus(new GetStatusRequest()).Nodes.Single().Replicas.SingleOrDefault()) is { Role: not Role.Opening }, "the replica has a status");
+        Assert.Equal((Role.Failed, "lost: another process of this node created it."), (replica!.Role, replica.Failure));
         Assert.False(Directory.Exists(FolderOf(cluster, 1, 0)), "its directory must not be opened by the next process");
     }
 

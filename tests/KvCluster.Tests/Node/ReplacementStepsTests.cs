@@ -1,8 +1,8 @@
+using KvCluster.Internal.V1;
 using KvCluster.Node.Placement;
 using KvCluster.Node.Shards;
 using KvCluster.Replication.Progress;
 using KvCluster.Replication.Protocol;
-using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;
 
@@ -63,9 +63,9 @@ public sealed class ReplacementStepsTests
     {
         Assert.Null(ReplacementSteps.Own(Record(Voter(1), Voter(2), Voter(3), Learner(4)), new(4), new(44), isLost: false, Voters));
         Assert.Equal(
-            new ReplaceRequest { FromNode = 3, ToNode = 3 }, ReplacementSteps.Own(Record(Voter(1), Voter(2), Learner(3)), new(3), new(33), isLost: false, Voters));
+            new Replacement(default, new(3), new(3)), ReplacementSteps.Own(Record(Voter(1), Voter(2), Learner(3)), new(3), new(33), isLost: false, Voters));
         Assert.Equal(
-            new ReplaceRequest { FromNode = 3, ToNode = 3, Lost = 33 }, ReplacementSteps.Own(Record(Voter(1), Voter(2), Voter(3)), new(3), new(33), isLost: true, Voters));
+            new Replacement(default, new(3), new(3)) { Lost = new(33) }, ReplacementSteps.Own(Record(Voter(1), Voter(2), Voter(3)), new(3), new(33), isLost: true, Voters));
         Assert.Null(ReplacementSteps.Own(Record(Voter(1), Voter(2), Voter(3)), new(3), new(34), isLost: true, Voters));
     }
 
@@ -90,7 +90,7 @@ public sealed class ReplacementStepsTests
 
     private static ReplacementSteps Plan(ShardRecord record, uint from, uint to, ulong lost = 0)
     {
-        var request = new ReplaceRequest { FromNode = from, ToNode = to, Lost = lost };
+        var request = new Replacement(default, new(from), new(to)) { Lost = new(lost) };
         Assert.Null(ReplacementSteps.Foresee(record, request, Voters, last: null));
         return new ReplacementSteps(record, request, Voters);
     }

@@ -1,5 +1,7 @@
 using Google.Protobuf;
 using Grpc.Core;
+using KvCluster.Admin.V1;
+using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.V1;
 

@@ -1,8 +1,11 @@
 using Google.Protobuf;
 using Grpc.Core;
+using KvCluster.Admin.V1;
+using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Replication.Protocol;
 using KvCluster.V1;
+using Role = KvCluster.V1.ReplicaStatus.Types.Role;
 
 namespace KvCluster.Tests.Node;
 
@@ -19,7 +22,7 @@ public sealed class ReplicaReplacementTests
         await AllFollowAsync(cluster);
         var bad = OtherThan(await cluster.LeaderOfAsync(0));
         var before = await cluster.RecordAsync();
-        await cluster.AdminOf(bad).QuarantineAsync(new QuarantineRequest { Node = bad, Reason = "a test does not believe it" });
+        await cluster.AdminOf(bad).QuarantineAsync(new QuarantineRequest { Shard = 0, Node = bad, Reason = "a test does not believe it" });
         await RebuiltAsync(cluster, bad, before);
         Assert.True(Directory.Exists(Path.Combine(cluster.DirectoryOf(bad), "aside", "0")), "the quarantined replica is set aside");
     }
@@ -32,16 +35,16 @@ public sealed class ReplicaReplacementTests
         var before = await cluster.RecordAsync();
         foreach (var other in (uint[])[2, 3])
             await cluster.StopNodeAsync(other);
-        await cluster.AdminOf(1).QuarantineAsync(new QuarantineRequest { Node = 1, Reason = "a test does not believe it", Force = true });
-        Assert.Equal("failed", (await cluster.StatusOfAsync(1)).Replicas.Single().Role);
+        await cluster.AdminOf(1).QuarantineAsync(new QuarantineRequest { Shard = 0, Node = 1, Reason = "a test does not believe it", Force = true });
+        Assert.Equal(Role.Failed, (await cluster.StatusOfAsync(1)).Replicas.Single().Role);
         for (var restart = 0; restart < 2; restart++)
         {
             await cluster.StopNodeAsync(1);
             await cluster.StartNodeAsync(1);
             ReplicaStatus? status = null;
             // The node reports no replicas until it has read which ones it has.
-            await Eventually.TrueAsync(() => (status = cluster.StatusOfAsync(1).Result.Replicas.SingleOrDefault()) is { Role: not "opening" }, "the replica has a status");
-            Assert.Equal("failed", status!.Role);
+            await Eventually.TrueAsync(() => (status = cluster.StatusOfAsync(1).Result.Replicas.SingleOrDefault()) is { Role: not Role.Opening }, "the replica has a status");
+            Assert.Equal(Role.Failed, status!.Role);
             Assert.EndsWith("a test does not believe it.", status.Failure, StringComparison.Ordinal);
         }
         foreach (var other in (uint[])[2, 3])
@@ -63,7 +66,7 @@ public sealed class ReplicaReplacementTests
         {
             try
             {
-                await cluster.AdminOf(node).QuarantineAsync(new QuarantineRequest { Node = node, Reason = "a test" });
+                await cluster.AdminOf(node).QuarantineAsync(new QuarantineRequest { Shard = 0, Node = node, Reason = "a test" });
                 return null;
             }
             catch (RpcException refused)
@@ -88,17 +91,17 @@ public sealed class ReplicaReplacementTests
         foreach (var node in (uint[])[leader, others[1]])
         {
             await Eventually.TrueAsync(() => RefusalOf(node, force: false) is { } refused && ReasonOf(refused) == "NOT_QUARANTINED", $"node {node} keeps its replica");
-            Assert.NotEqual("failed", (await cluster.StatusOfAsync(node)).Replicas.Single().Role);
+            Assert.NotEqual(Role.Failed, (await cluster.StatusOfAsync(node)).Replicas.Single().Role);
         }
         await cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("still"), Value = ByteString.CopyFromUtf8("1") });
         Assert.Null(RefusalOf(others[1], force: true));
-        Assert.Equal("failed", (await cluster.StatusOfAsync(others[1])).Replicas.Single().Role);
+        Assert.Equal(Role.Failed, (await cluster.StatusOfAsync(others[1])).Replicas.Single().Role);
 
         RpcException? RefusalOf(uint node, bool force)
         {
             try
             {
-                cluster.AdminOf(node).Quarantine(new QuarantineRequest { Node = node, Reason = "a test", Force = force });
+                cluster.AdminOf(node).Quarantine(new QuarantineRequest { Shard = 0, Node = node, Reason = "a test", Force = force });
                 return null;
             }
             catch (RpcException refused)
@@ -113,7 +116,7 @@ public sealed class ReplicaReplacementTests
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         var refused = await Assert.ThrowsAsync<RpcException>(async () =>
-            await cluster.AdminOf(1).QuarantineAsync(new QuarantineRequest { Node = 1, Reason = new string('x', 1_001), Force = true }));
+            await cluster.AdminOf(1).QuarantineAsync(new QuarantineRequest { Shard = 0, Node = 1, Reason = new string('x', 1_001), Force = true }));
         Assert.Equal((StatusCode.InvalidArgument, "BAD_REQUEST"), (refused.StatusCode, ReasonOf(refused)));
     }
 
@@ -128,10 +131,10 @@ public sealed class ReplicaReplacementTests
         await using var cluster = await NodeCluster.StartAsync(1);
         await cluster.LeaderOfAsync(0);
         var refused = await Assert.ThrowsAsync<RpcException>(async () =>
-            await cluster.AdminOf(1).QuarantineAsync(new QuarantineRequest { Node = 1, Reason = reason, Force = true }));
+            await cluster.AdminOf(1).QuarantineAsync(new QuarantineRequest { Shard = 0, Node = 1, Reason = reason, Force = true }));
         Assert.Equal((StatusCode.InvalidArgument, "BAD_REQUEST"), (refused.StatusCode, ReasonOf(refused)));
         Assert.Contains("control character", refused.Status.Detail, StringComparison.Ordinal);
-        Assert.Equal("leader", (await cluster.StatusOfAsync(1)).Replicas.Single().Role);
+        Assert.Equal(Role.Leader, (await cluster.StatusOfAsync(1)).Replicas.Single().Role);
     }
 
     [Fact]
@@ -217,7 +220,7 @@ public sealed class ReplicaReplacementTests
         Assert.Equal(before.Replicas.Select(replica => replica.Replica), (await cluster.RecordAsync()).Replicas.Select(replica => replica.Replica));
 
         async Task<string> RefusalAsync(uint from, uint target) => (await Assert.ThrowsAsync<RpcException>(
-            async () => await cluster.AdminOf(await cluster.LeaderOfAsync(0)).ReplaceAsync(new ReplaceRequest { FromNode = from, ToNode = target }))).Status.Detail;
+            async () => await cluster.AdminOf(await cluster.LeaderOfAsync(0)).ReplaceAsync(new ReplaceRequest { Shard = 0, FromNode = from, ToNode = target }))).Status.Detail;
     }
 
     /// <summary>The leadership was transferred for a replacement that the next leader then refused, so writers waited for nothing.</summary>
@@ -231,15 +234,20 @@ public sealed class ReplicaReplacementTests
         var others = new[] { 1u, 2u, 3u }.Where(node => node != leader).ToArray();
         var before = await cluster.RecordAsync();
         Assert.Contains($"node {others[0]} already has a replica of the shard", await RefusalAsync(others[0]), StringComparison.Ordinal);
-        Assert.Contains($"node {leader} has no learner of the shard", await RefusalAsync(0), StringComparison.Ordinal);
+        Assert.Contains($"node {leader} has no learner of the shard", await RefusalAsync(null), StringComparison.Ordinal);
         Assert.Contains("there is no node 99", await RefusalAsync(99), StringComparison.Ordinal);
         await cluster.StopNodeAsync(others[0]);
         await Eventually.TrueAsync(() => RefusalAsync(others[0]).Result.Contains("is not connected", StringComparison.Ordinal), "the leader knows that the node is gone");
         Assert.Contains("of the 2 voters that would remain, only 1 follow closely", await RefusalAsync(leader), StringComparison.Ordinal);
         Assert.Equal((before.Epoch, before.Generation), (await cluster.RecordAsync() is var after ? (after.Epoch, after.Generation) : default));
 
-        async Task<string> RefusalAsync(uint to) => (await Assert.ThrowsAsync<RpcException>(
-            async () => await cluster.AdminOf(leader).ReplaceAsync(new ReplaceRequest { FromNode = leader, ToNode = to }))).Status.Detail;
+        async Task<string> RefusalAsync(uint? to)
+        {
+            var request = new ReplaceRequest { Shard = 0, FromNode = leader };
+            if (to is { } node)
+                request.ToNode = node;
+            return (await Assert.ThrowsAsync<RpcException>(async () => await cluster.AdminOf(leader).ReplaceAsync(request))).Status.Detail;
+        }
     }
 
     /// <summary>
@@ -259,15 +267,15 @@ public sealed class ReplicaReplacementTests
         var to = FourthOf(before);
         await Eventually.TrueAsync(() => !WhyNot(99, to).Contains("no node", StringComparison.Ordinal) && !WhyNot(99, to).Contains("not connected", StringComparison.Ordinal), "the leader knows the node");
         var admin = cluster.AdminOf(leader);
-        await Task.WhenAll(Enumerable.Range(0, 5).Select(_ => admin.ReplaceAsync(new ReplaceRequest { FromNode = from.Node, ToNode = to }).ResponseAsync));
-        await admin.ReplaceAsync(new ReplaceRequest { FromNode = from.Node, ToNode = to });
+        await Task.WhenAll(Enumerable.Range(0, 5).Select(_ => admin.ReplaceAsync(new ReplaceRequest { Shard = 0, FromNode = from.Node, ToNode = to }).ResponseAsync));
+        await admin.ReplaceAsync(new ReplaceRequest { Shard = 0, FromNode = from.Node, ToNode = to });
         var after = await cluster.RecordAsync();
         Assert.Equal([from.Replica], after.Removed.Except(before.Removed));
         Assert.Equal(before.Replicas.Select(replica => replica.Node).Append(to).Where(node => node != from.Node).Order(), after.Replicas.Select(replica => replica.Node).Order());
         Assert.DoesNotContain(after.Replicas, replica => replica.Learner);
 
         string WhyNot(uint node, uint target) => Assert.Throws<RpcException>(
-            () => cluster.AdminOf(leader).Replace(new ReplaceRequest { FromNode = node, ToNode = target })).Status.Detail;
+            () => cluster.AdminOf(leader).Replace(new ReplaceRequest { Shard = 0, FromNode = node, ToNode = target })).Status.Detail;
     }
 
     /// <summary>What remains of an interrupted replacement does not justify an additional voter.</summary>
@@ -283,7 +291,7 @@ public sealed class ReplicaReplacementTests
         await Eventually.TrueAsync(
             () =>
             {
-                why = Assert.ThrowsAsync<RpcException>(async () => await cluster.AdminOf(await cluster.LeaderOfAsync(0)).ReplaceAsync(new ReplaceRequest { FromNode = 99, ToNode = to })).Result.Status.Detail;
+                why = Assert.ThrowsAsync<RpcException>(async () => await cluster.AdminOf(await cluster.LeaderOfAsync(0)).ReplaceAsync(new ReplaceRequest { Shard = 0, FromNode = 99, ToNode = to })).Result.Status.Detail;
                 return cluster.RecordAsync().Result.Replicas.Any(replica => replica is { Replica: 77, Created: true });
             },
             "the learner is there");
@@ -357,13 +365,13 @@ public sealed class ReplicaReplacementTests
         Assert.Equal(before.Replicas.Select(replica => replica.Replica), (await cluster.RecordAsync()).Replicas.Select(replica => replica.Replica));
 
         async Task<string> RefusalAsync(uint from, uint to) => (await Assert.ThrowsAsync<RpcException>(
-            async () => await cluster.AdminOf(leader).ReplaceAsync(new ReplaceRequest { FromNode = from, ToNode = to }))).Status.Detail;
+            async () => await cluster.AdminOf(leader).ReplaceAsync(new ReplaceRequest { Shard = 0, FromNode = from, ToNode = to }))).Status.Detail;
     }
 
     private static string ReasonOf(RpcException refused) => refused.GetRpcStatus()!.GetDetail<Google.Rpc.ErrorInfo>()!.Reason;
 
     private static Task AllFollowAsync(NodeCluster cluster) => Eventually.TrueAsync(
-        () => cluster.StatusOfAsync(cluster.LeaderOfAsync(0).Result, shard: 0).Result.Replicas.Single().Detail.Followers is { Count: 2 } followers && followers.All(follower => follower.State == "replicate"),
+        () => cluster.StatusOfAsync(cluster.LeaderOfAsync(0).Result, shard: 0).Result.Replicas.Single().Detail.Followers is { Count: 2 } followers && followers.All(follower => follower.State == FollowerStatus.Types.State.Replicate),
         "both followers replicate");
 
     // As an interrupted change does. Nobody moves replicas meanwhile.
@@ -395,7 +403,7 @@ public sealed class ReplicaReplacementTests
         try
         {
             if ((await cluster.RecordAsync()).Replicas.Any(replica => replica.Node == from))
-                await cluster.AdminOf(await cluster.LeaderOfAsync(0)).ReplaceAsync(new ReplaceRequest { FromNode = from, ToNode = to }, deadline: DateTime.UtcNow + Eventually.Limit);
+                await cluster.AdminOf(await cluster.LeaderOfAsync(0)).ReplaceAsync(new ReplaceRequest { Shard = 0, FromNode = from, ToNode = to }, deadline: DateTime.UtcNow + Eventually.Limit);
             return true;
         }
         catch (RpcException refused) when (refused.StatusCode is StatusCode.FailedPrecondition or StatusCode.Unavailable)

@@ -1,5 +1,5 @@
+using KvCluster.Internal.V1;
 using KvCluster.Node.Hosting;
-using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Node;

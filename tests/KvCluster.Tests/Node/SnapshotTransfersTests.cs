@@ -1,4 +1,5 @@
 using KvCluster.Disk;
+using KvCluster.Internal.V1;
 using KvCluster.Node.Shards;
 using KvCluster.Replication.Log;
 using KvCluster.Storage;
@@ -8,7 +9,6 @@ using KvCluster.Storage.Pages;
 using KvCluster.Storage.Snapshots;
 using KvCluster.Storage.Threads;
 using KvCluster.Tests.Storage.Store;
-using KvCluster.V1;
 using Event = KvCluster.Replication.Protocol.Event;
 
 namespace KvCluster.Tests.Node;

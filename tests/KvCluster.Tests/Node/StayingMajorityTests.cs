@@ -1,8 +1,8 @@
+using KvCluster.Internal.V1;
 using KvCluster.Node.Placement;
 using KvCluster.Node.Shards;
 using KvCluster.Replication.Progress;
 using KvCluster.Replication.Protocol;
-using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;
 

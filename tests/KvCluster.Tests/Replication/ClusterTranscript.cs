@@ -1,6 +1,6 @@
 using System.Globalization;
+using KvCluster.Internal.V1;
 using KvCluster.Replication.Protocol;
-using KvCluster.V1;
 using Event = KvCluster.Replication.Protocol.Event;
 
 namespace KvCluster.Tests.Replication;

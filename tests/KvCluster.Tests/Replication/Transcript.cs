@@ -1,7 +1,7 @@
 using Google.Protobuf;
+using KvCluster.Internal.V1;
 using KvCluster.Replication;
 using KvCluster.Replication.Protocol;
-using KvCluster.V1;
 using Event = KvCluster.Replication.Protocol.Event;
 
 namespace KvCluster.Tests.Replication;

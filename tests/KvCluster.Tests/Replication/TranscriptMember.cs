@@ -1,8 +1,8 @@
 using Google.Protobuf;
+using KvCluster.Internal.V1;
 using KvCluster.Replication;
 using KvCluster.Replication.Log;
 using KvCluster.Replication.Protocol;
-using KvCluster.V1;
 using Event = KvCluster.Replication.Protocol.Event;
 
 namespace KvCluster.Tests.Replication;

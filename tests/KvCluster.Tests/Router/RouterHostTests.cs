@@ -2,13 +2,13 @@ using Google.Protobuf;
 using Grpc.Core;
 using Grpc.Health.V1;
 using Grpc.Net.Client;
+using KvCluster.Admin.V1;
 using KvCluster.Client;
 using KvCluster.Client.Transport;
 using KvCluster.Router;
 using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Admin;
 using KvCluster.Tests.Client;
-using KvCluster.Tests.Grpc;
 using KvCluster.Tests.ServiceDefaults.Security;
 using KvCluster.V1;
 using KvCluster.Wire;
@@ -109,7 +109,7 @@ public sealed class RouterHostTests : IAsyncLifetime
     {
         var write = new WriteRequest { Operations = { PutOf("a"), PutOf("z") } };
         var failure = await Assert.ThrowsAsync<RpcException>(() => _kv.WriteAsync(write).ResponseAsync);
-        Assert.Equal(StatusCode.InvalidArgument, failure.StatusCode);
+        Assert.Equal(StatusCode.FailedPrecondition, failure.StatusCode);
         Assert.Equal("SHARDS_DIFFER", failure.GetRpcStatus()!.GetDetail<Google.Rpc.ErrorInfo>()!.Reason);
         Assert.All(_cluster.Nodes, node => Assert.Empty(node.Calls));
         await _kv.WriteAsync(new WriteRequest { Operations = { PutOf("a"), PutOf("b") } });
@@ -191,7 +191,8 @@ public sealed class RouterHostTests : IAsyncLifetime
         await Eventually.TrueAsync(() => !stuck.Calls.IsEmpty, "some of the calls are at the node");
         await stream.RequestStream.WriteAsync(new ExchangeRequest { Cancelled = { Enumerable.Range(1, (int)count).Select(id => (ulong)id), 77_777 } });
         await ReadUntilAsync(stream, replies, () => replies.Count == (int)count + 1);
-        var cancelled = replies.Values.Where(reply => reply.Code == (int)StatusCode.Cancelled).ToList();
+        // Changes that were sent may have been applied.
+        var cancelled = replies.Values.Where(reply => reply.Code == (int)(areLargeWrites ? StatusCode.Unknown : StatusCode.Cancelled)).ToList();
         Assert.All(cancelled, reply => Assert.Equal(areLargeWrites ? "unknown" : "no", Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<Google.Rpc.ErrorInfo>()!.Metadata["applied"]));
         Assert.True(cancelled.Count >= (areLargeWrites ? 2 : 100));
         // Calls sent over another connection do not count, if a stalled machine ended the first one.
@@ -332,14 +333,14 @@ public sealed class RouterHostTests : IAsyncLifetime
     [InlineData("GetMany")]
     [InlineData("Write")]
     [InlineData("Scan")]
-    [InlineData("Replace", "Admin")]
-    [InlineData("Place", "Admin")]
-    [InlineData("GetStatus", "Cluster")]
-    public async Task Call_WithMalformedBytes_IsRefusedWithOurOwnText(string name, string service = "Kv")
+    [InlineData("Replace", "kvcluster.admin.v1.Admin")]
+    [InlineData("Place", "kvcluster.admin.v1.Admin")]
+    [InlineData("GetStatus", "kvcluster.v1.Cluster")]
+    public async Task Call_WithMalformedBytes_IsRefusedWithOurOwnText(string name, string service = "kvcluster.v1.Kv")
     {
         var bytes = Marshallers.Create<byte[]>(bytes => bytes, bytes => bytes);
         var isScan = name == "Scan";
-        var method = new Method<byte[], byte[]>(isScan ? MethodType.ServerStreaming : MethodType.Unary, $"kvcluster.v1.{service}", name, bytes, bytes);
+        var method = new Method<byte[], byte[]>(isScan ? MethodType.ServerStreaming : MethodType.Unary, service, name, bytes, bytes);
         foreach (var garbage in (byte[][])[[0xFF, 0xFF, 0xFF], [0x0A, 0x7F, 0x01]])
         {
             var failure = await Assert.ThrowsAsync<RpcException>(async () =>
@@ -354,68 +355,6 @@ public sealed class RouterHostTests : IAsyncLifetime
         }
     }
 
-    /// <summary>
-    /// The router made an object for every call of a message before it started the first. A message of 17 MiB with two bytes per call took 850 MB,
-    /// although its caller read nothing.
-    /// </summary>
-    [Fact]
-    public async Task Exchange_WithMillionsOfCallsInAMessage_DecodesOnlyAsManyAsItHasRoomFor()
-    {
-        var calls = new byte[16 << 20];
-        for (var at = 0; at < calls.Length; at += 2)
-            calls[at] = 0x0A;
-        var method = new Method<byte[], byte[]>(MethodType.DuplexStreaming, "kvcluster.v1.Kv", "Exchange", Marshallers.Create<byte[]>(bytes => bytes, bytes => bytes), Marshallers.Create<byte[]>(bytes => bytes, bytes => bytes));
-        // The message on both sides, and the first replies. All calls together are 8.4 million objects of a hundred bytes.
-        await LeastAllocated.IsAtMostAsync(300L << 20, async () =>
-        {
-            using var stream = _channel.CreateCallInvoker().AsyncDuplexStreamingCall(method, null, new CallOptions());
-            await stream.RequestStream.WriteAsync(calls);
-            Assert.True(await stream.ResponseStream.MoveNext(CancellationToken.None));
-        });
-    }
-
-    /// <summary>
-    /// A Scan of 17 MiB with nine million empty positions took a gigabyte here and 600 MB at the node, only to be refused as too large. A GetMany
-    /// with as many keys took half of that.
-    /// </summary>
-    [Theory]
-    [InlineData("Scan", ScanRequest.ReadFieldNumber, "BAD_REQUEST")]
-    [InlineData("GetMany", GetManyRequest.ReadFieldNumber, "BAD_REQUEST")]
-    [InlineData("GetMany", 0, "TOO_MANY_OPERATIONS")]
-    public async Task Reads_OfTooManyPositionsOrKeys_AreRefusedBeforeDecoding(string name, int readField, string reason)
-    {
-        var count = name == "Scan" ? 500_000 : 4_000_000;
-        var parts = new byte[2 * count];
-        for (var at = 0; at < parts.Length; at += 2)
-            parts[at] = (byte)(((readField == 0 ? GetManyRequest.KeysFieldNumber : ReadOptions.SeenFieldNumber) << 3) | 2);
-        var request = parts;
-        if (readField != 0)
-        {
-            using var message = new MemoryStream();
-            using (var output = new CodedOutputStream(message, leaveOpen: true))
-            {
-                output.WriteTag(readField, WireFormat.WireType.LengthDelimited);
-                output.WriteBytes(UnsafeByteOperations.UnsafeWrap(parts));
-            }
-            request = message.ToArray();
-        }
-        var bytes = Marshallers.Create<byte[]>(bytes => bytes, bytes => bytes);
-        var isScan = name == "Scan";
-        var method = new Method<byte[], byte[]>(isScan ? MethodType.ServerStreaming : MethodType.Unary, "kvcluster.v1.Kv", name, bytes, bytes);
-        // The message itself lies in buffers of both sides and is copied.
-        await LeastAllocated.IsAtMostAsync((8 << 20) + (6L * request.Length), async () =>
-        {
-            var failure = await Assert.ThrowsAsync<RpcException>(async () =>
-            {
-                if (isScan)
-                    await _channel.CreateCallInvoker().AsyncServerStreamingCall(method, null, new CallOptions(), request).ResponseStream.MoveNext(CancellationToken.None);
-                else
-                    await _channel.CreateCallInvoker().AsyncUnaryCall(method, null, new CallOptions(), request);
-            });
-            Assert.Equal((StatusCode.InvalidArgument, reason), (failure.StatusCode, failure.GetRpcStatus()!.GetDetail<Google.Rpc.ErrorInfo>()!.Reason));
-        });
-    }
-
     /// <summary>Only a budget that such calls do not use bounded them. A health check with a name of 17 MiB stayed in memory for as long as its watch.</summary>
     [Fact]
     public async Task Calls_LargerThanTheirMethodsNeed_AreRefused()
@@ -425,7 +364,7 @@ public sealed class RouterHostTests : IAsyncLifetime
         [
             health.CheckAsync(new HealthCheckRequest { Service = new string('a', RequestLimits.QuestionBytesMax) }).ResponseAsync,
             health.Watch(new HealthCheckRequest { Service = new string('a', RequestLimits.QuestionBytesMax) }).ResponseStream.MoveNext(CancellationToken.None),
-            new Admin.AdminClient(_channel).QuarantineAsync(new QuarantineRequest { Reason = new string('a', RequestLimits.OperatorBytesMax) }).ResponseAsync,
+            new Admin.V1.Admin.AdminClient(_channel).QuarantineAsync(new QuarantineRequest { Reason = new string('a', RequestLimits.OperatorBytesMax) }).ResponseAsync,
             _kv.GetAsync(new GetRequest { Key = UnsafeByteOperations.UnsafeWrap(new byte[RequestLimits.ReadBytesMax]) }).ResponseAsync,
         ];
         foreach (var call in calls)

@@ -1,5 +1,5 @@
+using KvCluster.Admin.V1;
 using KvCluster.Tests.Node;
-using KvCluster.V1;
 
 namespace KvCluster.Tests.ServiceDefaults;
 

@@ -1,5 +1,4 @@
 using KvCluster.Node.Telemetry;
-using KvCluster.Tests.Storage;
 
 namespace KvCluster.Tests.Telemetry;
 

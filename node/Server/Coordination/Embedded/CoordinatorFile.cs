@@ -4,8 +4,8 @@
 using System.Buffers.Binary;
 using System.Numerics;
 using Google.Protobuf;
+using KvCluster.Internal.V1;
 using KvCluster.Storage.Files;
-using KvCluster.V1;
 
 namespace KvCluster.Node.Coordination.Embedded;
 

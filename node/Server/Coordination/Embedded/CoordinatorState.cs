@@ -4,8 +4,8 @@ using Etcdserverpb;
 using Google.Protobuf;
 using Google.Protobuf.Collections;
 using Mvccpb;
-using CoordinatorLease = KvCluster.V1.CoordinatorLease;
-using CoordinatorRecord = KvCluster.V1.CoordinatorRecord;
+using CoordinatorLease = KvCluster.Internal.V1.CoordinatorLease;
+using CoordinatorRecord = KvCluster.Internal.V1.CoordinatorRecord;
 
 namespace KvCluster.Node.Coordination.Embedded;
 

@@ -8,8 +8,8 @@ using Google.Protobuf;
 using KvCluster.Node.Coordination.Etcd;
 using KvCluster.Replication.Protocol;
 using KvCluster.Storage.Files;
-using CoordinatorLease = KvCluster.V1.CoordinatorLease;
-using CoordinatorRecord = KvCluster.V1.CoordinatorRecord;
+using CoordinatorLease = KvCluster.Internal.V1.CoordinatorLease;
+using CoordinatorRecord = KvCluster.Internal.V1.CoordinatorRecord;
 
 namespace KvCluster.Node.Coordination.Embedded;
 

@@ -4,6 +4,7 @@ using KvCluster.Client;
 using KvCluster.Client.Runtime;
 using KvCluster.Storage.Sessions;
 using KvCluster.Storage.Transactions;
+using WriteResult = KvCluster.Storage.Sessions.WriteResult;
 
 namespace KvCluster.Simulation.Cluster.Routing;
 
@@ -142,7 +143,7 @@ internal sealed class RoutedClient : IDisposable
             request.Put(ClusterData.Key(key), write.Value);
         request.Put(ClusterData.Marker(write.Id), ClusterData.Value(write.Id));
         _openWrites++;
-        var (outcome, etag) = await OutcomeAsync(_client.WriteAsync(request)).ConfigureAwait(false);
+        var (outcome, etag) = await OutcomeAsync(PositionOfAsync(request)).ConfigureAwait(false);
         _openWrites--;
         _run.Transcript.Answer(_run.NowUs, $"caller {Number}: write {write.Id} {outcome}", etag);
         _history.OnWrite(write, new WriteResult(outcome, etag, -1, 0), _run.NowUs);
@@ -232,6 +233,8 @@ internal sealed class RoutedClient : IDisposable
             _run.Trace($"caller {Number}: a read of the shard of node {node} fails: {unavailable.Message}");
         }
     }
+
+    private async ValueTask<ShardPosition> PositionOfAsync(KvWrite request) => (await _client.WriteAsync(request).ConfigureAwait(false)).Position;
 
     private static async ValueTask<(WriteOutcome Outcome, Etag Etag)> OutcomeAsync(ValueTask<ShardPosition> change)
     {

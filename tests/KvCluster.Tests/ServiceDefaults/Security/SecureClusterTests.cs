@@ -1,6 +1,7 @@
 using Grpc.Core;
 using Grpc.Net.Client;
 using KvCluster.Client;
+using KvCluster.Internal.V1;
 using KvCluster.Node;
 using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
@@ -9,7 +10,6 @@ using KvCluster.Router;
 using KvCluster.ServiceDefaults.Admin;
 using KvCluster.ServiceDefaults.Security;
 using KvCluster.Tls;
-using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.ServiceDefaults.Security;
@@ -144,7 +144,7 @@ public sealed class SecureClusterTests : IAsyncLifetime
         using var channel = ChannelTo(_nodes[0].PeerAddress, files);
         var record = RecordText.Parse<ClusterRecord>((await _coordinator.GetAsync(new CoordinatorKeys("local").Cluster, CancellationToken.None)).Value!);
         using var limit = new CancellationTokenSource(Eventually.Limit);
-        using var call = new V1.Replication.ReplicationClient(channel).Connect(cancellationToken: limit.Token);
+        using var call = new Internal.V1.Replication.ReplicationClient(channel).Connect(cancellationToken: limit.Token);
         try
         {
             await call.RequestStream.WriteAsync(new PeerMessage { Hello = new PeerHello { ClusterId = record.ClusterId, Node = node, FormatLevel = record.FormatLevel, Incarnation = 1 } });

@@ -167,6 +167,21 @@ public sealed class StorageCommandTests : IDisposable
         Assert.Throws<DirectoryNotFoundException>(() => DeviceProbe.Run(LocalDisk.Instance, TimeProvider.System, Path.Combine(_folder.Path, "none")));
     }
 
+    [ToolFact("bash")]
+    public async Task Probe_AsACommand_SaysWhatItMeasuredAndWhatItWouldChoose()
+    {
+        var (code, output, error) = await RunAsync($"$NODE storage probe '{_folder.Path}'");
+        Assert.Equal((0, ""), (code, error));
+        var lines = output.TrimEnd('\n').Split('\n');
+        Assert.Matches("^direct I/O       (yes|no)$", lines[0]);
+        foreach (var name in (string[])["write and sync   ", "one in flight    ", "1 MiB            ", "new name         ", "allocate         "])
+            Assert.Single(lines, line => line.StartsWith(name, StringComparison.Ordinal));
+        Assert.Equal(lines[0].EndsWith("yes", StringComparison.Ordinal), lines.Any(line => line.StartsWith("two in flight    ", StringComparison.Ordinal)));
+        Assert.Matches("^By this measurement, an engine on this disk would write its journal (with direct I/O and up to two writes in flight|through the page cache with one write in flight), into (zero-filled|allocated) or recycled segments. (Large records|Records) would ", lines[^2]);
+        Assert.Contains("its log says what it has chosen", lines[^1], StringComparison.Ordinal);
+        Assert.Equal(["data"], Directory.EnumerateFileSystemEntries(_folder.Path).Select(Path.GetFileName));
+    }
+
     // Each start wrote up to 10 MiB, and nodes start by the hundred in tests.
     [Fact]
     public void MeasureWhatPays_OnADiskThatIsClearlyFast_WritesLittle()

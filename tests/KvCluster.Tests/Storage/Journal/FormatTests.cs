@@ -1,6 +1,8 @@
+using System.Text;
 using KvCluster.Storage.Control;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Journal;
+using KvCluster.Storage.Transactions;
 
 namespace KvCluster.Tests.Storage.Journal;
 
@@ -138,6 +140,25 @@ public sealed class FormatTests
         stored[count] = 0x76;
         Assert.Equal("v"u8, KvValue.Read(stored.AsSpan(..(count + 1)), out var etag, out var expiry));
         Assert.Equal((new Etag(3, 300), 1ul), (etag, expiry));
+    }
+
+    [Fact]
+    public void OperationsOnSets_Bytes_ArePinned()
+    {
+        var payload = new ByteBuffer(16);
+        Operations.SetMember(payload, OperationCode.SetAdd, "s"u8, "one"u8);
+        Operations.SetMember(payload, OperationCode.SetRemove, "s"u8, "two"u8);
+        Operations.SetDelete(payload, "s"u8, "two"u8);
+        Operations.SetDelete(payload, "s"u8, default);
+        Assert.Equal("030173036F6E65" + "0401730374776F" + "0901730374776F" + "09017300", Convert.ToHexString(payload.Written));
+        var reader = new OperationReader(payload.Written);
+        foreach (var (code, member) in ((OperationCode, string)[])
+            [(OperationCode.SetAdd, "one"), (OperationCode.SetRemove, "two"), (OperationCode.SetDelete, "two"), (OperationCode.SetDelete, "")])
+        {
+            Assert.True(reader.MoveNext());
+            Assert.Equal((code, "s", member), (reader.Code, Encoding.ASCII.GetString(reader.Key), Encoding.ASCII.GetString(reader.Member)));
+        }
+        Assert.False(reader.MoveNext());
     }
 
     [Fact]

@@ -39,6 +39,41 @@ public sealed class FreeMapTests
         Assert.Equal(map.PendingRuns(), FreeMap.Load(space, MetaOf(filePages, written)).PendingRuns());
     }
 
+    /// <summary>What changes behind the first 508 map pages is listed in the second page of the directory, which is written with it.</summary>
+    [Fact]
+    public void Map_ChangedUnderTheSecondPageOfTheDirectory_IsReadAgain()
+    {
+        const long Boundary = 508L * 30_720, FilePages = Boundary + 100_000;
+        const int Front = 10_000;
+        using var disk = new SimulatedDisk();
+        using var file = disk.Open("map", new StorageFileOptions(StorageFileMode.CreateNew));
+        var space = new PageSpace(file, 1 << 30);
+        space.Reserve(2);
+        var map = FreeMap.Load(space, MetaOf(2, default));
+        map.BeginNext([], 1, default);
+        var front = new PageRun(map.Take(Front, (_, _) => FilePages), Front);
+        map.Take((int)(FilePages - 2 - Front), (_, _) => FilePages);
+        map.Keep();
+        // Only the front is free, so the map's own pages are there.
+        map.BeginNext([front], 1, default);
+        map.Keep();
+        map.BeginNext([], 1, default);
+        map.Keep();
+        map.AllowReuse(front);
+        map.BeginNext([], 1, default);
+        var written = Write(map, file, space);
+        Assert.Equal(map.UsedRuns(), FreeMap.Load(space, MetaOf(FilePages, written)).UsedRuns());
+
+        map.Keep();
+        var left = new PageRun(Boundary + 5_000, 50);
+        map.BeginNext([left], 1, default);
+        written = Write(map, file, space);
+        var read = FreeMap.Load(space, MetaOf(FilePages, written));
+        Assert.Contains(left, map.PendingRuns());
+        Assert.Equal(map.PendingRuns(), read.PendingRuns());
+        Assert.Equal(map.FreeRuns(), read.FreeRuns());
+    }
+
     /// <summary>A checkpoint that is abandoned leaves the map as it was, although it took pages, grew the file or cut its end.</summary>
     [Fact]
     public void Restore_AfterACutAndGrowth_ReturnsToTheMapBefore()
@@ -66,6 +101,48 @@ public sealed class FreeMapTests
             Assert.Equal((pages, true), (map.FilePages, map.MapPages().SequenceEqual(places)));
             Assert.Equal(free, map.ReusableRuns());
         }
+    }
+
+    /// <summary>Pages are freed for reuse and taken on the writer's path, one at a time and in great numbers.</summary>
+    [Fact]
+    public void AllowReuseAndTake_OfSinglePages_AllocateNothing()
+    {
+        const int Pages = 20_000;
+        using var disk = new SimulatedDisk();
+        using var file = disk.Open("map", new StorageFileOptions(StorageFileMode.CreateNew));
+        var space = new PageSpace(file, 1 << 30);
+        space.Reserve(2);
+        var map = FreeMap.Load(space, MetaOf(2, default));
+        map.BeginNext([], Pages, default);
+        var first = map.Take(Pages, (_, _) => 4 * Pages);
+        Write(map, file, space);
+        map.Keep();
+        // Every other page, so that each is a run of its own. Pending in one checkpoint, free in the next.
+        var left = Enumerable.Range(0, Pages / 2).Select(page => new PageRun(first + (2 * page), 1)).ToList();
+        map.BeginNext(left, 1, default);
+        Write(map, file, space);
+        map.Keep();
+        map.BeginNext([], 1, default);
+        Write(map, file, space);
+        map.Keep();
+        FileGrowth grow = (_, _) => throw new InvalidOperationException("There is free space.");
+        map.AllowReuse(left[0]);
+        var before = GC.GetAllocatedBytesForCurrentThread();
+        for (var page = 1; page < left.Count; page++)
+            map.AllowReuse(left[page]);
+        Assert.Equal(0, GC.GetAllocatedBytesForCurrentThread() - before);
+
+        map.BeginNext([], Pages, default);
+        var taken = new bool[4 * Pages];
+        taken[map.Take(1, grow)] = true;
+        before = GC.GetAllocatedBytesForCurrentThread();
+        for (var page = 1; page < left.Count; page++)
+        {
+            ref var isTaken = ref taken[map.Take(1, grow)];
+            Assert.False(isTaken);
+            isTaken = true;
+        }
+        Assert.Equal(0, GC.GetAllocatedBytesForCurrentThread() - before);
     }
 
     private static PageLink Write(FreeMap map, IStorageFile file, PageSpace space)

@@ -103,7 +103,20 @@ internal sealed class ModelBatch(WriteBatch batch, ModelState from)
     }
 
     /// <summary>Removes a set with all its members.</summary>
-    public void DeleteSet(byte[] key) => Assert.Equal(_sets.Remove(key), batch.Delete(TreeId.Sets, key));
+    public void DeleteSet(byte[] key) => DeleteMembers(key, []);
+
+    /// <summary>Removes the members of a set before one (empty: all).</summary>
+    public void DeleteMembers(byte[] key, byte[] end)
+    {
+        var set = _sets.GetValueOrDefault(key, ModelSet.Empty);
+        var etag = NextSetEtag();
+        var left = set.Members.Except(set.Members.Where(member => ByteKeys.IsBetween(member, [], end)));
+        if (left.IsEmpty)
+            _sets.Remove(key);
+        else if (left.Count < set.Members.Count)
+            _sets[key] = new ModelSet(etag, left);
+        Assert.Equal((ulong)(set.Members.Count - left.Count), batch.SetDelete(key, end, etag));
+    }
 
     /// <summary>Removes sets from one key (empty: the first) up to another (empty: the end).</summary>
     public void DeleteSets(byte[] from, byte[] to)
@@ -125,6 +138,9 @@ internal sealed class ModelBatch(WriteBatch batch, ModelState from)
                 break;
             case 1:
                 DeleteSets([(byte)random.Next(6)], random.Next(6) == 0 ? [] : [(byte)random.Next(6)]);
+                break;
+            case 2:
+                DeleteMembers(key, set.Members.Count > 0 && random.Next(4) > 0 ? set.Members[random.Next(set.Members.Count)] : profile.Key(random));
                 break;
             case < 5:
                 foreach (var member in set.Members.Where(_ => random.Next(5) > 0).ToArray())

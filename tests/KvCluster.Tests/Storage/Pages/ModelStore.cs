@@ -150,7 +150,7 @@ internal sealed class ModelStore : IDisposable
             GiveBack(part);
     }
 
-    /// <summary>Takes one step of the checkpoint's end. Anything may happen between two of them.</summary>
+    /// <summary>Takes one step of the checkpoint's end. Anything may happen between two of them. After the last one all pages are accounted for.</summary>
     public bool FinishStep()
     {
         var (checkpoint, state, _) = _checkpoint!.Value;
@@ -162,6 +162,7 @@ internal sealed class ModelStore : IDisposable
         (_checkpointedBefore, _checkpointed) = (_checkpointed, state);
         Assert.Equal(CoverageOf(state.Etag), Store.Covered);
         Assert.Equal(_checkpointedBefore.Etag, Store.CoveredByOlderMeta.Etag);
+        Store.Verify();
         return true;
     }
 

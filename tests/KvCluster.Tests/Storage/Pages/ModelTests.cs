@@ -1,3 +1,4 @@
+using System.Collections.Immutable;
 using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Trees;
@@ -5,11 +6,13 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Tests.Storage.Pages;
 
 /// <summary>
-/// Compares the trees on a real disk with a sorted dictionary, through batches, drops, checkpoints at every stage, long readers, reopening, and
+/// Compares the trees on a real disk, of keys and of sets, with a sorted dictionary, through batches, drops, checkpoints at every stage, long readers, reopening, and
 /// copies of pinned checkpoints.
 /// </summary>
 public sealed class ModelTests
 {
+    /// <summary>Sets that change all the time, so that some grow to trees and shrink again.</summary>
+    private const int Sets = 4;
 
     [Theory]
     [InlineData(8, 40)]
@@ -29,14 +32,17 @@ public sealed class ModelTests
     /// <summary>One seeded history: the published state, the sealed states above it, and snapshots with their expected content.</summary>
     private sealed class ModelRun(DataFile file, Random random, int keyBytesMax, int valueBytesMax)
     {
-        private readonly List<(Etag Etag, SortedDictionary<byte[], byte[]> Content)> _unpublished = [];
-        private readonly List<(ReadSnapshot Snapshot, SortedDictionary<byte[], byte[]> Content)> _snapshots = [];
-        private SortedDictionary<byte[], byte[]> _published = new(ByteKeys.Order);
-        private SortedDictionary<byte[], byte[]> _durable = new(ByteKeys.Order);
-        private SortedDictionary<byte[], byte[]>? _frozen;
+        private readonly List<(Etag Etag, Content Content)> _unpublished = [];
+        private readonly List<(ReadSnapshot Snapshot, Content Content)> _snapshots = [];
+        private Content _published = new();
+        private Content _durable = new();
+        private Content? _frozen;
         private Checkpoint? _checkpoint;
-        private (CheckpointPin Pin, SortedDictionary<byte[], byte[]> Content)? _pin;
+        private (CheckpointPin Pin, Content Content)? _pin;
         private Etag _etag;
+        private ulong _setChanges;
+        private bool _hadLargeSet;
+        private bool _hadSmallSet;
 
         public void Step()
         {
@@ -89,17 +95,21 @@ public sealed class ModelTests
             _durable = _published;
             Reopen();
             file.Pages.Verify();
+            Assert.True(_hadLargeSet && _hadSmallSet, "No set was checked while it was large, or none while it was small.");
         }
 
         private void ChangeAndSeal()
         {
-            var content = new SortedDictionary<byte[], byte[]>(_unpublished.Count > 0 ? _unpublished[^1].Content : _published, ByteKeys.Order);
+            var changed = new Content(_unpublished.Count > 0 ? _unpublished[^1].Content : _published);
+            var content = changed.Keys;
             var batch = file.Pages.Begin();
             var deletes = random.Next(3) == 0 ? 9 : 3;
             for (var i = random.Next(1, 120); i > 0; i--)
             {
                 if (random.Next(100) == 0)
                     DeleteRange(batch, content);
+                if (random.Next(20) == 0)
+                    ChangeSet(batch, changed.Sets);
                 if (random.Next(10) < deletes && content.Count > 0)
                 {
                     var gone = random.Next(5) == 0 ? NewKey() : content.Keys.ElementAt(random.Next(content.Count));
@@ -120,7 +130,43 @@ public sealed class ModelTests
                 return;
             }
             file.Pages.Roots.Seal(batch, ++_etag);
-            _unpublished.Add((_etag, content));
+            _unpublished.Add((_etag, changed));
+        }
+
+        /// <summary>Adds some members, removes one or most, or removes the set.</summary>
+        private void ChangeSet(WriteBatch batch, SortedDictionary<byte[], ModelSet> sets)
+        {
+            var number = random.Next(Sets);
+            byte[] key = [(byte)number];
+            var set = sets.GetValueOrDefault(key, ModelSet.Empty);
+            var kind = random.Next(20);
+            if (kind == 0)
+            {
+                Assert.Equal(sets.Remove(key), batch.SetDelete(key, default, _etag) > 0);
+                return;
+            }
+            var removed = kind switch { < 3 => set.Members.Where(_ => random.Next(8) > 0).ToArray(), < 6 => [NewMember(), .. set.Members.Take(1)], _ => [] };
+            foreach (var member in removed)
+                Change(member, batch.SetRemove, set.Members.Contains(member), set.Members.Remove(member));
+            for (var added = kind < 6 ? 0 : random.Next(1, 8000 / (keyBytesMax + 3)); added > 0; added--)
+            {
+                var member = NewMember();
+                Change(member, batch.SetAdd, !set.Members.Contains(member), set.Members.Add(member));
+            }
+            if (set.Members.IsEmpty)
+                sets.Remove(key);
+            else
+                sets[key] = set;
+
+            // Half of the sets have few members.
+            byte[] NewMember() => number % 2 == 0 ? [(byte)random.Next(100)] : NewKey();
+            void Change(byte[] member, SetChange change, bool isChanged, ImmutableSortedSet<byte[]> members)
+            {
+                var etag = new Etag(1, ++_setChanges);
+                Assert.Equal(isChanged, change(key, member, etag));
+                if (isChanged)
+                    set = new ModelSet(etag, members);
+            }
         }
 
         private void DeleteRange(WriteBatch batch, SortedDictionary<byte[], byte[]> content)
@@ -200,7 +246,21 @@ public sealed class ModelTests
             Check(snapshot, _published);
         }
 
-        private void Check(ReadSnapshot snapshot, SortedDictionary<byte[], byte[]> content)
+        private void Check(ReadSnapshot snapshot, Content content)
+        {
+            CheckKeys(snapshot, content.Keys);
+            Assert.Equal((ulong)content.Sets.Count, snapshot.Count(TreeId.Sets));
+            foreach (var (key, set) in content.Sets)
+            {
+                Assert.True(snapshot.TryGetSet(key, out var stored));
+                set.CheckAll(stored, ByteKeys.Print(key));
+                _hadLargeSet |= stored.IsPromoted;
+                _hadSmallSet |= !stored.IsPromoted;
+            }
+            Assert.False(snapshot.TryGetSet([Sets], out _));
+        }
+
+        private void CheckKeys(ReadSnapshot snapshot, SortedDictionary<byte[], byte[]> content)
         {
             Assert.Equal((ulong)content.Count, snapshot.Count(TreeId.Kv));
             using (var cursor = snapshot.Cursor(TreeId.Kv))
@@ -248,5 +308,19 @@ public sealed class ModelTests
             if (at >= 0)
                 Assert.True(backward.Key.SequenceEqual(expected[at]));
         }
+    }
+
+    private delegate bool SetChange(ReadOnlySpan<byte> set, ReadOnlySpan<byte> member, Etag etag);
+
+    /// <summary>What the trees hold at an etag.</summary>
+    private sealed class Content
+    {
+        public Content() => (Keys, Sets) = (new(ByteKeys.Order), new(ByteKeys.Order));
+
+        public Content(Content from) => (Keys, Sets) = (new(from.Keys, ByteKeys.Order), new(from.Sets, ByteKeys.Order));
+
+        public SortedDictionary<byte[], byte[]> Keys { get; }
+
+        public SortedDictionary<byte[], ModelSet> Sets { get; }
     }
 }

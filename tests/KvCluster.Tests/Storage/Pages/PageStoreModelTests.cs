@@ -28,6 +28,41 @@ public sealed class PageStoreModelTests
         store.Store.Verify();
     });
 
+    /// <summary>
+    /// A few keys with large values, which grow, shrink and go, and a checkpoint after every few batches: nearly every page of the file is freed, becomes a hole, is taken
+    /// again, and is cut off with the end. Readers hold some of them.
+    /// </summary>
+    [Fact]
+    public void HeavyReuse_WithHolesAndReaders_MatchesTheModel() => Seeds.Run(2, random =>
+    {
+        using var store = new ModelStore(new PageStoreOptions { MapBytes = 1L << 30, StepPages = 1 << random.Next(12) }) { HolePagesMin = 1 };
+        var (written, holed, longest) = (0L, 0L, 0L);
+        for (var round = 0; round < 120; round++)
+        {
+            var bytesMax = (round / 20 % 3) switch { 0 => 300_000, 1 => 9_000, _ => 60_000 };
+            for (var batches = random.Next(1, 4); batches > 0; batches--)
+            {
+                store.Batch(batch => ChangeFew(batch, bytesMax, random));
+                store.Publish();
+            }
+            if (random.Next(4) == 0 && store.Readers < 3)
+                store.OpenReader();
+            if (random.Next(3) == 0 && store.Readers > 0)
+                store.CloseReader(random.Next(store.Readers));
+            store.Checkpoint();
+            written += store.Store.CheckpointCounts.Pages;
+            longest = Math.Max(longest, store.Store.FileBytes);
+            holed = Math.Max(holed, store.Store.FileBytes - store.Store.AllocatedBytes);
+            if (random.Next(15) == 0)
+                store.Reopen(random.Next(2) == 0 ? null : UnsyncedWrites.Kept);
+            if (round % 5 == 0)
+                store.CheckPublished();
+        }
+        store.CheckEverywhere();
+        Assert.True(
+            written * Page.Bytes > 4 * longest && holed > longest / 10, $"{written} pages were written into a file of at most {longest} bytes, of which at most {holed} were holes.");
+    });
+
     [Fact]
     public void Deletes_OfEverything_LeaveEmptyTreesThatFillAgain() => Seeds.Run(3, random =>
     {
@@ -277,6 +312,20 @@ public sealed class PageStoreModelTests
             case > 96 when !store.IsCheckpointing:
                 store.Store.Verify();
                 break;
+        }
+    }
+
+    private static void ChangeFew(ModelBatch batch, int bytesMax, Random random)
+    {
+        for (var changes = random.Next(1, 12); changes > 0; changes--)
+        {
+            byte[] key = [(byte)random.Next(24)];
+            var value = new byte[random.Next(2) == 0 ? random.Next(bytesMax) : random.Next(200)];
+            random.NextBytes(value);
+            if (random.Next(3) == 0)
+                batch.Delete(TreeId.Kv, key);
+            else
+                batch.Put(TreeId.Kv, key, value);
         }
     }
 

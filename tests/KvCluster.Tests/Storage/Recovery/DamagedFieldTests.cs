@@ -13,7 +13,8 @@ namespace KvCluster.Tests.Storage.Recovery;
 
 /// <summary>
 /// Each field of each structure in node/Storage/FORMAT.md is damaged in turn. The fields are those of its tables, so a new field is covered and a new
-/// structure without a place here fails. Damage is found or harmless: what the store serves is all that was acknowledged, or it says what is wrong.
+/// structure without a place here fails. Damage is found or harmless: what the store serves is all that was acknowledged, or it says what is wrong. Nothing of it takes
+/// longer than reading everything.
 /// </summary>
 public sealed partial class DamagedFieldTests : IDisposable
 {
@@ -21,8 +22,11 @@ public sealed partial class DamagedFieldTests : IDisposable
     private const string Data = State + "/data";
     private const string Control = StoreBench.DirectoryPath + "/control";
 
-    /// <summary>Structures that are not in a replica's directory.</summary>
-    private static readonly string[] NotOnDisk = ["Snapshot stream"];
+    /// <summary>Structures that are not in a replica's directory, and one of which no record here has any; the checksum of a record's body covers it.</summary>
+    private static readonly string[] WithoutAPlace = ["Snapshot stream", "Results, table 1"];
+
+    /// <summary>A case takes some hundredths of a second. One that takes this long does not end.</summary>
+    private static readonly TimeSpan CaseLimit = TimeSpan.FromMinutes(2);
 
     /// <summary>Every damage of every field takes seconds. Without the switch each field gets one of them, at one or two places of its structure.</summary>
     private static readonly bool TakesAll = Seeds.IsLong;
@@ -45,12 +49,18 @@ public sealed partial class DamagedFieldTests : IDisposable
     public DamagedFieldTests()
     {
         _bench.Open();
-        Write(0, 200);
+        Write(0, 200, version: 1);
         _bench.Checkpoint();
         _older = _bench.Disk.Copy();
-        Write(400, 420);
+        // Until the places of these values were given to later ones.
+        for (var version = 2; version < 8; version++)
+        {
+            Write(0, 40, version);
+            _bench.Checkpoint();
+        }
+        Write(400, 420, version: 8);
         _bench.Checkpoint();
-        Write(420, 450);
+        Write(420, 450, version: 9);
         _bench.Store.Log.WriteControl(_bench.Store.Durable.Control with { Acknowledged = _bench.Store.Durable.Last.Etag, Committed = _bench.Store.Durable.Last.Etag });
         _bench.RunUntilIdle();
         _state = _bench.ReadAllKeys();
@@ -76,12 +86,14 @@ public sealed partial class DamagedFieldTests : IDisposable
                 turn++;
                 foreach (var (place, (path, start)) in places.Index())
                 {
+                    // The checksum of a body is at its end.
+                    var at = start + (offset >= 0 ? offset : BodyBytesAt(path, start) + offset);
                     foreach (var (damage, (name, apply)) in Damages.Index())
                     {
                         if (!TakesAll && ((place + turn) % places.Count > places.Count / 4 || (damage + turn) % Damages.Count > 0))
                             continue;
                         tried++;
-                        found += IsFound($"{structure} at {start} of {path}, field at {offset}: {name}", disk => Change(disk, path, start + offset, length, apply), TakesAll || tried % 3 == 0) ? 1 : 0;
+                        found += IsFound($"{structure} at {start} of {path}, field at {offset}: {name}", disk => Change(disk, path, at, length, apply), TakesAll || tried % 3 == 0) ? 1 : 0;
                     }
                 }
             }
@@ -95,7 +107,7 @@ public sealed partial class DamagedFieldTests : IDisposable
     {
         var (tried, found) = (0, 0);
         // A body is part of the record that begins with its envelope, and a cell is smaller than what is torn.
-        foreach (var (structure, places) in Places().Where(places => places.Structure is not ("Body" or "Cell with a tree")))
+        foreach (var (structure, places) in Places().Where(places => places.Structure is not ("Body" or "Cell with a tree") && !places.Structure.Contains("table", StringComparison.Ordinal)))
         {
             foreach (var (index, (path, start)) in places.Index())
             {
@@ -126,6 +138,78 @@ public sealed partial class DamagedFieldTests : IDisposable
         Assert.True(tried > 80 && found > tried / 2, $"Of {tried} damages, {found} were found.");
     }
 
+    /// <summary>A page inside of a run has no header of its own: only the checksum of the whole run, which the leaf has, tells it from another one.</summary>
+    [Fact]
+    public void PageInsideARun_ZeroedOlderOrAnother_IsFound()
+    {
+        var (data, before) = (_bench.Disk.ReadAll(Data), _older.ReadAll(Data));
+        var inner = Links(data).Where(static link => link.ToRun).SelectMany(link => Enumerable.Range(1, link.Pages - 1).Select(page => link.Target + ((long)page * Page.Bytes))).ToList();
+        var older = 0;
+        foreach (var (index, at) in inner.Index())
+        {
+            Check("zeroed", new byte[Page.Bytes]);
+            Check("another one in its place", PageAt(data, inner[(index + 1) % inner.Count]));
+            if (before.Length < at + Page.Bytes || PageAt(before, at).AsSpan().SequenceEqual(PageAt(data, at)))
+                continue;
+            older++;
+            Check("as in an older version", PageAt(before, at));
+
+            void Check(string damage, byte[] page)
+            {
+                Assert.NotEqual(PageAt(data, at), page);
+                Assert.True(IsFound($"The page at {at}, inside of a run: {damage}", disk => disk.WriteAll(Data, [.. data.AsSpan(0, (int)at), .. page, .. data.AsSpan((int)at + Page.Bytes)])), $"The page at {at}, inside of a run, {damage}, is not found.");
+            }
+        }
+        Assert.True(inner.Count > 4 && older > 0, $"There are {inner.Count} pages inside of runs, and {older} of them had another content.");
+    }
+
+    /// <summary>
+    /// A parent is sound, up to the meta page, but what it says about one child is wrong: the child's checksum, its place, or the length of its value. All of its own
+    /// checksums are right, so only the comparison with the child finds it.
+    /// </summary>
+    [Fact]
+    public void Link_WrongInASoundParent_IsFound()
+    {
+        var data = _bench.Disk.ReadAll(Data);
+        var links = Links(data);
+        var free = FreePage() * Page.Bytes;
+        Assert.Equal(["branch", "cell of a run", "cell with a tree", "directory of the free map", "meta page"], links.Select(link => link.From).Distinct().Order());
+        foreach (var link in links)
+        {
+            Check("checksum", link.Offset + 8, [(byte)(data[link.Offset + 8] ^ 1)]);
+            Check("reference to a free page", link.Offset, BitConverter.GetBytes(free));
+            Check("reference beyond the file", link.Offset, BitConverter.GetBytes(link.Target + data.Length));
+            Check("reference between two pages", link.Offset, BitConverter.GetBytes(link.Target + 512));
+            if (link.ToRun)
+                Check("length of the value", link.Offset - 4, [(byte)(data[link.Offset - 4] ^ 1)]);
+
+            void Check(string wrong, long at, byte[] bytes) => Assert.True(
+                IsFound($"{link.From}, link at {link.Offset}: {wrong}", disk =>
+                {
+                    var changed = (byte[])data.Clone();
+                    bytes.CopyTo(changed, at);
+                    link.Mend(changed);
+                    disk.WriteAll(Data, changed);
+                }),
+                $"{link.From}, link at {link.Offset}, whose parents are sound: the wrong {wrong} is not found.");
+        }
+    }
+
+    /// <summary>What the last test relies on: a parent in which nothing but its checksum was changed, and that of its parents, is sound.</summary>
+    [Fact]
+    public void Link_RightInAParentThatWasMended_IsServed()
+    {
+        var data = _bench.Disk.ReadAll(Data);
+        foreach (var link in Links(data).Where(static link => link.Parent is not null))
+        {
+            var changed = (byte[])data.Clone();
+            // The etag of the checkpoint that wrote the page.
+            changed[link.Parent!.Target + 16] ^= 1;
+            link.Mend(changed);
+            Assert.False(IsFound($"{link.From}, link at {link.Offset}: only mended", disk => disk.WriteAll(Data, changed)));
+        }
+    }
+
     [Fact]
     public void File_MissingTruncatedOrExtended_IsFoundOrHarmless()
     {
@@ -145,7 +229,7 @@ public sealed partial class DamagedFieldTests : IDisposable
 
     [Fact]
     public void Structures_OfTheFormat_HaveAPlace() =>
-        Assert.Equal(Structures().Select(structure => structure.Name).Where(name => !NotOnDisk.Contains(name)).Order(), Places().Select(places => places.Structure).Distinct().Order());
+        Assert.Equal(Structures().Select(structure => structure.Name).Where(name => !WithoutAPlace.Contains(name)).Order(), Places().Select(places => places.Structure).Distinct().Order());
 
     /// <summary>Where each structure is in the store's files.</summary>
     private List<(string Structure, List<(string Path, long Start)> Places)> Places()
@@ -169,21 +253,67 @@ public sealed partial class DamagedFieldTests : IDisposable
             ("Meta page", [(Data, 0), (Data, Page.Bytes)]),
             ("Page header", [.. pages.First.Values.Select(page => (Data, page * Page.Bytes))]),
             ("Cell with a tree", [(Data, CellWithATree(replica))]),
+            ("Sets, table 1", [(Data, ValueOfSet(replica))]),
+            ("Leaf and branch, table 1", [(Data, CellOfKey(replica, pages, isRun: false))]),
+            ("Leaf and branch, table 2", [(Data, CellOfKey(replica, pages, isRun: true))]),
+            ("Leaf and branch, table 3", [(Data, CellOfBranch(replica, child: 0)), (Data, CellOfBranch(replica, child: 1))]),
         ];
     }
 
-    /// <summary>Where the only large set's cell is in the file; its leaf is the root of the tree.</summary>
-    private static unsafe long CellWithATree(StoppedReplica replica)
+    /// <summary>Where the cell of the only large set is in the file; its leaf is the root of the tree.</summary>
+    private static unsafe long CellWithATree(StoppedReplica replica) => PlaceIn(replica, RootOf(replica, TreeId.Sets), static (leaf, index) => TreePage.HasTree(leaf, index) ? Page.Slots(leaf)[index] : null);
+
+    /// <summary>Where the value of the small set is.</summary>
+    private static unsafe long ValueOfSet(StoppedReplica replica) => PlaceIn(replica, RootOf(replica, TreeId.Sets), static (leaf, index) =>
+        TreePage.HasTree(leaf, index) ? null : Page.Slots(leaf)[index] + TreePage.LeafCellHeader + TreePage.RestLength(TreePage.SuffixLength(leaf, index)));
+
+    /// <summary>Where the first leaf has the cell of a key whose value is in a run, or is not.</summary>
+    private static unsafe long CellOfKey(StoppedReplica replica, PagesByType pages, bool isRun) => PlaceIn(replica, PageRef.ToFile(pages.First[(byte)PageType.Leaf]), (leaf, index) =>
+        TreePage.Reference(leaf, index) != null == isRun ? Page.Slots(leaf)[index] : null);
+
+    private static unsafe long CellOfBranch(StoppedReplica replica, int child) => PlaceIn(replica, RootOf(replica, TreeId.Kv), (branch, index) => index == child ? Page.Slots(branch)[index] : null);
+
+    private static PageRef RootOf(StoppedReplica replica, TreeId tree) => replica.Newest!.Trees[(int)tree].Link.Reference;
+
+    /// <summary>The first place that is found in the entries of a page.</summary>
+    private static unsafe long PlaceIn(StoppedReplica replica, PageRef reference, PlaceOfEntry find)
     {
-        var root = replica.Newest!.Trees[(int)TreeId.Sets].Link.Reference;
-        var leaf = replica.Space!.Locate(root);
-        for (var index = 0; index < Page.Count(leaf); index++)
+        var page = replica.Space!.Locate(reference);
+        for (var index = 0; index < Page.Count(page); index++)
         {
-            if (TreePage.HasTree(leaf, index))
-                return (long)root.Value + Page.Slots(leaf)[index];
+            if (find(page, index) is { } place)
+                return (long)reference.Value + place;
         }
-        throw new InvalidOperationException("There is no large set.");
+        throw new InvalidOperationException("There is no such entry.");
     }
+
+    /// <summary>A page that neither checkpoint reaches.</summary>
+    private long FreePage()
+    {
+        using var replica = StoppedReplica.Open(_bench.Disk, StoreBench.DirectoryPath);
+        return replica.Free!.FreeRuns()[0].First;
+    }
+
+    /// <summary>All that refers to a page of the newest checkpoint: roots in its meta page, children of branches, runs and trees of leaves, and the free map.</summary>
+    private List<Link> Links(byte[] data)
+    {
+        long meta;
+        var links = new List<Link>();
+        using (var replica = StoppedReplica.Open(_bench.Disk, StoreBench.DirectoryPath))
+        {
+            meta = replica.Newest!.PageNumber * Page.Bytes;
+            links.AddRange(replica.Newest.Trees.Index().Where(static tree => !tree.Item.Link.Reference.IsNone).Select(tree => new Link(data, "meta page", meta + 128 + (tree.Index * 32), null)));
+        }
+        links.Add(new Link(data, "meta page", meta + 56, null));
+        for (var next = 0; next < links.Count; next++)
+            links.AddRange(links[next].Below(data));
+        return links;
+    }
+
+    private static byte[] PageAt(byte[] data, long at) => data.AsSpan((int)at, Page.Bytes).ToArray();
+
+    /// <summary>The length of the body that begins here.</summary>
+    private int BodyBytesAt(string path, long start) => BitConverter.ToInt32(_bench.Disk.ReadAll(path), (int)start + 4);
 
     /// <summary>
     /// The fields of a structure by the table in the format, and what its text says besides: the roots in a meta page one by one, and the body of a page,
@@ -220,21 +350,27 @@ public sealed partial class DamagedFieldTests : IDisposable
         return structure is "Meta page" or "Page header" ? Page.Bytes : RecordEnvelope.BlockBytes;
     }
 
+    /// <summary>
+    /// The tables of the format. In one without offsets the fields follow each other; those behind a field of varying length are left out. A negative offset counts from
+    /// the end.
+    /// </summary>
     private static IEnumerable<(string Name, List<(long Offset, int Length)> Fields)> Structures()
     {
-        string heading = "";
+        var (heading, table, isInOrder) = ("", 0, false);
         List<(long, int)>? fields = null;
         foreach (var line in House.House.Read("node/Storage/FORMAT.md").Split('\n'))
         {
             if (line.StartsWith('#'))
-                heading = line.TrimStart('#', ' ');
-            else if (line.StartsWith("| offset | length |", StringComparison.Ordinal))
-                fields = [];
-            else if (fields is not null && FieldRow().Match(line) is { Success: true } row)
-                fields.Add((int.Parse(row.Groups[1].Value, CultureInfo.InvariantCulture), LengthOf(row.Groups[2].Value)));
-            else if (fields is { Count: > 0 } && !line.StartsWith('|'))
+                (heading, table) = (line.TrimStart('#', ' '), 0);
+            else if (line.StartsWith("| offset | length |", StringComparison.Ordinal) || line == "| length | |")
+                (fields, isInOrder, table) = ([], line == "| length | |", table + 1);
+            else if (fields is not null && isInOrder && FieldInOrderRow().Match(line) is { Success: true } next)
+                fields.Add((fields.Sum(static field => field.Item2), LengthOf(next.Groups[1].Value)));
+            else if (fields is not null && !isInOrder && FieldRow().Match(line) is { Success: true } row)
+                fields.Add((row.Groups[1].Value.Length > 0 ? int.Parse(row.Groups[1].Value, CultureInfo.InvariantCulture) : -int.Parse(row.Groups[2].Value, CultureInfo.InvariantCulture), LengthOf(row.Groups[3].Value)));
+            else if (fields is { Count: > 0 } && !line.StartsWith("|--", StringComparison.Ordinal) && (isInOrder || !line.StartsWith('|')))
             {
-                yield return (heading, fields);
+                yield return (isInOrder ? $"{heading}, table {table}" : heading, fields);
                 fields = null;
             }
         }
@@ -260,6 +396,17 @@ public sealed partial class DamagedFieldTests : IDisposable
     /// may be asked, too.
     /// </summary>
     private bool IsFound(string story, Action<SimulatedDisk> damage, bool asksAll = true)
+    {
+        var (isFound, failed) = (false, default(Exception));
+        var thread = new Thread(() => failed = Record.Exception(() => isFound = IsFoundNow(story, damage, asksAll))) { IsBackground = true };
+        thread.Start();
+        Assert.True(thread.Join(CaseLimit), $"{story}: not ended after {CaseLimit}.");
+        if (failed is not null)
+            throw new Xunit.Sdk.XunitException($"{story}: {failed.Message}", failed);
+        return isFound;
+    }
+
+    private bool IsFoundNow(string story, Action<SimulatedDisk> damage, bool asksAll)
     {
         using var disk = _bench.Disk.Copy();
         damage(disk);
@@ -289,8 +436,9 @@ public sealed partial class DamagedFieldTests : IDisposable
                 return false;
             Assert.True(store.Log.Last.Etag == _last, $"{story}: the journal ends with {store.Log.Last.Etag}, and the store says nothing.");
             // Without the newest committed etag, records wait until a leader has committed them again.
-            if (store.Pages.Roots.PublishedEtag < _last)
-                return true;
+            store.Committed.Add(_last);
+            store.Committed.ApplyAll();
+            Assert.True(store.Pages.Roots.PublishedEtag == _last, $"{story}: what is committed ends with {store.Pages.Roots.PublishedEtag}.");
             using (var snapshot = store.OpenSnapshot())
             {
                 Assert.True(StoreBench.KeysOf(snapshot).SequenceEqual(_state), $"{story}: the store serves something else, and says nothing.");
@@ -305,7 +453,7 @@ public sealed partial class DamagedFieldTests : IDisposable
         }
     }
 
-    private void Write(int from, int to)
+    private void Write(int from, int to, int version)
     {
         for (var index = from; index < to; index += 10)
         {
@@ -313,15 +461,80 @@ public sealed partial class DamagedFieldTests : IDisposable
             Assert.Equal(WriteOutcome.Applied, _bench.Write(request =>
             {
                 for (var key = first; key < first + 10; key++)
-                    request.Put(StoreBench.Text($"key-{key:000}-{new string('k', 200)}"), StoreBench.Text($"{from}-{new string('x', key % 100 == 0 ? 10_000 : 100)}"));
+                    request.Put(StoreBench.Text($"key-{key:000}-{new string('k', 200)}"), StoreBench.Text(Value(key, version)));
                 request.SetAdd("large"u8, StoreBench.Text($"{first}-{new string('m', 300)}"));
                 request.SetAdd("small"u8, StoreBench.Text($"{first}"));
             }).Outcome);
         }
     }
 
-    [GeneratedRegex(@"^\| (\d+) \| ([\d +x]+) \|")]
+    /// <summary>Every twentieth value is in a run of three pages, all of which differ from those of other keys and versions.</summary>
+    private static string Value(int key, int version) =>
+        key % 20 == 0 ? string.Concat(Enumerable.Range(0, 4_000).Select(part => $"{key}-{version}-{part}."))[..20_000] : $"{version}-{new string('x', 100)}";
+
+    [GeneratedRegex(@"^\| (?:(\d+)|length - (\d+)) \| ([\d +x]+) \|")]
     private static partial Regex FieldRow();
+
+    [GeneratedRegex(@"^\| ([\d +x]+) \|")]
+    private static partial Regex FieldInOrderRow();
+
+    /// <summary>Where in a page an entry has what is looked for; null if it has not.</summary>
+    private unsafe delegate int? PlaceOfEntry(byte* page, int index);
+
+    /// <summary>A reference in the file with the checksum behind it, and the one that leads to its page; null in a meta page.</summary>
+    private sealed unsafe class Link(byte[] data, string from, long offset, Link? parent)
+    {
+        public string From { get; } = from;
+
+        public long Offset { get; } = offset;
+
+        public Link? Parent { get; } = parent;
+
+        /// <summary>Where the page or run begins to which it refers.</summary>
+        public long Target { get; } = BitConverter.ToInt64(data, (int)offset);
+
+        public bool ToRun { get; } = data[BitConverter.ToInt64(data, (int)offset) + 4] == (byte)PageType.Overflow;
+
+        /// <summary>Pages of the run.</summary>
+        public int Pages { get; } = Page.RunPages(BitConverter.ToUInt32(data, (int)BitConverter.ToInt64(data, (int)offset) + 40));
+
+        /// <summary>The links in its page.</summary>
+        public List<Link> Below(byte[] file)
+        {
+            var links = new List<Link>();
+            fixed (byte* bytes = file)
+            {
+                var page = bytes + Target;
+                for (var index = 0; index < Page.Count(page); index++)
+                {
+                    if (Page.Type(page) == PageType.FreeDirectory)
+                        links.Add(new Link(file, "directory of the free map", Target + Page.HeaderBytes + (index * 16), this));
+                    else if (Page.Type(page) is PageType.Branch or PageType.Leaf && TreePage.Reference(page, index) is var link && link != null)
+                        links.Add(new Link(file, Page.Type(page) == PageType.Branch ? "branch" : TreePage.HasTree(page, index) ? "cell with a tree" : "cell of a run", (byte*)link - bytes, this));
+                }
+            }
+            return links;
+        }
+
+        /// <summary>
+        /// Gives the page that it is in the right checksum, and all pages above that up to the meta page. The other meta page, whose checkpoint may have the same pages, is torn.
+        /// </summary>
+        public void Mend(byte[] file)
+        {
+            for (var link = Parent; link is not null; link = link.Parent)
+            {
+                var checksum = Crc32C.Of(file.AsSpan((int)link.Target + 4, Page.Bytes - 4));
+                BitConverter.TryWriteBytes(file.AsSpan((int)link.Target), checksum);
+                BitConverter.TryWriteBytes(file.AsSpan((int)link.Offset + 8), checksum);
+            }
+            var root = this;
+            while (root.Parent is not null)
+                root = root.Parent;
+            var meta = (int)(root.Offset / Page.Bytes * Page.Bytes);
+            BitConverter.TryWriteBytes(file.AsSpan(meta), Crc32C.Of(file.AsSpan(meta + 4, Page.Bytes - 4)));
+            file.AsSpan(meta ^ Page.Bytes, Page.Bytes).Clear();
+        }
+    }
 
     /// <summary>The first page in use of each type.</summary>
     private sealed class PagesByType(byte[] file) : ITreeVisitor

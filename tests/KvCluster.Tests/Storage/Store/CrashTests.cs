@@ -15,65 +15,83 @@ public sealed class CrashTests
     private const int RequestCount = 120;
     private const string LastKey = "last";
 
-    public static TheoryData<string> Modes => new(Enum.GetNames<UnsyncedWrites>());
+    /// <summary>A long run has fifty seeds, and takes every third call of each.</summary>
+    private static readonly int Stride = Seeds.IsLong && Seeds.Given is null ? 3 : 1;
 
-    [Theory]
-    [MemberData(nameof(Modes))]
-    public void Crash_AtEveryCall_LeavesAPrefixWithAllThatWasAnswered(string mode)
+    /// <summary>What becomes of unsynced writes, and whether the journal is written with direct I/O or through the page cache.</summary>
+    public static TheoryData<string, bool> Modes
     {
-        var unsynced = Enum.Parse<UnsyncedWrites>(mode);
-        var calls = CallsOf(disk => Run(disk, out _));
-        Assert.True(calls > 100, $"The run made only {calls} calls.");
-        for (var call = 1; call <= calls; call++)
+        get
         {
-            using var disk = new SimulatedDisk { CrashAtCall = call };
-            Run(disk, out var answered);
-            Assert.True(disk.IsOff, $"Call {call} of {calls} was not reached.");
-            disk.Restart(unsynced, call);
-            CheckPrefix(disk, answered, $"{mode}, call {call}");
+            var modes = new TheoryData<string, bool>();
+            foreach (var unsynced in Enum.GetNames<UnsyncedWrites>())
+            {
+                modes.Add(unsynced, true);
+                modes.Add(unsynced, false);
+            }
+            return modes;
         }
     }
 
     [Theory]
     [MemberData(nameof(Modes))]
-    public void Crash_InRecoveryAndInTheNext_LeavesAPrefixWithAllThatWasAnswered(string mode)
+    public void Crash_AtEveryCall_LeavesAPrefixWithAllThatWasAnswered(string mode, bool hasDirect) => Seeds.Run(1, random =>
     {
         var unsynced = Enum.Parse<UnsyncedWrites>(mode);
-        var calls = CallsOf(disk => Run(disk, out _));
-        // Late in the run, when there are checkpoints and recycled segments.
-        foreach (var call in new[] { calls / 2, calls - 3, calls })
+        var seed = random.Next();
+        var calls = CallsOf(hasDirect, seed);
+        for (var call = 1 + random.Next(Stride); call <= calls; call += Stride)
         {
-            using var crashed = new SimulatedDisk { CrashAtCall = call };
-            Run(crashed, out var answered);
+            using var disk = Crashed(hasDirect, seed, call, out var answered);
+            disk.Restart(unsynced, call);
+            CheckPrefix(disk, answered, $"{mode}, call {call} of {calls}");
+        }
+    });
+
+    [Theory]
+    [MemberData(nameof(Modes))]
+    public void Crash_InRecoveryAndInTheNext_LeavesAPrefixWithAllThatWasAnswered(string mode, bool hasDirect) => Seeds.Run(1, random =>
+    {
+        var unsynced = Enum.Parse<UnsyncedWrites>(mode);
+        var seed = random.Next();
+        var calls = CallsOf(hasDirect, seed);
+        // Late in the run there are checkpoints and recycled segments.
+        int[] points = Seeds.IsLong ? [.. Enumerable.Range(0, 4).Select(_ => random.Next(1, calls + 1))] : [calls / 2, calls - 3, calls];
+        foreach (var call in points)
+        {
+            using var crashed = Crashed(hasDirect, seed, call, out var answered);
             crashed.Restart(unsynced, call);
-            for (var recoveryCall = 1; ; recoveryCall++)
+            var recoveryCalls = CallsOfRecovery(crashed);
+            for (var first = 1; first <= recoveryCalls; first++)
             {
                 using var disk = crashed.Copy();
-                disk.CrashAtCall = disk.Calls + recoveryCall;
-                Reopen(disk);
-                if (!disk.IsOff)
-                    break;
-                disk.Restart(unsynced, recoveryCall);
-                disk.CrashAtCall = disk.Calls + 1 + (recoveryCall / 2);
-                Reopen(disk);
-                disk.Restart(unsynced, recoveryCall);
-                CheckPrefix(disk, answered, $"{mode}, call {call}, recovery call {recoveryCall}");
+                CrashInRecovery(disk, first);
+                disk.Restart(unsynced, first);
+                var nextCalls = CallsOfRecovery(disk);
+                for (var pair = 0; pair < (Seeds.IsLong ? 3 : 1); pair++)
+                {
+                    var second = 1 + random.Next(nextCalls);
+                    using var again = disk.Copy();
+                    CrashInRecovery(again, second);
+                    again.Restart(unsynced, second);
+                    CheckPrefix(again, answered, $"{mode}, call {call} of {calls}, then call {first} of {recoveryCalls} of the recovery, then call {second} of {nextCalls} of the next one");
+                }
             }
         }
-    }
+    });
 
-    private static int CallsOf(Action<SimulatedDisk> run)
+    /// <summary>
+    /// Makes requests in bursts with four checkpoints and a reopen in between, at moments chosen by the seed. Ends when power is lost or the disk fails.
+    /// </summary>
+    /// <returns>How many requests were answered, and what kept the store from opening or ended it, after which it has changed nothing any more.</returns>
+    internal static (int Answered, Exception? Failure) Run(SimulatedDisk disk, int seed)
     {
-        using var disk = new SimulatedDisk();
-        run(disk);
-        return disk.Calls;
-    }
-
-    /// <summary>Makes requests in bursts with four checkpoints and a reopen in between. Ends when power is lost or the disk fails.</summary>
-    internal static void Run(SimulatedDisk disk, out int answered)
-    {
+        var random = new Random(seed);
+        var checkpoints = Enumerable.Range(0, 4).Select(part => (25 * part) + random.Next(8, 30)).ToArray();
+        var reopenedAt = random.Next(50, 75);
         var answers = new List<Task<WriteResult>>();
-        using var bench = new StoreBench(disk, seed: 7);
+        Exception? failure = null;
+        using var bench = new StoreBench(disk, seed);
         try
         {
             bench.Open();
@@ -83,9 +101,9 @@ public sealed class CrashTests
                 answers.Add(bench.Submit(target => Fill(target, request)));
                 for (var step = 0; step < 3; step++)
                     bench.Step();
-                if (index is 20 or 45 or 70 or 95)
+                if (checkpoints.Contains(index))
                     _ = bench.Store.Checkpoints.RequestAsync();
-                if (index != 60 || disk.IsOff)
+                if (index != reopenedAt || disk.IsOff)
                     continue;
                 bench.RunUntilIdle();
                 if (bench.Standalone.Failure.IsCompleted)
@@ -94,13 +112,53 @@ public sealed class CrashTests
                 bench.Open();
             }
             bench.RunUntilIdle();
+            if (bench.Standalone.Failure.IsCompleted)
+            {
+                failure = StoreBench.Answer(bench.Standalone.Failure);
+                if (!disk.IsOff)
+                    bench.CheckStaysDown();
+            }
         }
-        catch (Exception failure) when (failure is SimulatedCrashException or StorageIoException)
+        catch (Exception opening) when (opening is SimulatedCrashException or StorageIoException)
         {
-            // Power was lost or the disk failed while the store was opening.
+            failure = opening;
         }
-        answered = answers.TakeWhile(answer => answer is { IsCompletedSuccessfully: true } && StoreBench.Answer(answer).Outcome == WriteOutcome.Applied).Count();
+        var answered = answers.TakeWhile(answer => answer is { IsCompletedSuccessfully: true } && StoreBench.Answer(answer).Outcome == WriteOutcome.Applied).Count();
         Assert.DoesNotContain(answers.Skip(answered), answer => answer.IsCompleted && StoreBench.Answer(answer).Outcome == WriteOutcome.Applied);
+        return (answered, failure);
+    }
+
+    /// <summary>The number of calls of a run without a crash.</summary>
+    private static int CallsOf(bool hasDirect, int seed)
+    {
+        using var disk = new SimulatedDisk { HasDirect = hasDirect };
+        Assert.Equal((RequestCount, null), Run(disk, seed));
+        Assert.True(disk.Calls > 100, $"The run made only {disk.Calls} calls.");
+        return disk.Calls;
+    }
+
+    /// <summary>A disk that has lost power at a call of a run.</summary>
+    private static SimulatedDisk Crashed(bool hasDirect, int seed, int call, out int answered)
+    {
+        var disk = new SimulatedDisk { HasDirect = hasDirect, CrashAtCall = call };
+        (answered, _) = Run(disk, seed);
+        Assert.True(disk.IsOff, $"Call {call} was not reached.");
+        return disk;
+    }
+
+    private static int CallsOfRecovery(SimulatedDisk crashed)
+    {
+        using var disk = crashed.Copy();
+        Reopen(disk);
+        Assert.True(disk.Calls > 2, $"The recovery made only {disk.Calls} calls.");
+        return disk.Calls;
+    }
+
+    private static void CrashInRecovery(SimulatedDisk disk, int call)
+    {
+        disk.CrashAtCall = disk.Calls + call;
+        Reopen(disk);
+        Assert.True(disk.IsOff, $"Call {call} of the recovery was not reached.");
     }
 
     private static void Reopen(SimulatedDisk disk)

@@ -22,10 +22,10 @@ public sealed class EmbeddedStoreTests : IDisposable
         await using (var store = KvStore.Open(_directory.Path))
         {
             await store.DropTreeAsync(await store.CreateTreeAsync("dropped"));
-            await store.WriteAsync(new KvBatch().Put(await store.CreateTreeAsync("ab"), "k"u8, "v"u8));
+            await store.WriteAsync(new KvBatch().Put(await store.CreateTreeAsync("ab"), "k"u8, "v"u8).SetAdd(store.Tree("ab"), "s"u8, "m"u8));
         }
         using var engine = await OpenEngineAsync();
-        Assert.Equal(["00000000=00000003", "000000006162=00000002", "000000026B=76"], Entries(engine));
+        Assert.Equal(["00000000=00000003", "000000006162=00000002", "000000026B=76", "0000000273+1"], Entries(engine));
     }
 
     [Fact]
@@ -38,10 +38,15 @@ public sealed class EmbeddedStoreTests : IDisposable
             for (var key = 0; key < 2_500; key++)
                 batch.Put(dropped, BitConverter.GetBytes(key), new byte[100]);
             await store.WriteAsync(batch);
+            batch = new KvBatch().SetAdd(kept, "s"u8, "m"u8);
+            // Small sets before a large one and behind it, more than are removed together.
+            for (var key = 0; key < 2_500; key++)
+                batch.SetAdd(dropped, [(byte)(key >> 8), (byte)key], "m"u8).SetAdd(dropped, [5, 0], BitConverter.GetBytes(key));
+            await store.WriteAsync(batch);
             await store.DropTreeAsync(dropped);
         }
         using var engine = await OpenEngineAsync();
-        Assert.Equal(["00000000=00000003", "000000006B657074=00000001", "000000016B=76"], Entries(engine));
+        Assert.Equal(["00000000=00000003", "000000006B657074=00000001", "000000016B=76", "0000000173+1"], Entries(engine));
     }
 
     // Whoever wanted to hold the tree while a drop failed got no exception, although the tree was not held. It then released what it did not have.
@@ -101,6 +106,13 @@ public sealed class EmbeddedStoreTests : IDisposable
                 for (byte index = 0; index < 100; index++)
                     request.Put([0, 0, 0, number, index], new byte[500]);
             }
+            // The last two numbers have sets only, one of them a large one.
+            foreach (var number in (byte[])[3, 8, 254])
+            {
+                request.SetAdd([0, 0, 0, number, 1], "m"u8);
+                for (var member = 0; member < 500; member++)
+                    request.SetAdd([0, 0, 0, number, 2], BitConverter.GetBytes(member));
+            }
             Assert.Equal(WriteOutcome.Applied, (await engine.TryWrite(request)!.Value).Outcome);
         }
         await KvStore.Open(_directory.Path).DisposeAsync();
@@ -139,6 +151,9 @@ public sealed class EmbeddedStoreTests : IDisposable
         using var cursor = snapshot.Cursor(TreeId.Kv);
         while (cursor.MoveNext())
             entries.Add($"{Convert.ToHexString(cursor.Key)}={Convert.ToHexString(KvValue.Read(cursor.Value, out _))}");
+        using var sets = snapshot.Cursor(TreeId.Sets);
+        while (sets.MoveNext())
+            entries.Add($"{Convert.ToHexString(sets.Key)}+{sets.Set.Count}");
         return entries;
     }
 

@@ -1,6 +1,7 @@
 using KvCluster.Disk;
 using KvCluster.Storage;
 using KvCluster.Storage.Files;
+using KvCluster.Storage.Inspection;
 using KvCluster.Storage.Recovery;
 using KvCluster.Storage.Sessions;
 using KvCluster.Storage.Snapshots;
@@ -9,15 +10,21 @@ namespace KvCluster.Tests.Storage.Store;
 
 /// <summary>
 /// The disk fails at any one call of what <see cref="DiskFaultTests"/> does not reach: a data file that shrinks and gets holes, a received snapshot, a truncation of the
-/// journal, a mark of quarantine, and a mapping. The engine stays down, and neither a restart nor a power loss behind it loses anything.
+/// journal, a mark of quarantine, a mapping, and a recovery by an operator. The engine stays down, and neither a restart nor a power loss behind it loses anything. If the
+/// disk has no room at that call, the engine goes on as soon as there is some.
 /// </summary>
 public sealed class MaintenanceFaultTests
 {
+    private const int RecoveredKeys = 60;
+    private static readonly TimeSpan UntilLookedAgain = TimeSpan.FromSeconds(2);
+
     public static TheoryData<string> Faults => new(nameof(DiskFault.Error), nameof(DiskFault.ShortWrite), nameof(DiskFault.SyncLosesData));
 
+    public static TheoryData<string> FaultsAndNoRoom => new(nameof(DiskFault.Error), nameof(DiskFault.ShortWrite), nameof(DiskFault.SyncLosesData), nameof(DiskFault.NoRoom));
+
     [Theory]
-    [MemberData(nameof(Faults))]
-    public void ShrinkingFile_AnyCallFails_EndsTheEngineAndLosesNothing(string name)
+    [MemberData(nameof(FaultsAndNoRoom))]
+    public void ShrinkingFile_AnyCallFails_EndsTheEngineOrWaitsForRoomAndLosesNothing(string name)
     {
         var fault = Enum.Parse<DiskFault>(name);
         using var full = Full();
@@ -33,21 +40,27 @@ public sealed class MaintenanceFaultTests
             Assert.Equal(4, Shrink(sound, out _));
         }
         Assert.True(operations.Contains("Make hole data") && operations.Contains("Resize data"), $"The file does not shrink: {string.Join(", ", operations.Distinct())}");
-        var happened = 0;
+        var (happened, wentOn) = (0, 0);
         for (var chosen = 1; chosen <= operations.Count; chosen += Seeds.IsLong || operations[chosen - 1] is "Make hole data" or "Resize data" or "Sync data" ? 1 : 3)
         {
             var story = $"{fault} at call {chosen}, {operations[chosen - 1]}";
             using var disk = full.Copy();
             FailAt(disk, chosen, fault);
-            var written = Shrink(disk, out var isDown);
+            var written = Shrink(disk, out var failure);
             happened += disk.CountOf(fault);
-            Assert.True(isDown || written == 4, $"{story}: the engine went on.");
+            if (fault != DiskFault.NoRoom)
+                Assert.True(failure is not null || written == 4, $"{story}: the engine went on.");
+            else if (failure is null)
+                Assert.Equal((story, 4), (story, written));
+            else
+                Assert.True(failure is StorageIoException { IsDiskFull: true } && written == 0, $"{story}: after {written} writes the engine ended: {failure}");
+            wentOn += failure is null ? 1 : 0;
             disk.Fault = null;
             CheckShrunk(disk, written, story);
             disk.Restart((UnsyncedWrites)(chosen % 4), chosen);
             CheckShrunk(disk, written, story);
         }
-        Assert.True(happened > operations.Count / 6, $"The fault was injected only {happened} times.");
+        Assert.True(happened > operations.Count / 6 && (fault != DiskFault.NoRoom || wentOn > happened / 2), $"The fault was injected {happened} times, and the engine went on {wentOn} times.");
     }
 
     /// <summary>The system reports a failed write-out once. The sync behind it would succeed, although the pages are lost.</summary>
@@ -57,8 +70,8 @@ public sealed class MaintenanceFaultTests
         using var disk = Full();
         var failed = 0;
         disk.Fault = call => call.Operation == "Write out" && failed++ == 0 ? DiskFault.Error : DiskFault.None;
-        var written = Shrink(disk, out var isDown);
-        Assert.Equal((true, 1), (isDown, failed));
+        var written = Shrink(disk, out var failure);
+        Assert.True(failure is StorageIoException && failed == 1, $"After {failed} failures: {failure}");
         disk.Fault = null;
         CheckShrunk(disk, written, "Restarted");
         disk.Restart(UnsyncedWrites.Kept);
@@ -66,7 +79,7 @@ public sealed class MaintenanceFaultTests
     }
 
     [Theory]
-    [MemberData(nameof(Faults))]
+    [MemberData(nameof(FaultsAndNoRoom))]
     public void Snapshot_AnyCallOfTheReceiverFails_LeavesTheOldStateOrTheNewOne(string name)
     {
         var fault = Enum.Parse<DiskFault>(name);
@@ -88,6 +101,7 @@ public sealed class MaintenanceFaultTests
             replica.Disk.Fault = null;
             replica.Reopen();
             var isNew = CheckReceived(source, replica, story);
+            Assert.True(isNew || fault != DiskFault.NoRoom, $"{story}: the snapshot was not received again when there was room.");
             (old, received) = (old + (isNew ? 0 : 1), received + (isNew ? 1 : 0));
             // What it has served counts.
             replica.Store.Dispose();
@@ -134,6 +148,89 @@ public sealed class MaintenanceFaultTests
                 replica.Disk.Restart((UnsyncedWrites)(chosen % 4), chosen);
             }
             replica.Reopen();
+        }
+    }
+
+    [Fact]
+    public void Truncate_NoRoomAtAnyCall_IsDoneWhenThereIsRoom()
+    {
+        for (var chosen = 1; ; chosen++)
+        {
+            using var leader = new ReplicaBench(new(1));
+            using var replica = new ReplicaBench(new(2));
+            leader.Lead(1);
+            for (var index = 0; index < 6; index++)
+                _ = leader.Put($"key-{index}", new string('x', 3_000));
+            replica.Follow(leader);
+            FailAt(replica.Disk, chosen, DiskFault.NoRoom);
+            replica.Store.Committed.Truncate(new Etag(1, 3));
+            replica.Run();
+            for (var look = 0; look < 2; look++)
+            {
+                replica.Time.Advance(UntilLookedAgain);
+                replica.Run();
+            }
+            var story = $"No room at call {chosen}";
+            Assert.True(replica.FailureTold is null && !replica.Store.Space.IsDiskFull, $"{story}: {replica.FailureTold}");
+            Assert.Equal((story, new Etag(1, 3)), (story, replica.CutsTold.Single().Etag));
+            replica.Disk.Fault = null;
+            for (var start = 0; start < 2; start++)
+            {
+                replica.Reopen();
+                Assert.Equal((story, new Etag(1, 3)), (story, replica.Store.Log.Last.Etag));
+                replica.Store.Dispose();
+                replica.Disk.Restart((UnsyncedWrites)(chosen % 4), chosen);
+            }
+            replica.Reopen();
+            if (replica.Disk.CountOf(DiskFault.NoRoom) > 0)
+                continue;
+            Assert.True(chosen > 5, $"The truncation made {chosen} calls.");
+            return;
+        }
+    }
+
+    /// <summary>
+    /// An operator recovers a replica, and a call fails. What was there before is in its place with every byte, or under the name that was told, and then what was
+    /// recovered is complete. The next attempt succeeds.
+    /// </summary>
+    [Theory]
+    [MemberData(nameof(FaultsAndNoRoom))]
+    public void Recovery_AnyCallFails_LosesNothingAndCanBeRepeated(string name)
+    {
+        var fault = Enum.Parse<DiskFault>(name);
+        const string Old = StoreBench.DirectoryPath + StoreRecovery.OldSuffix, New = StoreBench.DirectoryPath + StoreRecovery.NewSuffix;
+        using var damaged = Damaged();
+        var before = NamesAndChecksums(damaged, StoreBench.DirectoryPath);
+        var (unchanged, moved) = (0, 0);
+        for (var chosen = 1; ; chosen++)
+        {
+            var story = $"{fault} at call {chosen}";
+            using var disk = damaged.Copy();
+            FailAt(disk, chosen, fault);
+            var thrown = Record.Exception(() => Recover(disk));
+            if (disk.CountOf(fault) == 0)
+            {
+                Assert.True(thrown is null && unchanged > 10 && moved > 0, $"The directory was unchanged {unchanged} times and moved {moved} times; {thrown}");
+                return;
+            }
+            // A file that could not grow by as much as is wanted grows by what is needed.
+            var isDone = thrown is null && fault == DiskFault.NoRoom;
+            Assert.True(isDone || (thrown is StorageIoException failed && failed.IsDiskFull == (fault == DiskFault.NoRoom)), $"{story}: {thrown}");
+            Assert.True(disk.OpenPaths.Count == 0, $"{story}: {string.Join(", ", disk.OpenPaths)} stay open.");
+            disk.Fault = null;
+            var isMoved = disk.DirectoryExists(Old);
+            Assert.True(isMoved || !isDone, $"{story}: the recovery reported success, but nothing is in place.");
+            Assert.Equal((story, before), (story, NamesAndChecksums(disk, isMoved ? Old : StoreBench.DirectoryPath)));
+            (unchanged, moved) = (unchanged + (isMoved ? 0 : 1), moved + (isMoved ? 1 : 0));
+            if (!isMoved)
+                Recover(disk);
+            else if (!disk.DirectoryExists(StoreBench.DirectoryPath))
+                disk.Rename(New, StoreBench.DirectoryPath);
+            disk.SyncDirectory("/");
+            disk.Restart((UnsyncedWrites)(chosen % 4), chosen);
+            using var bench = new StoreBench(disk);
+            bench.Open();
+            Assert.Equal((story, RecoveredKeys), (story, bench.ReadAllKeys().Count));
         }
     }
 
@@ -202,51 +299,55 @@ public sealed class MaintenanceFaultTests
     }
 
     /// <summary>
-    /// Deletes most, and writes checkpoints that make holes and cut the file. Returns how many of four writes were answered, and whether the engine ended,
-    /// after which nothing is written.
+    /// Deletes most, and writes checkpoints that make holes and cut the file. Returns how many of four writes were answered, and what ended the engine, after which
+    /// nothing is written, or kept it from opening. While there is no room, it waits and tries again.
     /// </summary>
-    private static int Shrink(SimulatedDisk disk, out bool isDown)
+    private static int Shrink(SimulatedDisk disk, out Exception? failure)
     {
         var bench = new StoreBench(disk);
         var written = 0;
         try
         {
             bench.Open();
-            for (; written < 4 && !bench.Standalone.Failure.IsCompleted; written++)
+            for (var attempt = 0; written < 4 && attempt < 8 && !bench.Standalone.Failure.IsCompleted; attempt++)
             {
-                var step = written;
-                var answer = bench.Submit(request =>
-                {
-                    for (var key = 20 + step; step < 3 && key < 300; key++)
-                        request.Delete(StoreBench.Text($"key-{key:000}"));
-                    request.Put(StoreBench.Text("last"), StoreBench.Text($"{step}"));
-                });
-                bench.RunUntilIdle();
-                if (!answer.IsCompleted || StoreBench.Answer(answer).Outcome != WriteOutcome.Applied)
-                    break;
+                if (!TryDelete(bench, written))
+                    continue;
+                written++;
                 for (var checkpoint = 0; checkpoint < 2; checkpoint++)
                 {
                     _ = bench.Store.Checkpoints.RequestAsync();
                     bench.RunUntilIdle();
                 }
             }
-            isDown = bench.Standalone.Failure.IsCompletedSuccessfully;
-            var calls = disk.Calls;
-            if (isDown)
-            {
-                Assert.Equal(WriteOutcome.Stopped, bench.Write(request => request.Put("more"u8, "1"u8)).Outcome);
-                bench.Time.Advance(TimeSpan.FromHours(7));
-                bench.RunUntilIdle();
-                Assert.Equal(calls, disk.Calls);
-            }
+            failure = bench.Store.Life.Failure;
+            if (failure is not null)
+                bench.CheckStaysDown();
         }
-        catch (StorageIoException)
+        catch (StorageIoException opening)
         {
-            // While it was opening.
-            isDown = true;
+            failure = opening;
         }
         bench.Close();
         return written;
+    }
+
+    /// <summary>Deletes all but twenty keys, and in the last step nothing.</summary>
+    private static bool TryDelete(StoreBench bench, int step)
+    {
+        var answer = bench.Submit(request =>
+        {
+            for (var key = 20 + step; step < 3 && key < 300; key++)
+                request.Delete(StoreBench.Text($"key-{key:000}"));
+            request.Put(StoreBench.Text("last"), StoreBench.Text($"{step}"));
+        });
+        bench.RunUntilIdle();
+        for (var look = 0; look < 2 && bench.Store.Space.IsDiskFull; look++)
+        {
+            bench.Time.Advance(UntilLookedAgain);
+            bench.RunUntilIdle();
+        }
+        return answer.IsCompleted && StoreBench.Answer(answer).Outcome == WriteOutcome.Applied;
     }
 
     private static void CheckShrunk(SimulatedDisk disk, int written, string story)
@@ -279,7 +380,15 @@ public sealed class MaintenanceFaultTests
                 Assert.Null(replica.Read("key-1"));
             }
             replica.Store.Dispose();
-            installer.SwitchIn(control);
+            try
+            {
+                installer.SwitchIn(control);
+            }
+            catch (StorageIoException failure) when (failure.IsDiskFull)
+            {
+                // There is room by now.
+                installer.SwitchIn(control);
+            }
             return true;
         }
         catch (StorageIoException)
@@ -320,4 +429,32 @@ public sealed class MaintenanceFaultTests
         replica.Store.Pages.Verify();
         return isNew;
     }
+
+    /// <summary>A replica whose control file is lost, with a checkpoint and records behind it.</summary>
+    private static SimulatedDisk Damaged()
+    {
+        var disk = new SimulatedDisk();
+        var bench = new StoreBench(disk);
+        bench.Open();
+        for (var key = 0; key < RecoveredKeys; key++)
+        {
+            Assert.Equal(WriteOutcome.Applied, bench.Write(request => request.Put(StoreBench.Text($"key-{key:000}"), StoreBench.Text(new string('x', key % 20 == 0 ? 20_000 : 400)))).Outcome);
+            if (key == RecoveredKeys / 2)
+                bench.Checkpoint();
+        }
+        bench.Close();
+        disk.WriteAll(StoreBench.DirectoryPath + "/control", new byte[8192]);
+        disk.Restart(UnsyncedWrites.Kept);
+        return disk;
+    }
+
+    private static void Recover(SimulatedDisk disk)
+    {
+        using var recovery = StoreRecovery.Begin(disk, StoreBench.DirectoryPath, clusterHash: 0);
+        recovery.Run();
+    }
+
+    /// <summary>The files of a directory by their names in it, each with its checksum.</summary>
+    private static string NamesAndChecksums(SimulatedDisk disk, string directory) =>
+        string.Join('\n', StoreBench.FilesOf(disk, directory).Select(file => file[directory.Length..]));
 }

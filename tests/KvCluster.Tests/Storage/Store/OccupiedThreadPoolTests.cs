@@ -1,5 +1,6 @@
 using KvCluster.Storage;
 using KvCluster.Storage.Context;
+using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Transactions;
@@ -22,14 +23,45 @@ public sealed class OccupiedThreadPoolTests : IDisposable
         using var store = StandaloneStore.Open(LocalDisk.Instance, Path.Combine(_directory.Path, "shard"), new StoreOptions(), TimeProvider.System, NullLogger.Instance);
         using var pool = new OccupiedPool();
         for (var turn = 0; turn < 20; turn++)
+            Put(store, $"key-{turn}", keys: 1, valueBytes: 10);
+        Assert.True(pool.IsFull, "The pool was not occupied for the whole time.");
+    }
+
+    /// <summary>The timers that end these pauses fired on the pool. Writers that were slowed, and a checkpoint that paused, then waited for it.</summary>
+    [Fact]
+    public void Write_SlowedBehindAPacedCheckpointWhileThePoolIsOccupied_BecomesVisible()
+    {
+        const int CheckpointBytes = 256 << 10;
+        var options = new StoreOptions
         {
-            var key = StoreBench.Text($"key-{turn}");
-            var request = WriteRequest.Rent();
-            request.Put(key, key);
-            Assert.NotNull(store.TryWrite(request));
-            Assert.True(SpinWait.SpinUntil(() => Has(store, key), Eventually.Limit), $"Put {turn} is not visible.");
+            CheckpointScratchBytes = CheckpointBytes,
+            CheckpointBytesPerSecond = 4 << 20,
+            CheckpointInterval = TimeSpan.MaxValue,
+            Pages = new PageStoreOptions { WriteBytes = 64 << 10 },
+        };
+        using var store = StandaloneStore.Open(LocalDisk.Instance, Path.Combine(_directory.Path, "shard"), options, TimeProvider.System, NullLogger.Instance);
+        using var pool = new OccupiedPool();
+        // More than starts a checkpoint, and less than twice as much, from where on it does not pause.
+        Put(store, "paced", keys: 20, valueBytes: 16 << 10);
+        var first = store.Store.Pages.Roots.PublishedEtag;
+        Assert.InRange(store.Store.Pages.ChangedBytes, CheckpointBytes, (2 * CheckpointBytes) - 1);
+        Assert.True(SpinWait.SpinUntil(() => store.Store.Pages.Covered.Etag >= first, Eventually.Limit), "The checkpoint was not written.");
+        // From twice as much on, the next write is held back.
+        for (var turn = 0; turn < 4; turn++)
+        {
+            Put(store, $"large-{turn}", keys: 1, valueBytes: 4 * CheckpointBytes);
+            Put(store, $"held-back-{turn}", keys: 1, valueBytes: 10);
         }
         Assert.True(pool.IsFull, "The pool was not occupied for the whole time.");
+    }
+
+    private static void Put(StandaloneStore store, string name, int keys, int valueBytes)
+    {
+        var request = WriteRequest.Rent();
+        for (var key = 0; key < keys; key++)
+            request.Put(StoreBench.Text($"{name}-{key:D2}"), new byte[valueBytes]);
+        Assert.NotNull(store.TryWrite(request));
+        Assert.True(SpinWait.SpinUntil(() => Has(store, StoreBench.Text($"{name}-{keys - 1:D2}")), Eventually.Limit), $"{name} is not visible.");
     }
 
     private static bool Has(StandaloneStore store, byte[] key)

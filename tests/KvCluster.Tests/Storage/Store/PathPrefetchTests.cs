@@ -1,7 +1,9 @@
 using KvCluster.Disk;
+using KvCluster.Storage.Context;
 using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Threads;
 using KvCluster.Storage.Transactions;
 using KvCluster.Tests.Storage.Pages;
 
@@ -28,7 +30,7 @@ public sealed class PathPrefetchTests : IDisposable
         }
         _store = PageStore.Open(_disk, "data", _options);
         _store.Space.Damaged = _damage.Add;
-        _prefetch = new PathPrefetch(_executor, _store, _store.Roots.OpenSnapshot);
+        _prefetch = new PathPrefetch(_executor, _store, _store.Roots.OpenSnapshot, NoFailure);
     }
 
     public void Dispose()
@@ -143,6 +145,127 @@ public sealed class PathPrefetchTests : IDisposable
         Assert.Single(_damage);
     }
 
+    /// <summary>A request that only reads a key, and one that deletes a range, asked for nothing, or for the first leaf only.</summary>
+    [Fact]
+    public void Add_KeysOfConditionsAndEndsOfRanges_AreAskedFor()
+    {
+        BecomeCold();
+        Assert.Single(AskedBy(request => request.AddCondition(ByteKeys.Of(100), ConditionKind.Exists)));
+        Assert.Equal(2, AskedBy(request => request.DeleteRange(ByteKeys.Of(300), ByteKeys.Of(500))).Count);
+        Assert.Single(AskedBy(request => request.DeleteRange(ByteKeys.Of(700), default)));
+        // The leaf of a condition and of a put is the same one.
+        Assert.Single(AskedBy(request =>
+        {
+            request.AddCondition(ByteKeys.Of(900), ConditionKind.Exists);
+            request.Put(ByteKeys.Of(900), [1]);
+        }));
+    }
+
+    /// <summary>Of a set the leaf of its key is asked for, and then, in the tree of a large one, that of the member.</summary>
+    [Fact]
+    public void Add_MembersOfSets_AreAskedForBelowTheirKeys()
+    {
+        const int Sets = 400;
+        const int Members = 600;
+        using var disk = new SimulatedDisk();
+        using (var filled = PageStore.Create(disk, "data", _options, new byte[16]))
+        {
+            filled.Apply(batch =>
+            {
+                for (var set = 0; set < Sets; set++)
+                {
+                    for (var member = 0; member < (set == 5 ? Members : 5); member++)
+                        batch.SetAdd(ByteKeys.Of(set), [.. ByteKeys.Of(member), .. new byte[100]], new Etag(1, 1));
+                }
+            });
+            filled.CheckpointAll();
+        }
+        using var store = PageStore.Open(disk, "data", _options);
+        var prefetch = new PathPrefetch(_executor, store, store.Roots.OpenSnapshot, NoFailure);
+        var inMemory = new HashSet<long>();
+        disk.BeginsRead = (offset, _) => inMemory.Add(offset);
+        // Each request finds another level of the trees in memory, and goes on below it.
+        for (var request = 0; request < PathPrefetch.SampleEvery; request++)
+            Submit(prefetch, one => one.SetAdd(ByteKeys.Of(5), [.. ByteKeys.Of(300), .. new byte[100]]));
+        for (var again = 0; again < 5; again++)
+            Submit(prefetch, one => one.SetRemove(ByteKeys.Of(5), [.. ByteKeys.Of(300), .. new byte[100]]));
+        Assert.True(prefetch.IsCold);
+        // Now nothing has to be read for it any more, not even its leaf in the large set.
+        foreach (var block in Enumerable.Range(0, (int)(store.FileBytes / Page.Bytes)).Select(static page => (long)page * Page.Bytes).Where(offset => !inMemory.Contains(offset)))
+            disk.MakeUnreadable("data", block, 1);
+        using var snapshot = store.Roots.OpenSnapshot();
+        Assert.True(snapshot.TryGetSet(ByteKeys.Of(5), out var found));
+        Assert.True(found.Contains([.. ByteKeys.Of(300), .. new byte[100]]));
+        Assert.ThrowsAny<CorruptStoreException>(() => Contains(store, 5, 0));
+    }
+
+    /// <summary>A full queue refuses requests, whose callers try again. Each attempt asked the disk for their leaves.</summary>
+    [Fact]
+    public void TryAdd_QueueIsFull_AsksForNothing()
+    {
+        BecomeCold();
+        var queue = new RequestQueue(countMax: 1, long.MaxValue, new MemoryAccount(long.MaxValue, TimeProvider.System), new StepExecutor(), new WorkAction(static () => { }), _prefetch);
+        Assert.Single(AskedBy(queue, 100, isAccepted: true));
+        Assert.Empty(AskedBy(queue, 300, isAccepted: false));
+        Assert.True(queue.TryTake(out _));
+        Assert.Single(AskedBy(queue, 300, isAccepted: true));
+    }
+
+    /// <summary>An exception that nobody expects ended the process, with all other stores of the node.</summary>
+    [Fact]
+    public void Execute_UnexpectedException_IsToldAndNotThrown()
+    {
+        var failures = new List<Exception>();
+        var bug = new InvalidOperationException("A bug.");
+        var prefetch = new PathPrefetch(_executor, _store, () => throw bug, failures.Add);
+        for (var request = 0; request < PathPrefetch.SampleEvery; request++)
+            Submit(prefetch, static one => one.Put(ByteKeys.Of(1), [1]));
+        Assert.Equal([bug], failures);
+    }
+
+    private static bool Contains(PageStore store, int set, int member)
+    {
+        using var snapshot = store.Roots.OpenSnapshot();
+        Assert.True(snapshot.TryGetSet(ByteKeys.Of(set), out var found));
+        return found.Contains([.. ByteKeys.Of(member), .. new byte[100]]);
+    }
+
+    private HashSet<long> AskedBy(Action<WriteRequest> fill) => AskedWhile(() => Submit(_prefetch, fill));
+
+    private HashSet<long> AskedBy(RequestQueue queue, int key, bool isAccepted) => AskedWhile(() =>
+    {
+        var request = WriteRequest.Rent();
+        request.Put(ByteKeys.Of(key), [1]);
+        Assert.Equal(isAccepted, queue.TryAdd(request));
+        RunAll();
+    });
+
+    private HashSet<long> AskedWhile(Action action)
+    {
+        var asked = new HashSet<long>();
+        _disk.BeginsRead = (offset, _) => asked.Add(offset);
+        action();
+        return asked;
+    }
+
+    private static void NoFailure(Exception failure) => Assert.Fail($"The store was failed: {failure}");
+
+    private void RunAll()
+    {
+        while (_executor.RunOne())
+        {
+        }
+    }
+
+    private void Submit(PathPrefetch prefetch, Action<WriteRequest> fill)
+    {
+        var request = WriteRequest.Rent();
+        fill(request);
+        prefetch.Add(request);
+        request.Return();
+        RunAll();
+    }
+
     /// <summary>A sample of the requests finds its leaf on the disk. The levels of the tree are known then.</summary>
     private void BecomeCold()
     {
@@ -155,17 +278,11 @@ public sealed class PathPrefetchTests : IDisposable
         Assert.Empty(_damage);
     }
 
-    private void Add(int[] keys)
+    private void Add(int[] keys) => Submit(_prefetch, request =>
     {
-        var request = WriteRequest.Rent();
         foreach (var key in keys)
             request.Put(ByteKeys.Of(key), [1]);
-        _prefetch.Add(request);
-        request.Return();
-        while (_executor.RunOne())
-        {
-        }
-    }
+    });
 
     /// <summary>Writes all keys and a checkpoint of them, and frees what it may.</summary>
     private static void Write(PageStore store, byte value)

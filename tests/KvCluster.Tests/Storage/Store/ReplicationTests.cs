@@ -518,6 +518,7 @@ public sealed class ReplicationTests : IDisposable
         Assert.Throws<ArgumentOutOfRangeException>(() => request.SetAdd(new byte[bytes], "member"u8));
         Assert.Throws<ArgumentOutOfRangeException>(() => request.SetRemove("key"u8, new byte[bytes]));
         Assert.Throws<ArgumentOutOfRangeException>(() => request.SetRemove(new byte[bytes], "member"u8));
+        Assert.Throws<ArgumentOutOfRangeException>(() => request.SetDelete(new byte[bytes]));
         Assert.Equal(0, request.OperationCount);
         request.Return();
     }

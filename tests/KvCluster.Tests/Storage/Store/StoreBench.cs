@@ -4,6 +4,7 @@ using KvCluster.Storage;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Files;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Sessions;
 using KvCluster.Storage.Transactions;
@@ -21,6 +22,8 @@ internal sealed class StoreBench : IDisposable
     private readonly StepExecutor _completions = new();
     private readonly Random _random;
     private StandaloneStore? _standalone;
+    private List<string>? _callsAfterFailure;
+    private Func<string, string, StorageIoException?>? _refuseBefore;
 
     public StoreBench(SimulatedDisk? disk = null, int seed = 1, StoreOptions? options = null)
     {
@@ -71,6 +74,8 @@ internal sealed class StoreBench : IDisposable
             executor.Clear();
         _standalone?.Dispose();
         _standalone = null;
+        if (_callsAfterFailure is not null)
+            (Disk.Refuse, _callsAfterFailure) = (_refuseBefore, null);
         while (_completions.RunOne())
         {
         }
@@ -78,6 +83,25 @@ internal sealed class StoreBench : IDisposable
 
     /// <summary>Runs one item of an executor chosen by the seed. False if none waits.</summary>
     public bool Step()
+    {
+        var hasRun = RunOne();
+        if (_standalone?.Store.Life.Failure is not null && _callsAfterFailure is null)
+            WatchCalls();
+        return hasRun;
+    }
+
+    /// <summary>Notes the calls that change the disk, until the store is closed.</summary>
+    private void WatchCalls()
+    {
+        var (calls, before) = (_callsAfterFailure, _refuseBefore) = ([], Disk.Refuse);
+        Disk.Refuse = (operation, path) =>
+        {
+            calls.Add($"{operation} {path}");
+            return before?.Invoke(operation, path);
+        };
+    }
+
+    private bool RunOne()
     {
         var waiting = new[] { _writer, _lanes[0], _lanes[1], _checkpoints, _completions }.Where(executor => executor is { Count: > 0, IsRunning: false }).ToArray();
         return waiting.Length > 0 && waiting[_random.Next(waiting.Length)].RunOne();
@@ -96,8 +120,23 @@ internal sealed class StoreBench : IDisposable
         if (_lanes.Any(lane => lane.IsRunning))
         {
             for (var steps = _random.Next(4); steps > 0; steps--)
-                Step();
+                RunOne();
         }
+    }
+
+    /// <summary>
+    /// A store that has failed changes nothing on the disk from then on and serves nothing, whatever it is asked for and however much time passes. What ran beside
+    /// the step in which it failed was under way.
+    /// </summary>
+    public void CheckStaysDown()
+    {
+        Assert.NotNull(Store.Life.Failure);
+        Assert.Equal(WriteOutcome.Stopped, Write(request => request.Put("more"u8, "1"u8)).Outcome);
+        _ = Store.Checkpoints.RequestAsync();
+        Time.Advance(TimeSpan.FromHours(7));
+        RunUntilIdle();
+        Assert.Equal([], _callsAfterFailure);
+        Assert.Throws<StoreStoppedException>(() => Read("more"));
     }
 
     /// <summary>Submits a request. The queue must have a free place.</summary>

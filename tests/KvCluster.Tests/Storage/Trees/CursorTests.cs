@@ -55,19 +55,22 @@ public sealed class CursorTests
         }
     });
 
-    [Fact]
-    public void Seek_BeyondTheUpperBound_ThenMovePrevious_IsAtTheLastKey()
+    // Where several leaves were between the bound and the key that was sought, the cursor said that nothing was before it.
+    [Theory]
+    [InlineData(1)]
+    [InlineData(2_000)]
+    public void Seek_BeyondTheUpperBound_ThenMovePrevious_IsAtTheLastKey(int valueBytes)
     {
         using var store = new ModelStore();
         store.Batch(batch =>
         {
-            for (byte key = 1; key <= 4; key++)
-                batch.Put(TreeId.Kv, [key], [key]);
+            for (byte key = 1; key <= 40; key++)
+                batch.Put(TreeId.Kv, [key], new byte[valueBytes]);
         });
         store.Publish();
         using var snapshot = store.Store.Roots.OpenSnapshot();
         using var cursor = snapshot.Cursor(TreeId.Kv, [], [2]);
-        Assert.False(cursor.Seek([4]));
+        Assert.False(cursor.Seek([40]));
         Assert.True(cursor.MovePrevious());
         Assert.Equal([1], cursor.Key.ToArray());
     }

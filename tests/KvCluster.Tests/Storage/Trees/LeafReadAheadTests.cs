@@ -40,6 +40,38 @@ public sealed class LeafReadAheadTests : IDisposable
         Assert.InRange(Scan(store, (page, passed) => Assert.True(pages[page] >= passed)).Count, 1, pages.Count / 10);
     }
 
+    /// <summary>
+    /// The calls that make the system read ahead were made at a page's first touch only, and leaves that follow each other are left to the system. So a second scan,
+    /// of leaves that had left memory since, met each 4 KiB of them in a page fault.
+    /// </summary>
+    [Theory]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void SecondScan_OfLeavesThatHaveLeftMemory_ReadsThemByCalls(bool readsAhead)
+    {
+        using var store = Filled();
+        _disk.ReadsAhead = readsAhead;
+        var pages = Pages(store);
+        var reads = new HashSet<long>();
+        _disk.ReadsNext = offset => reads.Add(offset / Page.Bytes);
+        Scan(store, static (_, _) => { });
+        var first = reads.Count;
+        reads.Clear();
+        Scan(store, static (_, _) => { });
+        // The scan learns what is in memory from its fourth leaf on.
+        Assert.InRange(first, pages.Count * 0.99, pages.Count);
+        Assert.InRange(reads.Count, pages.Count * 0.99, pages.Count);
+        // In memory.
+        reads.Clear();
+        _disk.BeginsRead = static (_, _) => false;
+        using var snapshot = store.Roots.OpenSnapshot();
+        using var cursor = snapshot.Cursor(TreeId.Kv);
+        while (cursor.MoveNext())
+        {
+        }
+        Assert.Empty(reads);
+    }
+
     /// <summary>The former place of a leaf that was changed since the checkpoint is not read.</summary>
     [Fact]
     public void Scan_WithLeavesChangedSinceTheCheckpoint_AsksOnlyForTheOthers()

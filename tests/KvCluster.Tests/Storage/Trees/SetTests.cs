@@ -51,6 +51,41 @@ public sealed class SetTests
         store.CheckEverywhere();
     }
 
+    /// <summary>A part of a set is removed from its first member on: small sets stay values, and a tree is demoted when little is left of it.</summary>
+    [Theory]
+    [InlineData(20, 7, false, false)]
+    [InlineData(20, 20, false, false)]
+    [InlineData(4_000, 1, true, true)]
+    [InlineData(4_000, 3_000, true, true)]
+    [InlineData(4_000, 3_960, true, false)]
+    [InlineData(4_000, 4_000, true, false)]
+    public void SetDelete_OfAPart_LeavesTheOthersAndTheirNumber(int count, int removed, bool wasPromoted, bool isPromoted)
+    {
+        using var store = new ModelStore();
+        store.Batch(batch =>
+        {
+            for (var member = 0; member < count; member++)
+                batch.AddMember(Key, Member(member, 18));
+        });
+        store.Publish();
+        store.Checkpoint();
+        Assert.Equal(wasPromoted, IsPromoted(store));
+        store.OpenReader();
+        store.Batch(batch =>
+        {
+            batch.DeleteMembers(Key, Member(removed, 18));
+            Assert.Equal(count - removed, batch.Sets.TryGetValue(Key, out var left) ? left.Members.Count : 0);
+            batch.DeleteMembers(Key, Member(removed, 18));
+            batch.DeleteMembers([8], Member(removed, 18));
+        });
+        store.Publish();
+        Assert.Equal(isPromoted, IsPromoted(store));
+        store.CheckEverywhere();
+        store.Batch(batch => batch.AddMember(Key, Member(0, 18)));
+        store.Publish();
+        store.CheckEverywhere();
+    }
+
     [Theory]
     [InlineData(1)]
     [InlineData(2)]
@@ -224,8 +259,8 @@ public sealed class SetTests
     [Theory]
     [InlineData(0, false)]
     [InlineData(1, true)]
-    [InlineData(KvLimits.KeyBytesMax, true)]
-    [InlineData(KvLimits.KeyBytesMax + 1, false)]
+    [InlineData(SetValue.BytesMax - SetValue.HeaderBytes - SetValue.MemberOverhead, true)]
+    [InlineData(SetValue.BytesMax - SetValue.HeaderBytes - SetValue.MemberOverhead + 1, false)]
     public void SetValue_WithOneMemberOfALength_IsDamageBeyondTheLimits(int bytes, bool isSound)
     {
         var value = new byte[4_096];
@@ -235,6 +270,32 @@ public sealed class SetTests
         var fault = Record.Exception(() => new SetValue(value.AsSpan(0, length)).Check(hasTree: false));
         Assert.Equal(isSound, fault is null);
         Assert.True(fault is null or CorruptStoreException, $"{fault}");
+    }
+
+    /// <summary>
+    /// A value with sound members that is longer than that of any small set, in an overflow run. It passed all checks, and the removal of a member wrote beyond the
+    /// writer's buffer.
+    /// </summary>
+    [Fact]
+    public unsafe void SmallSet_WithAValueThatIsTooLong_IsDamage()
+    {
+        Assert.Equal(Page.InlineValueBytesMax, SetValue.BytesMax);
+        using var store = new DataFile();
+        var value = new byte[8_192];
+        var writer = new SmallSetWriter(value, 4, new Etag(1, 1));
+        for (byte member = 1; member <= 4; member++)
+            writer.Add([member, .. new byte[999]]);
+        var bytes = writer.Length;
+        store.Pages.Apply(batch => batch.Put(TreeId.Kv, Key, value.AsSpan(0, bytes)));
+        fixed (TreeRoot* trees = store.Pages.Roots.Published.Trees)
+            (trees[(int)TreeId.Sets], trees[(int)TreeId.Kv]) = (trees[(int)TreeId.Kv], default);
+        Assert.Throws<CorruptStoreException>(store.Pages.Verify);
+        var batch = store.Pages.Begin();
+        Assert.Throws<CorruptStoreException>(() => batch.SetRemove(Key, [1, .. new byte[999]], new Etag(1, 2)));
+        Assert.Throws<CorruptStoreException>(() => batch.SetAdd(Key, "more"u8, new Etag(1, 2)));
+        store.Pages.Roots.Abort(batch);
+        using var snapshot = store.Pages.Roots.OpenSnapshot();
+        Assert.Throws<CorruptStoreException>(() => snapshot.TryGetSet(Key, out _));
     }
 
     /// <summary>The check of a received file passed over the values of small sets: one out of order could not be found, and one without members had none.</summary>

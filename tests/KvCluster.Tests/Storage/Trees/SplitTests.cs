@@ -23,6 +23,33 @@ public sealed unsafe class SplitTests
         }
     }
 
+    /// <summary>The shortest of all keys that are greater than the first and not greater than the second, for all pairs of short keys over four bytes.</summary>
+    [Fact]
+    public void Separator_OfAnyTwoKeys_IsTheShortestThatSeparatesThem()
+    {
+        byte[] alphabet = [0, 1, (byte)'m', 255];
+        var keys = new List<byte[]> { Array.Empty<byte>() };
+        for (int first = 0, length = 1; length <= 3; length++)
+        {
+            var end = keys.Count;
+            for (; first < end; first++)
+                keys.AddRange(alphabet.Select(last => (byte[])[.. keys[first], last]));
+        }
+        keys.Sort(ByteKeys.Order);
+        for (var before = 0; before < keys.Count; before++)
+        {
+            var shortest = int.MaxValue;
+            for (var behind = before + 1; behind < keys.Count; behind++)
+            {
+                // All keys between the two, the second one included, have been seen by now.
+                shortest = Math.Min(shortest, keys[behind].Length);
+                var separator = PageSplit.Separator(keys[before], keys[behind]);
+                Assert.True(separator.SequenceCompareTo(keys[before]) > 0 && separator.SequenceCompareTo(keys[behind]) <= 0);
+                Assert.Equal(shortest, separator.Length);
+            }
+        }
+    }
+
     // Each key that no longer fitted at the end of a page filled in order got a page of its own.
     [Fact]
     public void Put_LargerValuesInFallingOrderAfterASortedLoad_FillsThePages()

@@ -1,14 +1,17 @@
-namespace KvCluster.Node.Runtime;
+namespace KvCluster.Storage.Threads;
 
 /// <summary>
-/// The boot clock with timers that share one thread. The replicas of a node are due at common moments, and a hundred separate timers would each wake a
-/// thread of the pool. The thread is a dedicated one because heartbeats depend on it: in a full pool they would wait behind all of the callers' work, for
-/// longer than followers wait. Callbacks run on it one after the other, must be short and must not throw. Any thread.
+/// A clock with timers that share one thread. The replicas of a node are due at common moments, and a hundred separate timers would each wake a
+/// thread of the pool. The thread is a dedicated one because heartbeats depend on it, and the pauses of writers and checkpoints: in a full pool they would wait
+/// behind all of the callers' work, for longer than followers wait. Callbacks run on it one after the other, must be short and must not throw. Any thread.
 /// </summary>
 internal sealed class SharedTimers : TimeProvider, IDisposable
 {
     private readonly object _lock = new();
-    private readonly List<SharedTimer> _timers = [];
+    private readonly TimeProvider _clock;
+
+    /// <summary>Those that are set. A timer that has fired belongs to its owner alone, who need not dispose of it.</summary>
+    private readonly HashSet<SharedTimer> _timers = [];
     private readonly Thread _thread;
     private long _armedFor = long.MaxValue;
     private bool _isStopping;
@@ -16,25 +19,29 @@ internal sealed class SharedTimers : TimeProvider, IDisposable
     /// <summary>Called with each timer's delay. Must not block.</summary>
     public Action<TimeSpan> Late { get; set; } = static _ => { };
 
-    public SharedTimers()
+    /// <summary>Starts the thread.</summary>
+    /// <param name="clock">Measures the time until timers are due. Its own timers are not used, and it must run like the system's clocks do.</param>
+    public SharedTimers(TimeProvider clock)
     {
+        _clock = clock;
         _thread = new Thread(Run) { Name = "kv-timers", IsBackground = true };
         _thread.Start();
     }
 
-    public override long TimestampFrequency => BootClock.Instance.TimestampFrequency;
+    /// <inheritdoc/>
+    public override long TimestampFrequency => _clock.TimestampFrequency;
 
-    public override long GetTimestamp() => BootClock.Instance.GetTimestamp();
+    /// <inheritdoc/>
+    public override long GetTimestamp() => _clock.GetTimestamp();
 
-    public override DateTimeOffset GetUtcNow() => BootClock.Instance.GetUtcNow();
+    /// <inheritdoc/>
+    public override DateTimeOffset GetUtcNow() => _clock.GetUtcNow();
 
     /// <summary>Creates a timer that fires once. Periods are not supported.</summary>
     public override ITimer CreateTimer(TimerCallback callback, object? state, TimeSpan dueTime, TimeSpan period)
     {
         ArgumentOutOfRangeException.ThrowIfNotEqual(period, Timeout.InfiniteTimeSpan);
         var timer = new SharedTimer(this, callback, state);
-        lock (_lock)
-            _timers.Add(timer);
         timer.Change(dueTime, period);
         return timer;
     }
@@ -51,22 +58,35 @@ internal sealed class SharedTimers : TimeProvider, IDisposable
             _thread.Join();
     }
 
-    private void Set(SharedTimer timer, TimeSpan dueTime)
+    /// <summary>False, with nothing set, if the timer is disposed of.</summary>
+    private bool TrySet(SharedTimer timer, TimeSpan dueTime)
     {
         lock (_lock)
         {
-            timer.DueAt = dueTime == Timeout.InfiniteTimeSpan ? long.MaxValue : GetTimestamp() + (long)(dueTime.TotalSeconds * TimestampFrequency);
+            if (timer.IsDisposed)
+                return false;
+            if (dueTime == Timeout.InfiniteTimeSpan)
+            {
+                _timers.Remove(timer);
+                return true;
+            }
+            _timers.Add(timer);
+            timer.DueAt = GetTimestamp() + (long)(dueTime.TotalSeconds * TimestampFrequency);
             if (timer.DueAt >= _armedFor)
-                return;
+                return true;
             _armedFor = timer.DueAt;
             Monitor.Pulse(_lock);
+            return true;
         }
     }
 
     private void Remove(SharedTimer timer)
     {
         lock (_lock)
+        {
+            timer.IsDisposed = true;
             _timers.Remove(timer);
+        }
     }
 
     private void Run()
@@ -117,13 +137,12 @@ internal sealed class SharedTimers : TimeProvider, IDisposable
         foreach (var timer in _timers)
         {
             if (timer.DueAt > now)
-            {
                 _armedFor = Math.Min(_armedFor, timer.DueAt);
-                continue;
-            }
-            timer.DueAt = long.MaxValue;
-            due.Add(timer);
+            else
+                due.Add(timer);
         }
+        foreach (var timer in due)
+            _timers.Remove(timer);
     }
 
     private sealed class SharedTimer(SharedTimers owner, TimerCallback callback, object? state) : ITimer
@@ -132,13 +151,16 @@ internal sealed class SharedTimers : TimeProvider, IDisposable
 
         public object? State => state;
 
-        /// <summary>By the owner's clock; under the owner's lock.</summary>
-        public long DueAt { get; set; } = long.MaxValue;
+        /// <summary>While it is set, when it is due by the owner's clock; under the owner's lock.</summary>
+        public long DueAt { get; set; }
+
+        /// <summary>Whether it can no longer be set; under the owner's lock.</summary>
+        public bool IsDisposed { get; set; }
 
         public bool Change(TimeSpan dueTime, TimeSpan period)
         {
-            owner.Set(this, dueTime);
-            return true;
+            ArgumentOutOfRangeException.ThrowIfNotEqual(period, Timeout.InfiniteTimeSpan);
+            return owner.TrySet(this, dueTime);
         }
 
         public void Dispose() => owner.Remove(this);

@@ -1,6 +1,6 @@
-using KvCluster.Node.Runtime;
+using KvCluster.Storage.Threads;
 
-namespace KvCluster.Tests.Node;
+namespace KvCluster.Tests.Storage.Files;
 
 /// <summary>Many timers over one system timer.</summary>
 public sealed class SharedTimersTests
@@ -8,7 +8,7 @@ public sealed class SharedTimersTests
     [Fact]
     public async Task Timers_FireOnceEach_AndNotBeforeTheyAreDue()
     {
-        using var timers = new SharedTimers();
+        using var timers = new SharedTimers(TimeProvider.System);
         var fired = Enumerable.Range(0, 200).Select(_ => new TaskCompletionSource<TimeSpan>(TaskCreationOptions.RunContinuationsAsynchronously)).ToArray();
         var begun = timers.GetTimestamp();
         foreach (var (index, source) in fired.Index())
@@ -24,7 +24,7 @@ public sealed class SharedTimersTests
     [Fact]
     public async Task Timers_FireOnAThreadThatCallersDoNotUse()
     {
-        using var timers = new SharedTimers();
+        using var timers = new SharedTimers(TimeProvider.System);
         var isOfPool = new TaskCompletionSource<bool>(TaskCreationOptions.RunContinuationsAsynchronously);
         await using var timer = timers.CreateTimer(_ => isOfPool.SetResult(Thread.CurrentThread.IsThreadPoolThread), null, TimeSpan.FromMilliseconds(1), Timeout.InfiniteTimeSpan);
         Assert.False(await isOfPool.Task.WaitAsync(Eventually.Limit));
@@ -33,7 +33,7 @@ public sealed class SharedTimersTests
     [Fact]
     public async Task Dispose_WithTimersThatAreDueLater_EndsItsThread()
     {
-        var timers = new SharedTimers();
+        var timers = new SharedTimers(TimeProvider.System);
         var fired = 0;
         await using var timer = timers.CreateTimer(_ => fired++, null, TimeSpan.FromMilliseconds(20), Timeout.InfiniteTimeSpan);
         timers.Dispose();
@@ -45,7 +45,7 @@ public sealed class SharedTimersTests
     [Fact]
     public async Task Change_ToEarlierAndAgainAfterFiring_TakesEffect()
     {
-        using var timers = new SharedTimers();
+        using var timers = new SharedTimers(TimeProvider.System);
         using var fired = new SemaphoreSlim(0);
         await using var timer = timers.CreateTimer(_ => fired.Release(), null, TimeSpan.FromHours(1), Timeout.InfiniteTimeSpan);
         for (var turn = 0; turn < 3; turn++)
@@ -55,12 +55,40 @@ public sealed class SharedTimersTests
         }
     }
 
+    // The timers of a closed store that nobody disposed of stayed with the node's thread, and the store with them.
+    [Fact]
+    public async Task Timer_ThatHasFired_IsNotKept()
+    {
+        using var timers = new SharedTimers(TimeProvider.System);
+        var (state, fired) = Fire(timers);
+        await fired.WaitAsync(Eventually.Limit);
+        // The thread may still have the last timer that it ran, so that is another one.
+        await Fire(timers).Fired.WaitAsync(Eventually.Limit);
+        await Eventually.TrueAsync(
+            () =>
+            {
+                GC.Collect();
+                return !state.IsAlive;
+            },
+            "nothing refers to the state of a timer that has fired");
+    }
+
+    [Fact]
+    public async Task Change_AfterDispose_SetsNothing()
+    {
+        using var timers = new SharedTimers(TimeProvider.System);
+        var timer = timers.CreateTimer(_ => { }, null, Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
+        Assert.True(timer.Change(TimeSpan.FromHours(1), Timeout.InfiniteTimeSpan));
+        await timer.DisposeAsync();
+        Assert.False(timer.Change(TimeSpan.FromMilliseconds(1), Timeout.InfiniteTimeSpan));
+    }
+
     [Fact]
     public async Task Dispose_OfATimer_KeepsItFromFiring()
     {
         await Eventually.LongEnoughAsync(TimeSpan.FromMilliseconds(50), async time =>
         {
-            using var timers = new SharedTimers();
+            using var timers = new SharedTimers(TimeProvider.System);
             var (gone, later) = (0, new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously));
             var begun = timers.GetTimestamp();
             var first = timers.CreateTimer(_ => gone++, null, time, Timeout.InfiniteTimeSpan);
@@ -71,5 +99,14 @@ public sealed class SharedTimersTests
             Assert.True(gone == 0 || !wasInTime, "The timer fired after it was disposed.");
             return wasInTime;
         });
+    }
+
+    // In a method of its own, so that no local variable of the test refers to the state.
+    private static (WeakReference State, Task Fired) Fire(SharedTimers timers)
+    {
+        var fired = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        var state = new object();
+        _ = timers.CreateTimer(_ => fired.SetResult(), state, TimeSpan.FromMilliseconds(1), Timeout.InfiniteTimeSpan);
+        return (new WeakReference(state), fired.Task);
     }
 }

@@ -1,0 +1,31 @@
+using Grpc.Core;
+using KvCluster.Internal.V1;
+using KvCluster.Node.Placement;
+using KvCluster.Node.Transport;
+
+namespace KvCluster.Node.Api;
+
+/// <summary>The Placement service: what other nodes ask about replicas. With TLS only nodes get an answer. Any thread.</summary>
+internal sealed class PlacementService(PeerTransport peers, StayingVoters voters, ReplaceCalls replacements) : Internal.V1.Placement.PlacementBase
+{
+    public override async Task<MayStopResponse> MayStop(MayStopRequest request, ServerCallContext context)
+    {
+        peers.RequireNode(request.NodeId, PeerService.NamesOf(context));
+        if (request.Shards.Count > StayingVoters.ShardsMax)
+            throw ApiErrors.BadRequest($"One call may name at most {StayingVoters.ShardsMax} shards.").ToStatus().ToRpcException();
+        var asked = TimeSpan.FromMilliseconds(request.KeptMs);
+        var keptTime = asked < StayingVoters.KeptTimeMax ? asked : StayingVoters.KeptTimeMax;
+        var verdicts = await Task.WhenAll(request.ShardIds.Select(shard => voters.JudgeAsync(shard, request.NodeId, keptTime))).ConfigureAwait(false);
+        return new MayStopResponse
+        {
+            Verdicts = { verdicts.Select(static verdict => new MayStopVerdict { ShardId = verdict.Shard, Epoch = verdict.Epoch, Refusal = verdict.Refusal ?? "" }) },
+        };
+    }
+
+    public override async Task<ReplaceReplicaResponse> ReplaceReplica(ReplaceReplicaRequest request, ServerCallContext context)
+    {
+        peers.RequireNode(new(request.Node), PeerService.NamesOf(context));
+        await replacements.ReplaceAsync(new Replacement(new(request.Shard), new(request.FromNode), new(request.ToNode)) { Lost = new(request.Lost) }, context.CancellationToken).ConfigureAwait(false);
+        return new ReplaceReplicaResponse();
+    }
+}

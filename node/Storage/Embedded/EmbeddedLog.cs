@@ -1,0 +1,10 @@
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Storage;
+
+/// <summary>Log messages of a <see cref="KvStore"/> besides those of its engine: one line per decision.</summary>
+internal static partial class EmbeddedLog
+{
+    [LoggerMessage(Level = LogLevel.Information, Message = "As measured on the disk of '{Directory}', new journal segments are {Filled}, and large records are {Compressed}")]
+    public static partial void JournalOptions(ILogger log, string directory, string filled, string compressed);
+}

@@ -1,0 +1,113 @@
+using KvCluster.Storage.Sessions;
+using KvCluster.Storage.Transactions;
+
+namespace KvCluster.Tests.Storage.Store;
+
+/// <summary>
+/// Requests that are merged into one record get the answers, and leave the trees, that they get and leave one after the other. Puts whose answers do not depend on the
+/// state are applied after their record was passed to the journal, so what comes after them in a transaction must see them nevertheless.
+/// </summary>
+public sealed class MergedTransactionTests
+{
+    private const int Keys = 12;
+    private const int LargeValueBytes = 20_000;
+    private static readonly ReplicaId Replica = new(1);
+
+    [Fact]
+    public void Requests_MergedOrOneByOne_HaveTheSameAnswersAndTrees() => Seeds.Run(40, static random =>
+    {
+        using var merged = new ReplicaBench(Replica);
+        using var alone = new ReplicaBench(Replica);
+        foreach (var bench in (ReplicaBench[])[merged, alone])
+        {
+            bench.Lead(1);
+            bench.Commit(bench.Store.Log.Last.Etag);
+            bench.OpenSession(5);
+        }
+        ulong sequence = 0;
+        for (var batch = 0; batch < 6; batch++)
+        {
+            var requests = Enumerable.Range(0, random.Next(1, 25)).Select(_ => NextRequest(random, ref sequence)).ToArray();
+            var answers = requests.Select(request => merged.Submit(request)).ToArray();
+            while (!merged.Store.Requests.Queue.IsEmpty)
+                merged.AppendBatch();
+            Finish(merged);
+            var expected = requests.Select(request =>
+            {
+                var answer = alone.Submit(request);
+                alone.AppendBatch();
+                Finish(alone);
+                return StoreBench.Answer(answer);
+            }).ToArray();
+            Assert.Equal(expected, answers.Select(StoreBench.Answer));
+            Assert.Equal(alone.Digest(), merged.Digest());
+        }
+    });
+
+    [Fact]
+    public void Condition_OnWhatARequestBeforeItHasPut_SeesIt()
+    {
+        using var bench = new ReplicaBench(Replica);
+        bench.Lead(1);
+        var put = bench.Submit(request => request.Put("a"u8, "1"u8));
+        var replaced = bench.Submit(request =>
+        {
+            request.AddCondition("a"u8, ConditionKind.ValueEquals, value: "1"u8);
+            request.Put("a"u8, "2"u8);
+        });
+        var absent = bench.Submit(request => request.AddCondition("a"u8, ConditionKind.Absent));
+        var deleted = bench.Submit(request => request.Delete("a"u8));
+        Assert.True(bench.AppendBatch());
+        Finish(bench);
+        Assert.Equal(
+            [(WriteOutcome.Applied, 0), (WriteOutcome.Applied, 0), (WriteOutcome.ConditionFailed, 0), (WriteOutcome.Applied, 1)],
+            ((Task<WriteResult>[])[put, replaced, absent, deleted]).Select(StoreBench.Answer).Select(static answer => (answer.Outcome, answer.Deleted)));
+        Assert.Null(bench.Read("a"));
+    }
+
+    private static void Finish(ReplicaBench bench)
+    {
+        bench.Commit(bench.Store.Log.Last.Etag);
+        bench.Run();
+    }
+
+    private static Action<WriteRequest> NextRequest(Random random, ref ulong sequence)
+    {
+        var seed = random.Next();
+        var isIdentified = random.Next(3) == 0;
+        // Alone, an identified request that changes nothing has a record of its own, which takes a change.
+        var (kind, putsMin) = isIdentified ? (random.Next(2, 10), 1) : (random.Next(10), 0);
+        // Sometimes the one before, which is then a repetition or another request under its number.
+        sequence += isIdentified && (sequence == 0 || random.Next(4) > 0) ? 1u : 0u;
+        var number = sequence;
+        return request =>
+        {
+            var own = new Random(seed);
+            Fill(request, own, kind, putsMin);
+            if (isIdentified)
+                request.Identify(5, number, number < 100 ? 1 : number - 99);
+        };
+    }
+
+    private static void Fill(WriteRequest request, Random random, int kind, int putsMin)
+    {
+        if (kind == 0)
+            request.AddCondition(Key(random), random.Next(2) == 0 ? ConditionKind.Exists : ConditionKind.Absent);
+        else if (kind == 1)
+            request.AddCondition(Key(random), ConditionKind.ValueEquals, value: Value(random));
+        if (kind == 2)
+            request.Delete(Key(random));
+        else if (kind == 3)
+            request.DeleteRange(Key(random), []);
+        else if (kind == 4)
+            request.SetAdd(Key(random), Key(random));
+        else if (kind == 5)
+            request.SetRemove(Key(random), Key(random));
+        for (var puts = kind == 6 ? random.Next(100, 200) : random.Next(putsMin, 4); puts > 0; puts--)
+            request.Put(Key(random), Value(random));
+    }
+
+    private static byte[] Key(Random random) => StoreBench.Text($"key {random.Next(Keys)}");
+
+    private static byte[] Value(Random random) => new byte[random.Next(20) == 0 ? LargeValueBytes : random.Next(3)];
+}
