@@ -26,6 +26,7 @@ internal sealed class ReplicaStore : IDisposable
     private readonly JournalWriter _journal;
     private readonly ShardClock _shardClock;
     private readonly JournalCompletions _completions;
+    private readonly EvictionSweep _sweep;
     private readonly StoreShutdown _shutdown;
     private readonly StoreMemory _memory;
     private readonly bool _endedUncleanly;
@@ -65,6 +66,7 @@ internal sealed class ReplicaStore : IDisposable
         };
         _completions = new JournalCompletions(Life, _journal, Durable, Writes, Checkpoints, _memory, Space);
         Scrub = new Scrub(context, Pages, Life);
+        _sweep = new EvictionSweep(context, Pages.Space, Life);
         Digests = new DigestAtRecord(context, Pages, Committed, Life);
         _shutdown = new StoreShutdown(context, Life, Directory, Pages, segments, _journal, Checkpoints, _memory, OnStopped);
         Statistics = new StoreStatistics(Pages, index, _journal, Checkpoints, Scrub, context.Time);
@@ -163,6 +165,7 @@ internal sealed class ReplicaStore : IDisposable
         Checkpoints.CountUncovered();
         Space.Start();
         Scrub.Start(_endedUncleanly);
+        _sweep.Start();
         if (_endedUncleanly)
             StoreLog.ScrubsAtOnce(_context.Log, Directory);
         // On the writer, which may at once be asked for a checkpoint.
@@ -231,6 +234,7 @@ internal sealed class ReplicaStore : IDisposable
         _memory.End();
         Writes.End(reads);
         Scrub.Dispose();
+        _sweep.Dispose();
         Digests.Drop();
     }
 }

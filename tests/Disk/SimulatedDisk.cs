@@ -43,6 +43,9 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     /// <summary>Called with offset and length when a part of a mapped file will be read soon. Returns whether it is not in memory; null means that it is.</summary>
     public Func<long, long, bool>? BeginsRead { get; set; }
 
+    /// <summary>Says whether the part of a mapped file at an offset is in memory; null means that the system does not tell.</summary>
+    public Func<long, bool>? IsInMemory { get; set; }
+
     /// <summary>Whether the system reads ahead by itself when reads follow each other.</summary>
     public bool ReadsAhead { get; set; }
 

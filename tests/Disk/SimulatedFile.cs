@@ -37,6 +37,16 @@ internal sealed unsafe class SimulatedFile(SimulatedDisk disk, string path, Simu
     public bool TryBeginReadIntoMap(byte* memory, long offset, long bytes) => disk.BeginsRead?.Invoke(offset, bytes) ?? false;
 
     /// <inheritdoc/>
+    public bool TryTellInMemory(byte* memory, long offset, long bytes, Span<byte> pages)
+    {
+        if (disk.IsInMemory is not { } isInMemory)
+            return false;
+        for (var page = 0; page * (long)Environment.SystemPageSize < bytes; page++)
+            pages[page] = isInMemory(offset + (page * (long)Environment.SystemPageSize)) ? (byte)1 : (byte)0;
+        return true;
+    }
+
+    /// <inheritdoc/>
     public bool ReadsAhead => disk.ReadsAhead;
 
     /// <inheritdoc/>

@@ -1,18 +1,23 @@
 namespace KvCluster.Tests;
 
 /// <summary>
-/// Occupies every thread of the process's pool until it is disposed. The pool adds about two threads per second, so the items last for minutes. Only for tests
-/// that nothing runs beside.
+/// Occupies every thread of the process's pool until it is disposed, and keeps the pool from adding more: a timer that is due would be the first thing that a new thread
+/// runs. Only for tests that nothing runs beside.
 /// </summary>
 internal sealed class OccupiedPool : IDisposable
 {
     private const int Items = 1_000;
     private readonly ManualResetEventSlim _go = new();
     private readonly CountdownEvent _left = new(Items);
+    private readonly int _threadsMax;
+    private readonly int _ioThreadsMax;
     private int _begun;
 
     public OccupiedPool()
     {
+        ThreadPool.GetMaxThreads(out _threadsMax, out _ioThreadsMax);
+        ThreadPool.GetMinThreads(out var threads, out _);
+        Assert.True(ThreadPool.SetMaxThreads(Math.Max(threads, ThreadPool.ThreadCount), _ioThreadsMax), "The pool does not let itself be bounded.");
         for (var item = 0; item < Items; item++)
             ThreadPool.UnsafeQueueUserWorkItem(static pool => pool.Occupy(), this, preferLocal: false);
     }
@@ -24,6 +29,7 @@ internal sealed class OccupiedPool : IDisposable
     public void Dispose()
     {
         _go.Set();
+        ThreadPool.SetMaxThreads(_threadsMax, _ioThreadsMax);
         Assert.True(_left.Wait(Eventually.Limit), "The pool does not run its items.");
         _go.Dispose();
         _left.Dispose();

@@ -78,6 +78,16 @@ internal interface IStorageFile : IDisposable
     /// first page is in memory, as far as the system tells; a length of 0 only asks that. Parameters and threads are those of <see cref="ReadIntoMap"/>.
     /// </summary>
     unsafe bool TryBeginReadIntoMap(byte* memory, long offset, long bytes);
+
+    /// <summary>
+    /// Asks which pages of the system that a mapping has in a part of it are in memory. False if the system does not tell. Any thread; the part is within
+    /// <see cref="Length"/> or was a moment ago.
+    /// </summary>
+    /// <param name="memory">Where the part begins, at a page of the system.</param>
+    /// <param name="offset">Where it begins in the file.</param>
+    /// <param name="bytes">Its length.</param>
+    /// <param name="pages">Gets a byte for each page of the system, also for the last if it belongs to the part only in part: odd if it is in memory.</param>
+    unsafe bool TryTellInMemory(byte* memory, long offset, long bytes, Span<byte> pages);
 }
 
 /// <summary>Whether a file must exist or must not.</summary>

@@ -159,6 +159,9 @@ internal sealed unsafe class LinuxFile : IStorageFile
     public bool TryBeginReadIntoMap(byte* memory, long offset, long bytes) => MapReading.TryBegin(memory, bytes);
 
     /// <inheritdoc/>
+    public bool TryTellInMemory(byte* memory, long offset, long bytes, Span<byte> pages) => MapReading.TryTell(memory, bytes, pages);
+
+    /// <inheritdoc/>
     public bool ReadsAhead => !IsDirect;
 
     /// <inheritdoc/>

@@ -66,6 +66,13 @@ internal static unsafe class MapReading
         return true;
     }
 
+    /// <summary>Asks the kernel which of its pages are in memory, see <see cref="IStorageFile.TryTellInMemory"/>.</summary>
+    public static bool TryTell(byte* memory, long bytes, Span<byte> pages)
+    {
+        fixed (byte* told = pages[..(int)((bytes + Environment.SystemPageSize - 1) / Environment.SystemPageSize)])
+            return LibC.InMemory(memory, (nuint)bytes, told) == 0;
+    }
+
     /// <summary>The page of the system with this address.</summary>
     private static byte* StartOf(byte* memory) => (byte*)((nint)memory & ~(Environment.SystemPageSize - 1L));
 

@@ -114,6 +114,9 @@ internal sealed unsafe class PortableFile(string path, SafeFileHandle handle, bo
     public bool TryBeginReadIntoMap(byte* memory, long offset, long bytes) => MapReading.TryBegin(memory, bytes);
 
     /// <inheritdoc/>
+    public bool TryTellInMemory(byte* memory, long offset, long bytes, Span<byte> pages) => MapReading.TryTell(memory, bytes, pages);
+
+    /// <inheritdoc/>
     public bool ReadsAhead => true;
 
     /// <inheritdoc/>

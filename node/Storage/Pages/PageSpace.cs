@@ -19,6 +19,12 @@ internal sealed unsafe class PageSpace
     /// <summary>Bytes by which each piece extends into the next, so that a run that begins in a piece is in its memory as a whole.</summary>
     private const long OverlapBytes = 16 << 20;
 
+    /// <summary>
+    /// Runs from this length on are not accessed before the system was asked whether all of them is in memory, which takes less than a tenth of copying them. Of shorter ones
+    /// only <see cref="ForgetEvicted"/> knows.
+    /// </summary>
+    private const int RunPagesAsked = 16;
+
     private readonly IStorageFile _file;
     private readonly Piece* _pieces;
     private readonly int _pieceShift;
@@ -107,6 +113,8 @@ internal sealed unsafe class PageSpace
     public byte* ResolveRun(PageLink* link, uint valueLength)
     {
         var run = Resolve(link);
+        if (Page.RunPages(valueLength) is >= RunPagesAsked and var pages && PageLink.Load(link) is { IsScratch: false } reference)
+            ReadEvicted(reference.Number, pages);
         return Page.Type(run) == PageType.Overflow && Page.ValueLength(run) == valueLength
             ? run
             : throw Bad($"'{_file.Path}': page {PageLink.Load(link).Number} is not an overflow run with a value of {valueLength} bytes, although its leaf refers to it as one.");
@@ -114,6 +122,49 @@ internal sealed unsafe class PageSpace
 
     /// <summary>Makes the next access check the page, because it was rewritten. Called before any reference to it is published.</summary>
     public void Forget(long number) => Interlocked.And(ref PieceOf(PageRef.ToFile(number))->Checked[number / 64], ~(1ul << (int)(number % 64)));
+
+    /// <summary>
+    /// Makes the next access of pages that have left memory since they were checked read and check them again. Asks the system, so that no access need. Any thread, not
+    /// after the file was closed.
+    /// </summary>
+    /// <param name="first">Where to begin, a multiple of 64.</param>
+    /// <param name="inMemory">Room for the system's answer; as many pages are asked for as it has room for.</param>
+    /// <param name="forgotten">Increased by the number of these pages.</param>
+    /// <returns>The page to go on with, or 0 at the end of the file.</returns>
+    public long ForgetEvicted(long first, Span<byte> inMemory, ref long forgotten)
+    {
+        var file = _file.Length / Page.Bytes;
+        // A word of bits belongs to one piece.
+        var piecePages = (1L << _pieceShift) / Page.Bytes;
+        var end = Math.Min(file, Math.Min(first + (inMemory.Length * (long)Environment.SystemPageSize / Page.Bytes), ((first / piecePages) + 1) * piecePages));
+        if (first >= end)
+            return 0;
+        var piece = PieceOf(PageRef.ToFile(first));
+        var isAsked = false;
+        for (var word = first / 64; word * 64 < end; word++)
+        {
+            var known = Volatile.Read(ref piece->Checked[word]);
+            if (known == 0)
+                continue;
+            // Not before one is known: most of a large file may never have been read.
+            if (!isAsked && !_file.TryTellInMemory(piece->Map + (first * Page.Bytes), first * Page.Bytes, (end - first) * Page.Bytes, inMemory))
+                return 0;
+            isAsked = true;
+            var evicted = 0ul;
+            for (var rest = known; rest != 0; rest &= rest - 1)
+            {
+                var bit = BitOperations.TrailingZeroCount(rest);
+                if ((word * 64) + bit < end && !IsInMemory(inMemory, (word * 64) + bit - first, 1))
+                    evicted |= 1ul << bit;
+            }
+            if (evicted == 0)
+                continue;
+            // A page that was checked again meanwhile is checked once more.
+            Interlocked.And(ref piece->Checked[word], ~evicted);
+            forgotten += BitOperations.PopCount(evicted);
+        }
+        return end < file ? end : 0;
+    }
 
     /// <summary>Verifies a page's checksums even if it was verified before, and returns its length in pages.</summary>
     /// <param name="reference">The page.</param>
@@ -177,6 +228,29 @@ internal sealed unsafe class PageSpace
             var last = number + count - 1;
             throw Bad($"'{_file.Path}': page {number}{(count > 1 ? $" to {last}" : "")} (offset {number * Page.Bytes}) cannot be read: {failure.Message}", failure);
         }
+    }
+
+    /// <summary>Reads pages into the mapping if some of them have left memory.</summary>
+    [SkipLocalsInit]
+    private void ReadEvicted(long number, int pages)
+    {
+        var bytes = (long)pages * Page.Bytes;
+        Span<byte> inMemory = stackalloc byte[(int)(bytes / Math.Min(Environment.SystemPageSize, Page.Bytes))];
+        if (_file.TryTellInMemory(Locate(PageRef.ToFile(number)), number * Page.Bytes, bytes, inMemory) && !IsInMemory(inMemory, 0, pages))
+            Read(number, pages);
+    }
+
+    /// <summary>Whether the system has told that pages are in memory, counted from the first of which it was asked.</summary>
+    private static bool IsInMemory(ReadOnlySpan<byte> told, long page, long pages)
+    {
+        var from = page * Page.Bytes / Environment.SystemPageSize;
+        var end = (((page + pages) * Page.Bytes) + Environment.SystemPageSize - 1) / Environment.SystemPageSize;
+        foreach (var one in told[(int)from..(int)end])
+        {
+            if ((one & 1) == 0)
+                return false;
+        }
+        return true;
     }
 
     [MethodImpl(MethodImplOptions.AggressiveInlining)]

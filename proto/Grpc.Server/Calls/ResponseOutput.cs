@@ -190,8 +190,20 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
         Invariant.CheckHeld(_gate);
         if (_flushing is not null)
             return _flushing;
-        _staged.MoveToPipe();
-        var flush = _pipe!.FlushAsync();
+        ValueTask<FlushResult> flush;
+        try
+        {
+            _staged.MoveToPipe();
+            flush = _pipe!.FlushAsync();
+        }
+        catch (ObjectDisposedException failure)
+        {
+            // A server that stops waits for its calls for a time only, and then releases the memory of their connections. A queued flush is on a thread of
+            // the pool, where an exception would end the process.
+            CallLog.FlushFailed(call.Settings.Log, failure);
+            _isCallerGone = true;
+            return Task.CompletedTask;
+        }
         if (flush.IsCompletedSuccessfully)
         {
             _isCallerGone |= IsGone(flush.Result);
@@ -212,7 +224,7 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
         {
             isGone = IsGone(await flush.ConfigureAwait(false));
         }
-        catch (Exception failure) when (failure is IOException or OperationCanceledException)
+        catch (Exception failure) when (failure is IOException or OperationCanceledException or ObjectDisposedException)
         {
             CallLog.FlushFailed(call.Settings.Log, failure);
         }

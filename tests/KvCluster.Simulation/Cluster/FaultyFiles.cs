@@ -110,6 +110,8 @@ internal sealed class FaultyFiles : IFileSystem
 
         public bool TryBeginReadIntoMap(byte* memory, long offset, long bytes) => file.TryBeginReadIntoMap(memory, offset, bytes);
 
+        public bool TryTellInMemory(byte* memory, long offset, long bytes, Span<byte> pages) => file.TryTellInMemory(memory, offset, bytes, pages);
+
         public void ReadIntoMap(byte* memory, long offset, long bytes, bool isNext) => file.ReadIntoMap(memory, offset, bytes, isNext);
 
         public bool ReadsAhead => file.ReadsAhead;

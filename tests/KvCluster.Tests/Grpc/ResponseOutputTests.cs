@@ -66,6 +66,26 @@ public sealed class ResponseOutputTests
         Assert.Equal(10 * (5 + 6), _pipe.Bytes.Count);
     }
 
+    /// <summary>
+    /// A server that was stopped released the memory of connections while a flush of a call was queued to the thread pool, and the exception ended the process.
+    /// </summary>
+    [Fact]
+    public async Task QueuedFlush_AfterTheServerReleasedItsMemory_EndsTheCallOnly()
+    {
+        var message = new EchoReply { Payload = ByteString.CopyFromUtf8("some") };
+        _pipe.IsReleased = true;
+        RpcException? failure = null;
+        await Eventually.TrueAsync(
+            () =>
+            {
+                failure = Record.Exception(() => _output.WriteAsync(message, Marshaller, moreFollows: false).GetAwaiter().GetResult()) as RpcException;
+                return failure is not null;
+            },
+            "the call is told that its caller is gone");
+        Assert.Equal(StatusCode.Cancelled, failure!.StatusCode);
+        Assert.Empty(_pipe.Bytes);
+    }
+
     /// <summary>A replacement for Kestrel's pipe that keeps what is written and reports what is not flushed.</summary>
     private sealed class RecordedPipe : PipeWriter, IHttpResponseBodyFeature
     {
@@ -75,6 +95,9 @@ public sealed class ResponseOutputTests
         private int _flushes;
 
         public List<byte> Bytes { get; } = [];
+
+        /// <summary>Whether its memory was released, as that of a connection is when the server has stopped.</summary>
+        public bool IsReleased { get; set; }
 
         public int Unflushed => Volatile.Read(ref _unflushed);
 
@@ -93,7 +116,11 @@ public sealed class ResponseOutputTests
             }
         }
 
-        public override Memory<byte> GetMemory(int sizeHint = 0) => _block = new byte[Math.Max(sizeHint, 4096)];
+        public override Memory<byte> GetMemory(int sizeHint = 0)
+        {
+            ObjectDisposedException.ThrowIf(IsReleased, this);
+            return _block = new byte[Math.Max(sizeHint, 4096)];
+        }
 
         public override Span<byte> GetSpan(int sizeHint = 0) => GetMemory(sizeHint).Span;
 

@@ -130,6 +130,9 @@ public sealed class FileSystemTests : IDisposable
         file.ReadIntoMap(map, 0, file.Length);
         file.ReadIntoMap(end + 4096, 8192, 8192);
         Assert.Equal((0, 7, 7), (map[4095], map[4096], end[0]));
+        var told = new byte[4];
+        if (file.TryTellInMemory(map, 0, file.Length, told))
+            Assert.All(told[..(int)(file.Length / Environment.SystemPageSize)], static page => Assert.Equal(1, page & 1));
         file.Resize(20480);
         using var block = new AlignedBuffer(4096);
         block.Span.Fill(5);

@@ -112,6 +112,54 @@ public sealed class FirstTouchTests : IDisposable
         }
     }
 
+    /// <summary>Half of one leaf has left memory since it was checked. It alone is read and compared again, before its keys are served.</summary>
+    [Theory]
+    [InlineData(0)]
+    [InlineData(Page.Bytes - 1)]
+    public void Read_LeafPartOfWhichHasLeftMemory_IsComparedAgain(int part)
+    {
+        Assert.Empty(Unreadable(_store));
+        var leaves = ValuePages(isRun: false);
+        var evicted = (leaves[0] * Page.Bytes) + part;
+        _disk.IsInMemory = offset => evicted < offset || evicted >= offset + Environment.SystemPageSize;
+        foreach (var leaf in leaves)
+            _disk.FlipBit("data", (leaf * Page.Bytes) + 4_000);
+        Assert.Empty(Unreadable(_store));
+        Assert.Equal(1, ForgetEvicted());
+        Assert.InRange(Unreadable(_store).Count, 1, (Keys / leaves.Count) + 3);
+    }
+
+    /// <summary>Accessing the bad sector through the mapping would end the process, although the first page of the run is in memory.</summary>
+    [Fact]
+    public void Read_BadSectorInAPartOfALargeRunThatHasLeftMemory_IsDamage()
+    {
+        _store.Apply(batch => batch.Put(TreeId.Kv, BitConverter.GetBytes(0), new byte[1 << 20]));
+        _store.CheckpointAll();
+        Assert.Empty(Unreadable(_store));
+        var run = ValuePages(isRun: true).Single(page => Page.RunPages(1 << 20) == RunPagesAt(page)) * Page.Bytes;
+        var bad = run + (500 << 10);
+        _disk.MakeUnreadable("data", bad, 1);
+        _disk.IsInMemory = static _ => true;
+        Assert.Empty(Unreadable(_store));
+        _disk.IsInMemory = offset => bad < offset || bad >= offset + Environment.SystemPageSize;
+        Assert.Equal([0], Unreadable(_store));
+    }
+
+    private long ForgetEvicted()
+    {
+        var (next, forgotten, inMemory) = (0L, 0L, new byte[512]);
+        do
+            next = _store.Space.ForgetEvicted(next, inMemory, ref forgotten);
+        while (next > 0);
+        return forgotten;
+    }
+
+    private unsafe int RunPagesAt(long number)
+    {
+        fixed (byte* file = _disk.ReadAll("data"))
+            return Page.RunPages(Page.ValueLength(file + (number * Page.Bytes)));
+    }
+
     /// <summary>The keys that cannot be read, each in a snapshot of its own. The others have the value that was written last, if that is given.</summary>
     private static List<int> Unreadable(PageStore store, byte? value = null)
     {

@@ -106,6 +106,25 @@ public sealed class RunTimeDamageTests
         Assert.Equal(pagesAPass, found);
     }
 
+    /// <summary>What was checked once was trusted as long as the store was open, also when it had left memory and was read from the disk again.</summary>
+    [Fact]
+    public void Read_PageDamagedAfterItHadLeftMemory_EndsTheReplica()
+    {
+        using var bench = Checkpointed();
+        Assert.NotNull(bench.Read("key-7"));
+        bench.IsDamaged = true;
+        bench.Disk.IsInMemory = static _ => false;
+        for (var second = 0; second < 3; second++)
+        {
+            bench.Time.Advance(TimeSpan.FromSeconds(1));
+            bench.Run();
+        }
+        FlipEveryPage(bench);
+        Assert.Throws<CorruptStoreException>(() => bench.Read("key-7"));
+        bench.Run();
+        Assert.IsType<CorruptStoreException>(bench.FailureTold);
+    }
+
     [Fact]
     public void ReadBodies_DamagedRecordAfterTheCheckpoint_EndsTheReplica()
     {
