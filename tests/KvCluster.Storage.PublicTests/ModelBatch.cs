@@ -7,20 +7,38 @@ namespace KvCluster.PublicTests;
 internal sealed class ModelBatch
 {
     private readonly List<(KvTree Tree, Func<ModelTree, bool> Holds)> _conditions = [];
-    private readonly List<(KvTree Tree, byte[] Key, byte[]? Value)> _operations = [];
+    private readonly List<(KvTree Tree, Func<ModelTree, Etag, ModelTree> Change)> _operations = [];
 
     public KvBatch Batch { get; } = new();
 
     public void Put(KvTree tree, byte[] key, byte[] value)
     {
         Batch.Put(tree, key, value);
-        _operations.Add((tree, key, value));
+        _operations.Add((tree, (content, etag) => content.With(key, value, etag)));
     }
 
     public void Delete(KvTree tree, byte[] key)
     {
         Batch.Delete(tree, key);
-        _operations.Add((tree, key, null));
+        _operations.Add((tree, (content, _) => content.Without(key)));
+    }
+
+    public void SetAdd(KvTree tree, byte[] key, byte[] member)
+    {
+        Batch.SetAdd(tree, key, member);
+        _operations.Add((tree, (content, etag) => content.WithSet(key, members => members.Add(member), etag)));
+    }
+
+    public void SetRemove(KvTree tree, byte[] key, byte[] member)
+    {
+        Batch.SetRemove(tree, key, member);
+        _operations.Add((tree, (content, etag) => content.WithSet(key, members => members.Remove(member), etag)));
+    }
+
+    public void SetDelete(KvTree tree, byte[] key)
+    {
+        Batch.SetDelete(tree, key);
+        _operations.Add((tree, (content, etag) => content.WithSet(key, members => members.Clear(), etag)));
     }
 
     public void IfExists(KvTree tree, byte[] key)
@@ -54,10 +72,10 @@ internal sealed class ModelBatch
     public ImmutableDictionary<KvTree, ModelTree> Apply(ImmutableDictionary<KvTree, ModelTree> state, Etag last)
     {
         var etag = last with { Change = last.Change - (ulong)_operations.Count };
-        foreach (var (tree, key, value) in _operations)
+        foreach (var (tree, change) in _operations)
         {
             etag++;
-            state = state.SetItem(tree, value is null ? state[tree].Without(key) : state[tree].With(key, value, etag));
+            state = state.SetItem(tree, change(state[tree], etag));
         }
         return state;
     }

@@ -119,6 +119,27 @@ public sealed class SetTests : StoreTest
     }
 
     [Fact]
+    public async Task ScanSets_OfATree_ListsItsKeysWithSetsInOrder()
+    {
+        await using var store = KvStore.Open(Folder);
+        var (tree, other) = (await store.CreateTreeAsync("tree"), await store.CreateTreeAsync("other"));
+        await AddAsync(store, tree, "fruit/plum", 0, 5_000);
+        await store.WriteAsync(new KvBatch()
+            .SetAdd(tree, "fruit/apple"u8, "m"u8).SetAdd(tree, "nut"u8, "m"u8).SetAdd(other, "fruit/fig"u8, "m"u8)
+            .Put(tree, "fruit/value"u8, "v"u8).SetAdd(tree, "gone"u8, "m"u8).SetDelete(tree, "gone"u8));
+        using var snapshot = store.OpenSnapshot();
+        Assert.Equal("fruit/apple:1 fruit/plum:5000 nut:1", Sets(snapshot.ScanSets(tree)));
+        Assert.Equal("nut:1 fruit/plum:5000 fruit/apple:1", Sets(snapshot.ScanSets(tree, reverse: true)));
+        Assert.Equal("fruit/plum:5000", Sets(snapshot.ScanSets(tree, "fruit/b"u8, "nut"u8)));
+        Assert.Equal("fruit/apple:1 fruit/plum:5000", Sets(snapshot.ScanSetsPrefix(tree, "fruit/"u8)));
+        Assert.Equal("fruit/plum:5000 fruit/apple:1", Sets(snapshot.ScanSetsPrefix(tree, "fruit/"u8, reverse: true)));
+        Assert.Equal("fruit/fig:1", Sets(snapshot.ScanSets(other)));
+        Assert.Throws<ArgumentOutOfRangeException>(() => snapshot.ScanSets(tree, new byte[KvStoreLimits.KeyBytesMax + 1]));
+        snapshot.Dispose();
+        Assert.Throws<ObjectDisposedException>(() => snapshot.ScanSets(tree));
+    }
+
+    [Fact]
     public async Task SetDelete_WithOtherOperations_IsPartOfTheBatch()
     {
         await using var store = KvStore.Open(Folder);
@@ -301,6 +322,14 @@ public sealed class SetTests : StoreTest
         foreach (var member in set.Members())
             members.Add(Encoding.UTF8.GetString(member));
         return string.Join(' ', members);
+    }
+
+    private static string Sets(KvSetScan scan)
+    {
+        var sets = new List<string>();
+        foreach (var (key, set) in scan)
+            sets.Add($"{Encoding.UTF8.GetString(key)}:{set.Count}");
+        return string.Join(' ', sets);
     }
 
     private static byte[] Number(int number) => Bytes($"{number:00000000}");

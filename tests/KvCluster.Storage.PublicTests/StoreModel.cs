@@ -185,12 +185,39 @@ internal sealed class StoreModel : IAsyncDisposable
         for (var count = _random.Next(1, 13); count > 0; count--)
         {
             var tree = SomeTree();
-            if (_random.Next(4) == 0)
-                batch.Delete(tree, _checks.SomeKey(_state[tree]));
-            else
-                batch.Put(tree, _checks.SomeKey(_state[tree]), SomeValue());
+            switch (_random.Next(8))
+            {
+                case 0:
+                    AddToSet(batch, tree, _checks.SomeSetKey(_state[tree]));
+                    break;
+                case 1:
+                    RemoveFromSet(batch, tree, _checks.SomeSetKey(_state[tree]));
+                    break;
+                case < 4:
+                    batch.Delete(tree, _checks.SomeKey(_state[tree]));
+                    break;
+                default:
+                    batch.Put(tree, _checks.SomeKey(_state[tree]), SomeValue());
+                    break;
+            }
         }
         return batch;
+    }
+
+    /// <summary>A member or two, or as many as make a set large.</summary>
+    private void AddToSet(ModelBatch batch, KvTree tree, byte[] key)
+    {
+        for (var count = _random.Next(8) == 0 ? 300 : _random.Next(1, 3); count > 0; count--)
+            batch.SetAdd(tree, key, _checks.NewMember());
+    }
+
+    private void RemoveFromSet(ModelBatch batch, KvTree tree, byte[] key)
+    {
+        var members = _state[tree].FindSet(key).Members;
+        if (_random.Next(6) == 0)
+            batch.SetDelete(tree, key);
+        else
+            batch.SetRemove(tree, key, members.IsEmpty ? _checks.NewMember() : members[_random.Next(members.Count)]);
     }
 
     /// <summary>Most conditions are about what the key has now, and hold if no other batch comes before.</summary>

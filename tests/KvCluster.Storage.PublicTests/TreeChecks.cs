@@ -16,11 +16,19 @@ internal sealed class TreeChecks(Random random)
     /// <summary>A key, or nothing.</summary>
     public byte[] SomeBound() => random.Next(4) == 0 ? [] : NewKey();
 
-    /// <summary>Every entry, forwards and backwards, with its etag.</summary>
+    /// <summary>A key, mostly one that has a set.</summary>
+    public byte[] SomeSetKey(ModelTree tree) => random.Next(4) == 0 ? NewKey() : tree.SetKeys.Skip(random.Next(4)).FirstOrDefault() ?? NewKey();
+
+    /// <summary>A member of a set.</summary>
+    public byte[] NewMember() => [.. NewKey().Take(KvStoreLimits.MemberBytesMax)];
+
+    /// <summary>Every entry and every set, forwards and backwards, with its etag.</summary>
     public void CheckAll(KvSnapshot snapshot, KvTree tree, ModelTree expected)
     {
         CheckScan(snapshot.Scan(tree), [.. expected.Keys], expected);
         CheckScan(snapshot.Scan(tree, reverse: true), [.. expected.Keys.Reverse()], expected);
+        CheckSets(snapshot.ScanSets(tree), [.. expected.SetKeys], expected);
+        CheckSets(snapshot.ScanSets(tree, reverse: true), [.. expected.SetKeys.Reverse()], expected);
     }
 
     /// <summary>Random ranges, prefixes, keys and moves.</summary>
@@ -33,7 +41,12 @@ internal sealed class TreeChecks(Random random)
         using (var cursor = snapshot.OpenCursor(tree, from, to))
             CheckMoves(cursor, inRange, expected);
 
+        byte[][] setsInRange = [.. expected.SetKeys.Where(key => ModelTree.IsBetween(key, from, to))];
+        CheckSets(snapshot.ScanSets(tree, from, to), setsInRange, expected);
+        CheckSets(snapshot.ScanSets(tree, from, to, reverse: true), [.. setsInRange.Reverse()], expected);
+
         byte[] prefix = [.. SomeBound().Take(2)];
+        CheckSets(snapshot.ScanSetsPrefix(tree, prefix), [.. expected.SetKeys.Where(key => key.AsSpan().StartsWith(prefix))], expected);
         CheckScan(snapshot.ScanPrefix(tree, prefix), [.. expected.Keys.Where(key => key.AsSpan().StartsWith(prefix))], expected);
 
         var sought = SomeKey(expected);
@@ -52,6 +65,29 @@ internal sealed class TreeChecks(Random random)
             CheckEntry(entry.Key, entry.Value, entry.Etag, keys[next++], expected);
         }
         Assert.Equal(keys.Length, next);
+    }
+
+    private static void CheckSets(KvSetScan scan, byte[][] keys, ModelTree expected)
+    {
+        var next = 0;
+        foreach (var (key, set) in scan)
+        {
+            Assert.True(next < keys.Length, $"There are more than {keys.Length} sets.");
+            CheckSet(key, set, keys[next++], expected);
+        }
+        Assert.Equal(keys.Length, next);
+    }
+
+    private static void CheckSet(ReadOnlySpan<byte> key, KvSet set, byte[] expectedKey, ModelTree expected)
+    {
+        if (!key.SequenceEqual(expectedKey))
+            Assert.Fail($"The set of {Convert.ToHexString(key)} is where that of {Convert.ToHexString(expectedKey)} should be.");
+        var (members, etag) = expected.FindSet(expectedKey);
+        Assert.Equal((members.Count, etag), (set.Count, set.Etag));
+        var next = 0;
+        foreach (var member in set.Members())
+            Assert.True(member.SequenceEqual(members[next++]), $"{Convert.ToHexString(member)} is where another member of {Convert.ToHexString(expectedKey)} should be.");
+        Assert.Equal(members.Count, next);
     }
 
     private static void CheckEntry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, Etag etag, byte[] expectedKey, ModelTree expected)

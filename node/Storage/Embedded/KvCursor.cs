@@ -59,6 +59,23 @@ public sealed class KvCursor : IDisposable
         }
     }
 
+    /// <summary>Of a cursor over keys with sets: the key and its set.</summary>
+    internal KvSetEntry CurrentSet
+    {
+        get
+        {
+            Check();
+            try
+            {
+                return new KvSetEntry(_cursor.Key[TreeKey.NumberBytes..], new KvSet(_snapshot, _cursor.Set));
+            }
+            catch (CorruptStoreException damage)
+            {
+                throw StoreErrors.DamagedBy(damage);
+            }
+        }
+    }
+
     /// <summary>Moves to the next entry; false at the end. From there <see cref="MovePrevious"/> moves back to the last one.</summary>
     public bool MoveNext()
     {

@@ -109,28 +109,25 @@ public sealed class KvSnapshot : IDisposable
     /// <param name="prefix">What the keys begin with; empty: all.</param>
     /// <param name="reverse">Begin with the last entry.</param>
     /// <exception cref="ArgumentOutOfRangeException">The prefix is longer than a key may be.</exception>
-    [SkipLocalsInit]
-    public KvScan ScanPrefix(KvTree tree, ReadOnlySpan<byte> prefix, bool reverse = false)
-    {
-        Check(tree);
-        Span<byte> lower = stackalloc byte[TreeKey.BytesMax], upper = stackalloc byte[TreeKey.BytesMax];
-        var first = TreeKey.Write(lower, tree.Number, prefix);
-        return new KvScan(new KvCursor(this, tree, _snapshot.Cursor(TreeId.Kv, first, TreeKey.EndOfPrefix(upper, first))), reverse);
-    }
+    public KvScan ScanPrefix(KvTree tree, ReadOnlySpan<byte> prefix, bool reverse = false) => new(OpenPrefix(TreeId.Kv, tree, prefix), reverse);
 
     /// <summary>A cursor over the entries of a tree with keys from one key to another, which moves in both directions. The caller disposes of it.</summary>
     /// <param name="tree">The tree.</param>
     /// <param name="from">The first key, inclusive; empty: from the beginning.</param>
     /// <param name="to">The end, exclusive; empty: to the end.</param>
     /// <exception cref="ArgumentOutOfRangeException">A bound is longer than a key may be.</exception>
-    [SkipLocalsInit]
-    public KvCursor OpenCursor(KvTree tree, ReadOnlySpan<byte> from = default, ReadOnlySpan<byte> to = default)
-    {
-        Check(tree);
-        Span<byte> lower = stackalloc byte[TreeKey.BytesMax], upper = stackalloc byte[TreeKey.BytesMax];
-        var first = TreeKey.Write(lower, tree.Number, from);
-        return new KvCursor(this, tree, _snapshot.Cursor(TreeId.Kv, first, TreeKey.WriteEnd(upper, tree.Number, to)));
-    }
+    public KvCursor OpenCursor(KvTree tree, ReadOnlySpan<byte> from = default, ReadOnlySpan<byte> to = default) => Open(TreeId.Kv, tree, from, to);
+
+    /// <summary>
+    /// The keys of a tree that have sets, with their sets, from one key to another, to be iterated over once with <c>foreach</c>. A key without a value is one of
+    /// them too. Members of large sets are not read.
+    /// </summary>
+    /// <inheritdoc cref="Scan(KvTree, ReadOnlySpan{byte}, ReadOnlySpan{byte}, bool)" path="/param|/exception"/>
+    public KvSetScan ScanSets(KvTree tree, ReadOnlySpan<byte> from = default, ReadOnlySpan<byte> to = default, bool reverse = false) => new(Open(TreeId.Sets, tree, from, to), reverse);
+
+    /// <summary>The same for the keys that begin with a prefix.</summary>
+    /// <inheritdoc cref="ScanPrefix(KvTree, ReadOnlySpan{byte}, bool)" path="/param|/exception"/>
+    public KvSetScan ScanSetsPrefix(KvTree tree, ReadOnlySpan<byte> prefix, bool reverse = false) => new(OpenPrefix(TreeId.Sets, tree, prefix), reverse);
 
     /// <summary>Releases the pages. A second call does nothing.</summary>
     public void Dispose()
@@ -144,6 +141,24 @@ public sealed class KvSnapshot : IDisposable
     {
         ObjectDisposedException.ThrowIf(_isDisposed, this);
         _store.ThrowIfDisposed();
+    }
+
+    [SkipLocalsInit]
+    private KvCursor Open(TreeId stored, KvTree tree, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)
+    {
+        Check(tree);
+        Span<byte> lower = stackalloc byte[TreeKey.BytesMax], upper = stackalloc byte[TreeKey.BytesMax];
+        var first = TreeKey.Write(lower, tree.Number, from);
+        return new KvCursor(this, tree, _snapshot.Cursor(stored, first, TreeKey.WriteEnd(upper, tree.Number, to)));
+    }
+
+    [SkipLocalsInit]
+    private KvCursor OpenPrefix(TreeId stored, KvTree tree, ReadOnlySpan<byte> prefix)
+    {
+        Check(tree);
+        Span<byte> lower = stackalloc byte[TreeKey.BytesMax], upper = stackalloc byte[TreeKey.BytesMax];
+        var first = TreeKey.Write(lower, tree.Number, prefix);
+        return new KvCursor(this, tree, _snapshot.Cursor(stored, first, TreeKey.EndOfPrefix(upper, first)));
     }
 
     private void Check(KvTree tree)
