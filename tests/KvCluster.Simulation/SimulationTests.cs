@@ -38,7 +38,7 @@ public sealed class SimulationTests(ITestOutputHelper output)
         output.WriteLine(tally.ToString());
         Assert.True(!tally.Missing.Any(), $"never happened: {string.Join(", ", tally.Missing.Select(Tally.NameOf))}");
         Assert.True(did.Writes > seeds * 50L && did.Reads > seeds * 30L && did.Scans > seeds * 5L && did.FailedConditions > seeds * 5L, $"the runs did too little: {did}");
-        Assert.True(did.Epochs > seeds * 2L && did.Snapshots > seeds / 50 && did.Transfers > seeds / 10 && did.ReplicaChanges > seeds / 20 && did.FollowerReads > seeds && did.Repeats > seeds / 2 && did.DigestsCompared > seeds / 2 && did.Unapplied > seeds / 200, $"the runs did too little: {did}");
+        Assert.True(did.Epochs > seeds * 2L && did.Snapshots > seeds / 50 && did.Transfers > seeds / 10 && did.ReplicaChanges > seeds / 20 && did.FollowerReads > seeds && did.Repeats > seeds / 2 && did.DigestsCompared > seeds / 2 && did.Unapplied > seeds / 200 && did.SetParts > seeds / 4, $"the runs did too little: {did}");
     }
 
     [Fact]

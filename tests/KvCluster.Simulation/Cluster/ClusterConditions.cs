@@ -52,6 +52,9 @@ internal sealed record ClusterConditions
     /// <summary>Keys that all callers share.</summary>
     public int Keys { get; init; } = 3;
 
+    /// <summary>One caller fills sets and has them deleted.</summary>
+    public bool HasSets { get; init; }
+
     /// <summary>
     /// Writes have many keys and long values. The tree gets thousands of pages, checkpoints start by themselves, snapshots have many chunks, and
     /// frames to a follower fill its window.

@@ -11,6 +11,12 @@ internal static class ClusterData
 
     public static byte[] Key(int key) => Encoding.UTF8.GetBytes(NameOf(key));
 
+    /// <summary>The key of a set. Sets are before all other keys.</summary>
+    public static string SetOf(int set) => $"a set {set}";
+
+    /// <summary>A member with its place among the others, and a number that no other has. Some twenty of them fit into a page.</summary>
+    public static string Member(int place, int number) => $"{place:D3} {number:D6} {new string('m', 300)}";
+
     public static byte[] Marker(long writeId) => Encoding.UTF8.GetBytes($"write{writeId:D8}");
 
     /// <summary>A value that contains its write's id and reveals if it is incomplete.</summary>

@@ -26,6 +26,9 @@ namespace KvCluster.Simulation.Cluster;
 /// </summary>
 internal sealed class ClusterNode : IDisposable
 {
+    // So few that a set takes several parts. A range of the three keys that all callers share has fewer.
+    private const int RangeLeavesOfSets = 4;
+
     // Without listeners, so it costs no time and does not affect the run.
     private static readonly NodeMetrics Unmeasured = new(new NodeIdentity("simulated", "", new(1), 1, ""), shardSeriesMax: 0);
 
@@ -366,6 +369,7 @@ internal sealed class ClusterNode : IDisposable
             RetainedJournalBytes = _run.Conditions.RetainedJournalBytes,
             SessionsMax = _run.Conditions.SessionsMax,
             SessionIdleMin = _run.Conditions.SessionIdleMin,
+            RangeLeavesMax = _run.Conditions.HasSets ? RangeLeavesOfSets : new StoreOptions().RangeLeavesMax,
             Pages = new PageStoreOptions { MapBytes = 64 << 20, StepPages = 32 },
         };
         return new StoreContext(FaultyFiles.Of(Disk.Files, _run.Bug), writer, lanes, checkpoints, _clock, NullLogger.Instance, options, completions);

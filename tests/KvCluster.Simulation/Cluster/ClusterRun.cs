@@ -25,11 +25,15 @@ internal sealed class ClusterRun : ISimulation
     // The same for comparisons of digests.
     private const int ComparesInOneOf = 3;
 
+    // The same for a caller of sets.
+    private const int SetsInOneOf = 4;
+
     private UInt128 _sessionsDrawn;
     private ulong _replicaIdLast = 1_000;
     private readonly ClusterNode[] _nodes;
     private readonly ClusterClient[] _clients;
     private readonly RoutedClient[] _routed = [];
+    private readonly SetCaller? _sets;
     private readonly ClusterFaults _faults;
     private readonly ClusterHistory _history = new();
     private readonly CommittedLog _log = new();
@@ -59,6 +63,8 @@ internal sealed class ClusterRun : ISimulation
         Transcript = new Transcript(detailed);
         Time = new VirtualTime(Transcript.Step);
         Conditions = scenario.Draw(Random);
+        // Keys of large runs are deleted as one range, which may then have as many pages as many sets.
+        Conditions = Conditions with { HasSets = !Conditions.IsLarge && seed % SetsInOneOf == 1 };
         if (Conditions.IsLarge)
             Options = Options with { WindowBytes = 64 << 10, FrameBytes = 32 << 10, SnapshotChunkBytes = 64 << 10, SnapshotWindowBytes = 256 << 10 };
         var record = new ShardRecord { Generation = 1, End = Conditions.RoutedCallers ? ByteString.CopyFromUtf8("n") : ByteString.Empty };
@@ -68,6 +74,7 @@ internal sealed class ClusterRun : ISimulation
         Network = new ClusterNetwork(this, _log);
         _nodes = [.. Enumerable.Range(1, scenario.Nodes).Select(id => new ClusterNode(this, new((uint)id), id <= ReplicaCount ? new((ulong)id * 11) : ReplicaId.None))];
         _clients = [.. Enumerable.Range(0, ClientCount).Select(client => new ClusterClient(this, _history, first: new(Conditions.PinnedCallers ? (uint)client + 1 : 1), hardlyWrites: client == 0))];
+        _sets = Conditions.HasSets ? new SetCaller(this) : null;
         _replacements = new Replacements(this);
         if (Conditions.RoutedCallers)
             _routed = [.. Enumerable.Range(1, RoutedCount).Select(number => new RoutedClient(this, _history, number))];
@@ -113,7 +120,7 @@ internal sealed class ClusterRun : ISimulation
 
     public Activity Activity => new(
         _history.Writes, _history.Reads, _history.Scans, _history.FailedConditions, (long)Coordinator.Record.Epoch, Network.SnapshotsInstalled, Transfers,
-        (long)Coordinator.Record.Generation - 1, _history.FollowerReads, _history.Repeats, DigestsCompared, Unapplied);
+        (long)Coordinator.Record.Generation - 1, _history.FollowerReads, _history.Repeats, DigestsCompared, Unapplied, _sets?.Parts ?? 0);
 
     public Tally Tally { get; } = new();
 
@@ -130,6 +137,7 @@ internal sealed class ClusterRun : ISimulation
                 node.Start();
             foreach (var client in _clients)
                 client.Start();
+            _sets?.Start();
             _replacements.Start();
             new Availability(this, _history).Start();
             _faults.Start();
@@ -255,5 +263,6 @@ internal sealed class ClusterRun : ISimulation
         _log.Settle(whole.Published.Etag);
         whole.Published.Check(_log);
         _history.Check(_log);
+        _sets?.Check(_log);
     }
 }

@@ -17,9 +17,14 @@ internal sealed class CommittedLog
     private readonly Dictionary<Etag, byte[]> _sent = [];
     private readonly Dictionary<string, List<Version>> _versions = new(StringComparer.Ordinal);
     private readonly Dictionary<long, List<Etag>> _appliedAt = [];
+    private readonly SortedDictionary<string, (SortedSet<string> Members, Etag Etag)> _sets = new(StringComparer.Ordinal);
+    private readonly Dictionary<Etag, (string Set, int Deleted, bool IsPartial)> _setDeletes = [];
 
     /// <summary>All keys that were ever put, in the order of their bytes.</summary>
     public IReadOnlyList<string> Keys { get; private set; } = [];
+
+    /// <summary>The sets in the last state, in the order of their keys, each with its members and the etag of its last change.</summary>
+    public IReadOnlyDictionary<string, (SortedSet<string> Members, Etag Etag)> Sets => _sets;
 
     /// <summary>A record is in flight to another replica.</summary>
     public void Add(ReadOnlySpan<byte> body)
@@ -52,6 +57,9 @@ internal sealed class CommittedLog
     /// <summary>The etags at which a write was applied. More than one means that it was applied more than once.</summary>
     public IReadOnlyList<Etag> AppliedAt(long writeId) => _appliedAt.TryGetValue(writeId, out var etags) ? etags : [];
 
+    /// <summary>What a delete of a set with this etag has deleted, and whether some of the set was left. Null if there is none.</summary>
+    public (string Set, int Deleted, bool IsPartial)? SetDeleteAt(Etag etag) => _setDeletes.TryGetValue(etag, out var found) ? found : null;
+
     /// <summary>The version of a key in the state that ends with this etag.</summary>
     public Version At(string key, Etag etag)
     {
@@ -81,6 +89,8 @@ internal sealed class CommittedLog
                 Apply(Encoding.ASCII.GetString(reader.Key), etag, reader.Code == OperationCode.Put ? reader.Value.ToArray() : null);
             if (reader.Code == OperationCode.DeleteRange)
                 ApplyDelete(Encoding.ASCII.GetString(reader.Key), Encoding.ASCII.GetString(reader.KeyEnd), etag);
+            if (reader.Code is OperationCode.SetAdd or OperationCode.SetDelete)
+                ApplyToSet(Encoding.ASCII.GetString(reader.Key), Encoding.ASCII.GetString(reader.Member), etag, reader.Code == OperationCode.SetDelete);
             if (reader.Code != OperationCode.Results)
                 etag = new Etag(etag.Epoch, etag.Change + 1);
         }
@@ -106,6 +116,29 @@ internal sealed class CommittedLog
             if (versions[^1].Exists && string.CompareOrdinal(key, from) >= 0 && (to.Length == 0 || string.CompareOrdinal(key, to) < 0))
                 versions.Add(new Version(etag, null));
         }
+    }
+
+    // A part of a delete ends before some members, so what is left are the last members of the set. Without an end it deletes all.
+    private void ApplyToSet(string key, string member, Etag etag, bool deletes)
+    {
+        var members = _sets.TryGetValue(key, out var set) ? set.Members : new SortedSet<string>(StringComparer.Ordinal);
+        var before = members.Count;
+        if (!deletes)
+            members.Add(member);
+        else if (member.Length == 0)
+            members.Clear();
+        else
+        {
+            members.RemoveWhere(other => string.CompareOrdinal(other, member) < 0);
+            Violation.Unless(members.Count > 0 && members.Count < before, Rule.CommittedStays, $"a part of the {before} members of {key} is deleted at {etag}, and {members.Count} are left");
+        }
+
+        if (deletes)
+            _setDeletes.Add(etag, (key, before - members.Count, member.Length > 0));
+        if (members.Count == 0)
+            _sets.Remove(key);
+        else if (members.Count != before)
+            _sets[key] = (members, etag);
     }
 
     /// <summary>What a change has left under a key.</summary>

@@ -50,15 +50,18 @@ internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
         node.Events.Poll(node.Replica.Writes.SubmitAsync(request).AsTask(), done);
     });
 
-    /// <summary>Opens a session.</summary>
-    public void OpenSession(UInt128 session, SessionOwner owner, Action<WriteResult> done) => node.Events.Deliver(() =>
+    /// <summary>Adds members to a set. Nobody waits for the answer.</summary>
+    public void AddToSet(string set, IReadOnlyList<string> members) => Change(request =>
     {
-        if (node.Replica is null)
-            return;
-        var request = WriteRequest.Rent();
-        request.OpenSession(session, owner);
-        node.Events.Poll(node.Replica.Writes.SubmitAsync(request).AsTask(), done);
-    });
+        foreach (var member in members)
+            request.SetAdd(Encoding.ASCII.GetBytes(set), Encoding.ASCII.GetBytes(member));
+    }, static _ => { });
+
+    /// <summary>Deletes a set, as far as one request does that.</summary>
+    public void DeleteSet(string set, Action<WriteResult> done) => Change(request => request.SetDelete(Encoding.ASCII.GetBytes(set)), done);
+
+    /// <summary>Opens a session.</summary>
+    public void OpenSession(UInt128 session, SessionOwner owner, Action<WriteResult> done) => Change(request => request.OpenSession(session, owner), done);
 
     /// <summary>Reads keys at one snapshot.</summary>
     public void Get(int[] keys, ReadKind kind, Etag least, Action<ClusterRead?> done) => node.Events.Deliver(() =>
@@ -72,6 +75,15 @@ internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
     {
         if (node.Replica is { } replica)
             node.UnlessStopped(() => Open(replica, kind, least, (snapshot, _) => Walk(snapshot, range, done), () => done(null)), () => done(null));
+    });
+
+    private void Change(Action<WriteRequest> fill, Action<WriteResult> done) => node.Events.Deliver(() =>
+    {
+        if (node.Replica is null)
+            return;
+        var request = WriteRequest.Rent();
+        fill(request);
+        node.Events.Poll(node.Replica.Writes.SubmitAsync(request).AsTask(), done);
     });
 
     private bool IsFaulty(InjectedBug bug) => run.Bug == bug && run.Chance(FaultyPermille);

@@ -2,6 +2,7 @@ using System.Text;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Maintenance;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Trees;
 
 namespace KvCluster.Simulation.Cluster;
 
@@ -50,5 +51,23 @@ internal readonly struct PublishedState(ClusterNode node)
         }
 
         Violation.Unless(!cursor.MoveNext(), Rule.CommittedStays, $"the tree of node {node.Id} holds a key that was not committed");
+        using var sets = snapshot.Cursor(TreeId.Sets);
+        foreach (var (key, (members, changed)) in log.Sets)
+        {
+            Violation.Unless(
+                sets.MoveNext() && Encoding.ASCII.GetString(sets.Key) == key && sets.Set.Etag == changed && MembersOf(sets.Set).SequenceEqual(members),
+                Rule.CommittedStays, $"node {node.Id} does not hold the {members.Count} members that were committed in {key} at {changed}");
+        }
+
+        Violation.Unless(!sets.MoveNext(), Rule.CommittedStays, $"node {node.Id} holds a set that was not committed");
+    }
+
+    private static List<string> MembersOf(StoredSet set)
+    {
+        var members = new List<string>();
+        using var cursor = set.Members();
+        while (cursor.MoveNext())
+            members.Add(Encoding.ASCII.GetString(cursor.Member));
+        return members;
     }
 }
