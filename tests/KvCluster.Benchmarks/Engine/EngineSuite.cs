@@ -19,6 +19,7 @@ internal static class EngineSuite
         ["files"] = LoadRows.FilesAsync,
         ["cold"] = ColdRows.RunAsync,
         ["pauses"] = PauseRows.RunAsync,
+        ["lanes"] = LaneRows.RunAsync,
         ["open"] = OpenRows.RunAsync,
         ["allocation"] = AllocationRows.RunAsync,
         ["checkpoint"] = CheckpointRows.ScatteredAsync,
