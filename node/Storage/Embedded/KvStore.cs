@@ -271,6 +271,7 @@ public sealed class KvStore : IAsyncDisposable
     public async Task CheckpointAsync(CancellationToken cancellationToken = default)
     {
         ThrowIfDisposed();
+        cancellationToken.ThrowIfCancellationRequested();
         await UntilDisposedAsync(
             either => _engine.Store.Checkpoints.RequestAsync().WaitAsync(either), "The store was disposed of during the checkpoint.", cancellationToken).ConfigureAwait(false);
     }
