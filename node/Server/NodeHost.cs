@@ -184,7 +184,7 @@ internal sealed class NodeHost : IAsyncDisposable
         _health.Waits("it is opening its data");
         directory.Claim(_options.Node, cluster.ClusterId);
         var pays = directory.MeasureWhatPays();
-        NodeLog.JournalOptions(_log, pays.Filling ? "filled with zeros before they are used" : "only allocated", pays.Compression ? "compressed" : "not compressed");
+        NodeLog.JournalOptions(_log, pays.Filling ? "filled with zeros before they are used" : "only allocated", pays.Compression ? "compressed" : "not compressed", pays.JournalWrites);
         Func<NodeId, string, GrpcChannel> channelTo = (node, address) => PeerTransport.ChannelTo(node, address, _options.Cluster, tls?.Files);
         var incarnation = await entry.CountStartAsync(directory, channelTo, cancellationToken).ConfigureAwait(false);
         var (listen, port) = ReserveWhereFree("the port", new UriBuilder(_options.Listen));
@@ -202,7 +202,7 @@ internal sealed class NodeHost : IAsyncDisposable
         var replication = _options.Replication with { LeaseUs = cluster.LeaseMs * 1_000 };
         var memory = new MemoryAccount((long)_options.MemoryBudgetMebibytes << 20, BootClock.Instance);
         metrics.Stores = memory;
-        var shards = Own("the replicas", new ShardHost(identity, directory, map, coordinator, peers, replication, _options.Storage with { FillSegments = pays.Filling, CompressRecords = pays.Compression }, memory, metrics, logs));
+        var shards = Own("the replicas", new ShardHost(identity, directory, map, coordinator, peers, replication, _options.Storage with { FillSegments = pays.Filling, CompressRecords = pays.Compression, JournalWrites = pays.JournalWrites }, memory, metrics, logs));
         _shards = shards;
         DiskFailed = shards.DiskFailed;
         _ = DiskFailed.ContinueWith(failed => _health.Breaks(failed.Result.Message), CancellationToken.None, TaskContinuationOptions.OnlyOnRanToCompletion, TaskScheduler.Default);

@@ -8,8 +8,8 @@ internal static partial class NodeLog
     [LoggerMessage(1, LogLevel.Information, "Node {Node} of cluster {Cluster} serves at {Address}, start {Starts}")]
     public static partial void Serves(ILogger log, NodeId node, string cluster, string address, ulong starts);
 
-    [LoggerMessage(43, LogLevel.Information, "As measured on this disk, new journal segments are {Filled}, and large records are {Compressed}")]
-    public static partial void JournalOptions(ILogger log, string filled, string compressed);
+    [LoggerMessage(43, LogLevel.Information, "As measured on this disk, new journal segments are {Filled}, large records are {Compressed}, and up to {Writes} journal writes are in flight")]
+    public static partial void JournalOptions(ILogger log, string filled, string compressed, int writes);
 
     [LoggerMessage(7, LogLevel.Information, "Node {Node} stopped")]
     public static partial void Stopped(ILogger log, NodeId node);

@@ -20,10 +20,12 @@ internal static class StorageText
         Line($"one in flight    {report.OnePerSecond:0} writes/s");
         if (report.TwoPerSecond is { } two)
             Line($"two in flight    {two:0} writes/s");
+        if (report.FourPerSecond is { } four)
+            Line($"four in flight   {four:0} writes/s");
         Line($"1 MiB            {report.LargeWrite.TotalMicroseconds:0} us");
         Line($"new name         {report.DirectorySync.TotalMicroseconds:0} us to create a file and sync its directory");
         Line($"allocate         {YesNo(report.Features.Allocates)}; punch holes {YesNo(report.Features.PunchesHoles)}; share blocks (reflink) {YesNo(report.Features.Reflinks)}");
-        Line($"By this measurement, an engine on this disk would write its journal {(report.IsDirect ? "with direct I/O and up to two writes in flight" : "through the page cache with one write in flight")}, into {(DeviceProbe.FillingPays(report.Direct ?? report.Buffered) ? "zero-filled" : "allocated")} or recycled segments. {(DeviceProbe.CompressionPays(report.LargeWrite) ? Lz4.CanCompress ? "Large records would be compressed." : "Large records would be compressed, but liblz4.so.1 is missing." : "Records would not be compressed, because the device is fast.")}");
+        Line($"By this measurement, an engine on this disk would write its journal {(report.IsDirect ? $"with direct I/O and up to {(DeviceProbe.JournalWrites(report.Direct!.Value.Zeroed) == 2 ? "two" : "four")} writes in flight" : "through the page cache with one write in flight")}, into {(DeviceProbe.FillingPays(report.Direct ?? report.Buffered) ? "zero-filled" : "allocated")} or recycled segments. {(DeviceProbe.CompressionPays(report.LargeWrite) ? Lz4.CanCompress ? "Large records would be compressed." : "Large records would be compressed, but liblz4.so.1 is missing." : "Records would not be compressed, because the device is fast.")}");
         Line($"What a node uses is not recorded here: at each start it measures again, with fewer writes, and its log says what it has chosen (\"As measured on this disk\").");
 
         void WriteTimes(string name, WriteTimes times) => Line(

@@ -8,18 +8,19 @@ namespace KvCluster.PublicTests;
 public sealed class DiskChoiceTests : StoreTest
 {
     [Theory]
-    [InlineData(true, false, "")]
-    [InlineData(false, true, "")]
-    [InlineData(null, null, "new journal segments are (filled with zeros before they are used|only allocated), and large records are (not )?compressed")]
-    [InlineData(null, true, "new journal segments are (filled with zeros before they are used|only allocated), and large records are compressed")]
-    [InlineData(false, null, "new journal segments are only allocated, and large records are (not )?compressed")]
-    public async Task Open_WithAnyChoice_KeepsWhatItWritesAndSaysWhatItMeasured(bool? fill, bool? compress, string said)
+    [InlineData(true, false, 4, "")]
+    [InlineData(false, true, 1, "")]
+    [InlineData(true, false, null, "large records are not compressed, and up to [24] journal writes are in flight")]
+    [InlineData(null, null, null, "new journal segments are (filled with zeros before they are used|only allocated), large records are (not )?compressed, and up to [24] journal")]
+    [InlineData(null, true, 16, "new journal segments are (filled with zeros before they are used|only allocated), large records are compressed, and up to 16 journal")]
+    [InlineData(false, null, 2, "new journal segments are only allocated, large records are (not )?compressed, and up to 2 journal")]
+    public async Task Open_WithAnyChoice_KeepsWhatItWritesAndSaysWhatItMeasured(bool? fill, bool? compress, int? writes, string said)
     {
         var log = new Lines();
-        var options = new KvStoreOptions { FillJournal = fill, CompressJournal = compress, Log = log };
+        var options = new KvStoreOptions { FillJournal = fill, CompressJournal = compress, JournalWrites = writes, Log = log };
         // As a process leaves it that ended while it measured.
         Directory.CreateDirectory(Path.Combine(Folder, ".probe"));
-        if (fill is not null && compress is not null)
+        if (fill is not null && compress is not null && writes is not null)
             Directory.Delete(Path.Combine(Folder, ".probe"));
         await using (var store = KvStore.Open(Folder, options))
         {
@@ -39,8 +40,20 @@ public sealed class DiskChoiceTests : StoreTest
     }
 
     [Fact]
-    public void Defaults_FillTheJournalAndDoNotCompress() =>
-        Assert.Equal((true, false), (new KvStoreOptions().FillJournal, new KvStoreOptions().CompressJournal));
+    public void Defaults_FillTheJournalDoNotCompressAndHaveTwoWritesInFlight()
+    {
+        var defaults = new KvStoreOptions();
+        Assert.Equal((true, false, 2), (defaults.FillJournal, defaults.CompressJournal, defaults.JournalWrites));
+    }
+
+    [Theory]
+    [InlineData(0)]
+    [InlineData(KvStoreOptions.JournalWritesMax + 1)]
+    public void Open_WithNoWritesInFlightOrTooMany_ThrowsAndMakesNothing(int writes)
+    {
+        Assert.Throws<ArgumentOutOfRangeException>(() => KvStore.Open(Folder, new KvStoreOptions { JournalWrites = writes }));
+        Assert.Empty(Directory.EnumerateFileSystemEntries(Folder));
+    }
 
     private sealed class Lines : ILogger
     {

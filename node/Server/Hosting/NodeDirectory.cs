@@ -89,8 +89,8 @@ internal sealed class NodeDirectory : IAsyncDisposable
             : new ForeignDirectoryException(_path, $"{lines[0]}, not to node {node}");
     }
 
-    /// <summary>Measures whether to fill new segments of journals with zeros, and whether to compress records, which needs liblz4.</summary>
-    public (bool Filling, bool Compression) MeasureWhatPays() => DeviceProbe.MeasureOrAssume(_files, TimeProvider.System, _path);
+    /// <summary>Measures how journals should use the disk.</summary>
+    public JournalUse MeasureWhatPays() => DeviceProbe.MeasureOrAssume(_files, TimeProvider.System, _path);
 
     /// <summary>The path of a shard's replica.</summary>
     public string ShardPath(ShardId shard) => Path.Combine(ShardsPath, shard.ToString(null, CultureInfo.InvariantCulture));

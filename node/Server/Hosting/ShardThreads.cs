@@ -16,14 +16,14 @@ namespace KvCluster.Node.Hosting;
 internal sealed class ShardThreads : IAsyncDisposable
 {
     /// <summary>
-    /// Threads of each kind: enough for the disks of two cores. A shard's id binds it to one writer and one checkpoint thread; its journal has a lane on
-    /// each journal thread.
+    /// Writers, and as many threads for checkpoints: enough for the disks of two cores. A shard's id binds it to one of each; its journal has a lane on each journal
+    /// thread, of which there are as many as <see cref="StoreOptions.JournalWrites"/>.
     /// </summary>
-    private const int ThreadsOfAKind = 2;
+    private const int Writers = 2;
 
-    private readonly WorkThread[] _writers = Threads("writer");
-    private readonly WorkThread[] _journals = Threads("journal");
-    private readonly WorkThread[] _checkpoints = Threads("checkpoint");
+    private readonly WorkThread[] _writers = Threads("writer", Writers);
+    private readonly WorkThread[] _journals;
+    private readonly WorkThread[] _checkpoints = Threads("checkpoint", Writers);
     private readonly WorkThread _prefetch = new("kv-prefetch");
     private readonly SharedTimers _timers = new(BootClock.Instance);
     private readonly DigestPace _digestPace;
@@ -33,6 +33,7 @@ internal sealed class ShardThreads : IAsyncDisposable
     public ShardThreads(StoreOptions options, MemoryAccount memory, NodeMetrics metrics, ILoggerFactory logs)
     {
         Options = options;
+        _journals = Threads("journal", options.JournalWrites);
         _memory = memory;
         _log = logs.CreateLogger<ReplicaStore>();
         _digestPace = new DigestPace(options.DigestBytesPerSecond);
@@ -56,9 +57,9 @@ internal sealed class ShardThreads : IAsyncDisposable
     /// <summary>The threads and bounds of a shard's store.</summary>
     public StoreContext StorageOf(ShardId shard, StoreObserver observer) => new(
         LocalDisk.Instance,
-        _writers[shard.Value % ThreadsOfAKind],
-        [.. Enumerable.Range(0, ThreadsOfAKind).Select(lane => _journals[(shard.Value + lane) % ThreadsOfAKind])],
-        _checkpoints[shard.Value % ThreadsOfAKind],
+        _writers[shard.Value % Writers],
+        [.. Enumerable.Range(0, _journals.Length).Select(lane => _journals[(shard.Value + lane) % _journals.Length])],
+        _checkpoints[shard.Value % Writers],
         _timers,
         _log,
         Options)
@@ -77,5 +78,5 @@ internal sealed class ShardThreads : IAsyncDisposable
         _timers.Dispose();
     }
 
-    private static WorkThread[] Threads(string kind) => [.. Enumerable.Range(0, ThreadsOfAKind).Select(index => new WorkThread($"kv-{kind}-{index}"))];
+    private static WorkThread[] Threads(string kind, int count) => [.. Enumerable.Range(0, count).Select(index => new WorkThread($"kv-{kind}-{index}"))];
 }

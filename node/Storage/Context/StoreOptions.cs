@@ -57,6 +57,12 @@ internal sealed record StoreOptions
     public bool CompressRecords { get; init; }
 
     /// <summary>
+    /// Writes of the journal that may be in flight. More of them serve many callers on a device that answers late, and make smaller groups of their writes on one that
+    /// does not; a node measures it (<c>DeviceProbe.MeasureWhatPays</c>). Whoever makes the <see cref="StoreContext"/> gives it as many lanes.
+    /// </summary>
+    public int JournalWrites { get; init; } = 2;
+
+    /// <summary>
     /// Journal bytes since the last checkpoint that start one. This bounds replay to a second or two, or several on a machine that is busy with other work.
     /// </summary>
     public long CheckpointJournalBytes { get; init; } = 256 << 20;

@@ -17,6 +17,9 @@ public sealed record KvStoreOptions
     /// <summary>Least value of <see cref="CheckpointJournalBytes"/>: the first segment of a journal.</summary>
     public const long CheckpointJournalBytesMin = 1 << 20;
 
+    /// <summary>Greatest value of <see cref="JournalWrites"/>.</summary>
+    public const int JournalWritesMax = 16;
+
     /// <summary>Least value of <see cref="SnapshotsMax"/>.</summary>
     public const int SnapshotsMaxMin = ReaderSlots.SlotsMin;
 
@@ -45,6 +48,12 @@ public sealed record KvStoreOptions
     /// </summary>
     public bool? CompressJournal { get; init; } = false;
 
+    /// <summary>
+    /// Writes of the journal that may be in flight, each of which has a thread: 1 to <see cref="JournalWritesMax"/>. Two suit most disks. Four serve hundreds of callers up to a third
+    /// better where a durable write takes some milliseconds, as on a disk that is reached over a network. Null: measured at each open, with the same writes as <see cref="FillJournal"/>.
+    /// </summary>
+    public int? JournalWrites { get; init; } = 2;
+
     /// <summary>Snapshots that may be open at a time. Each takes a cache line.</summary>
     public int SnapshotsMax { get; init; } = 4_096;
 
@@ -66,6 +75,7 @@ public sealed record KvStoreOptions
         RetainedJournalBytes = 0,
         FillSegments = FillJournal ?? true,
         CompressRecords = CompressJournal ?? false,
+        JournalWrites = JournalWrites ?? 2,
         Pages = new PageStoreOptions { SnapshotsMax = SnapshotsMax },
     };
 
@@ -75,6 +85,11 @@ public sealed record KvStoreOptions
         ArgumentOutOfRangeException.ThrowIfLessThan(MemoryBudgetBytes, MemoryBudgetBytesMin);
         ArgumentOutOfRangeException.ThrowIfLessThan(CheckpointJournalBytes, CheckpointJournalBytesMin);
         ArgumentOutOfRangeException.ThrowIfLessThan(SnapshotsMax, SnapshotsMaxMin);
+        if (JournalWrites is { } writes)
+        {
+            ArgumentOutOfRangeException.ThrowIfLessThan(writes, 1, nameof(JournalWrites));
+            ArgumentOutOfRangeException.ThrowIfGreaterThan(writes, JournalWritesMax, nameof(JournalWrites));
+        }
         ArgumentNullException.ThrowIfNull(Log);
         ArgumentNullException.ThrowIfNull(Time);
     }

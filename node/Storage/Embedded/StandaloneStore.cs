@@ -44,7 +44,7 @@ internal sealed class StandaloneStore : IStoreEvents, IDisposable
     /// <summary>Opens or creates a store on executors that the caller provides and runs.</summary>
     public static StandaloneStore Open(StoreContext context, string directory) => new(context, directory, []);
 
-    /// <summary>Opens or creates a store with threads of its own: six, and one for each further journal write in flight.</summary>
+    /// <summary>Opens or creates a store with threads of its own: four, and one for each journal write in flight.</summary>
     /// <param name="files">The disk.</param>
     /// <param name="directory">The directory.</param>
     /// <param name="options">Bounds.</param>
@@ -52,12 +52,10 @@ internal sealed class StandaloneStore : IStoreEvents, IDisposable
     /// <param name="log">Gets one line per decision.</param>
     /// <param name="memoryBudget">What the store may use, in bytes. Without it, the store has only the options' bounds.</param>
     /// <param name="identity">What the directory must belong to, or will belong to; null accepts any.</param>
-    /// <param name="journalWrites">How many writes of the journal may be in flight.</param>
     public static StandaloneStore Open(
-        IFileSystem files, string directory, StoreOptions options, TimeProvider time, ILogger log, long memoryBudget = long.MaxValue, StoreIdentity? identity = null,
-        int journalWrites = 2)
+        IFileSystem files, string directory, StoreOptions options, TimeProvider time, ILogger log, long memoryBudget = long.MaxValue, StoreIdentity? identity = null)
     {
-        WorkThread[] lanes = [.. Enumerable.Range(0, journalWrites).Select(static lane => new WorkThread($"kv-journal-{lane}"))];
+        WorkThread[] lanes = [.. Enumerable.Range(0, options.JournalWrites).Select(static lane => new WorkThread($"kv-journal-{lane}"))];
         WorkThread[] threads = [new("kv-writer"), .. lanes, new("kv-checkpoint"), new("kv-prefetch")];
         var timers = time == KvStoreOptions.SystemClock ? new SharedTimers(time) : null;
         IDisposable[] all = timers is null ? [.. threads] : [.. threads, timers];

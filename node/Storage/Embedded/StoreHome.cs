@@ -63,12 +63,13 @@ internal sealed class StoreHome : IDisposable
     /// <summary>Replaces what the options leave to a measurement of this disk, if anything.</summary>
     public KvStoreOptions Choose(KvStoreOptions options)
     {
-        if (options is { FillJournal: not null, CompressJournal: not null })
+        if (options is { FillJournal: not null, CompressJournal: not null, JournalWrites: not null })
             return options;
-        var (filling, compression) = DeviceProbe.MeasureOrAssume(LocalDisk.Instance, options.Time, _directory);
-        var chosen = options with { FillJournal = options.FillJournal ?? filling, CompressJournal = options.CompressJournal ?? compression };
+        var (filling, compression, writes) = DeviceProbe.MeasureOrAssume(LocalDisk.Instance, options.Time, _directory);
+        var chosen = options with { FillJournal = options.FillJournal ?? filling, CompressJournal = options.CompressJournal ?? compression, JournalWrites = options.JournalWrites ?? writes };
         EmbeddedLog.JournalOptions(
-            options.Log, _directory, chosen.FillJournal.Value ? "filled with zeros before they are used" : "only allocated", chosen.CompressJournal.Value ? "compressed" : "not compressed");
+            options.Log, _directory, chosen.FillJournal.Value ? "filled with zeros before they are used" : "only allocated", chosen.CompressJournal.Value ? "compressed" : "not compressed",
+            chosen.JournalWrites.Value);
         return chosen;
     }
 

@@ -19,7 +19,7 @@ internal static class LaneRows
         {
             EngineSystem[] systems = [.. Writes.Select(writes => new EngineSystem(
                 string.Create(CultureInfo.InvariantCulture, $"{writes} in flight"),
-                directory => new KvClusterEngine(directory, new StoreOptions(), KvClusterEngine.MemoryBudgetDefault, new SlowJournalDisk(TimeSpan.FromMilliseconds(delay)), writes)))];
+                directory => new KvClusterEngine(directory, new StoreOptions { JournalWrites = writes }, KvClusterEngine.MemoryBudgetDefault, new SlowJournalDisk(TimeSpan.FromMilliseconds(delay)))))];
             using var stores = run.NewStores(systems);
             foreach (var callers in Callers)
             {

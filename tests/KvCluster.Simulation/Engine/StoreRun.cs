@@ -148,8 +148,17 @@ internal sealed class StoreRun : ISimulation
 
     private StoreContext Prepare(SimulatedDisk disk)
     {
+        var options = new StoreOptions
+        {
+            SegmentBytesMin = 16 << 10,
+            SegmentBytesMax = 16 << 10,
+            JournalWrites = _random.Next(4) == 0 ? 4 : 2,
+            RetainedJournalBytes = 0,
+            ReserveBytes = 64 << 10,
+            Pages = new PageStoreOptions { MapBytes = 16 << 20, StepPages = 4 },
+        };
         var writer = new VirtualExecutor(Time, _random, static () => 20, Guarded);
-        VirtualExecutor[] lanes = [.. Enumerable.Range(0, 2).Select(_ => new VirtualExecutor(Time, _random, static () => 1_000, Guarded))];
+        VirtualExecutor[] lanes = [.. Enumerable.Range(0, options.JournalWrites).Select(_ => new VirtualExecutor(Time, _random, static () => 1_000, Guarded))];
         var checkpoints = new VirtualExecutor(Time, _random, static () => 500, Guarded);
         var completions = new VirtualExecutor(Time, _random, static () => 20, Guarded);
         _executors = [writer, .. lanes, checkpoints, completions];
@@ -166,7 +175,6 @@ internal sealed class StoreRun : ISimulation
             disk.SyncDirectory("/");
         }
 
-        var options = new StoreOptions { SegmentBytesMin = 16 << 10, SegmentBytesMax = 16 << 10, RetainedJournalBytes = 0, ReserveBytes = 64 << 10, Pages = new PageStoreOptions { MapBytes = 16 << 20, StepPages = 4 } };
         return new StoreContext(FaultyFiles.Of(disk, _bug), writer, lanes, checkpoints, Time, NullLogger.Instance, options, completions) { Rules = new FaultyRules(_bug) };
     }
 

@@ -14,7 +14,7 @@ using Microsoft.Extensions.Logging.Abstractions;
 namespace KvCluster.Benchmarks.Engine.Peers;
 
 /// <summary>Our engine, by default with the options of a node, but without journal kept for followers, because a store without peers has none.</summary>
-internal sealed class KvClusterEngine(string directory, StoreOptions options, long memoryBudget, IFileSystem? files = null, int journalWrites = 2) : IEngine
+internal sealed class KvClusterEngine(string directory, StoreOptions options, long memoryBudget, IFileSystem? files = null) : IEngine
 {
     private const int LoadBatchBytes = 64 << 10;
     private const int LoadBatchesInFlight = 64;
@@ -29,7 +29,7 @@ internal sealed class KvClusterEngine(string directory, StoreOptions options, lo
 
     /// <summary>The engine itself.</summary>
     public StandaloneStore Store { get; } = StandaloneStore.Open(
-        files ?? LocalDisk.Instance, directory, options with { RetainedJournalBytes = 0 }, TimeProvider.System, NullLogger.Instance, memoryBudget, journalWrites: journalWrites);
+        files ?? LocalDisk.Instance, directory, options with { RetainedJournalBytes = 0 }, TimeProvider.System, NullLogger.Instance, memoryBudget);
 
     /// <inheritdoc/>
     public bool Blocks => false;

@@ -160,7 +160,7 @@ public sealed class StorageCommandTests : IDisposable
     {
         var report = DeviceProbe.Run(LocalDisk.Instance, TimeProvider.System, _folder.Path);
         Assert.True(report.Buffered.Recycled > TimeSpan.Zero && report.OnePerSecond > 0 && report.DirectorySync > TimeSpan.Zero);
-        Assert.Equal(report.IsDirect, report.Direct is not null && report.TwoPerSecond > 0);
+        Assert.Equal(report.IsDirect, report.Direct is not null && report.TwoPerSecond > 0 && report.FourPerSecond > 0);
         // What it answers depends on the file system and on the disk.
         _ = DeviceProbe.MeasureWhatPays(LocalDisk.Instance, TimeProvider.System, _folder.Path);
         Assert.Equal(["data"], Directory.EnumerateFileSystemEntries(_folder.Path).Select(Path.GetFileName));
@@ -176,8 +176,9 @@ public sealed class StorageCommandTests : IDisposable
         Assert.Matches("^direct I/O       (yes|no)$", lines[0]);
         foreach (var name in (string[])["write and sync   ", "one in flight    ", "1 MiB            ", "new name         ", "allocate         "])
             Assert.Single(lines, line => line.StartsWith(name, StringComparison.Ordinal));
-        Assert.Equal(lines[0].EndsWith("yes", StringComparison.Ordinal), lines.Any(line => line.StartsWith("two in flight    ", StringComparison.Ordinal)));
-        Assert.Matches("^By this measurement, an engine on this disk would write its journal (with direct I/O and up to two writes in flight|through the page cache with one write in flight), into (zero-filled|allocated) or recycled segments. (Large records|Records) would ", lines[^2]);
+        foreach (var name in (string[])["two in flight    ", "four in flight   "])
+            Assert.Equal(lines[0].EndsWith("yes", StringComparison.Ordinal), lines.Any(line => line.StartsWith(name, StringComparison.Ordinal)));
+        Assert.Matches("^By this measurement, an engine on this disk would write its journal (with direct I/O and up to (two|four) writes in flight|through the page cache with one write in flight), into (zero-filled|allocated) or recycled segments. (Large records|Records) would ", lines[^2]);
         Assert.Contains("its log says what it has chosen", lines[^1], StringComparison.Ordinal);
         Assert.Equal(["data"], Directory.EnumerateFileSystemEntries(_folder.Path).Select(Path.GetFileName));
     }
@@ -191,7 +192,7 @@ public sealed class StorageCommandTests : IDisposable
         disk.CreateDirectory("/node");
         disk.DuringWrite = path => writes += Path.GetFileName(path) == "large" ? 1 : 0;
         // No time passes.
-        Assert.Equal((false, false), DeviceProbe.MeasureWhatPays(disk, new ManualTime(), "/node"));
+        Assert.Equal(new JournalUse(Filling: false, Compression: false, JournalWrites: 2), DeviceProbe.MeasureWhatPays(disk, new ManualTime(), "/node"));
         // The first one makes the file.
         Assert.Equal(Lz4.CanCompress ? 3 : 0, writes);
         Assert.Empty(disk.List("/node"));
@@ -204,7 +205,7 @@ public sealed class StorageCommandTests : IDisposable
         using var disk = new SimulatedDisk();
         disk.CreateDirectory("/node");
         disk.CapacityBytes = disk.UsedBytes + (512 << 10);
-        Assert.Equal((false, false), DeviceProbe.MeasureWhatPays(disk, new ManualTime(), "/node"));
+        Assert.Equal(new JournalUse(Filling: false, Compression: false, JournalWrites: 2), DeviceProbe.MeasureWhatPays(disk, new ManualTime(), "/node"));
         Assert.Empty(disk.List("/node"));
     }
 
@@ -222,6 +223,23 @@ public sealed class StorageCommandTests : IDisposable
     [InlineData(8, true)]
     public void CompressionPays_OnlyWhereTheDiskIsSlow(double milliseconds, bool pays) =>
         Assert.Equal(pays, DeviceProbe.CompressionPays(TimeSpan.FromMilliseconds(milliseconds)));
+
+    [Theory]
+    [InlineData(0.1, 2)]
+    [InlineData(1.5, 2)]
+    [InlineData(2.4, 4)]
+    public void JournalWrites_AreMoreOnlyWhereTheDiskIsSlow(double milliseconds, int writes) =>
+        Assert.Equal(writes, DeviceProbe.JournalWrites(TimeSpan.FromMilliseconds(milliseconds)));
+
+    [Fact]
+    public void MeasureWhatPays_OnADiskThatTakesMilliseconds_HasFourWritesInFlight()
+    {
+        var time = new ManualTime();
+        using var disk = new SimulatedDisk();
+        disk.CreateDirectory("/node");
+        disk.DuringWrite = _ => time.Advance(TimeSpan.FromMilliseconds(3));
+        Assert.Equal(new JournalUse(Filling: false, Compression: false, JournalWrites: 4), DeviceProbe.MeasureWhatPays(disk, time, "/node"));
+    }
 
     private static Task<(int ExitCode, string Output, string Error)> RunAsync(string script) => KvProcess.RunInShellAsync(script);
 

@@ -17,9 +17,12 @@ namespace KvCluster.Tests.Storage.Recovery;
 internal sealed class PowerCutLoad
 {
     private const int Callers = 16;
+    private const int LargeValues = 12;
+    private const int LargeBytes = 2 << 20;
     private readonly Caller[] _callers = [.. Enumerable.Range(0, Callers).Select(static number => new Caller(number))];
     private Task[] _running = [];
     private volatile bool _stops;
+    private int _larges;
 
     /// <summary>Transactions of all callers that were answered or found applied after a cut.</summary>
     public long Answered => _callers.Sum(static caller => Volatile.Read(ref caller.Answered));
@@ -29,6 +32,21 @@ internal sealed class PowerCutLoad
     {
         _stops = false;
         _running = [.. _callers.Select(caller => Task.Run(() => WriteAsync(store, caller)))];
+    }
+
+    /// <summary>Puts large values, one behind the other in the data file.</summary>
+    public async Task PutLargeAsync(StandaloneStore store)
+    {
+        _larges++;
+        for (var number = 0; number < LargeValues; number++)
+            await ChangeAsync(store, request => request.Put(LargeKey(number), LargeValue(number)));
+    }
+
+    /// <summary>Deletes every second large value, so that the data file gets holes.</summary>
+    public async Task DeleteEverySecondLargeAsync(StandaloneStore store)
+    {
+        for (var number = 0; number < LargeValues; number += 2)
+            await ChangeAsync(store, request => request.Delete(LargeKey(number)));
     }
 
     /// <summary>Notes what is answered by now, which a copy that is taken from now on must have.</summary>
@@ -49,11 +67,15 @@ internal sealed class PowerCutLoad
     public async Task CheckAsync(StandaloneStore store, string story)
     {
         // The record that opens the epoch is committed behind all others.
-        var request = WriteRequest.Rent();
-        request.Delete("no such key"u8);
-        Assert.Equal(WriteOutcome.Applied, (await store.TryWrite(request)!.Value).Outcome);
+        await ChangeAsync(store, static request => request.Delete("no such key"u8));
         using var snapshot = store.OpenSnapshot();
-        var keys = 0ul;
+        var keys = (ulong)LargeValues / 2;
+        for (var number = 0; number < LargeValues; number++)
+        {
+            var isThere = snapshot.TryGet(TreeId.Kv, LargeKey(number), out var large);
+            Assert.True(isThere == (number % 2 != 0), $"{story}: the large value {number} is {(isThere ? "there" : "not there")}.");
+            Assert.True(!isThere || KvValue.Read(large, out _).SequenceEqual(LargeValue(number)), $"{story}: the large value {number} is another one.");
+        }
         foreach (var caller in _callers)
         {
             var count = snapshot.TryGet(TreeId.Kv, caller.CountKey, out var stored) ? BinaryPrimitives.ReadInt64LittleEndian(KvValue.Read(stored, out _)) : 0;
@@ -69,6 +91,30 @@ internal sealed class PowerCutLoad
             }
         }
         Assert.Equal(keys, snapshot.Count(TreeId.Kv));
+    }
+
+    private static async Task ChangeAsync(StandaloneStore store, Action<WriteRequest> fill)
+    {
+        while (true)
+        {
+            var request = WriteRequest.Rent();
+            fill(request);
+            if (store.TryWrite(request) is { } answer)
+            {
+                Assert.Equal(WriteOutcome.Applied, (await answer).Outcome);
+                return;
+            }
+            await Task.Yield();
+        }
+    }
+
+    private static byte[] LargeKey(int number) => StoreBench.Text(string.Create(CultureInfo.InvariantCulture, $"large/{number:00}"));
+
+    private byte[] LargeValue(int number)
+    {
+        var value = new byte[LargeBytes];
+        value.AsSpan().Fill((byte)((_larges * LargeValues) + number));
+        return value;
     }
 
     private async Task WriteAsync(StandaloneStore store, Caller caller)

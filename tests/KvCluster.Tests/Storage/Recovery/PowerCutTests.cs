@@ -14,6 +14,8 @@ namespace KvCluster.Tests.Storage.Recovery;
 /// </summary>
 public sealed class PowerCutTests(ITestOutputHelper output)
 {
+    private const int CheckpointsForHoles = 3;
+
     /// <summary>Small files, so that each second has some checkpoints and many segments.</summary>
     private static readonly StoreOptions Options = new()
     {
@@ -45,6 +47,7 @@ public sealed class PowerCutTests(ITestOutputHelper output)
             using (var store = Open(cut - 1))
             {
                 revision = store.Store.Pages.Meta.Newest.Revision;
+                await load.PutLargeAsync(store);
                 load.Start(store);
                 var until = load.Answered + 2_000;
                 var pause = TimeSpan.FromMilliseconds(random.Next(300, 2_500));
@@ -58,6 +61,10 @@ public sealed class PowerCutTests(ITestOutputHelper output)
                     if (checkpoint.IsCompleted)
                         checkpoint = store.Store.Checkpoints.RequestAsync();
                 }
+                // Their space is free after one checkpoint, and given back after the next.
+                await load.DeleteEverySecondLargeAsync(store);
+                for (var more = 0; more < CheckpointsForHoles; more++)
+                    await store.Store.Checkpoints.RequestAsync();
                 load.NoteAnswered();
                 await RunAsync("cp", "--reflink=always", Image(cut - 1), Image(cut));
                 (revision, length) = (store.Store.Pages.Meta.Newest.Revision - revision, store.Store.Pages.FileBytes);

@@ -17,7 +17,7 @@ internal sealed class StoreBench : IDisposable
 {
     public const string DirectoryPath = "/shard";
     private readonly StepExecutor _writer = new();
-    private readonly StepExecutor[] _lanes = [new(), new()];
+    private readonly StepExecutor[] _lanes;
     private readonly StepExecutor _checkpoints = new();
     private readonly StepExecutor _completions = new();
     private readonly Random _random;
@@ -29,9 +29,11 @@ internal sealed class StoreBench : IDisposable
     {
         Disk = disk ?? new SimulatedDisk();
         _random = new Random(seed);
+        options ??= SmallOptions;
+        _lanes = [.. Enumerable.Range(0, options.JournalWrites).Select(static _ => new StepExecutor())];
         Disk.DuringWrite = RunBeside;
         Context = new StoreContext(
-            Disk, _writer, _lanes, _checkpoints, Time, NullLogger.Instance, options ?? SmallOptions, _completions);
+            Disk, _writer, _lanes, _checkpoints, Time, NullLogger.Instance, options, _completions);
     }
 
     /// <summary>Small files and steps, so that short runs roll over and recycle segments, and other work comes between the steps of a checkpoint's end.</summary>
@@ -103,7 +105,7 @@ internal sealed class StoreBench : IDisposable
 
     private bool RunOne()
     {
-        var waiting = new[] { _writer, _lanes[0], _lanes[1], _checkpoints, _completions }.Where(executor => executor is { Count: > 0, IsRunning: false }).ToArray();
+        var waiting = ((StepExecutor[])[_writer, .. _lanes, _checkpoints, _completions]).Where(executor => executor is { Count: > 0, IsRunning: false }).ToArray();
         return waiting.Length > 0 && waiting[_random.Next(waiting.Length)].RunOne();
     }
 
