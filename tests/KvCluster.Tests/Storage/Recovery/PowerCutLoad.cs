@@ -17,8 +17,8 @@ namespace KvCluster.Tests.Storage.Recovery;
 internal sealed class PowerCutLoad
 {
     private const int Callers = 16;
-    private const int LargeValues = 12;
-    private const int LargeBytes = 2 << 20;
+    private const int LargeValues = 8;
+    private const int LargeBytes = 3 << 19;
     private readonly Caller[] _callers = [.. Enumerable.Range(0, Callers).Select(static number => new Caller(number))];
     private Task[] _running = [];
     private volatile bool _stops;
