@@ -131,7 +131,7 @@ internal sealed unsafe class Checkpoint
 
     private RunWriter Prepare()
     {
-        _store.Meta.SyncNewest();
+        _store.Meta.Settle();
         long pages = 0;
         foreach (var tree in Root.Trees)
             Collect(tree.Link.Reference, ref pages);

@@ -15,9 +15,10 @@ internal sealed class MetaPages
     private MetaPage _newest;
     private MetaPage _older;
     private bool _newestIsSynced;
+    private bool _olderIsWritten;
 
-    private MetaPages(IStorageFile file, MetaPage newest, MetaPage older, bool newestIsSynced) =>
-        (_file, _newest, _older, _newestIsSynced) = (file, newest, older, newestIsSynced);
+    private MetaPages(IStorageFile file, MetaPage newest, MetaPage older, bool newestIsSynced, bool olderIsWritten) =>
+        (_file, _newest, _older, _newestIsSynced, _olderIsWritten) = (file, newest, older, newestIsSynced, olderIsWritten);
 
     /// <summary>The one of the newest checkpoint that is finished. Any thread.</summary>
     public MetaPage Newest => Volatile.Read(ref _newest);
@@ -40,7 +41,7 @@ internal sealed class MetaPages
         Write(file, older);
         Write(file, newest);
         file.Sync();
-        return new MetaPages(file, newest, older, newestIsSynced: true);
+        return new MetaPages(file, newest, older, newestIsSynced: true, olderIsWritten: true);
     }
 
     /// <summary>Reads both meta pages and checks the newest one that is intact.</summary>
@@ -53,7 +54,7 @@ internal sealed class MetaPages
         var second = TryRead(file, 1);
         if (first is null && second is null)
             throw new CorruptStoreException($"'{path}': neither meta page is intact.");
-        var (newest, older) = (first?.Revision ?? 0) > (second?.Revision ?? 0) ? (first!, second) : (second!, first);
+        var (newest, older) = second is null || first?.Revision > second.Revision ? (first!, second) : (second, first);
         if (newest.FilePages < 2 || newest.FilePages > FreeMap.FilePagesMax)
             throw new CorruptStoreException($"'{path}': its meta page records {newest.FilePages} pages, but a file must have 2 to {FreeMap.FilePagesMax}.");
         if (newest.Trees.Any(tree => !tree.Link.Reference.IsNone && !tree.Link.Reference.IsInFile(newest.FilePages)))
@@ -61,20 +62,24 @@ internal sealed class MetaPages
         if (file.Length < newest.FilePages * Page.Bytes)
             throw new CorruptStoreException($"'{path}' has {file.Length} bytes, but its meta page records {newest.FilePages * Page.Bytes}.");
         // A torn meta page was being written when the power failed. Then only the newest one is needed, and it is on disk.
-        return new MetaPages(file, newest, older ?? newest, newestIsSynced: older is null);
+        return older is not null
+            ? new MetaPages(file, newest, older, newestIsSynced: false, olderIsWritten: true)
+            : new MetaPages(file, newest, newest with { Revision = newest.Revision - 1 }, newestIsSynced: true, olderIsWritten: false);
     }
 
     /// <summary>
-    /// Called before anything is overwritten that only an older meta page reaches. The sync of the meta page found at the open may have failed in the
-    /// previous process. In that case the page is in the system's cache only, and a later sync does not write it to disk. Should it be torn here, the
-    /// other one counts. Checkpoint executor.
+    /// Called before anything is overwritten that the meta page found at the open does not reach. Its sync may have failed in the previous process. In that case it is in
+    /// the system's cache only, and a later sync does not write it to disk. Should it be torn here, the other one counts. And where the other one could not be read, it is
+    /// written again, with the same content as this one: it may be newer, and what is torn or damaged now may be readable after another torn write or on another day.
+    /// Checkpoint executor.
     /// </summary>
-    public void SyncNewest()
+    public void Settle()
     {
-        if (_newestIsSynced)
-            return;
-        WriteDurable(_newest);
-        _newestIsSynced = true;
+        if (!_newestIsSynced)
+            WriteDurable(_newest);
+        if (!_olderIsWritten)
+            WriteDurable(_older);
+        (_newestIsSynced, _olderIsWritten) = (true, true);
     }
 
     /// <summary>Overwrites the meta page with the same number. It is durable when this returns. Checkpoint executor.</summary>
