@@ -17,14 +17,33 @@ internal abstract class EncodedKvService
     /// name.</param>
     public static void BindService(ServiceBinderBase binder, EncodedKvService? service)
     {
-        binder.AddMethod(MethodOf(nameof(Get), MethodType.Unary), service is null ? null! : new UnaryServerMethod<MessageBytes, MessageBytes>(service.Get));
-        binder.AddMethod(MethodOf(nameof(GetMany), MethodType.Unary), service is null ? null! : new UnaryServerMethod<MessageBytes, MessageBytes>(service.GetMany));
-        binder.AddMethod(MethodOf(nameof(Put), MethodType.Unary), service is null ? null! : new UnaryServerMethod<MessageBytes, MessageBytes>(service.Put));
-        binder.AddMethod(MethodOf(nameof(Delete), MethodType.Unary), service is null ? null! : new UnaryServerMethod<MessageBytes, MessageBytes>(service.Delete));
-        binder.AddMethod(MethodOf(nameof(Write), MethodType.Unary), service is null ? null! : new UnaryServerMethod<MessageBytes, MessageBytes>(service.Write));
-        binder.AddMethod(MethodOf(nameof(OpenSession), MethodType.Unary), service is null ? null! : new UnaryServerMethod<MessageBytes, MessageBytes>(service.OpenSession));
-        binder.AddMethod(MethodOf(nameof(Scan), MethodType.ServerStreaming), service is null ? null! : new ServerStreamingServerMethod<MessageBytes, MessageBytes>(service.Scan));
-        binder.AddMethod(MethodOf(nameof(Exchange), MethodType.DuplexStreaming), service is null ? null! : new DuplexStreamingServerMethod<MessageBytes, MessageBytes>(service.Exchange));
+        Unary(nameof(Get), service is null ? null : service.Get);
+        Unary(nameof(GetMany), service is null ? null : service.GetMany);
+        Unary(nameof(Put), service is null ? null : service.Put);
+        Unary(nameof(Delete), service is null ? null : service.Delete);
+        Unary(nameof(DeleteRange), service is null ? null : service.DeleteRange);
+        Unary(nameof(Increment), service is null ? null : service.Increment);
+        Unary(nameof(Touch), service is null ? null : service.Touch);
+        Unary(nameof(Write), service is null ? null : service.Write);
+        Unary(nameof(Transact), service is null ? null : service.Transact);
+        Unary(nameof(OpenSession), service is null ? null : service.OpenSession);
+        Unary(nameof(KeepAlive), service is null ? null : service.KeepAlive);
+        Unary(nameof(EndSession), service is null ? null : service.EndSession);
+        Unary(nameof(List), service is null ? null : service.List);
+        Unary(nameof(Count), service is null ? null : service.Count);
+        Unary(nameof(SetAdd), service is null ? null : service.SetAdd);
+        Unary(nameof(SetRemove), service is null ? null : service.SetRemove);
+        Unary(nameof(SetScan), service is null ? null : service.SetScan);
+        Unary(nameof(SetCount), service is null ? null : service.SetCount);
+        Unary(nameof(SetIntersect), service is null ? null : service.SetIntersect);
+        Streaming(nameof(Scan), service is null ? null : service.Scan);
+        Streaming(nameof(Watch), service is null ? null : service.Watch);
+        Duplex(nameof(BulkLoad), service is null ? null : service.BulkLoad);
+        Duplex(nameof(Exchange), service is null ? null : service.Exchange);
+
+        void Unary(string name, UnaryServerMethod<MessageBytes, MessageBytes>? handler) => binder.AddMethod(MethodOf(name, MethodType.Unary), handler!);
+        void Streaming(string name, ServerStreamingServerMethod<MessageBytes, MessageBytes>? handler) => binder.AddMethod(MethodOf(name, MethodType.ServerStreaming), handler!);
+        void Duplex(string name, DuplexStreamingServerMethod<MessageBytes, MessageBytes>? handler) => binder.AddMethod(MethodOf(name, MethodType.DuplexStreaming), handler!);
     }
 
     public abstract Task<MessageBytes> Get(MessageBytes request, ServerCallContext context);
@@ -42,6 +61,38 @@ internal abstract class EncodedKvService
     public abstract Task Scan(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context);
 
     public abstract Task Exchange(IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context);
+
+    public virtual Task<MessageBytes> DeleteRange(MessageBytes request, ServerCallContext context) => throw Unimplemented();
+
+    public virtual Task<MessageBytes> Increment(MessageBytes request, ServerCallContext context) => throw Unimplemented();
+
+    public virtual Task<MessageBytes> Touch(MessageBytes request, ServerCallContext context) => throw Unimplemented();
+
+    public virtual Task<MessageBytes> Transact(MessageBytes request, ServerCallContext context) => throw Unimplemented();
+
+    public virtual Task<MessageBytes> KeepAlive(MessageBytes request, ServerCallContext context) => throw Unimplemented();
+
+    public virtual Task<MessageBytes> EndSession(MessageBytes request, ServerCallContext context) => throw Unimplemented();
+
+    public virtual Task<MessageBytes> List(MessageBytes request, ServerCallContext context) => throw Unimplemented();
+
+    public virtual Task<MessageBytes> Count(MessageBytes request, ServerCallContext context) => throw Unimplemented();
+
+    public virtual Task<MessageBytes> SetAdd(MessageBytes request, ServerCallContext context) => throw Unimplemented();
+
+    public virtual Task<MessageBytes> SetRemove(MessageBytes request, ServerCallContext context) => throw Unimplemented();
+
+    public virtual Task<MessageBytes> SetScan(MessageBytes request, ServerCallContext context) => throw Unimplemented();
+
+    public virtual Task<MessageBytes> SetCount(MessageBytes request, ServerCallContext context) => throw Unimplemented();
+
+    public virtual Task<MessageBytes> SetIntersect(MessageBytes request, ServerCallContext context) => throw Unimplemented();
+
+    public virtual Task Watch(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context) => throw Unimplemented();
+
+    public virtual Task BulkLoad(IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context) => throw Unimplemented();
+
+    private static RpcException Unimplemented() => new(new Status(StatusCode.Unimplemented, "This server does not have the method."));
 
     private static Method<MessageBytes, MessageBytes> MethodOf(string name, MethodType type) =>
         new(type, ServiceName, name, MessageBytes.Marshaller, MessageBytes.Marshaller);
