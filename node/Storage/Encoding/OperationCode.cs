@@ -32,4 +32,19 @@ internal enum OperationCode : byte
 
     /// <summary>Removes a set with all its members, or those before one. There need not be any.</summary>
     SetDelete = 9,
+
+    /// <summary>Sets or removes the expiry of a key, which need not exist.</summary>
+    Touch = 10,
+
+    /// <summary>Removes a key that has expired.</summary>
+    Expire = 11,
+
+    /// <summary>Removes an expiry whose key was removed or written since by an operation that left it.</summary>
+    ForgetExpiry = 12,
+
+    /// <summary>Sets the value of a key that ends with the next number under a prefix.</summary>
+    PutNumbered = 13,
+
+    /// <summary>Removes a key that a session owned which ends in the same record.</summary>
+    DeleteOwned = 14,
 }

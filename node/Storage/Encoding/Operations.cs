@@ -8,21 +8,47 @@ internal static class Operations
     /// <summary>Bytes of a session's id.</summary>
     public const int SessionBytes = 16;
 
-    /// <summary>Appends a put. <paramref name="expiryMilliseconds"/>: the shard time at which the key expires, in milliseconds since 1970; 0 = never.</summary>
-    public static void Put(ByteBuffer payload, ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, ulong expiryMilliseconds = 0)
+    /// <summary>Appends a put, without or with a number that its key ends with: <see cref="OperationCode.Put"/> or <see cref="OperationCode.PutNumbered"/>.</summary>
+    public static void Put(ByteBuffer payload, ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, in KeyLife life = default, OperationCode code = OperationCode.Put)
     {
         // One reservation for all parts: a load makes millions of puts.
-        var place = payload.Reserve(2 + (3 * Varint.BytesMax) + key.Length + value.Length);
-        place[0] = (byte)OperationCode.Put;
+        var place = payload.Reserve(2 + (2 * Varint.BytesMax) + KeyLife.BytesMax + key.Length + value.Length);
+        place[0] = (byte)code;
         var count = 1 + Varint.Write(place[1..], (ulong)key.Length);
         key.CopyTo(place[count..]);
         count += key.Length;
-        place[count++] = expiryMilliseconds == 0 ? (byte)0 : KvValue.ExpiryFlag;
-        if (expiryMilliseconds != 0)
-            count += Varint.Write(place[count..], expiryMilliseconds);
+        place[count++] = life.Flags;
+        count += life.WriteTo(place[count..]);
         count += Varint.Write(place[count..], (ulong)value.Length);
         value.CopyTo(place[count..]);
         payload.Advance(count + value.Length);
+    }
+
+    /// <summary>Appends a new expiry of a key. <paramref name="expiryMilliseconds"/>: in shard time since 1970; 0 = never.</summary>
+    public static void Touch(ByteBuffer payload, ReadOnlySpan<byte> key, ulong expiryMilliseconds)
+    {
+        payload.Append([(byte)OperationCode.Touch]);
+        payload.AppendWithLength(key);
+        AppendNumber(payload, expiryMilliseconds);
+    }
+
+    /// <summary>
+    /// Appends the end of a key that expires: <see cref="OperationCode.Expire"/>, or <see cref="OperationCode.ForgetExpiry"/> if the key has another etag by now.
+    /// </summary>
+    public static void Expire(ByteBuffer payload, OperationCode code, ReadOnlySpan<byte> key, ulong expiryMilliseconds, Etag etag)
+    {
+        payload.Append([(byte)code]);
+        payload.AppendWithLength(key);
+        AppendNumber(payload, expiryMilliseconds);
+        AppendNumber(payload, etag.Epoch);
+        AppendNumber(payload, etag.Change);
+    }
+
+    /// <summary>Appends the delete of a key whose session ends in the same record.</summary>
+    public static void DeleteOwned(ByteBuffer payload, ReadOnlySpan<byte> key)
+    {
+        payload.Append([(byte)OperationCode.DeleteOwned]);
+        payload.AppendWithLength(key);
     }
 
     /// <summary>Appends a delete.</summary>
@@ -51,13 +77,14 @@ internal static class Operations
         payload.AppendWithLength(to);
     }
 
-    /// <summary>Appends the opening of a session.</summary>
-    public static void SessionOpen(ByteBuffer payload, UInt128 session, SessionOwner owner)
+    /// <summary>Appends the opening of a session. <paramref name="lifetimeMilliseconds"/>: 0 = it has no lifetime, and can own no keys.</summary>
+    public static void SessionOpen(ByteBuffer payload, UInt128 session, SessionOwner owner, ulong lifetimeMilliseconds = 0)
     {
         payload.Append([(byte)OperationCode.SessionOpen]);
         AppendSession(payload, session);
         BinaryPrimitives.WriteUInt64LittleEndian(payload.Reserve(sizeof(ulong)), owner.Value);
         payload.Advance(sizeof(ulong));
+        AppendNumber(payload, lifetimeMilliseconds);
     }
 
     /// <summary>Appends the end of a session.</summary>
@@ -73,4 +100,6 @@ internal static class Operations
         BinaryPrimitives.WriteUInt128BigEndian(payload.Reserve(SessionBytes), session);
         payload.Advance(SessionBytes);
     }
+
+    private static void AppendNumber(ByteBuffer payload, ulong number) => payload.Advance(Varint.Write(payload.Reserve(Varint.BytesMax), number));
 }

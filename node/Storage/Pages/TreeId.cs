@@ -6,7 +6,7 @@ internal enum TreeId : byte
     /// <summary>Key to leaf value (flags, etag, expiry, value).</summary>
     Kv = 0,
 
-    /// <summary>Expiry time and key, in the order of time.</summary>
+    /// <summary>Expiry time and etag of the keys that expire, in the order of time, to the key.</summary>
     Expiry = 1,
 
     /// <summary>Key to the members of its set (etag, count, members).</summary>
@@ -14,4 +14,7 @@ internal enum TreeId : byte
 
     /// <summary>Results of exactly-once calls.</summary>
     Sessions = 3,
+
+    /// <summary>Prefix to the last number that was given to a key under it.</summary>
+    Meta = 4,
 }

@@ -24,11 +24,14 @@ internal ref struct OperationReader(ReadOnlySpan<byte> payload)
     /// <summary>The member that is added to a set or removed from it, or the one at which the delete of a set ends; empty if it ends at none.</summary>
     public ReadOnlySpan<byte> Member { get; private set; }
 
-    /// <summary>The value's flags; see <see cref="KvValue"/>.</summary>
-    public byte Flags { get; private set; }
+    /// <summary>The life of the key of a put.</summary>
+    public KeyLife Life { get; private set; }
 
-    /// <summary>When the key expires, in milliseconds of shard time; 0 = never.</summary>
+    /// <summary>When the key of a touch or an expiry expires, in milliseconds of shard time; 0 = never.</summary>
     public ulong ExpiryMilliseconds { get; private set; }
+
+    /// <summary>The etag that the key had when its expiry was set.</summary>
+    public Etag Etag { get; private set; }
 
     /// <summary>The value of a put. Like each of these properties, undefined for operations that do not have it.</summary>
     public ReadOnlySpan<byte> Value { get; private set; }
@@ -38,6 +41,9 @@ internal ref struct OperationReader(ReadOnlySpan<byte> payload)
 
     /// <summary>The owner that opens it.</summary>
     public SessionOwner Owner { get; private set; }
+
+    /// <summary>The lifetime with which it is opened; 0 = none.</summary>
+    public ulong LifetimeMilliseconds { get; private set; }
 
     /// <summary>The results of a session; see <see cref="Sessions.ResultsReader"/>.</summary>
     public ReadOnlySpan<byte> Results { get; private set; }
@@ -51,12 +57,21 @@ internal ref struct OperationReader(ReadOnlySpan<byte> payload)
         _rest = _rest[1..];
         switch (Code)
         {
-            case OperationCode.Put:
+            case OperationCode.Put or OperationCode.PutNumbered:
                 Key = ReadBytes();
                 ReadValue();
                 return true;
-            case OperationCode.Delete:
+            case OperationCode.Delete or OperationCode.DeleteOwned:
                 Key = ReadBytes();
+                return true;
+            case OperationCode.Touch:
+                Key = ReadBytes();
+                ExpiryMilliseconds = ReadNumber();
+                return true;
+            case OperationCode.Expire or OperationCode.ForgetExpiry:
+                Key = ReadBytes();
+                ExpiryMilliseconds = ReadNumber();
+                Etag = new Etag(ReadNumber(), ReadNumber());
                 return true;
             case OperationCode.SetAdd or OperationCode.SetRemove or OperationCode.SetDelete:
                 Key = ReadBytes();
@@ -69,6 +84,7 @@ internal ref struct OperationReader(ReadOnlySpan<byte> payload)
             case OperationCode.SessionOpen:
                 Session = ReadSession();
                 Owner = new SessionOwner(BinaryPrimitives.ReadUInt64LittleEndian(Take(sizeof(ulong))));
+                LifetimeMilliseconds = ReadNumber();
                 return true;
             case OperationCode.SessionEnd:
                 Session = ReadSession();
@@ -87,11 +103,13 @@ internal ref struct OperationReader(ReadOnlySpan<byte> payload)
     {
         if (_rest.IsEmpty)
             throw Malformed();
-        Flags = _rest[0];
+        var flags = _rest[0];
         _rest = _rest[1..];
-        if ((Flags & ~KvValue.ExpiryFlag) != 0)
-            throw new UnreadableRecordException($"Value flags {Flags:X2} are not known to this version.");
-        ExpiryMilliseconds = (Flags & KvValue.ExpiryFlag) != 0 ? ReadNumber() : 0;
+        if (!KeyLife.AreKnown(flags))
+            throw new UnreadableRecordException($"Value flags {flags:X2} are not known to this version.");
+        Life = default;
+        if (flags != 0)
+            Life = KeyLife.TryRead(ref _rest, flags, out var life) ? life : throw Malformed();
         Value = ReadBytes();
     }
 

@@ -134,6 +134,6 @@ internal static class RecordApplier
             return true;
         }
 
-        private void WriteHeader() => _headerBytes = KvValue.WriteHeader(_header, _nextChange, _reader.ExpiryMilliseconds);
+        private void WriteHeader() => _headerBytes = KvValue.WriteHeader(_header, _nextChange, _reader.Life);
     }
 }

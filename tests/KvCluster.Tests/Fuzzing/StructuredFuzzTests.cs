@@ -155,7 +155,7 @@ public sealed class StructuredFuzzTests
             else if (random.Next(3) == 0)
                 Operations.Delete(payload, Mutation.RandomBytes(random, random.Next(1, 20)));
             else
-                Operations.Put(payload, Mutation.RandomBytes(random, random.Next(1, 20)), Mutation.RandomBytes(random, random.Next(60)), (ulong)random.Next(2) * 77);
+                Operations.Put(payload, Mutation.RandomBytes(random, random.Next(1, 20)), Mutation.RandomBytes(random, random.Next(60)), new KeyLife((ulong)random.Next(2) * 77, random.Next(4) == 0 ? new Etag(3, 9) : default));
         }
 
         payload.Append([(byte)OperationCode.Results]);

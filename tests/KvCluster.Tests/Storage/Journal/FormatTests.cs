@@ -90,7 +90,7 @@ public sealed class FormatTests
         var header = new SegmentHeader(7, 0x1122334455667788, new(0x99), new(3), 6, 0x55, 0x2000, new Etag(1, 2), 0xA1B2C3D4);
         header.WriteTo(block);
         Assert.Equal(
-            "4B565331" + "04000000" + "0700000000000000" + "8877665544332211" + "9900000000000000" + "03000000" + "00000000"
+            "4B565331" + "05000000" + "0700000000000000" + "8877665544332211" + "9900000000000000" + "03000000" + "00000000"
             + "0600000000000000" + "5500000000000000" + "0020000000000000" + "0100000000000000" + "0200000000000000" + "D4C3B2A1" + "00000000"
             + Convert.ToHexString(BitConverter.GetBytes(Crc32C.Of(block.AsSpan(..88)))),
             Convert.ToHexString(block.AsSpan(..92)));
@@ -133,13 +133,28 @@ public sealed class FormatTests
     public void LeafValue_Bytes_ArePinned()
     {
         var stored = new byte[64];
-        var count = KvValue.WriteHeader(stored, new Etag(3, 300), 0);
+        var count = KvValue.WriteHeader(stored, new Etag(3, 300), default);
         Assert.Equal("0003AC02", Convert.ToHexString(stored.AsSpan(..count)));
-        count = KvValue.WriteHeader(stored, new Etag(3, 300), 1);
+        count = KvValue.WriteHeader(stored, new Etag(3, 300), new KeyLife(1, default));
         Assert.Equal("0103AC0201", Convert.ToHexString(stored.AsSpan(..count)));
+        var life = new KeyLife(1, new Etag(2, 129));
+        count = KvValue.WriteHeader(stored, new Etag(3, 300), life);
+        Assert.Equal("0303AC0201028101", Convert.ToHexString(stored.AsSpan(..count)));
         stored[count] = 0x76;
-        Assert.Equal("v"u8, KvValue.Read(stored.AsSpan(..(count + 1)), out var etag, out var expiry));
-        Assert.Equal((new Etag(3, 300), 1ul), (etag, expiry));
+        Assert.Equal("v"u8, KvValue.Read(stored.AsSpan(..(count + 1)), out var etag, out KeyLife read));
+        Assert.Equal((new Etag(3, 300), life), (etag, read));
+    }
+
+    [Fact]
+    public void OperationsOnLives_Bytes_ArePinned()
+    {
+        var payload = new ByteBuffer(16);
+        Operations.Touch(payload, "k"u8, 77);
+        Operations.Expire(payload, OperationCode.Expire, "k"u8, 77, new Etag(3, 300));
+        Operations.Expire(payload, OperationCode.ForgetExpiry, "k"u8, 77, new Etag(3, 300));
+        Operations.Put(payload, "n"u8, "v"u8, new KeyLife(0, new Etag(2, 1)), OperationCode.PutNumbered);
+        Operations.DeleteOwned(payload, "k"u8);
+        Assert.Equal("0A016B4D" + "0B016B4D03AC02" + "0C016B4D03AC02" + "0D016E0202010176" + "0E016B", Convert.ToHexString(payload.Written));
     }
 
     [Fact]

@@ -19,7 +19,7 @@ internal sealed class DataFileDecoder
         Assert.Equal(U32(_meta), Crc32C.Of(file.AsSpan(_meta + 4, PageBytes - 4)));
         Assert.Equal((byte)6, file[_meta + 4]);
         Assert.Equal("KVCDATA\0"u8.ToArray(), file[(_meta + 8)..(_meta + 16)]);
-        Assert.Equal((4u, 8192u), (U32(_meta + 16), U32(_meta + 20)));
+        Assert.Equal((5u, 8192u), (U32(_meta + 16), U32(_meta + 20)));
         Assert.Equal((ulong)(_meta / PageBytes), U64(_meta + 24) % 2);
     }
 

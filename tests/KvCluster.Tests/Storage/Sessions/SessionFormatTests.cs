@@ -19,7 +19,7 @@ public sealed class SessionFormatTests
         using var bench = new ReplicaBench(new(1));
         bench.Lead(3);
         var session = bench.OpenSession(Id);
-        Assert.Equal("05" + IdBytes + "0900000007000000", Payload(bench));
+        Assert.Equal("05" + IdBytes + "0900000007000000" + "00", Payload(bench));
         bench.Submit(request =>
         {
             request.Identify(session, 7, 7);

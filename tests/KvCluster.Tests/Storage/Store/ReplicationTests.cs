@@ -485,7 +485,7 @@ public sealed class ReplicationTests : IDisposable
     public void Operations_ReadBack_EqualTheWrittenOnes()
     {
         var payload = new ByteBuffer(16);
-        Operations.Put(payload, "key"u8, "value"u8, expiryMilliseconds: 77);
+        Operations.Put(payload, "key"u8, "value"u8, new KeyLife(77, default));
         Operations.Delete(payload, "gone"u8);
         Operations.DeleteRange(payload, "a"u8, "bc"u8);
         Operations.SetMember(payload, OperationCode.SetAdd, "s"u8, "one"u8);
@@ -493,7 +493,7 @@ public sealed class ReplicationTests : IDisposable
         Assert.Equal("01036B657901" + "4D" + "0576616C7565" + "0204676F6E65" + "080161026263" + "030173036F6E65" + "0401730374776F", Convert.ToHexString(payload.Written));
         var reader = new OperationReader(payload.Written);
         Assert.True(reader.MoveNext());
-        Assert.Equal(77ul, reader.ExpiryMilliseconds);
+        Assert.Equal(new KeyLife(77, default), reader.Life);
         Assert.True(reader.MoveNext());
         Assert.Equal(OperationCode.Delete, reader.Code);
         Assert.True(reader.MoveNext());
