@@ -38,7 +38,7 @@ internal sealed class OpenCalls
     {
         lock (_lock)
         {
-            var isFree = _places.TryTake(call.Shard, IsChange(call.Method), call.Request.Length, out var share);
+            var isFree = _places.TryTake(call.Shard, call.Method.IsChange(), call.Request.Length, out var share);
             call.Share = share;
             return isFree;
         }
@@ -212,5 +212,4 @@ internal sealed class OpenCalls
         public int RequestBytes => requestBytes;
     }
 
-    private static bool IsChange(Method method) => method is Method.Put or Method.Delete or Method.Write or Method.OpenSession;
 }

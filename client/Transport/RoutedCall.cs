@@ -52,7 +52,7 @@ internal sealed class RoutedCall(ClientRuntime runtime, Method method, ReadOnlyM
     /// </summary>
     public bool IsCharged => Attempts > 0 && LastReason is not ("NOT_LEADER" or "WRONG_SHARD");
 
-    private bool IsChange => Method is Method.Put or Method.Delete or Method.Write;
+    private bool IsChange => Method.IsChangeOfKeys();
 
     /// <summary>Whether a call that was refused for this reason may succeed if it is repeated.</summary>
     public static bool IsRetried(string? reason) => RetriedReasons.Contains(reason);

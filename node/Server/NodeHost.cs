@@ -295,7 +295,8 @@ internal sealed class NodeHost : IAsyncDisposable
         services.AddRequestLimits();
         services.AddSingleton<TimeProvider>(BootClock.Instance).AddSingleton(shards.Threads.Options);
         var lookup = new ShardLookup(identity.Node, shards, metrics.Activity.Hot);
-        services.AddSingleton(lookup).AddSingleton(new ReadOpener(lookup, BootClock.Instance, _options.ReadWaitMax)).AddSingleton(reads).AddSingleton<KvCalls>().AddSingleton<KvScans>();
+        services.AddSingleton(lookup).AddSingleton(new ReadOpener(lookup, BootClock.Instance, _options.ReadWaitMax)).AddSingleton(reads);
+        services.AddSingleton(_ => new KeptSnapshots(BootClock.Instance, shards.Threads.Options.SnapshotAgeMax)).AddSingleton<KvCalls>().AddSingleton<KvScans>();
         services.AddReflection();
         services.AddSingleton<KvService>().AddSingleton<ClusterService>();
         services.AddGrpc(static grpc => grpc.MaxReceiveMessageSize = ListenerLimits.MessageBytesMax);

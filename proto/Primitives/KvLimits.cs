@@ -10,7 +10,7 @@ internal static class KvLimits
     public const int KeyBytesMax = 2_048;
 
     /// <summary>Longest member of a set, in bytes. A member has at least one.</summary>
-    public const int MemberBytesMax = KeyBytesMax;
+    public const int MemberBytesMax = 1_024;
 
     /// <summary>Longest value, in bytes.</summary>
     public const int ValueBytesMax = 8 << 20;

@@ -21,6 +21,10 @@ internal static class ApiErrors
 
     public static readonly ApiError KeyTooLong = new(StatusCode.InvalidArgument, "KEY_TOO_LONG", $"A key has at most {Text(KvLimits.KeyBytesMax)} bytes.");
 
+    public static readonly ApiError MemberEmpty = new(StatusCode.InvalidArgument, "MEMBER_EMPTY", "A member of a set has at least one byte.");
+
+    public static readonly ApiError MemberTooLong = new(StatusCode.InvalidArgument, "MEMBER_TOO_LONG", $"A member of a set has at most {Text(KvLimits.MemberBytesMax)} bytes.");
+
     public static readonly ApiError ValueTooLarge = new(StatusCode.InvalidArgument, "VALUE_TOO_LARGE", $"A value has at most {Text(KvLimits.ValueBytesMax)} bytes.");
 
     public static readonly ApiError WriteTooLarge = new(StatusCode.InvalidArgument, "WRITE_TOO_LARGE", $"A write has at most {Text(KvLimits.WriteBytesMax)} bytes.");
@@ -88,6 +92,12 @@ internal static class ApiErrors
 
     public static readonly ApiError SnapshotTooOld = new(
         StatusCode.Aborted, "SNAPSHOT_TOO_OLD", "The scan was read too slowly for one snapshot, which kept memory from being reused. The entries received are valid; continue after the last one.");
+
+    public static readonly ApiError IntersectionTooLarge = new(
+        StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", "The intersection has too many members to be counted in facets. Ask for it without facet prefixes, or intersect more sets.");
+
+    public static readonly ApiError SnapshotNotKept = new(
+        StatusCode.Aborted, "SNAPSHOT_TOO_OLD", "This node does not keep the snapshot of the token, or not any more. The entries received are valid; begin again without the token, or continue after the last entry in a newer snapshot.");
 
     private static readonly TimeSpan LeaderPause = TimeSpan.FromMilliseconds(50);
 

@@ -11,8 +11,9 @@ namespace KvCluster.Node.Api;
 /// <see cref="ReadThreads"/> decides. A GetMany of many keys is read in turns. Between them it holds no place, so that other reads run, and it ends if its
 /// caller has gone.
 /// </summary>
+/// <param name="queries">Runs a Get of the nearest key.</param>
 /// <param name="clock">For deadlines and turns.</param>
-internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads threads, TimeProvider clock)
+internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads threads, KvQueries queries, TimeProvider clock)
 {
     /// <summary>
     /// Most keys that are read in a single turn, and on the calling thread if possible. Reading this many keys in memory costs more than a few thread
@@ -44,6 +45,8 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
                 key = reader.ReadBytes();
             else if (field == GetRequest.ReadFieldNumber)
                 options = reader.ReadBytes();
+            else if (field is GetRequest.NearestFieldNumber or GetRequest.WithinFieldNumber)
+                return queries.GetNearestAsync(request, target, sink);
             else
                 reader.Skip();
         }

@@ -117,10 +117,12 @@ public sealed class ReadPreferenceTests
             var many = await client.GetManyAsync([Encoding.UTF8.GetBytes("z"), Encoding.UTF8.GetBytes("a")]);
             Assert.Equal(["2", "1"], many.Select(entry => Text(entry.Value)));
             Assert.Equal(2, await client.CountAsync(default));
+            Assert.Equal(2, await client.ScanAsync(new KvScan()).CountAsync());
         }
         // Node 3 leads no shard.
         Assert.Contains(Gets(cluster.Nodes[2]), get => get.Read.Mode == ReadMode.Session && get.Read.Seen.Count > 0);
         Assert.Contains(cluster.Nodes[2].Calls, call => call.Method == Method.GetMany);
+        Assert.Contains(cluster.Nodes[2].Calls, call => call.Method == Method.Count);
         Assert.Contains(cluster.Nodes[2].Scans, scan => scan.Read.Mode == ReadMode.Session && scan.Read.Seen.Count > 0);
     }
 
