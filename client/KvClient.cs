@@ -41,8 +41,10 @@ public sealed class KvClient : IAsyncDisposable
         options.Validate();
         _options = options;
         var connector = ConnectorOf(options.Tls);
-        _channels = new NodeChannels(connector);
-        _calls = new CallRouter(options, new GrpcConnector(connector, options.CallsInFlightMax, options.Log), ClientRuntime.Machine);
+        var cluster = new ExpectedCluster();
+        _channels = new NodeChannels(connector, cluster);
+        _calls = new CallRouter(options, new GrpcConnector(connector, options.CallsInFlightMax, options.Log) { Cluster = cluster }, ClientRuntime.Machine);
+        cluster.ReadFrom(_calls.Table);
         _sessions = new ClientSessions(_calls);
         Admin = new KvAdmin(_calls.Destinations.OperatorCalls(_calls, _channels), options.Timeout);
     }
@@ -51,8 +53,10 @@ public sealed class KvClient : IAsyncDisposable
     internal KvClient(KvClientOptions options, INodeConnector connector, ClientRuntime runtime)
     {
         _options = options;
-        _channels = new NodeChannels(ConnectorOf(options.Tls));
+        var cluster = new ExpectedCluster();
+        _channels = new NodeChannels(ConnectorOf(options.Tls), cluster);
         _calls = new CallRouter(options, connector, runtime);
+        cluster.ReadFrom(_calls.Table);
         _sessions = new ClientSessions(_calls);
         Admin = new KvAdmin(_calls.Destinations.OperatorCalls(_calls, _channels), options.Timeout);
     }
@@ -103,7 +107,7 @@ public sealed class KvClient : IAsyncDisposable
         var messages = await ManyKeys.GetAsync(
             _calls, [.. keys.Select(key => key.ToByteString())], _seen.ToOptions(read, shard: null), _calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
         if (messages.Error is { } error)
-            throw KvErrors.ToException(error);
+            throw ToException(error);
         return [.. messages.Entries.Select(ToResult)];
     }
 
@@ -229,7 +233,10 @@ public sealed class KvClient : IAsyncDisposable
         }
         catch (RpcException failure)
         {
-            throw KvErrors.ToException(failure, cancellationToken);
+            var thrown = KvErrors.ToException(failure, cancellationToken);
+            if (thrown is KvLineageChangedException)
+                _seen.Forget();
+            throw thrown;
         }
     }
 
@@ -284,6 +291,8 @@ public sealed class KvClient : IAsyncDisposable
             {
                 ticket.Settle();
             }
+            if (reply.Error is not null && CallStatus.IsLineageChanged(reply.Error))
+                ticket.Sessions.Drop(ticket.Session);
             if (reply.Error is null || !CallStatus.IsSessionExpired(reply.Error))
                 return ResponseOf(reply);
             // No attempt was executed, so the change can be made under a new identity.
@@ -295,10 +304,17 @@ public sealed class KvClient : IAsyncDisposable
     {
         if (reply.Error is null)
             return reply.Response;
-        var failure = KvErrors.ToException(reply.Error);
+        throw ToException(reply.Error);
+    }
+
+    private KvException ToException(Google.Rpc.Status error)
+    {
+        var failure = KvErrors.ToException(error);
         if (failure is KvConditionFailedException { Position: var position })
             _seen.Raise(position);
-        throw failure;
+        else if (failure is KvLineageChangedException)
+            _seen.Forget();
+        return failure;
     }
 
     /// <summary>A change as its caller passed it: a put by its parts, which needs no message objects, and others as the message.</summary>

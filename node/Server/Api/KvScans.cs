@@ -47,13 +47,15 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
                 return badRead;
             if (lookup.FindForScan(request.Reverse, lower.Span, upper.Span, query.Mode.IsForLeader(), out var refusal) is not { } shard)
                 return refusal;
-            var read = await opener.OpenAsync(shard, query.In(shard.Shard, readOptions), deadlineTimestamp, cancellationToken).ConfigureAwait(false);
+            if (query.TryIn(shard.InLineage, readOptions, out query) is { } ofAnother)
+                return ofAnother;
+            var read = await opener.OpenAsync(shard, query, deadlineTimestamp, cancellationToken).ConfigureAwait(false);
             if (read.ApiError is not null)
                 return read.ApiError;
             memory.Requests.GiveBack(requestBytes);
             requestBytes = 0;
             using (read.Snapshot)
-                return await SendAsync(request, shard.Route, lower, upper, read, pages, cancellationToken).ConfigureAwait(false);
+                return await SendAsync(request, shard.InLineage, shard.Route, lower, upper, read, pages, cancellationToken).ConfigureAwait(false);
         }
         catch (Exception failure) when (ApiErrors.Of(failure) is { } refusal)
         {
@@ -118,7 +120,7 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
         left.IsEmpty || left.Span.SequenceCompareTo(right.Span) > 0 ? right : left;
 
     private async Task<ApiError?> SendAsync(
-        ScanRequest request, ShardRoute route, ReadOnlyMemory<byte> lower, ReadOnlyMemory<byte> upper, OpenedRead read, IServerStreamWriter<MessageBytes> pages, CancellationToken cancellationToken)
+        ScanRequest request, LineageShard shard, ShardRoute route, ReadOnlyMemory<byte> lower, ReadOnlyMemory<byte> upper, OpenedRead read, IServerStreamWriter<MessageBytes> pages, CancellationToken cancellationToken)
     {
         var opened = clock.GetTimestamp();
         using var cursor = read.Snapshot.Cursor(TreeId.Kv, lower.Span, upper.Span);
@@ -134,8 +136,8 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
             try
             {
                 var page = MessageBytes.Rent();
-                var writer = new WireWriter(page.Append(WireWriter.BytesFieldSize(WireWriter.PositionSize(route.ShardId, read.AgeUs))));
-                writer.PositionField(ScanPage.PositionFieldNumber, route.ShardId, read.Snapshot.Etag, read.AgeUs);
+                var writer = new WireWriter(page.Append(WireWriter.BytesFieldSize(WireWriter.PositionSize(shard, read.AgeUs))));
+                writer.PositionField(ScanPage.PositionFieldNumber, shard, read.Snapshot.Etag, read.AgeUs);
                 var place = await threads.EnterAsync();
                 try
                 {
