@@ -66,6 +66,8 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
             {
                 ticket.Settle();
             }
+            if (reply.Error is not null && CallStatus.IsLineageChanged(reply.Error))
+                ticket.Sessions.Drop(ticket.Session);
             if (reply.Error is null || !CallStatus.IsSessionExpired(reply.Error))
                 return ResponseOf(reply);
             // No attempt was executed, so the change can be made under a new identity.
@@ -79,10 +81,18 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
     {
         if (reply.Error is null)
             return reply.Response;
-        var failure = KvErrors.ToException(reply.Error);
+        throw ToException(reply.Error);
+    }
+
+    /// <summary>The exception of an error. What it says of positions is noted.</summary>
+    public KvException ToException(Google.Rpc.Status error)
+    {
+        var failure = KvErrors.ToException(error);
         if (failure is KvConditionFailedException { Position: var position })
             Seen.Raise(position);
-        throw failure;
+        else if (failure is KvLineageChangedException)
+            Seen.Forget();
+        return failure;
     }
 
     /// <summary>A change as its caller passed it: a put by its parts, which needs no message objects, and others as the message.</summary>

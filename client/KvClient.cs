@@ -39,8 +39,10 @@ public sealed class KvClient : IAsyncDisposable
         options.Validate();
         _options = options;
         var connector = ConnectorOf(options.Tls);
-        _channels = new NodeChannels(connector);
-        _router = new CallRouter(options, new GrpcConnector(connector, options.CallsInFlightMax, options.Log), ClientRuntime.Machine);
+        var cluster = new ExpectedCluster();
+        _channels = new NodeChannels(connector, cluster);
+        _router = new CallRouter(options, new GrpcConnector(connector, options.CallsInFlightMax, options.Log) { Cluster = cluster }, ClientRuntime.Machine);
+        cluster.ReadFrom(_router.Table);
         _calls = new ClientCalls(options, _router);
         (Sets, Sessions) = (new KvSets(_calls), new KvSessions(_calls));
         Admin = new KvAdmin(_router.Destinations.OperatorCalls(_router, _channels), options.Timeout);
@@ -50,8 +52,10 @@ public sealed class KvClient : IAsyncDisposable
     internal KvClient(KvClientOptions options, INodeConnector connector, ClientRuntime runtime)
     {
         _options = options;
-        _channels = new NodeChannels(ConnectorOf(options.Tls));
+        var cluster = new ExpectedCluster();
+        _channels = new NodeChannels(ConnectorOf(options.Tls), cluster);
         _router = new CallRouter(options, connector, runtime);
+        cluster.ReadFrom(_router.Table);
         _calls = new ClientCalls(options, _router);
         (Sets, Sessions) = (new KvSets(_calls), new KvSessions(_calls));
         Admin = new KvAdmin(_router.Destinations.OperatorCalls(_router, _channels), options.Timeout);
@@ -101,7 +105,7 @@ public sealed class KvClient : IAsyncDisposable
     {
         var request = new GetRequest { Key = key.ToByteString(), Nearest = (Nearest)nearest, Within = within.ToByteString(), Read = _calls.Seen.ToOptions(read ?? _options.Read, shard: null) };
         var (response, error) = await RangeCalls.GetNearestAsync(_router, request, _router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
-        return error is null ? ToResult(response!) : throw KvErrors.ToException(error);
+        return error is null ? ToResult(response!) : throw _calls.ToException(error);
     }
 
     /// <summary>
@@ -123,7 +127,7 @@ public sealed class KvClient : IAsyncDisposable
         var messages = await ManyKeys.GetAsync(
             _router, [.. keys.Select(key => key.ToByteString())], _calls.Seen.ToOptions(read, shard: null), _router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
         if (messages.Error is { } error)
-            throw KvErrors.ToException(error);
+            throw _calls.ToException(error);
         return [.. messages.Entries.Select(ToResult)];
     }
 
@@ -295,7 +299,7 @@ public sealed class KvClient : IAsyncDisposable
         };
         var (response, error) = await RangeCalls.CountAsync(_router, request, _router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
         if (error is not null)
-            throw KvErrors.ToException(error);
+            throw _calls.ToException(error);
         _calls.See(response!.Position);
         return (long)response.Count;
     }
@@ -343,7 +347,10 @@ public sealed class KvClient : IAsyncDisposable
         }
         catch (RpcException failure)
         {
-            throw KvErrors.ToException(failure, cancellationToken);
+            var thrown = KvErrors.ToException(failure, cancellationToken);
+            if (thrown is KvLineageChangedException)
+                _calls.Seen.Forget();
+            throw thrown;
         }
     }
 

@@ -86,4 +86,10 @@ public readonly record struct OperationResult(Etag Etag, bool? Existed)
 /// <summary>The shard that answered, and the state that the answer was evaluated on.</summary>
 /// <param name="Shard">The shard's id.</param>
 /// <param name="Etag">The newest etag of that state; for a change, its own etag.</param>
-public readonly record struct ShardPosition(uint Shard, Etag Etag);
+public readonly record struct ShardPosition(uint Shard, Etag Etag)
+{
+    /// <summary>
+    /// Names the history of the data that the etag belongs to: the first 8 bytes of the cluster's lineage. 0 if not known. A restored cluster has another one, in which the etag means nothing.
+    /// </summary>
+    public ulong Lineage { get; init; }
+}

@@ -18,7 +18,7 @@ internal sealed class RoutedCall(ClientRuntime runtime, Method method, ReadOnlyM
     // At a replica that may be cut off or behind, a read spends at most a third of its time, but at least this.
     private const int ReplicaWaitMinMs = 500;
 
-    private static readonly string[] NotExecutedReasons = ["SESSION_EXPIRED", "SEQUENCE_CLOSED"];
+    private static readonly string[] NotExecutedReasons = ["SESSION_EXPIRED", "SEQUENCE_CLOSED", "LINEAGE_CHANGED"];
     private static readonly string[] RetriedReasons = ["NOT_LEADER", "WRONG_SHARD", "NO_LEADER", "BUSY", "STOPPING", ReplicaBehind];
 
     private Status? _unknown;

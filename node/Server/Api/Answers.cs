@@ -13,7 +13,7 @@ internal interface IAnswer
 }
 
 /// <summary>A <see cref="V1.PutResponse"/> or a <see cref="V1.DeleteResponse"/>, which differ only in <c>existed</c>.</summary>
-internal readonly struct ChangeAnswer(ShardId shard, Etag etag, bool existed) : IAnswer
+internal readonly struct ChangeAnswer(LineageShard shard, Etag etag, bool existed) : IAnswer
 {
     public int Size => WireWriter.BytesFieldSize(WireWriter.PositionSize(shard)) + WireWriter.VarintFieldSize(existed ? 1u : 0u);
 
@@ -30,7 +30,7 @@ internal readonly struct ChangeAnswer(ShardId shard, Etag etag, bool existed) : 
 /// <param name="etag">The etag of the last operation.</param>
 /// <param name="deleted">How many keys its deletes removed.</param>
 /// <param name="areDeletes">For each operation whether it is a delete, if results are wanted; else null.</param>
-internal readonly struct WriteAnswer(ShardId shard, Etag etag, int deleted, bool[]? areDeletes) : IAnswer
+internal readonly struct WriteAnswer(LineageShard shard, Etag etag, int deleted, bool[]? areDeletes) : IAnswer
 {
     private readonly bool[] _areDeletes = areDeletes ?? [];
 
@@ -77,7 +77,7 @@ internal readonly ref struct EncodedAnswer(ReadOnlySpan<byte> message) : IAnswer
 }
 
 /// <summary>A <see cref="V1.GetResponse"/>. Its value points into the snapshot's mapping and is copied once.</summary>
-internal readonly ref struct GetAnswer(ShardId shard, Etag position, ulong? ageUs, bool found, ReadOnlySpan<byte> value, Etag etag) : IAnswer
+internal readonly ref struct GetAnswer(LineageShard shard, Etag position, ulong? ageUs, bool found, ReadOnlySpan<byte> value, Etag etag) : IAnswer
 {
     private readonly ReadOnlySpan<byte> _value = value;
 
@@ -98,7 +98,7 @@ internal readonly ref struct GetAnswer(ShardId shard, Etag position, ulong? ageU
 }
 
 /// <summary>A <see cref="V1.OpenSessionResponse"/>.</summary>
-internal readonly struct SessionAnswer(ShardId shard, Etag etag, UInt128 session) : IAnswer
+internal readonly struct SessionAnswer(LineageShard shard, Etag etag, UInt128 session) : IAnswer
 {
     public int Size => WireWriter.BytesFieldSize(WireWriter.PositionSize(shard)) + WireWriter.BytesFieldSize(WireWriter.SessionBytes);
 

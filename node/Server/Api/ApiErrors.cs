@@ -98,6 +98,12 @@ internal static class ApiErrors
 
     public static readonly ApiError SnapshotNotKept = new(
         StatusCode.Aborted, "SNAPSHOT_TOO_OLD", "This node does not keep the snapshot of the token, or not any more. The entries received are valid; begin again without the token, or continue after the last entry in a newer snapshot.");
+    private static readonly ApiError ReadOfAnotherLineage = new(
+        StatusCode.FailedPrecondition, "LINEAGE_CHANGED", "The request names a position of another history of the cluster's data, which was restored or replaced meanwhile. Nothing was applied; read again without the position.");
+
+    private static readonly ApiError ChangeOfAnotherLineage = new(
+        StatusCode.FailedPrecondition, "LINEAGE_CHANGED",
+        "The request id is of another history of the cluster's data, which was restored or replaced meanwhile. This attempt was not executed; read the key, and make the change in a new session.") { IsOutcomeUnknown = true };
 
     private static readonly TimeSpan LeaderPause = TimeSpan.FromMilliseconds(50);
 
@@ -109,6 +115,10 @@ internal static class ApiErrors
         {
             Routes = other is null ? [shard.Route] : [shard.Route, other],
         };
+
+    /// <summary>For a position or a request id of another lineage.</summary>
+    /// <param name="isIdentifiedChange">An earlier attempt at the change may have been executed, in the other lineage or in this one.</param>
+    public static ApiError LineageChanged(bool isIdentifiedChange) => isIdentifiedChange ? ChangeOfAnotherLineage : ReadOfAnotherLineage;
 
     public static ApiError BadRequest(string message) => new(StatusCode.InvalidArgument, "BAD_REQUEST", message);
 
@@ -145,6 +155,15 @@ internal static class ApiErrors
     /// <summary>For a requested replacement that did not happen, or not yet.</summary>
     public static ApiError NotReplaced(ShardId shard, string reason) =>
         new(StatusCode.FailedPrecondition, "NOT_REPLACED", $"The replacement in shard {shard} was not completed: {reason}.");
+
+    /// <summary>For an operation that is not known.</summary>
+    public static ApiError NoOperation(string id) => new(
+        StatusCode.NotFound, "NO_OPERATION", $"No operation {OneLine.Of(id.Length > 64 ? id[..64] : id)} is known. It ended long ago, or its leader stopped before it had changed anything; starting it again is harmless.");
+
+    /// <summary>For an operation that another node goes on with.</summary>
+    public static ApiError OperationLeft(OperationId id, NodeId next) => next.IsNone
+        ? new(StatusCode.Unavailable, "NO_LEADER", $"Operation {id} waits until shard {id.Shard} has another leader. Ask again.") { RetryAfter = LeaderPause }
+        : new(StatusCode.Unavailable, "NOT_LEADER", $"Node {next} leads shard {id.Shard} now and goes on with operation {id}. Ask again.") { RetryAfter = LeaderPause };
 
     /// <summary>For a quarantine after which no majority would remain.</summary>
     public static ApiError NotQuarantined(ShardId shard, NodeId node, string reason) => new(

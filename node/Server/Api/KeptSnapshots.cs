@@ -1,5 +1,6 @@
 using System.Buffers.Binary;
 using System.Security.Cryptography;
+using KvCluster.Wire;
 
 namespace KvCluster.Node.Api;
 
@@ -53,7 +54,7 @@ internal sealed class KeptSnapshots(TimeProvider clock, TimeSpan ageMax) : IDisp
     public bool TryTake(ulong token, ShardId shard, out Kept kept)
     {
         lock (_gate)
-            return _kept.TryGetValue(token, out kept) && kept.Shard == shard && _kept.Remove(token);
+            return _kept.TryGetValue(token, out kept) && kept.Shard.Shard == shard && _kept.Remove(token);
     }
 
     /// <summary>Whether a snapshot must end.</summary>
@@ -92,10 +93,10 @@ internal sealed class KeptSnapshots(TimeProvider clock, TimeSpan ageMax) : IDisp
     }
 
     /// <summary>A snapshot with what its answers need.</summary>
-    /// <param name="Shard">Its shard.</param>
+    /// <param name="Shard">Its shard, with the lineage.</param>
     /// <param name="Read">The snapshot, and the age that its first answer had.</param>
     /// <param name="OpenedTimestamp">When it was opened, as a timestamp of the clock, which is never 0.</param>
-    internal readonly record struct Kept(ShardId Shard, OpenedRead Read, long OpenedTimestamp)
+    internal readonly record struct Kept(LineageShard Shard, OpenedRead Read, long OpenedTimestamp)
     {
         /// <summary>When it was last given to be kept.</summary>
         public long KeptTimestamp { get; init; }

@@ -62,7 +62,7 @@ internal sealed class KvQueries(ShardLookup lookup, ReadOpener opener, ReadThrea
         if (lookup.FindForScan(query.IsReverse, query.Bounds.Lower.Span, query.Bounds.Upper.Span, query.Token == 0 && read.Mode.IsForLeader(), out var refusal) is not { } shard)
             return KvCalls.Refuse(sink, refusal);
         if (query.Token == 0)
-            return RunAsync(query, shard, read.In(shard.Shard, options), target, sink);
+            return RunAsync(query, shard, read, options, target, sink);
         return kept.TryTake(query.Token, shard.Shard, out var held)
             ? AnswerAsync(query, shard, held, target, sink)
             : KvCalls.Refuse(sink, ApiErrors.SnapshotNotKept);
@@ -75,8 +75,13 @@ internal sealed class KvQueries(ShardLookup lookup, ReadOpener opener, ReadThrea
             return KvCalls.Refuse(sink, bad);
         if (lookup.Find(key, target, read.Mode.IsForLeader(), out var refusal) is not { } shard)
             return KvCalls.Refuse(sink, refusal);
-        return query.CheckIn(shard, lookup) is { } elsewhere ? KvCalls.Refuse(sink, elsewhere) : RunAsync(query, shard, read.In(shard.Shard, options), target, sink);
+        return query.CheckIn(shard, lookup) is { } elsewhere ? KvCalls.Refuse(sink, elsewhere) : RunAsync(query, shard, read, options, target, sink);
     }
+
+    private ValueTask RunAsync<TSink>(SnapshotQuery query, HostedShard shard, ReadQuery read, ReadOnlySpan<byte> options, in CallTarget target, TSink sink)
+        where TSink : struct, IReplySink => read.TryIn(shard.InLineage, options, out read) is { } ofAnother
+            ? KvCalls.Refuse(sink, ofAnother)
+            : RunAsync(query, shard, read, target, sink);
 
     private async ValueTask RunAsync<TSink>(SnapshotQuery query, HostedShard shard, ReadQuery read, CallTarget target, TSink sink)
         where TSink : struct, IReplySink
@@ -90,7 +95,7 @@ internal sealed class KvQueries(ShardLookup lookup, ReadOpener opener, ReadThrea
                 sink.Refuse(refusal);
                 return;
             }
-            await AnswerAsync(query, shard, new KeptSnapshots.Kept(shard.Shard, opened, clock.GetTimestamp()), target, sink).ConfigureAwait(false);
+            await AnswerAsync(query, shard, new KeptSnapshots.Kept(shard.InLineage, opened, clock.GetTimestamp()), target, sink).ConfigureAwait(false);
         }
         catch (Exception failure) when (ApiErrors.Of(failure) is { } refusal)
         {

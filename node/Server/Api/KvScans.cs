@@ -46,10 +46,12 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
             {
                 if (isResumed)
                     return ApiErrors.SnapshotNotKept;
-                var read = await opener.OpenAsync(shard, query.In(shard.Shard, readOptions), deadlineTimestamp, cancellationToken).ConfigureAwait(false);
+                if (query.TryIn(shard.InLineage, readOptions, out query) is { } ofAnother)
+                    return ofAnother;
+                var read = await opener.OpenAsync(shard, query, deadlineTimestamp, cancellationToken).ConfigureAwait(false);
                 if (read.ApiError is not null)
                     return read.ApiError;
-                held = new KeptSnapshots.Kept(shard.Shard, read, clock.GetTimestamp());
+                held = new KeptSnapshots.Kept(shard.InLineage, read, clock.GetTimestamp());
             }
             memory.Requests.GiveBack(requestBytes);
             requestBytes = 0;
@@ -140,7 +142,7 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
             try
             {
                 var page = MessageBytes.Rent();
-                WriteHead(page, route.ShardId, read, isFirst ? token : null);
+                WriteHead(page, held.Shard, read, isFirst ? token : null);
                 isFirst = false;
                 var place = await threads.EnterAsync();
                 try
@@ -194,7 +196,7 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
         return true;
     }
 
-    private static void WriteHead(MessageBytes page, ShardId shard, in OpenedRead read, ulong? token)
+    private static void WriteHead(MessageBytes page, LineageShard shard, in OpenedRead read, ulong? token)
     {
         var writer = new WireWriter(page.Append(
             WireWriter.BytesFieldSize(WireWriter.PositionSize(shard, read.AgeUs)) + (token is null ? 0 : WireWriter.BytesFieldSize(KeptSnapshots.TokenBytes))));

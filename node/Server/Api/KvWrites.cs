@@ -136,7 +136,7 @@ internal sealed class KvWrites(ShardLookup lookup)
         var result = await submitted.Completion.ConfigureAwait(false);
         submitted.End();
         if (result.Outcome == WriteOutcome.Applied)
-            sink.AnswerChange(new SessionAnswer(shard.Route.ShardId, result.Etag, session));
+            sink.AnswerChange(new SessionAnswer(shard.InLineage, result.Etag, session));
         else
             sink.Refuse(ApiErrors.Of(result, shard.Route, lookup.Node));
     }
@@ -147,7 +147,7 @@ internal sealed class KvWrites(ShardLookup lookup)
         var result = await submitted.Completion.ConfigureAwait(false);
         submitted.End();
         if (result.Outcome == WriteOutcome.Applied)
-            sink.AnswerChange(new ChangeAnswer(shard.Route.ShardId, result.Etag, isDelete && result.Existed));
+            sink.AnswerChange(new ChangeAnswer(shard.InLineage, result.Etag, isDelete && result.Existed));
         else
             sink.Refuse(ApiErrors.Of(result, shard.Route, lookup.Node));
     }
@@ -158,7 +158,7 @@ internal sealed class KvWrites(ShardLookup lookup)
         var result = await submitted.Completion.ConfigureAwait(false);
         submitted.End();
         if (result.Outcome == WriteOutcome.Applied)
-            sink.AnswerChange(new WriteAnswer(shard.Route.ShardId, result.Etag, result.Deleted, areDeletes));
+            sink.AnswerChange(new WriteAnswer(shard.InLineage, result.Etag, result.Deleted, areDeletes));
         else
             sink.Refuse(ApiErrors.Of(result, shard.Route, lookup.Node));
     }

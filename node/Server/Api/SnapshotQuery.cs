@@ -31,7 +31,7 @@ internal abstract class SnapshotQuery
     public void Begin(MessageBytes answer, HostedShard shard, in OpenedRead read)
     {
         (Answer, Read, Route) = (answer, read, shard.Route);
-        new WireWriter(answer.Append(WireWriter.BytesFieldSize(WireWriter.PositionSize(shard.Shard, read.AgeUs)))).PositionField(1, shard.Shard, read.Snapshot.Etag, read.AgeUs);
+        new WireWriter(answer.Append(WireWriter.BytesFieldSize(WireWriter.PositionSize(shard.InLineage, read.AgeUs)))).PositionField(1, shard.InLineage, read.Snapshot.Etag, read.AgeUs);
     }
 
     /// <summary>Continues until a time, at least a little. True if the answer is whole, or <see cref="Refusal"/> is set.</summary>

@@ -279,7 +279,8 @@ internal sealed class ClusterNode : IDisposable
         Map = new ShardDirectorySnapshot(
             records.ToImmutableDictionary(static entry => entry.Item1.ShardId),
             own.OfType<ShardRoute>().ToImmutableDictionary(static route => route.ShardId),
-            _run.Nodes.ToImmutableDictionary(static node => node.Id, static node => new NodeRecord { NodeId = node.Id, Address = RoutedNetwork.AddressOf(node.Id) }));
+            _run.Nodes.ToImmutableDictionary(static node => node.Id, static node => new NodeRecord { NodeId = node.Id, Address = RoutedNetwork.AddressOf(node.Id) }),
+            revision: 0);
         _run.MapChanged(this);
     }
 

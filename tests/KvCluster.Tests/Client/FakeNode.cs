@@ -337,7 +337,11 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
 
         public override Task<DrainResponse> Drain(DrainRequest request, ServerCallContext context) => ChangeAsync(new DrainResponse());
 
-        public override Task<ReplaceResponse> Replace(ReplaceRequest request, ServerCallContext context) => ChangeAsync(new ReplaceResponse());
+        public override Task<ReplaceResponse> Replace(ReplaceRequest request, ServerCallContext context) =>
+            ChangeAsync(new ReplaceResponse { Operation = new Admin.V1.ClusterOperation { Id = new OperationId(new(request.Shard), 1).ToString(), Shard = request.Shard, State = OperationState.Running } });
+
+        public override Task WatchOperation(WatchOperationRequest request, IServerStreamWriter<WatchOperationResponse> responseStream, ServerCallContext context) =>
+            responseStream.WriteAsync(new WatchOperationResponse { Operation = new Admin.V1.ClusterOperation { Id = request.Id, State = OperationState.Done } });
 
         public override Task<QuarantineResponse> Quarantine(QuarantineRequest request, ServerCallContext context) => ChangeAsync(new QuarantineResponse());
 

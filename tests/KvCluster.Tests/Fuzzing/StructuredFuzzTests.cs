@@ -132,7 +132,7 @@ public sealed class StructuredFuzzTests
         {
             change = new SingleChange(bytes, PutRequest.ValueFieldNumber, PutRequest.ConditionsFieldNumber, PutRequest.RequestIdFieldNumber);
             _ = ReadQuery.TryRead(bytes, out var query);
-            _ = query.In(new(1), bytes);
+            _ = query.TryIn(new(new(1), 1), bytes, out _);
         }
         catch (MalformedMessageException)
         {
