@@ -31,7 +31,7 @@ internal readonly record struct SegmentHeader(
     public const uint Magic = 0x3153_564B;
 
     /// <summary>The journal's format version.</summary>
-    public const uint Version = 4;
+    public const uint Version = 5;
 
     /// <summary>Bytes before the first record: one block, zero after the header.</summary>
     public const int BlockBytes = RecordEnvelope.BlockBytes;

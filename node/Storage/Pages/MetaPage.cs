@@ -12,7 +12,7 @@ internal sealed record MetaPage
     public const ulong Magic = 0x0041544144_43564B;
 
     /// <summary>The only version that this build reads and writes.</summary>
-    public const uint FormatVersion = 4;
+    public const uint FormatVersion = 5;
 
     private const int RootsOffset = 128;
     private const int RootBytes = 32;

@@ -90,7 +90,7 @@ public sealed class FormatTests
         var header = new SegmentHeader(7, 0x1122334455667788, new(0x99), new(3), 6, 0x55, 0x2000, new Etag(1, 2), 0xA1B2C3D4);
         header.WriteTo(block);
         Assert.Equal(
-            "4B565331" + "04000000" + "0700000000000000" + "8877665544332211" + "9900000000000000" + "03000000" + "00000000"
+            "4B565331" + "05000000" + "0700000000000000" + "8877665544332211" + "9900000000000000" + "03000000" + "00000000"
             + "0600000000000000" + "5500000000000000" + "0020000000000000" + "0100000000000000" + "0200000000000000" + "D4C3B2A1" + "00000000"
             + Convert.ToHexString(BitConverter.GetBytes(Crc32C.Of(block.AsSpan(..88)))),
             Convert.ToHexString(block.AsSpan(..92)));

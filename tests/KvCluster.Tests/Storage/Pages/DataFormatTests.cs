@@ -72,7 +72,7 @@ public sealed class DataFormatTests
         var file = disk.ReadAll("data");
         var leaf = (int)BitConverter.ToUInt64(file, 8192 + 128);
         Assert.Equal(
-            "06000000" + "4B56434441544100" + "04000000" + "00200000" + "0300000000000000" + "0102030405060708090A0B0C0D0E0F10",
+            "06000000" + "4B56434441544100" + "05000000" + "00200000" + "0300000000000000" + "0102030405060708090A0B0C0D0E0F10",
             Convert.ToHexString(file.AsSpan(8192 + 4, 44)));
         Assert.Equal(
             "D4C3B2A1" + "0403000000000000" + "0201000000000000" + "0B0A000000000000" + "0030000000000000" + "0807060504030201",
