@@ -275,17 +275,17 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     /// </summary>
     private bool TryAppendRanges(WriteBatch batch, WriteRequest request, out bool isPartial)
     {
-        var leavesLeft = options.RangeLeavesMax;
+        var allowance = new RangeAllowance(options.RangeLeavesMax, options.RangeLeavesUnreadMax);
         isPartial = false;
         for (var reader = new OperationReader(request.EncodedOperations); reader.MoveNext();)
         {
             if (!TakesLeaves(batch, reader))
                 continue;
             // Earlier ones of the request have taken all.
-            if (leavesLeft == 0)
+            if (allowance.IsSpent)
                 return false;
             var isSet = reader.Code == OperationCode.SetDelete;
-            var end = isSet ? batch.EndOfSetPart(reader.Key, ref leavesLeft, _rangeEnd) : batch.EndOfPart(TreeId.Kv, reader.Key, reader.KeyEnd, ref leavesLeft, _rangeEnd);
+            var end = isSet ? batch.EndOfSetPart(reader.Key, ref allowance, _rangeEnd) : batch.EndOfPart(TreeId.Kv, reader.Key, reader.KeyEnd, ref allowance, _rangeEnd);
             isPartial = !end.SequenceEqual(isSet ? default : reader.KeyEnd);
             if (isPartial && (request.OperationCount > 1 || request.IsWhole))
                 return false;

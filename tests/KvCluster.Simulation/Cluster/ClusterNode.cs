@@ -371,6 +371,7 @@ internal sealed class ClusterNode : IDisposable
             SessionsMax = _run.Conditions.SessionsMax,
             SessionIdleMin = _run.Conditions.SessionIdleMin,
             RangeLeavesMax = _run.Conditions.HasSets ? RangeLeavesOfSets : new StoreOptions().RangeLeavesMax,
+            RangeLeavesUnreadMax = _run.Conditions.HasSets ? RangeLeavesOfSets : new StoreOptions().RangeLeavesUnreadMax,
             Pages = new PageStoreOptions { MapBytes = 64 << 20, StepPages = 32 },
         };
         return new StoreContext(FaultyFiles.Of(Disk.Files, _run.Bug), writer, lanes, checkpoints, _clock, NullLogger.Instance, options, completions);
