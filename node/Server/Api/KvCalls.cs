@@ -23,7 +23,8 @@ internal sealed class KvCalls(ShardLookup lookup, ReadOpener opener, ReadThreads
             : RunAsync(method, request, target, new MeteredSink<TSink>(sink, new RequestWatch(metrics, clock, method, target.ArrivedTimestamp, target.Span)));
 
     /// <summary>Whether the outcome of a call waits for a majority. This includes opening a session, which is written too.</summary>
-    public static bool IsChange(Method method) => method is Method.Put or Method.Delete or Method.Write or Method.OpenSession;
+    public static bool IsChange(Method method) => method is Method.Put or Method.Delete or Method.DeleteRange or Method.Increment or Method.Touch or Method.Write or Method.Transact
+        or Method.SetAdd or Method.SetRemove or Method.OpenSession or Method.EndSession;
 
     /// <summary>A call was refused before it was run.</summary>
     public void Refused(Method method, ApiError refusal)
@@ -58,7 +59,13 @@ internal sealed class KvCalls(ShardLookup lookup, ReadOpener opener, ReadThreads
                 Method.GetMany => _reads.GetManyAsync(request, target, sink),
                 Method.Put => _changes.PutAsync(request, target, sink),
                 Method.Delete => _changes.DeleteAsync(request, target, sink),
+                Method.DeleteRange => _changes.DeleteRangeAsync(request, target, sink),
+                Method.Increment => _changes.IncrementAsync(request, target, sink),
+                Method.Touch => _changes.TouchAsync(request, target, sink),
                 Method.Write => _changes.WriteAsync(request, target, sink),
+                Method.Transact => _changes.TransactAsync(request, target, sink),
+                Method.SetAdd => _changes.SetAddAsync(request, target, sink),
+                Method.SetRemove => _changes.SetRemoveAsync(request, target, sink),
                 Method.OpenSession => _changes.OpenSessionAsync(request, target, sink),
                 _ => Refuse(sink, ApiErrors.BadRequest("The method is unknown.")),
             };
