@@ -1,3 +1,4 @@
+using System.Runtime.CompilerServices;
 using Grpc.Core;
 using KvCluster.Admin.V1;
 using KvCluster.Client.Transport;
@@ -89,14 +90,74 @@ public sealed class KvAdmin
     /// <param name="toNode">The node that gets the new one. If it is the same node, the replica is rebuilt there. Null only removes the replica, which must be
     /// a learner.</param>
     /// <param name="force">Replace even if the remaining replicas are not known to follow closely. Writes of the shard pause while the change is tried.</param>
-    /// <param name="cancellationToken">Stops waiting; calling again continues from where it is.</param>
+    /// <param name="cancellationToken">Stops waiting; the operation goes on, and calling again waits for it.</param>
     /// <exception cref="KvException">Reason NOT_REPLACED: the message says why.</exception>
-    public Task ReplaceAsync(uint shard, uint fromNode, uint? toNode, bool force = false, CancellationToken cancellationToken = default)
+    /// <exception cref="KvOutcomeUnknownException">It has not ended within the timeout, and goes on.</exception>
+    public async Task ReplaceAsync(uint shard, uint fromNode, uint? toNode, bool force = false, CancellationToken cancellationToken = default)
+    {
+        while (true)
+        {
+            var operation = await StartReplaceAsync(shard, fromNode, toNode, force, cancellationToken).ConfigureAwait(false);
+            try
+            {
+                await foreach (var state in WatchOperationAsync(operation.Id, cancellationToken).ConfigureAwait(false))
+                    operation = state;
+                if (operation.State == KvOperationState.Done)
+                    return;
+                throw new KvException("NOT_REPLACED", $"The replacement in shard {shard} was not completed: {(operation.State == KvOperationState.Cancelled ? "an operator cancelled it" : operation.Reason)}.");
+            }
+            catch (KvException failure) when (failure.Reason == "NO_OPERATION")
+            {
+                // Its leader stopped before it had changed anything.
+            }
+            catch (KvUnavailableException failure)
+            {
+                throw new KvOutcomeUnknownException($"Operation {operation.Id} has not ended in time, and goes on: {failure.Message}", failure);
+            }
+        }
+    }
+
+    /// <summary>Starts the replacement of a replica, or finds the operation that runs for the same. The parameters are those of <see cref="ReplaceAsync"/>.</summary>
+    /// <exception cref="KvException">Reason NOT_REPLACED: it cannot begin, and nothing was changed; the message says why.</exception>
+    public async Task<KvAdminOperation> StartReplaceAsync(uint shard, uint fromNode, uint? toNode, bool force = false, CancellationToken cancellationToken = default)
     {
         var request = new ReplaceRequest { Shard = shard, FromNode = fromNode, Force = force };
         if (toNode is { } to)
             request.ToNode = to;
-        return CallAsync(_calls.ReplaceAsync, request, _timeout, cancellationToken);
+        return StatusReading.ToOperation((await CallAsync(_calls.ReplaceAsync, request, _timeout, cancellationToken).ConfigureAwait(false)).Operation);
+    }
+
+    /// <summary>Returns the state of an operation.</summary>
+    /// <exception cref="KvException">Reason NO_OPERATION: it is not known, or no longer.</exception>
+    public async Task<KvAdminOperation> GetOperationAsync(string id, CancellationToken cancellationToken = default) =>
+        StatusReading.ToOperation((await CallAsync(_calls.GetOperationAsync, new GetOperationRequest { Id = id }, _timeout, cancellationToken).ConfigureAwait(false)).Operation);
+
+    /// <summary>Cancels an operation and completes when it has ended. If it ended before, its state says how.</summary>
+    /// <exception cref="KvException">Reason NO_OPERATION: it is not known, or no longer.</exception>
+    public async Task<KvAdminOperation> CancelOperationAsync(string id, CancellationToken cancellationToken = default) =>
+        StatusReading.ToOperation((await CallAsync(_calls.CancelOperationAsync, new CancelOperationRequest { Id = id }, _timeout, cancellationToken).ConfigureAwait(false)).Operation);
+
+    /// <summary>Lists the operations that run, and those that ended some time ago.</summary>
+    public async Task<KvAdminOperations> ListOperationsAsync(CancellationToken cancellationToken = default)
+    {
+        var answer = await CallAsync(_calls.ListOperationsAsync, new ListOperationsRequest(), _timeout, cancellationToken).ConfigureAwait(false);
+        return new KvAdminOperations([.. answer.Operations.Select(StatusReading.ToOperation)], answer.Silent.ToDictionary(static node => node.Node, static node => node.Error));
+    }
+
+    /// <summary>Returns the state of an operation at once, whenever it changes, and when it has ended, also if another node goes on with it.</summary>
+    /// <param name="id">The operation's id.</param>
+    /// <param name="cancellationToken">Stops watching; the operation goes on.</param>
+    /// <exception cref="KvException">Reason NO_OPERATION: it is not known, or no longer.</exception>
+    /// <exception cref="KvUnavailableException">It has not ended within the timeout.</exception>
+    public async IAsyncEnumerable<KvAdminOperation> WatchOperationAsync(string id, [EnumeratorCancellation] CancellationToken cancellationToken = default)
+    {
+        var deadlineMs = Environment.TickCount64 + (long)_timeout.TotalMilliseconds;
+        var states = _calls.WatchOperationAsync(new WatchOperationRequest { Id = id }, deadlineMs, cancellationToken).GetAsyncEnumerator(cancellationToken);
+        await using (states.ConfigureAwait(false))
+        {
+            while (await MoveNextAsync(states, cancellationToken).ConfigureAwait(false))
+                yield return StatusReading.ToOperation(states.Current.Operation);
+        }
     }
 
     /// <summary>Takes a node's replica of a shard out of service at once. Its node then has a new one built from its peers.</summary>
@@ -131,6 +192,18 @@ public sealed class KvAdmin
             request.StayUpTo = last;
         var answer = await CallAsync(_calls.PlaceAsync, request, _timeout, cancellationToken).ConfigureAwait(false);
         return new PlacementStatus(answer.Paused, answer.Leaving.ToDictionary(node => node.Node, node => (int)node.Replicas));
+    }
+
+    private static async ValueTask<bool> MoveNextAsync(IAsyncEnumerator<WatchOperationResponse> states, CancellationToken cancellationToken)
+    {
+        try
+        {
+            return await states.MoveNextAsync().ConfigureAwait(false);
+        }
+        catch (RpcException failure)
+        {
+            throw KvErrors.ToException(failure, cancellationToken);
+        }
     }
 
     private static async Task<TResponse> CallAsync<TRequest, TResponse>(

@@ -2,7 +2,6 @@ using System.Runtime.CompilerServices;
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Client.Runtime;
-using KvCluster.Client.Sessions;
 using KvCluster.Client.Transport;
 using KvCluster.Tls;
 using KvCluster.V1;
@@ -22,9 +21,8 @@ namespace KvCluster.Client;
 public sealed class KvClient : IAsyncDisposable
 {
     private readonly KvClientOptions _options;
-    private readonly CallRouter _calls;
-    private readonly ClientSessions _sessions;
-    private readonly SessionToken _seen = new();
+    private readonly CallRouter _router;
+    private readonly ClientCalls _calls;
     private readonly NodeChannels _channels;
 
     /// <summary>Creates a client that learns the cluster from this address of a router or a node, "http://host:port".</summary>
@@ -41,21 +39,33 @@ public sealed class KvClient : IAsyncDisposable
         options.Validate();
         _options = options;
         var connector = ConnectorOf(options.Tls);
-        _channels = new NodeChannels(connector);
-        _calls = new CallRouter(options, new GrpcConnector(connector, options.CallsInFlightMax, options.Log), ClientRuntime.Machine);
-        _sessions = new ClientSessions(_calls);
-        Admin = new KvAdmin(_calls.Destinations.OperatorCalls(_calls, _channels), options.Timeout);
+        var cluster = new ExpectedCluster();
+        _channels = new NodeChannels(connector, cluster);
+        _router = new CallRouter(options, new GrpcConnector(connector, options.CallsInFlightMax, options.Log) { Cluster = cluster }, ClientRuntime.Machine);
+        cluster.ReadFrom(_router.Table);
+        _calls = new ClientCalls(options, _router);
+        (Sets, Sessions) = (new KvSets(_calls), new KvSessions(_calls));
+        Admin = new KvAdmin(_router.Destinations.OperatorCalls(_router, _channels), options.Timeout);
     }
 
     /// <summary>Creates a client whose calls on keys use the given network and clock. Scans and operator calls still use gRPC.</summary>
     internal KvClient(KvClientOptions options, INodeConnector connector, ClientRuntime runtime)
     {
         _options = options;
-        _channels = new NodeChannels(ConnectorOf(options.Tls));
-        _calls = new CallRouter(options, connector, runtime);
-        _sessions = new ClientSessions(_calls);
-        Admin = new KvAdmin(_calls.Destinations.OperatorCalls(_calls, _channels), options.Timeout);
+        var cluster = new ExpectedCluster();
+        _channels = new NodeChannels(ConnectorOf(options.Tls), cluster);
+        _router = new CallRouter(options, connector, runtime);
+        cluster.ReadFrom(_router.Table);
+        _calls = new ClientCalls(options, _router);
+        (Sets, Sessions) = (new KvSets(_calls), new KvSessions(_calls));
+        Admin = new KvAdmin(_router.Destinations.OperatorCalls(_router, _channels), options.Timeout);
     }
+
+    /// <summary>The calls for sets.</summary>
+    public KvSets Sets { get; }
+
+    /// <summary>The calls for sessions that own keys.</summary>
+    public KvSessions Sessions { get; }
 
     /// <summary>The calls for operators, over the connections of this client.</summary>
     public KvAdmin Admin { get; }
@@ -78,10 +88,24 @@ public sealed class KvClient : IAsyncDisposable
     /// <exception cref="KvUnavailableException">Reason REPLICA_BEHIND: no replica caught up in time with what this client has seen.</exception>
     public async ValueTask<GetResult> GetAsync(ReadOnlyMemory<byte> key, KvReadMode read, CancellationToken cancellationToken = default)
     {
-        var request = new GetRequest { Key = key.ToByteString(), Read = _seen.ToOptions(read, _calls.Table.Find(key.Span)?.ShardId) };
-        var reply = await _calls.CallAsync(
-            Method.Get, key, request.ToByteString(), _calls.DeadlineFromNow(), cancellationToken, atAnyReplica: request.Read?.Mode.IsForLeader() == false).ConfigureAwait(false);
-        return ToResult(GetResponse.Parser.ParseFrom(ResponseOf(reply)));
+        var request = new GetRequest { Key = key.ToByteString(), Read = _calls.ReadOptionsOf(read, key.Span) };
+        return ToResult(GetResponse.Parser.ParseFrom(await _calls.ReadAsync(Method.Get, key, request, request.Read, cancellationToken).ConfigureAwait(false)));
+    }
+
+    /// <summary>
+    /// Returns the key that is nearest to another one, with its value. If the nearest key is in another shard than the requested one, each shard is read at its own moment.
+    /// </summary>
+    /// <param name="key">1 to 2,048 bytes. It need not exist.</param>
+    /// <param name="nearest">Which key is meant.</param>
+    /// <param name="within">Only a key with this prefix is found; empty means any.</param>
+    /// <param name="read">How up to date the answer must be; null means <see cref="KvClientOptions.Read"/>.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    public async ValueTask<GetResult> GetNearestAsync(
+        ReadOnlyMemory<byte> key, KvNearest nearest, ReadOnlyMemory<byte> within = default, KvReadMode? read = null, CancellationToken cancellationToken = default)
+    {
+        var request = new GetRequest { Key = key.ToByteString(), Nearest = (Nearest)nearest, Within = within.ToByteString(), Read = _calls.Seen.ToOptions(read ?? _options.Read, shard: null) };
+        var (response, error) = await RangeCalls.GetNearestAsync(_router, request, _router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
+        return error is null ? ToResult(response!) : throw _calls.ToException(error);
     }
 
     /// <summary>
@@ -101,9 +125,9 @@ public sealed class KvClient : IAsyncDisposable
     public async ValueTask<IReadOnlyList<GetResult>> GetManyAsync(IReadOnlyList<ReadOnlyMemory<byte>> keys, KvReadMode read, CancellationToken cancellationToken = default)
     {
         var messages = await ManyKeys.GetAsync(
-            _calls, [.. keys.Select(key => key.ToByteString())], _seen.ToOptions(read, shard: null), _calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
+            _router, [.. keys.Select(key => key.ToByteString())], _calls.Seen.ToOptions(read, shard: null), _router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
         if (messages.Error is { } error)
-            throw KvErrors.ToException(error);
+            throw _calls.ToException(error);
         return [.. messages.Entries.Select(ToResult)];
     }
 
@@ -111,17 +135,35 @@ public sealed class KvClient : IAsyncDisposable
     /// Makes this client's <see cref="KvReadMode.Session"/> reads reflect another position too, for example of another client's answer. Positions of this
     /// client's own answers are observed without this call.
     /// </summary>
-    public void Observe(ShardPosition position) => _seen.Raise(position);
+    public void Observe(ShardPosition position) => _calls.Seen.Raise(position);
 
     /// <summary>Sets a key. Completes when the change is durable on a majority of the shard's replicas.</summary>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     public async ValueTask<ShardPosition> PutAsync(
         ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value, KvCondition? condition = null, CancellationToken cancellationToken = default) =>
-        ReadPosition(await ChangeAsync(new Change(Method.Put, key, value, condition, null), cancellationToken).ConfigureAwait(false), out _);
+        ReadPosition(await _calls.ChangeAsync(new ClientCalls.Change(Method.Put, key, value, condition, null), cancellationToken).ConfigureAwait(false), out _);
 
     /// <inheritdoc cref="PutAsync(ReadOnlyMemory{byte}, ReadOnlyMemory{byte}, KvCondition?, CancellationToken)"/>
     public ValueTask<ShardPosition> PutAsync(string key, string value, KvCondition? condition = null, CancellationToken cancellationToken = default) =>
         PutAsync(Bytes.Utf8(key), Bytes.Utf8(value), condition, cancellationToken);
+
+    /// <summary>Sets a key that does not live for ever, or whose end the shard numbers.</summary>
+    /// <param name="key">The key; with <see cref="KvPutOptions.Sequence"/> the prefix of the new key.</param>
+    /// <param name="value">Up to 8 MiB.</param>
+    /// <param name="options">What is special about it.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    public async ValueTask<PutResult> PutAsync(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value, KvPutOptions options, CancellationToken cancellationToken = default)
+    {
+        var request = new PutRequest { Key = key.ToByteString(), Value = value.ToByteString(), Sequence = options.Sequence };
+        if (options.TimeToLive is { } timeToLive)
+            request.TtlMs = KvPutOptions.Milliseconds(timeToLive);
+        if (options.Owner is { } owner)
+            request.Owner = owner.Id.ToByteString();
+        if (options.Condition is { } condition)
+            request.Conditions.Add(condition.Message);
+        var response = PutResponse.Parser.ParseFrom(await _calls.ChangeAsync(Method.Put, key, request, cancellationToken).ConfigureAwait(false));
+        return new PutResult(response.Key.IsEmpty ? key : response.Key.Memory, _calls.See(response.Position));
+    }
 
     /// <summary>Removes a key. It is not an error if the key does not exist.</summary>
     public async ValueTask<DeleteResult> DeleteAsync(ReadOnlyMemory<byte> key, KvCondition? condition = null, CancellationToken cancellationToken = default)
@@ -129,7 +171,7 @@ public sealed class KvClient : IAsyncDisposable
         var request = new DeleteRequest { Key = key.ToByteString() };
         if (condition is not null)
             request.Conditions.Add(condition.Message);
-        var response = await ChangeAsync(new Change(Method.Delete, key, default, null, request), cancellationToken).ConfigureAwait(false);
+        var response = await _calls.ChangeAsync(Method.Delete, key, request, cancellationToken).ConfigureAwait(false);
         var position = ReadPosition(response, out var existed);
         return new DeleteResult(existed, position);
     }
@@ -138,18 +180,74 @@ public sealed class KvClient : IAsyncDisposable
     public ValueTask<DeleteResult> DeleteAsync(string key, KvCondition? condition = null, CancellationToken cancellationToken = default) =>
         DeleteAsync(Bytes.Utf8(key), condition, cancellationToken);
 
+    /// <summary>
+    /// Removes all keys of a range, at about the cost of one per shard. In each shard they go at one moment, unless it has very many large values; in different shards at
+    /// different moments.
+    /// </summary>
+    /// <exception cref="KvException">Some keys of the range may have been removed before.</exception>
+    public async ValueTask<DeleteRangeResult> DeleteRangeAsync(KvRange range, CancellationToken cancellationToken = default)
+    {
+        var request = new DeleteRangeRequest { Start = range.Start.ToByteString(), End = range.End.ToByteString(), Prefix = range.Prefix.ToByteString() };
+        var deleted = 0ul;
+        while (true)
+        {
+            var first = KeyBounds.Of(request.Start.Memory, request.End.Memory, request.Prefix.Memory).Lower;
+            var response = DeleteRangeResponse.Parser.ParseFrom(await _calls.ChangeAsync(Method.DeleteRange, first, request, cancellationToken).ConfigureAwait(false));
+            var position = _calls.See(response.Position);
+            deleted += response.Deleted;
+            if (!response.HasNextStart)
+                return new DeleteRangeResult(deleted, position);
+            request.Start = response.NextStart;
+        }
+    }
+
+    /// <summary>Adds to the number that is the value of a key, in decimal text. An absent key counts as 0.</summary>
+    /// <exception cref="KvException">Reason NOT_A_NUMBER or NUMBER_OVERFLOW: nothing was changed.</exception>
+    public async ValueTask<IncrementResult> IncrementAsync(ReadOnlyMemory<byte> key, long by = 1, KvCondition? condition = null, CancellationToken cancellationToken = default)
+    {
+        var request = new IncrementRequest { Key = key.ToByteString(), By = by };
+        if (condition is not null)
+            request.Conditions.Add(condition.Message);
+        var response = IncrementResponse.Parser.ParseFrom(await _calls.ChangeAsync(Method.Increment, key, request, cancellationToken).ConfigureAwait(false));
+        return new IncrementResult(response.Number, _calls.See(response.Position));
+    }
+
+    /// <inheritdoc cref="IncrementAsync(ReadOnlyMemory{byte}, long, KvCondition?, CancellationToken)"/>
+    public ValueTask<IncrementResult> IncrementAsync(string key, long by = 1, KvCondition? condition = null, CancellationToken cancellationToken = default) =>
+        IncrementAsync(Bytes.Utf8(key), by, condition, cancellationToken);
+
+    /// <summary>Sets when a key expires, without sending its value. The key keeps its etag.</summary>
+    /// <param name="key">The key. If it does not exist, nothing changes.</param>
+    /// <param name="timeToLive">How long it lives from now; null means until it is deleted.</param>
+    /// <param name="condition">A condition.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    public async ValueTask<TouchResult> TouchAsync(ReadOnlyMemory<byte> key, TimeSpan? timeToLive, KvCondition? condition = null, CancellationToken cancellationToken = default)
+    {
+        var request = new TouchRequest { Key = key.ToByteString() };
+        if (timeToLive is { } given)
+            request.TtlMs = KvPutOptions.Milliseconds(given);
+        if (condition is not null)
+            request.Conditions.Add(condition.Message);
+        var response = TouchResponse.Parser.ParseFrom(await _calls.ChangeAsync(Method.Touch, key, request, cancellationToken).ConfigureAwait(false));
+        return new TouchResult(response.Existed, _calls.See(response.Position));
+    }
+
+    /// <summary>Evaluates conditions on keys of one shard and applies one of two lists of operations, atomically.</summary>
+    /// <exception cref="KvException">Reason SHARDS_DIFFER: the keys belong to several shards; nothing was applied.</exception>
+    public async ValueTask<TransactResult> TransactAsync(KvTransaction transaction, CancellationToken cancellationToken = default)
+    {
+        var response = TransactResponse.Parser.ParseFrom(
+            await _calls.ChangeAsync(Method.Transact, transaction.FirstKey, transaction.Message, cancellationToken).ConfigureAwait(false));
+        return new TransactResult(
+            response.Succeeded, response.HasFailedCondition ? (int)response.FailedCondition : null, [.. response.Results.Select(OperationResult.Of)], _calls.See(response.Position));
+    }
+
     /// <summary>Applies operations on keys of one shard, under conditions, atomically.</summary>
     /// <exception cref="KvException">Reason SHARDS_DIFFER: the keys belong to several shards; nothing was applied.</exception>
     public async ValueTask<WriteResult> WriteAsync(KvWrite write, CancellationToken cancellationToken = default)
     {
-        var response = WriteResponse.Parser.ParseFrom(
-            await ChangeAsync(new Change(Method.Write, write.FirstKey, default, null, write.Message), cancellationToken).ConfigureAwait(false));
-        var position = response.Position.ToPosition();
-        _seen.Raise(position);
-        return new WriteResult(
-            position,
-            (int)response.Deleted,
-            [.. response.Results.Select(static result => new OperationResult(result.Etag.ToEtag(), result.HasExisted ? result.Existed : null))]);
+        var response = WriteResponse.Parser.ParseFrom(await _calls.ChangeAsync(Method.Write, write.FirstKey, write.Message, cancellationToken).ConfigureAwait(false));
+        return new WriteResult(_calls.See(response.Position), (long)response.Deleted, [.. response.Results.Select(OperationResult.Of)]);
     }
 
     /// <summary>
@@ -169,31 +267,51 @@ public sealed class KvClient : IAsyncDisposable
         }
     }
 
-    /// <summary>Counts the keys with a prefix, by reading them all.</summary>
+    /// <summary>Returns one page of a range. The next page is from the same snapshot as long as its shard keeps it.</summary>
+    /// <param name="list">The range and the limits of a page.</param>
+    /// <param name="pageToken">Of the page before; empty for the first one.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvException">Reason SNAPSHOT_TOO_OLD: the snapshot of the page before is not kept any more.</exception>
+    public async ValueTask<KvPage> ListAsync(KvList list, ReadOnlyMemory<byte> pageToken = default, CancellationToken cancellationToken = default)
+    {
+        var request = list.ToMessage(_calls.Seen.ToOptions(list.Read ?? _options.Read, shard: null), pageToken);
+        var response = ListResponse.Parser.ParseFrom(await _calls.ReadAsync(Method.List, RouteKeys.Of(request), request, read: null, cancellationToken).ConfigureAwait(false));
+        return new KvPage(
+            [.. response.Entries.Select(static entry => new KvEntry(entry.Key.Memory, entry.Value.Memory, entry.Etag.ToEtag()))], response.NextPageToken.Memory, _calls.See(response.Position));
+    }
+
+    /// <summary>Counts the keys with a prefix, without reading them. Each shard is counted at its own moment.</summary>
     public Task<long> CountAsync(ReadOnlyMemory<byte> prefix, CancellationToken cancellationToken = default) => CountAsync(prefix, _options.Read, cancellationToken);
 
     /// <inheritdoc cref="CountAsync(ReadOnlyMemory{byte}, CancellationToken)"/>
-    public async Task<long> CountAsync(ReadOnlyMemory<byte> prefix, KvReadMode read, CancellationToken cancellationToken = default)
+    public Task<long> CountAsync(ReadOnlyMemory<byte> prefix, KvReadMode read, CancellationToken cancellationToken = default) =>
+        CountRangeAsync(new KvRange { Prefix = prefix }, read, cancellationToken);
+
+    /// <summary>Counts the keys of a range, without reading them. Each shard is counted at its own moment.</summary>
+    public async Task<long> CountRangeAsync(KvRange range, KvReadMode? read = null, CancellationToken cancellationToken = default)
     {
-        var count = 0L;
-        var scan = new KvScan { Prefix = prefix, KeysOnly = true, Read = read };
-        var walk = Walk(scan, cancellationToken);
-        await using (walk.ConfigureAwait(false))
+        var request = new CountRequest
         {
-            while (await MoveNextAsync(walk, cancellationToken).ConfigureAwait(false))
-                count += walk.Current.Entries.Count;
-        }
-        return count;
+            Start = range.Start.ToByteString(),
+            End = range.End.ToByteString(),
+            Prefix = range.Prefix.ToByteString(),
+            Read = _calls.Seen.ToOptions(read ?? _options.Read, shard: null),
+        };
+        var (response, error) = await RangeCalls.CountAsync(_router, request, _router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
+        if (error is not null)
+            throw _calls.ToException(error);
+        _calls.See(response!.Position);
+        return (long)response.Count;
     }
 
     /// <summary>The shard that owns a key, by this client's present shard map; null while no map is known.</summary>
     public async ValueTask<uint?> FindShardAsync(ReadOnlyMemory<byte> key, CancellationToken cancellationToken = default) =>
-        await _calls.WaitForMapAsync(_calls.DeadlineFromNow(), cancellationToken).ConfigureAwait(false) ? _calls.Table.Find(key.Span)?.Shard : null;
+        await _router.WaitForMapAsync(_router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false) ? _router.Table.Find(key.Span)?.Shard : null;
 
     /// <summary>Closes all connections. Calls in progress fail.</summary>
     public async ValueTask DisposeAsync()
     {
-        await _calls.DisposeAsync().ConfigureAwait(false);
+        await _router.DisposeAsync().ConfigureAwait(false);
         _channels.Dispose();
     }
 
@@ -214,8 +332,8 @@ public sealed class KvClient : IAsyncDisposable
 
     private IAsyncEnumerator<ScanPage> Walk(KvScan scan, CancellationToken cancellationToken)
     {
-        var request = scan.ToMessage(_seen.ToOptions(scan.Read ?? _options.Read, shard: null));
-        return new ScanWalk(_calls, _channels, _options.Timeout).PagesAsync(request, cancellationToken).GetAsyncEnumerator(cancellationToken);
+        var request = scan.ToMessage(_calls.Seen.ToOptions(scan.Read ?? _options.Read, shard: null));
+        return new ScanWalk(_router, _channels, _options.Timeout).PagesAsync(request, cancellationToken).GetAsyncEnumerator(cancellationToken);
     }
 
     private async ValueTask<bool> MoveNextAsync(IAsyncEnumerator<ScanPage> pages, CancellationToken cancellationToken)
@@ -224,21 +342,23 @@ public sealed class KvClient : IAsyncDisposable
         {
             if (!await pages.MoveNextAsync().ConfigureAwait(false))
                 return false;
-            _seen.Raise(pages.Current.Position.ToPosition());
+            _calls.See(pages.Current.Position);
             return true;
         }
         catch (RpcException failure)
         {
-            throw KvErrors.ToException(failure, cancellationToken);
+            var thrown = KvErrors.ToException(failure, cancellationToken);
+            if (thrown is KvLineageChangedException)
+                _calls.Seen.Forget();
+            throw thrown;
         }
     }
 
     private GetResult ToResult(GetResponse response)
     {
-        var position = response.Position.ToPosition();
-        _seen.Raise(position);
+        var position = _calls.See(response.Position);
         var age = response.Position is { HasAgeUs: true } of ? TimeSpan.FromMicroseconds(of.AgeUs) : (TimeSpan?)null;
-        return new GetResult(response.Found, response.Value.Memory, response.Etag.ToEtag(), position) { Age = age };
+        return new GetResult(response.Found, response.Value.Memory, response.Etag.ToEtag(), position) { Age = age, Key = response.Key.Memory };
     }
 
     /// <summary>Reads the fields of a PutResponse or DeleteResponse, which differ only in <c>existed</c>.</summary>
@@ -256,66 +376,7 @@ public sealed class KvClient : IAsyncDisposable
             else
                 reader.Skip();
         }
-        _seen.Raise(position);
+        _calls.Seen.Raise(position);
         return position;
-    }
-
-    /// <summary>Makes a change and returns the encoded response. If the shard has ended the session meanwhile, another one is used.</summary>
-    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
-    private async ValueTask<ByteString> ChangeAsync(Change change, CancellationToken cancellationToken)
-    {
-        var deadlineMs = _calls.DeadlineFromNow();
-        if (!_options.ExactlyOnce)
-            return ResponseOf(await _calls.CallAsync(change.Method, change.Key, change.Encode(), deadlineMs, cancellationToken).ConfigureAwait(false));
-        while (true)
-        {
-            if (!_sessions.TryTake(change.Key.Span, out var ticket))
-            {
-                (ticket, var error) = await _sessions.TakeAsync(change.Key, deadlineMs, cancellationToken).ConfigureAwait(false);
-                if (error is not null)
-                    throw KvErrors.ToException(error);
-            }
-            RoutedReply reply;
-            try
-            {
-                reply = await _calls.CallAsync(change.Method, change.Key, change.Encode(ticket), deadlineMs, cancellationToken, isIdentified: true).ConfigureAwait(false);
-            }
-            finally
-            {
-                ticket.Settle();
-            }
-            if (reply.Error is null || !CallStatus.IsSessionExpired(reply.Error))
-                return ResponseOf(reply);
-            // No attempt was executed, so the change can be made under a new identity.
-            ticket.Sessions.Drop(ticket.Session);
-        }
-    }
-
-    private ByteString ResponseOf(in RoutedReply reply)
-    {
-        if (reply.Error is null)
-            return reply.Response;
-        var failure = KvErrors.ToException(reply.Error);
-        if (failure is KvConditionFailedException { Position: var position })
-            _seen.Raise(position);
-        throw failure;
-    }
-
-    /// <summary>A change as its caller passed it: a put by its parts, which needs no message objects, and others as the message.</summary>
-    private readonly record struct Change(Method Method, ReadOnlyMemory<byte> Key, ReadOnlyMemory<byte> Value, KvCondition? Condition, IMessage? Message)
-    {
-        public ByteString Encode()
-        {
-            if (Message is not null)
-                return Message.ToByteString();
-            var request = new PutRequest { Key = Key.ToByteString(), Value = Value.ToByteString() };
-            if (Condition is not null)
-                request.Conditions.Add(Condition.Message);
-            return request.ToByteString();
-        }
-
-        public ByteString Encode(in RequestTicket ticket) => Message is null
-            ? ticket.Encode(Key.Span, Value.Span, Condition)
-            : ticket.Encode(Message, Method == Method.Delete ? DeleteRequest.RequestIdFieldNumber : WriteRequest.RequestIdFieldNumber);
     }
 }

@@ -20,6 +20,9 @@ public sealed record KvScan
     /// <summary>The maximum number of entries; 0 means all.</summary>
     public ulong Limit { get; init; }
 
+    /// <summary>The maximum number of bytes of keys and values; 0 means no maximum.</summary>
+    public ulong BytesMax { get; init; }
+
     /// <summary>Omit the values.</summary>
     public bool KeysOnly { get; init; }
 
@@ -39,6 +42,7 @@ public sealed record KvScan
         End = End.ToByteString(),
         Reverse = Reverse,
         Limit = Limit,
+        BytesMax = BytesMax,
         KeysOnly = KeysOnly,
         Read = read,
         OneSnapshot = OneSnapshot,

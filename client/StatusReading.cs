@@ -32,6 +32,25 @@ internal static class StatusReading
         Memory = message.Memory is null ? null : ToMemory(message.Memory),
     };
 
+    public static KvAdminOperation ToOperation(Admin.V1.ClusterOperation message) => new(message.Id, message.Shard, message.State switch
+    {
+        Admin.V1.OperationState.Done => KvOperationState.Done,
+        Admin.V1.OperationState.Failed => KvOperationState.Failed,
+        Admin.V1.OperationState.Cancelled => KvOperationState.Cancelled,
+        _ => KvOperationState.Running,
+    })
+    {
+        FromNode = message.HasFromNode ? message.FromNode : null,
+        ToNode = message.HasToNode ? message.ToNode : null,
+        Reason = message.Reason,
+        Progress = message.Progress,
+        DoneBytes = message.HasDoneBytes ? message.DoneBytes : null,
+        TotalBytes = message.HasTotalBytes ? message.TotalBytes : null,
+        Node = message.Node,
+        Started = DateTimeOffset.UnixEpoch.AddMicroseconds(message.StartedUs),
+        Ended = message.HasEndedUs ? DateTimeOffset.UnixEpoch.AddMicroseconds(message.EndedUs) : null,
+    };
+
     /// <summary>A role or a state as people read it: its name in lower case.</summary>
     public static string TextOf<T>(T value)
         where T : struct, Enum => value.ToString().ToLowerInvariant();

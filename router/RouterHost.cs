@@ -41,9 +41,11 @@ internal sealed class RouterHost : IAsyncDisposable
         _log = log;
         _tls = options.Tls is null ? null : new ServerTls(options.Tls, name: null, log, TimeProvider.System);
         var connector = new TlsConnector(_tls?.Files);
-        _channels = new NodeChannels(connector);
+        var cluster = new ExpectedCluster();
+        _channels = new NodeChannels(connector, cluster);
         var reached = new KvClientOptions { Endpoints = options.Seeds, Timeout = options.Timeout, Log = log };
-        _calls = new CallRouter(reached, new GrpcConnector(connector, reached.CallsInFlightMax, log), ClientRuntime.Machine);
+        _calls = new CallRouter(reached, new GrpcConnector(connector, reached.CallsInFlightMax, log) { Cluster = cluster }, ClientRuntime.Machine);
+        cluster.ReadFrom(_calls.Table);
         _health = health;
     }
 
@@ -128,12 +130,18 @@ internal sealed class RouterHost : IAsyncDisposable
         builder.Services.AddSingleton(options).AddSingleton(_calls).AddSingleton(_channels).AddSingleton(_grpcHealth).AddSingleton(_metrics);
         builder.Services.AddSingleton<Forwarding>().AddSingleton(LargeReads).AddSingleton<NodeFanOut>();
         builder.Services.AddSingleton<KvProxy>().AddSingleton<ClusterProxy>().AddSingleton<AdminProxy>();
-        builder.Services.AddReflection();
-        builder.Services.AddGrpc(grpc => grpc.MaxReceiveMessageSize = ListenerLimits.MessageBytesMax);
+        builder.Services.AddReflection(options.ServeAdmin);
+        builder.Services.AddSingleton(new ForeignCalls(() => _calls.Table.ClusterId, context => _calls.WaitForMapAsync(Deadlines.Of(context, options.Timeout), context.CancellationToken)));
+        builder.Services.AddGrpc(static grpc =>
+        {
+            grpc.MaxReceiveMessageSize = ListenerLimits.MessageBytesMax;
+            grpc.Interceptors.Add<ForeignCalls>();
+        });
         var app = builder.Build();
         app.MapGrpcService<KvProxy>();
         app.MapGrpcService<ClusterProxy>();
-        app.MapGrpcService<AdminProxy>();
+        if (options.ServeAdmin)
+            app.MapGrpcService<AdminProxy>();
         app.MapHealthAndReflection();
         return await OwnedServer.StartAsync(app, listen, _grpcHealth, cancellationToken).ConfigureAwait(false);
     }

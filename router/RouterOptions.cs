@@ -13,6 +13,9 @@ internal sealed record RouterOptions
     /// <summary>Nodes from which to load the shard map. One that answers is enough, because the map names the others.</summary>
     public required IReadOnlyList<string> Seeds { get; init; }
 
+    /// <summary>Serves operators' calls too, which it passes to the nodes.</summary>
+    public bool ServeAdmin { get; init; }
+
     /// <summary>Secures the connections from clients, and to nodes at https addresses. If null, nodes are trusted by the machine's authorities.</summary>
     public ServerTlsOptions? Tls { get; init; }
 

@@ -6,5 +6,8 @@ internal sealed class CliException(int exitCode, string message) : Exception(mes
     public int ExitCode { get; } = exitCode;
 }
 
+/// <summary>The person stopped waiting for an operation.</summary>
+internal sealed class OperationGoesOnException(string id) : Exception($"interrupted; operation {id} goes on. kv admin operations shows it, and kv admin cancel {id} ends it");
+
 /// <summary>Standard output cannot be written: its reader is gone, or the disk is full.</summary>
 internal sealed class OutputClosedException(IOException cause) : IOException($"standard output: {cause.Message}", cause);

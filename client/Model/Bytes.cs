@@ -18,6 +18,7 @@ internal static class Bytes
     public static ShardPosition ReadPosition(this ref WireReader reader)
     {
         uint shard = 0;
+        ulong lineage = 0;
         Etag etag = default;
         var position = new WireReader(reader.ReadBytes());
         for (int field; (field = position.ReadField()) != 0;)
@@ -26,12 +27,14 @@ internal static class Bytes
                 shard = position.ReadUInt32();
             else if (field == V1.Position.EtagFieldNumber)
                 etag = position.ReadEtag();
+            else if (field == V1.Position.LineageFieldNumber)
+                lineage = position.ReadFixed64();
             else
                 position.Skip();
         }
-        return new ShardPosition(shard, etag);
+        return new ShardPosition(shard, etag) { Lineage = lineage };
     }
 
     public static ShardPosition ToPosition(this V1.Position? position) =>
-        position is null ? default : new ShardPosition(position.Shard, position.Etag.ToEtag());
+        position is null ? default : new ShardPosition(position.Shard, position.Etag.ToEtag()) { Lineage = position.Lineage };
 }

@@ -34,6 +34,12 @@ public sealed class KvConditionFailedException(string message, int conditionInde
 public sealed class KvInvalidRequestException(string reason, string message) : KvException(reason, message);
 
 /// <summary>
+/// The cluster's data was restored or replaced: what this client has seen, or the session of a change, belongs to another history of it. The call was not executed. For a change the outcome is unknown, because
+/// an earlier attempt may have been executed. The client continues in the present history with the next call.
+/// </summary>
+public sealed class KvLineageChangedException(string message, ChangeOutcome outcome) : KvException("LINEAGE_CHANGED", message, outcome);
+
+/// <summary>
 /// The change was sent and repeated until the timeout, and it is unknown whether it was applied. Read the key, or repeat the change if that is harmless.
 /// </summary>
 public sealed class KvOutcomeUnknownException(string message, Exception? cause = null)

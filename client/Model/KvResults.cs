@@ -12,6 +12,9 @@ public readonly record struct GetResult(bool Found, ReadOnlyMemory<byte> Value, 
     /// not heard from a leader since it started, or if the read was in another mode.
     /// </summary>
     public TimeSpan? Age { get; init; }
+
+    /// <summary>The key that was found, if the nearest one was asked for; otherwise empty.</summary>
+    public ReadOnlyMemory<byte> Key { get; init; }
 }
 
 /// <summary>A key with its value.</summary>
@@ -19,6 +22,33 @@ public readonly record struct GetResult(bool Found, ReadOnlyMemory<byte> Value, 
 /// <param name="Value">Up to 8 MiB; empty in scans of keys only.</param>
 /// <param name="Etag">The etag of the change that set the value.</param>
 public readonly record struct KvEntry(ReadOnlyMemory<byte> Key, ReadOnlyMemory<byte> Value, Etag Etag);
+
+/// <summary>The answer to a put with options.</summary>
+/// <param name="Key">The key that was set; with a sequence the new one.</param>
+/// <param name="Position">The change's position in its shard; its etag is now that of the key.</param>
+public readonly record struct PutResult(ReadOnlyMemory<byte> Key, ShardPosition Position);
+
+/// <summary>The answer to an increment.</summary>
+/// <param name="Number">The number afterwards.</param>
+/// <param name="Position">The change's position in its shard; its etag is now that of the key.</param>
+public readonly record struct IncrementResult(long Number, ShardPosition Position);
+
+/// <summary>The answer to a touch.</summary>
+/// <param name="Existed">Whether the key exists.</param>
+/// <param name="Position">The change's position in its shard.</param>
+public readonly record struct TouchResult(bool Existed, ShardPosition Position);
+
+/// <summary>The answer to a delete of a range.</summary>
+/// <param name="Deleted">The number of keys removed.</param>
+/// <param name="Position">The position of the last change.</param>
+public readonly record struct DeleteRangeResult(ulong Deleted, ShardPosition Position);
+
+/// <summary>The answer to a transaction.</summary>
+/// <param name="Succeeded">Whether all conditions held.</param>
+/// <param name="FailedCondition">Otherwise the index of the first one that did not.</param>
+/// <param name="Results">One for each operation of the list that was applied, in order.</param>
+/// <param name="Position">The position of its last operation in the shard, or of the state that it read.</param>
+public sealed record TransactResult(bool Succeeded, int? FailedCondition, IReadOnlyList<OperationResult> Results, ShardPosition Position);
 
 /// <summary>The answer to a delete.</summary>
 /// <param name="Existed">Whether the key existed.</param>
@@ -29,16 +59,37 @@ public readonly record struct DeleteResult(bool Existed, ShardPosition Position)
 /// <param name="Position">The position of its last operation in the shard.</param>
 /// <param name="Deleted">The number of keys that its deletes removed.</param>
 /// <param name="Results">One for each operation, in order, if <see cref="KvWrite.WithResults"/> asked for them; otherwise empty.</param>
-public sealed record WriteResult(ShardPosition Position, int Deleted, IReadOnlyList<OperationResult> Results);
+public sealed record WriteResult(ShardPosition Position, long Deleted, IReadOnlyList<OperationResult> Results);
 
-/// <summary>What one operation of a write did.</summary>
-/// <param name="Etag">The etag of its change; for a put now that of the key.</param>
-/// <param name="Existed">
-/// For a delete whether the key existed; null for a put. Null also if the write had several deletes and only some of their keys existed.
-/// </param>
-public readonly record struct OperationResult(Etag Etag, bool? Existed);
+/// <summary>What one operation of a write or transaction did.</summary>
+/// <param name="Etag">The etag of its change; for a put now that of the key. All zero for a read.</param>
+/// <param name="Existed">For a delete or touch whether the key existed; for a set whether it had the member; otherwise null.</param>
+public readonly record struct OperationResult(Etag Etag, bool? Existed)
+{
+    /// <summary>Of an increment the number afterwards, of a delete of a range the number of keys removed, of a set its number of members; otherwise null.</summary>
+    public long? Number { get; init; }
+
+    /// <summary>What a read found, and the new key of a put with a sequence.</summary>
+    public IReadOnlyList<KvEntry> Entries { get; init; } = [];
+
+    /// <summary>Of a scan: more entries follow.</summary>
+    public bool More { get; init; }
+
+    internal static OperationResult Of(V1.OperationResult message) => new(message.Etag.ToEtag(), message.HasExisted ? message.Existed : null)
+    {
+        Number = message.HasNumber ? message.Number : null,
+        Entries = [.. message.Entries.Select(static entry => new KvEntry(entry.Key.Memory, entry.Value.Memory, entry.Etag.ToEtag()))],
+        More = message.More,
+    };
+}
 
 /// <summary>The shard that answered, and the state that the answer was evaluated on.</summary>
 /// <param name="Shard">The shard's id.</param>
 /// <param name="Etag">The newest etag of that state; for a change, its own etag.</param>
-public readonly record struct ShardPosition(uint Shard, Etag Etag);
+public readonly record struct ShardPosition(uint Shard, Etag Etag)
+{
+    /// <summary>
+    /// Names the history of the data that the etag belongs to: the first 8 bytes of the cluster's lineage. 0 if not known. A restored cluster has another one, in which the etag means nothing.
+    /// </summary>
+    public ulong Lineage { get; init; }
+}

@@ -8,15 +8,19 @@ namespace KvCluster.Client;
 /// </summary>
 public sealed class KvWrite
 {
+    /// <summary>Creates an empty write.</summary>
+    public KvWrite() => Operations = new KvOperations(Message.Operations);
+
     internal WriteRequest Message { get; } = new();
 
+    /// <summary>The operations. Those that read, and increments and sequences, need <see cref="WithResults"/>.</summary>
+    public KvOperations Operations { get; }
+
     /// <summary>Number of operations added.</summary>
-    public int Count => Message.Operations.Count;
+    public int Count => Operations.Count;
 
     /// <summary>The first key named, by which the request is routed.</summary>
-    internal ReadOnlyMemory<byte> FirstKey => Message.Operations.Count > 0
-        ? KeyOf(Message.Operations[0]).Memory
-        : Message.Conditions.Count > 0 ? Message.Conditions[0].Key.Memory : default;
+    internal ReadOnlyMemory<byte> FirstKey => Count > 0 ? Operations.FirstKey : Message.Conditions.Count > 0 ? Message.Conditions[0].Key.Memory : default;
 
     /// <summary>Adds a condition, which must name its key.</summary>
     public KvWrite If(KvCondition condition)
@@ -28,14 +32,14 @@ public sealed class KvWrite
     /// <summary>Adds a put. The memory must not change until the write is answered.</summary>
     public KvWrite Put(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value)
     {
-        Message.Operations.Add(new Operation { Put = new PutOperation { Key = key.ToByteString(), Value = value.ToByteString() } });
+        Operations.Put(key, value);
         return this;
     }
 
     /// <summary>Adds a delete, which also succeeds if the key does not exist.</summary>
     public KvWrite Delete(ReadOnlyMemory<byte> key)
     {
-        Message.Operations.Add(new Operation { Delete = new DeleteOperation { Key = key.ToByteString() } });
+        Operations.Delete(key);
         return this;
     }
 
@@ -45,7 +49,4 @@ public sealed class KvWrite
         Message.WithResults = true;
         return this;
     }
-
-    private static Google.Protobuf.ByteString KeyOf(Operation operation) =>
-        operation.OperationCase == Operation.OperationOneofCase.Put ? operation.Put.Key : operation.Delete.Key;
 }

@@ -1,4 +1,5 @@
 using System.Diagnostics.CodeAnalysis;
+using Google.Protobuf;
 using KvCluster.Client.Runtime;
 using KvCluster.Client.Telemetry;
 using KvCluster.V1;
@@ -25,7 +26,7 @@ internal sealed class RouteTable : IDisposable
         _runtime = runtime;
         _changed = runtime.NewSignal();
         var map = new ShardMap([]);
-        _snapshot = new Snapshot(map, new PrefixCache(map, Counts), new Dictionary<NodeId, string>(), "", "", false);
+        _snapshot = new Snapshot(map, new PrefixCache(map, Counts), new Dictionary<NodeId, string>(), "", "", false, ByteString.Empty, 0, new Dictionary<NodeId, string>());
     }
 
     /// <summary>Counts how keys found their shards.</summary>
@@ -40,11 +41,20 @@ internal sealed class RouteTable : IDisposable
     /// <summary>Its random id; empty before the first map.</summary>
     public string ClusterId => _snapshot.ClusterId;
 
+    /// <summary>The lineage of its data, as in the map; empty before the first one.</summary>
+    public ByteString Lineage => _snapshot.Lineage;
+
+    /// <summary>The greatest revision of the coordinator that a map had.</summary>
+    public ulong Revision => _snapshot.Revision;
+
     /// <summary>The shards by range.</summary>
     public ShardMap Map => _snapshot.Map;
 
     /// <summary>Addresses by node id.</summary>
     public IReadOnlyDictionary<NodeId, string> Nodes => _snapshot.Nodes;
+
+    /// <summary>Addresses for operators' calls, by node id.</summary>
+    public IReadOnlyDictionary<NodeId, string> AdminAddresses => _snapshot.AdminAddresses;
 
     /// <summary>The shard that owns the key; null if that is not known.</summary>
     public ShardRoute? Find(ReadOnlySpan<byte> key)
@@ -79,17 +89,25 @@ internal sealed class RouteTable : IDisposable
             var ranges = message.Complete && ForgetAllButLocked(message.Shards);
             var routes = FoldLocked(message.Shards, ref ranges);
             var nodes = message.Complete ? [] : new Dictionary<NodeId, string>(before.Nodes);
+            var admin = message.Complete ? [] : new Dictionary<NodeId, string>(before.AdminAddresses);
             foreach (var node in message.Nodes)
-                nodes[node.NodeId] = node.Address;
+                (nodes[node.NodeId], admin[node.NodeId]) = (node.Address, node.AdminAddress.Length > 0 ? node.AdminAddress : node.Address);
             var after = before with
             {
                 Nodes = SameNodes(nodes, before.Nodes) ? before.Nodes : nodes,
+                AdminAddresses = SameNodes(admin, before.AdminAddresses) ? before.AdminAddresses : admin,
+                Lineage = message.Lineage.IsEmpty || message.Lineage.Equals(before.Lineage) ? before.Lineage : message.Lineage,
                 Cluster = message.Cluster.Length > 0 ? message.Cluster : before.Cluster,
                 ClusterId = message.ClusterId.Length > 0 ? message.ClusterId : before.ClusterId,
                 Known = before.Known || message.Complete,
             };
-            if (routes || ranges || after != before)
+            // A greater revision alone is no news for those who wait.
+            var isNews = routes || ranges || after != before;
+            after = after with { Revision = Math.Max(before.Revision, message.Revision) };
+            if (isNews)
                 PublishLocked(after, ranges);
+            else
+                _snapshot = after;
             return true;
         }
     }
@@ -170,5 +188,6 @@ internal sealed class RouteTable : IDisposable
         changed.TrySetResult();
     }
 
-    private sealed record Snapshot(ShardMap Map, PrefixCache Cache, IReadOnlyDictionary<NodeId, string> Nodes, string Cluster, string ClusterId, bool Known);
+    private sealed record Snapshot(ShardMap Map, PrefixCache Cache, IReadOnlyDictionary<NodeId, string> Nodes, string Cluster, string ClusterId, bool Known,
+        ByteString Lineage, ulong Revision, IReadOnlyDictionary<NodeId, string> AdminAddresses);
 }

@@ -1,9 +1,11 @@
+using KvCluster.Wire;
+
 namespace KvCluster.Client.Sessions;
 
 /// <summary>
 /// One session of this client in a shard. It assigns sequences to requests and tracks which of them are open. Serves many requests at once; thread-safe.
 /// </summary>
-internal sealed class ClientSession(UInt128 id, ShardId shard)
+internal sealed class ClientSession(UInt128 id, LineageShard shard)
 {
     /// <summary>The number of requests that may be open at once, because a shard keeps this many results (kv.proto, RequestId).</summary>
     public const int OpenMax = 4_096;
@@ -16,8 +18,8 @@ internal sealed class ClientSession(UInt128 id, ShardId shard)
     /// <summary>The session's id. Whoever knows it can make changes in the session, so it must not be used except in requests.</summary>
     public UInt128 Id { get; } = id;
 
-    /// <summary>The shard in which it was opened.</summary>
-    public ShardId Shard { get; } = shard;
+    /// <summary>The shard in which it was opened, and the lineage.</summary>
+    public LineageShard Shard { get; } = shard;
 
     /// <summary>Whether <see cref="TryTake"/> would succeed now.</summary>
     public bool HasRoom

@@ -3,14 +3,20 @@ using KvCluster.V1;
 
 namespace KvCluster.Client.Sessions;
 
-/// <summary>The newest position of each shard in this client's answers, which its session reads must reflect. Thread-safe.</summary>
+/// <summary>
+/// The newest position of each shard in this client's answers, which its session reads must reflect, with the lineage that they belong to. A position of another lineage never replaces one, because their
+/// etags are not comparable: the next session read is refused, so that its caller learns of it, and then the token is emptied. Thread-safe.
+/// </summary>
 internal sealed class SessionToken
 {
     private readonly ConcurrentDictionary<ShardId, Seen> _shards = new();
 
     /// <summary>Records the position of an answer.</summary>
     public void Raise(ShardPosition position) =>
-        (_shards.TryGetValue(new(position.Shard), out var seen) ? seen : _shards.GetOrAdd(new(position.Shard), static _ => new Seen())).Raise(position.Etag);
+        (_shards.TryGetValue(new(position.Shard), out var seen) ? seen : _shards.GetOrAdd(new(position.Shard), static _ => new Seen())).Raise(position.Etag, position.Lineage);
+
+    /// <summary>Forgets all positions, because a node has refused one of them as of another lineage.</summary>
+    public void Forget() => _shards.Clear();
 
     /// <summary>The options of a read.</summary>
     /// <param name="mode">How up to date it must be.</param>
@@ -22,7 +28,7 @@ internal sealed class SessionToken
             return null;
         var options = new ReadOptions { Mode = ToMessage(mode) };
         if (mode == KvReadMode.Session)
-            options.Seen.AddRange(_shards.Where(seen => shard is null || seen.Key == shard).Select(seen => ToMessage(seen.Key, seen.Value.Etag)));
+            options.Seen.AddRange(_shards.Where(seen => shard is null || seen.Key == shard).Select(seen => ToMessage(seen.Key, seen.Value)));
         return options;
     }
 
@@ -36,27 +42,35 @@ internal sealed class SessionToken
         _ => throw new ArgumentOutOfRangeException(nameof(mode), mode, "There is no such read mode."),
     };
 
-    private static Position ToMessage(ShardId shard, Etag etag) => new() { ShardId = shard, Etag = new V1.Etag { Epoch = etag.Epoch, Change = etag.Change } };
+    private static Position ToMessage(ShardId shard, Seen seen)
+    {
+        var (etag, lineage) = seen.Newest;
+        return new Position { ShardId = shard, Etag = new V1.Etag { Epoch = etag.Epoch, Change = etag.Change }, Lineage = lineage };
+    }
 
     private sealed class Seen
     {
         private readonly Lock _lock = new();
         private Etag _etag;
+        private ulong _lineage;
 
-        public Etag Etag
+        public (Etag Etag, ulong Lineage) Newest
         {
             get
             {
                 lock (_lock)
-                    return _etag;
+                    return (_etag, _lineage);
             }
         }
 
-        public void Raise(Etag etag)
+        public void Raise(Etag etag, ulong lineage)
         {
             lock (_lock)
             {
-                if (etag > _etag)
+                // Errors, and positions from elsewhere, may name none.
+                if (_lineage == 0)
+                    _lineage = lineage;
+                if ((lineage == 0 || lineage == _lineage) && etag > _etag)
                     _etag = etag;
             }
         }

@@ -62,6 +62,9 @@ internal static class CallStatus
     /// </summary>
     public static bool IsSessionExpired(Status status) => ReasonOf(status) == "SESSION_EXPIRED";
 
+    /// <summary>Whether the call named a position or a session of another history of the cluster's data. It was not executed.</summary>
+    public static bool IsLineageChanged(Status status) => ReasonOf(status) == "LINEAGE_CHANGED";
+
     /// <summary>Whether the outcome of a change is unknown after this status.</summary>
     public static bool IsUnknown(Status status) =>
         status.GetDetail<ErrorInfo>()?.Metadata.TryGetValue(StatusDetails.AppliedKey, out var applied) == true && applied == StatusDetails.MaybeApplied;

@@ -19,10 +19,10 @@ internal sealed class CallStream(string address, ChannelReader<CallStream.Entry>
     private const int MessageBytes = 256 << 10;
 
     /// <summary>Opens the stream and runs it until it breaks. Returns why it did.</summary>
-    public async Task<string> RunAsync(GrpcChannel channel, CancellationToken cancellationToken)
+    public async Task<string> RunAsync(GrpcChannel channel, Metadata? header, CancellationToken cancellationToken)
     {
         using var broken = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
-        using var stream = new Kv.KvClient(channel).Exchange(cancellationToken: broken.Token);
+        using var stream = new Kv.KvClient(channel).Exchange(header, cancellationToken: broken.Token);
         var receiving = ReceiveAsync(stream.ResponseStream, broken.Token);
         var sending = SendAsync(stream.RequestStream, broken.Token);
         var first = await Task.WhenAny(receiving, sending).ConfigureAwait(false);
@@ -100,6 +100,9 @@ internal sealed class CallStream(string address, ChannelReader<CallStream.Entry>
         }
         catch (Exception failure) when (failure is RpcException or OperationCanceledException or IOException)
         {
+            // Another cluster, which has this address now, has read none of the calls. They may be made elsewhere.
+            if (failure is RpcException refusal && ClusterHeader.IsForeign(refusal))
+                open.FailAll(Describe(failure), isRefused: true);
             return Describe(failure);
         }
     }

@@ -12,9 +12,12 @@ namespace KvCluster.Client.Transport;
 /// <param name="connectTimeMax">The longest time that a connection attempt may take; null means two seconds.</param>
 internal sealed class GrpcConnector(TlsConnector connector, int callsInFlightMax, ILogger log, TimeSpan? connectTimeMax = null) : INodeConnector
 {
+    /// <summary>The cluster that streams of calls are meant for.</summary>
+    public ExpectedCluster Cluster { get; init; } = new();
+
     private static readonly TimeSpan ConnectTimeMaxDefault = TimeSpan.FromSeconds(2);
 
-    public INodeConnection Connect(string address) => new NodeConnection(address, connector, callsInFlightMax, log, connectTimeMax ?? ConnectTimeMaxDefault);
+    public INodeConnection Connect(string address) => new NodeConnection(address, connector, callsInFlightMax, log, connectTimeMax ?? ConnectTimeMaxDefault) { Cluster = Cluster };
 
     public async IAsyncEnumerable<V1.ShardMap> WatchMap(string address, [EnumeratorCancellation] CancellationToken cancellationToken)
     {

@@ -26,8 +26,20 @@ internal interface IOperatorCalls
     /// <summary>Asks a node to transfer its leaderships, or to take some again.</summary>
     Task<DrainResponse> DrainAsync(DrainRequest request, long deadlineMs, CancellationToken cancellationToken);
 
-    /// <summary>Asks the leader of a shard to replace a replica.</summary>
+    /// <summary>Asks the leader of a shard to start the replacement of a replica.</summary>
     Task<ReplaceResponse> ReplaceAsync(ReplaceRequest request, long deadlineMs, CancellationToken cancellationToken);
+
+    /// <summary>Asks the leader of an operation's shard for its state.</summary>
+    Task<GetOperationResponse> GetOperationAsync(GetOperationRequest request, long deadlineMs, CancellationToken cancellationToken);
+
+    /// <summary>Asks the leader of an operation's shard to cancel it, and waits until it has ended.</summary>
+    Task<CancelOperationResponse> CancelOperationAsync(CancelOperationRequest request, long deadlineMs, CancellationToken cancellationToken);
+
+    /// <summary>Lists the operations of all nodes. Nodes that do not answer are named.</summary>
+    Task<ListOperationsResponse> ListOperationsAsync(ListOperationsRequest request, long deadlineMs, CancellationToken cancellationToken);
+
+    /// <summary>Follows an operation from leader to leader until it has ended.</summary>
+    IAsyncEnumerable<WatchOperationResponse> WatchOperationAsync(WatchOperationRequest request, long deadlineMs, CancellationToken cancellationToken);
 
     /// <summary>Makes a node take its replica of a shard out of service.</summary>
     Task<QuarantineResponse> QuarantineAsync(QuarantineRequest request, long deadlineMs, CancellationToken cancellationToken);

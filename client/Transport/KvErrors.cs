@@ -10,6 +10,8 @@ internal static class KvErrors
     public static KvException ToException(Status status)
     {
         var info = status.GetDetail<ErrorInfo>();
+        if (CallStatus.IsLineageChanged(status))
+            return new KvLineageChangedException(status.Message, CallStatus.IsUnknown(status) ? ChangeOutcome.Unknown : ChangeOutcome.NotApplied);
         if (CallStatus.IsUnknown(status))
             return new KvOutcomeUnknownException(status.Message);
         var reason = CallStatus.ReasonOf(status);

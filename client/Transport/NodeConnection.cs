@@ -30,6 +30,9 @@ internal sealed class NodeConnection : INodeConnection
     private static readonly CallAnswer Closed = new(null, false, "the client is closed", false);
     private static readonly CallAnswer NoPlace = new(null, false, "too many calls are waiting for this node", true);
 
+    /// <summary>The cluster that its streams are meant for.</summary>
+    public ExpectedCluster Cluster { get; init; } = new();
+
     private readonly string _address;
     private readonly TlsConnector _connector;
     private readonly ILogger _log;
@@ -189,7 +192,7 @@ internal sealed class NodeConnection : INodeConnection
             },
         };
         using var channel = GrpcChannel.ForAddress(_address, new GrpcChannelOptions { HttpHandler = handler, MaxReceiveMessageSize = ReplyBytesMax });
-        return await new CallStream(_address, _queue.Reader, _open, connected.Task).RunAsync(channel, _disposed.Token).ConfigureAwait(false);
+        return await new CallStream(_address, _queue.Reader, _open, connected.Task).RunAsync(channel, Cluster.Header, _disposed.Token).ConfigureAwait(false);
     }
 
     private void FailAll(string failure)

@@ -1,5 +1,5 @@
+using System.Runtime.CompilerServices;
 using Grpc.Core;
-using Grpc.Net.Client;
 using KvCluster.Admin.V1;
 using KvCluster.V1;
 using AdminClient = KvCluster.Admin.V1.Admin.AdminClient;
@@ -17,6 +17,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
     public async Task<GetStatusResponse> GetStatusAsync(GetStatusRequest request, long deadlineMs, CancellationToken cancellationToken)
     {
         var answers = await AskAllAsync(
+            () => calls.Table.Nodes,
             async (node, deadline) => (await new Cluster.ClusterClient(node).GetStatusAsync(request, deadline: deadline, cancellationToken: cancellationToken).ConfigureAwait(false)).Nodes.Single(),
             static (node, address, error) => new V1.NodeStatus { NodeId = node, Address = address, Error = error },
             deadlineMs, cancellationToken).ConfigureAwait(false);
@@ -26,6 +27,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
     public async Task<CheckpointResponse> CheckpointAsync(CheckpointRequest request, long deadlineMs, CancellationToken cancellationToken)
     {
         var answers = await AskAllAsync(
+            () => calls.Table.AdminAddresses,
             async (node, deadline) => (await new AdminClient(node).CheckpointAsync(request, deadline: deadline, cancellationToken: cancellationToken).ConfigureAwait(false)).Replicas,
             static (node, _, error) => [new Admin.V1.ReplicaCheckpoint { NodeId = node, Error = error }],
             deadlineMs, cancellationToken).ConfigureAwait(false);
@@ -35,6 +37,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
     public async Task<ExamineResponse> ExamineAsync(ExamineRequest request, long deadlineMs, CancellationToken cancellationToken)
     {
         var answers = await AskAllAsync(
+            () => calls.Table.AdminAddresses,
             async (node, deadline) => (await new AdminClient(node).ExamineAsync(request, deadline: deadline, cancellationToken: cancellationToken).ConfigureAwait(false)).Nodes.Single(),
             static (node, address, error) => new Admin.V1.NodeExamination { NodeId = node, Address = address, Error = error },
             deadlineMs, cancellationToken).ConfigureAwait(false);
@@ -46,6 +49,43 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
 
     public Task<ReplaceResponse> ReplaceAsync(ReplaceRequest request, long deadlineMs, CancellationToken cancellationToken) =>
         AskLeaderAsync(Required(request.HasShard, request.Shard), (leader, deadline) => leader.ReplaceAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
+
+    public Task<GetOperationResponse> GetOperationAsync(GetOperationRequest request, long deadlineMs, CancellationToken cancellationToken) =>
+        AskLeaderAsync(ShardOf(request.Id), (leader, deadline) => leader.GetOperationAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
+
+    public Task<CancelOperationResponse> CancelOperationAsync(CancelOperationRequest request, long deadlineMs, CancellationToken cancellationToken) =>
+        AskLeaderAsync(ShardOf(request.Id), (leader, deadline) => leader.CancelOperationAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
+
+    public async Task<ListOperationsResponse> ListOperationsAsync(ListOperationsRequest request, long deadlineMs, CancellationToken cancellationToken)
+    {
+        var answers = await AskAllAsync(
+            () => calls.Table.AdminAddresses,
+            async (node, deadline) => (Silent: (SilentNode?)null, (await new AdminClient(node).ListOperationsAsync(request, deadline: deadline, cancellationToken: cancellationToken).ConfigureAwait(false)).Operations),
+            static (node, _, error) => (new SilentNode { Node = node.Value, Error = error }, []),
+            deadlineMs, cancellationToken).ConfigureAwait(false);
+        return new ListOperationsResponse
+        {
+            Operations = { answers.SelectMany(static answer => answer.Operations).OrderBy(static operation => operation.State != OperationState.Running).ThenBy(static operation => operation.StartedUs) },
+            Silent = { answers.Select(static answer => answer.Silent).OfType<SilentNode>() },
+        };
+    }
+
+    public async IAsyncEnumerable<WatchOperationResponse> WatchOperationAsync(WatchOperationRequest request, long deadlineMs, [EnumeratorCancellation] CancellationToken cancellationToken)
+    {
+        var shard = ShardOf(request.Id);
+        while (true)
+        {
+            var address = await LeaderAddressAsync(shard, deadlineMs, cancellationToken).ConfigureAwait(false);
+            using var stream = new AdminClient(channels.To(address)).WatchOperation(request, deadline: ToDeadline(deadlineMs), cancellationToken: cancellationToken);
+            while (await OperationStream.NextAsync(stream.ResponseStream, deadlineMs, FoldHint, cancellationToken).ConfigureAwait(false) is { } state)
+            {
+                yield return state;
+                if (OperationStream.IsLast(state))
+                    yield break;
+            }
+            await Task.Delay(OperationStream.Pause, cancellationToken).ConfigureAwait(false);
+        }
+    }
 
     public Task<QuarantineResponse> QuarantineAsync(QuarantineRequest request, long deadlineMs, CancellationToken cancellationToken) =>
         AskNodeAsync(request.NodeId, (node, deadline) => node.QuarantineAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
@@ -59,7 +99,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
         while (true)
         {
             await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
-            foreach (var address in calls.Table.Nodes.Values)
+            foreach (var address in calls.Table.AdminAddresses.Values)
             {
                 try
                 {
@@ -79,10 +119,10 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
 
     // A node that does not answer is listed with its error.
     private async Task<TAnswer[]> AskAllAsync<TAnswer>(
-        Func<GrpcChannel, DateTime, Task<TAnswer>> ask, Func<NodeId, string, string, TAnswer> failed, long deadlineMs, CancellationToken cancellationToken)
+        Func<IReadOnlyDictionary<NodeId, string>> addresses, Func<CallInvoker, DateTime, Task<TAnswer>> ask, Func<NodeId, string, string, TAnswer> failed, long deadlineMs, CancellationToken cancellationToken)
     {
         await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
-        return await Task.WhenAll(calls.Table.Nodes.OrderBy(node => node.Key).Select(async node =>
+        return await Task.WhenAll(addresses().OrderBy(node => node.Key).Select(async node =>
         {
             try
             {
@@ -98,7 +138,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
     private async Task<string> AddressOfAsync(NodeId node, long deadlineMs, CancellationToken cancellationToken)
     {
         await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
-        return calls.Table.Nodes.TryGetValue(node, out var address)
+        return calls.Table.AdminAddresses.TryGetValue(node, out var address)
             ? address
             : throw CallStatus.Create(StatusCode.NotFound, "NO_NODE", $"There is no node {node}.", "no").ToRpcException();
     }
@@ -129,7 +169,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
                 ?? throw CallStatus.Create(StatusCode.NotFound, "NO_SHARD", $"There is no shard {shard}.", "no").ToRpcException();
             try
             {
-                if (calls.Table.Nodes.TryGetValue(route.LeaderId, out var address))
+                if (calls.Table.AdminAddresses.TryGetValue(route.LeaderId, out var address))
                     return await ask(new AdminClient(channels.To(address)), ToDeadline(deadlineMs)).ConfigureAwait(false);
             }
             catch (RpcException failure)
@@ -137,8 +177,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
                 attempts.Note(failure);
                 if (failure.StatusCode != StatusCode.Unavailable || Environment.TickCount64 >= deadlineMs || cancellationToken.IsCancellationRequested)
                     throw attempts.Weakest();
-                if (failure.GetRpcStatus()?.GetDetail<RouteHint>() is { } hint)
-                    calls.Table.Fold(hint);
+                FoldHint(failure);
             }
             if (Environment.TickCount64 >= deadlineMs)
             {
@@ -149,6 +188,33 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
             cancellationToken.ThrowIfCancellationRequested();
         }
     }
+
+    private void FoldHint(RpcException failure)
+    {
+        if (failure.GetRpcStatus()?.GetDetail<RouteHint>() is { } hint)
+            calls.Table.Fold(hint);
+    }
+
+    private async Task<string> LeaderAddressAsync(ShardId shard, long deadlineMs, CancellationToken cancellationToken)
+    {
+        await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
+        while (true)
+        {
+            var changed = calls.Table.NextChange();
+            var route = calls.Table.Map.Routes.FirstOrDefault(route => route.ShardId == shard)
+                ?? throw CallStatus.Create(StatusCode.NotFound, "NO_SHARD", $"There is no shard {shard}.", "no").ToRpcException();
+            if (calls.Table.AdminAddresses.TryGetValue(route.LeaderId, out var address))
+                return address;
+            if (Environment.TickCount64 >= deadlineMs)
+                throw CallStatus.Unavailable($"shard {shard} has no leader").ToRpcException();
+            await Task.WhenAny(changed, Task.Delay(RetryPauseMs, cancellationToken)).ConfigureAwait(false);
+            cancellationToken.ThrowIfCancellationRequested();
+        }
+    }
+
+    private static ShardId ShardOf(string operation) => OperationId.TryParse(operation, out var id)
+        ? id.Shard
+        : throw CallStatus.Create(StatusCode.NotFound, "NO_OPERATION", "There is no such operation.", "no").ToRpcException();
 
     private static ShardId Required(bool isPresent, uint shard) =>
         isPresent ? new(shard) : throw CallStatus.Create(StatusCode.InvalidArgument, "BAD_REQUEST", "The request names no shard; nothing was changed.", "no").ToRpcException();

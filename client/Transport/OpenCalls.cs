@@ -38,7 +38,7 @@ internal sealed class OpenCalls
     {
         lock (_lock)
         {
-            var isFree = _places.TryTake(call.Shard, IsChange(call.Method), call.Request.Length, out var share);
+            var isFree = _places.TryTake(call.Shard, call.Method.IsChange(), call.Request.Length, out var share);
             call.Share = share;
             return isFree;
         }
@@ -124,12 +124,14 @@ internal sealed class OpenCalls
     }
 
     /// <summary>Answers all calls when the stream broke, because no reply will arrive any more.</summary>
-    public void FailAll(string failure)
+    /// <param name="failure">Why it broke.</param>
+    /// <param name="isRefused">The node has read none of the calls.</param>
+    public void FailAll(string failure, bool isRefused = false)
     {
         for (var place = 0; place < _calls.Length; place++)
         {
             if (Take(Volatile.Read(ref _ids[place])) is { } call && call.Progress.TryEnd(out var wasSent))
-                call.SetAnswer(new CallAnswer(null, wasSent, failure, false));
+                call.SetAnswer(new CallAnswer(null, wasSent && !isRefused, failure, false));
         }
     }
 
@@ -212,5 +214,4 @@ internal sealed class OpenCalls
         public int RequestBytes => requestBytes;
     }
 
-    private static bool IsChange(Method method) => method is Method.Put or Method.Delete or Method.Write or Method.OpenSession;
 }

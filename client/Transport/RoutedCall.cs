@@ -18,7 +18,7 @@ internal sealed class RoutedCall(ClientRuntime runtime, Method method, ReadOnlyM
     // At a replica that may be cut off or behind, a read spends at most a third of its time, but at least this.
     private const int ReplicaWaitMinMs = 500;
 
-    private static readonly string[] NotExecutedReasons = ["SESSION_EXPIRED", "SEQUENCE_CLOSED"];
+    private static readonly string[] NotExecutedReasons = ["SESSION_EXPIRED", "SEQUENCE_CLOSED", "LINEAGE_CHANGED"];
     private static readonly string[] RetriedReasons = ["NOT_LEADER", "WRONG_SHARD", "NO_LEADER", "BUSY", "STOPPING", ReplicaBehind];
 
     private Status? _unknown;
@@ -52,7 +52,7 @@ internal sealed class RoutedCall(ClientRuntime runtime, Method method, ReadOnlyM
     /// </summary>
     public bool IsCharged => Attempts > 0 && LastReason is not ("NOT_LEADER" or "WRONG_SHARD");
 
-    private bool IsChange => Method is Method.Put or Method.Delete or Method.Write;
+    private bool IsChange => Method.IsChangeOfKeys();
 
     /// <summary>Whether a call that was refused for this reason may succeed if it is repeated.</summary>
     public static bool IsRetried(string? reason) => RetriedReasons.Contains(reason);

@@ -1,5 +1,5 @@
+using System.Runtime.CompilerServices;
 using Grpc.Core;
-using Grpc.Net.Client;
 using KvCluster.Admin.V1;
 using KvCluster.V1;
 using AdminClient = KvCluster.Admin.V1.Admin.AdminClient;
@@ -30,6 +30,37 @@ internal sealed class RouterFanOut(GatewayChoice gateways, NodeChannels channels
     public Task<ReplaceResponse> ReplaceAsync(ReplaceRequest request, long deadlineMs, CancellationToken cancellationToken) =>
         AskAsync((router, options) => new AdminClient(router).ReplaceAsync(request, options), isChange: true, deadlineMs, cancellationToken);
 
+    public Task<GetOperationResponse> GetOperationAsync(GetOperationRequest request, long deadlineMs, CancellationToken cancellationToken) =>
+        AskAsync((router, options) => new AdminClient(router).GetOperationAsync(request, options), isChange: false, deadlineMs, cancellationToken);
+
+    public Task<CancelOperationResponse> CancelOperationAsync(CancelOperationRequest request, long deadlineMs, CancellationToken cancellationToken) =>
+        AskAsync((router, options) => new AdminClient(router).CancelOperationAsync(request, options), isChange: true, deadlineMs, cancellationToken);
+
+    public Task<ListOperationsResponse> ListOperationsAsync(ListOperationsRequest request, long deadlineMs, CancellationToken cancellationToken) =>
+        AskAsync((router, options) => new AdminClient(router).ListOperationsAsync(request, options), isChange: false, deadlineMs, cancellationToken);
+
+    public async IAsyncEnumerable<WatchOperationResponse> WatchOperationAsync(WatchOperationRequest request, long deadlineMs, [EnumeratorCancellation] CancellationToken cancellationToken)
+    {
+        while (true)
+        {
+            if (!gateways.TryNext(out var address))
+            {
+                if (Environment.TickCount64 >= deadlineMs)
+                    throw CallStatus.Unavailable(gateways.Failure).ToRpcException();
+                await gateways.WaitAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
+                continue;
+            }
+            using var stream = new AdminClient(channels.To(address)).WatchOperation(request, deadline: OperationStream.ToDeadline(deadlineMs), cancellationToken: cancellationToken);
+            while (await OperationStream.NextAsync(stream.ResponseStream, deadlineMs, failure => gateways.Pause(address, $"{address}: {failure.Status.Detail}"), cancellationToken).ConfigureAwait(false) is { } state)
+            {
+                yield return state;
+                if (OperationStream.IsLast(state))
+                    yield break;
+            }
+            await Task.Delay(OperationStream.Pause, cancellationToken).ConfigureAwait(false);
+        }
+    }
+
     public Task<QuarantineResponse> QuarantineAsync(QuarantineRequest request, long deadlineMs, CancellationToken cancellationToken) =>
         AskAsync((router, options) => new AdminClient(router).QuarantineAsync(request, options), isChange: true, deadlineMs, cancellationToken);
 
@@ -37,7 +68,7 @@ internal sealed class RouterFanOut(GatewayChoice gateways, NodeChannels channels
         AskAsync((router, options) => new AdminClient(router).PlaceAsync(request, options), isChange: true, deadlineMs, cancellationToken);
 
     private async Task<TResponse> AskAsync<TResponse>(
-        Func<GrpcChannel, CallOptions, AsyncUnaryCall<TResponse>> call, bool isChange, long deadlineMs, CancellationToken cancellationToken)
+        Func<CallInvoker, CallOptions, AsyncUnaryCall<TResponse>> call, bool isChange, long deadlineMs, CancellationToken cancellationToken)
     {
         while (true)
         {

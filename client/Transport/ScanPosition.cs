@@ -1,5 +1,4 @@
 using Google.Protobuf;
-using KvCluster.Client.Routing;
 using KvCluster.V1;
 
 namespace KvCluster.Client.Transport;
@@ -9,26 +8,59 @@ internal sealed class ScanPosition(ScanRequest request)
 {
     private ByteString? _next;
 
+    // The snapshot of the last stream, and where it may be kept.
+    private ByteString _snapshot = ByteString.Empty;
+    private string? _snapshotAddress;
+
     /// <summary>The request for what is left, in the shard that <see cref="FindIn"/> returns and those after it.</summary>
-    public ScanRequest Rest { get; } = request.Clone();
+    private ScanRequest Rest { get; } = request.Clone();
+
+    /// <summary>Whether a page of the present shard was received.</summary>
+    public bool HasBegunShard { get; private set; }
 
     /// <summary>Whether nothing is left.</summary>
     public bool Done { get; private set; }
 
-    /// <summary>Advances behind a page that was received.</summary>
-    public void Advance(ScanPage page)
+    /// <summary>Whether a node may keep the snapshot of the pages received from the present shard.</summary>
+    public bool IsKeptAt(string address) => !_snapshot.IsEmpty && _snapshotAddress == address;
+
+    /// <summary>The request for what is left, from the snapshot that the node may keep.</summary>
+    public ScanRequest RestAt(string address)
     {
+        Rest.Snapshot = IsKeptAt(address) ? _snapshot : ByteString.Empty;
+        return Rest;
+    }
+
+    /// <summary>The snapshot is not kept any more.</summary>
+    public void ForgetSnapshot() => _snapshot = ByteString.Empty;
+
+    /// <summary>Advances behind a page that was received from a node.</summary>
+    public void Advance(ScanPage page, string address)
+    {
+        HasBegunShard = true;
+        if (!page.Snapshot.IsEmpty)
+            (_snapshot, _snapshotAddress) = (page.Snapshot, address);
+        Rest.BytesMax = LeftOf(Rest.BytesMax, page);
         _next = page.HasNextStart ? page.NextStart : null;
         if (Rest.Read?.Mode == ReadMode.Session && page.Position is { } position)
             See(position);
         if (page.Entries.Count == 0)
             return;
         Rest.ResumeAfter = page.Entries[^1].Key;
+        Done = request.BytesMax > 0 && Rest.BytesMax == 0;
         if (Rest.Limit == 0)
             return;
         Rest.Limit -= Math.Min(Rest.Limit, (ulong)page.Entries.Count);
         // A limit of 0 would mean all.
-        Done = Rest.Limit == 0;
+        Done |= Rest.Limit == 0;
+    }
+
+    // 0 if there is no limit, or nothing is left of it.
+    private static ulong LeftOf(ulong bytesMax, ScanPage page)
+    {
+        foreach (var entry in page.Entries)
+            bytesMax -= Math.Min(bytesMax, (ulong)(entry.Key.Length + entry.Value.Length));
+        return bytesMax;
     }
 
     // Another replica must not continue from a state older than that of the pages received.
@@ -52,6 +84,8 @@ internal sealed class ScanPosition(ScanRequest request)
             return;
         }
         Rest.ResumeAfter = ByteString.Empty;
+        HasBegunShard = false;
+        ForgetSnapshot();
         if (Rest.Reverse)
             Rest.End = _next;
         else
@@ -64,7 +98,7 @@ internal sealed class ScanPosition(ScanRequest request)
 
     private ReadOnlySpan<byte> LowerStart() => Greater(Greater(Rest.Start.Span, Rest.Prefix.Span), Rest.ResumeAfter.Span);
 
-    private ReadOnlySpan<byte> UpperEnd() => LesserEnd(LesserEnd(Rest.End.Span, KeyRange.EndOfPrefix(Rest.Prefix.Span)), Rest.ResumeAfter.Span);
+    private ReadOnlySpan<byte> UpperEnd() => LesserEnd(LesserEnd(Rest.End.Span, KeyBounds.EndOfPrefix(Rest.Prefix.Span)), Rest.ResumeAfter.Span);
 
     private static ReadOnlySpan<byte> Greater(ReadOnlySpan<byte> left, ReadOnlySpan<byte> right) => left.SequenceCompareTo(right) >= 0 ? left : right;
 

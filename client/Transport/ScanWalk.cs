@@ -1,4 +1,5 @@
 using System.Runtime.CompilerServices;
+using Google.Protobuf;
 using Google.Rpc;
 using Grpc.Core;
 using KvCluster.V1;
@@ -7,8 +8,8 @@ namespace KvCluster.Client.Transport;
 
 /// <summary>
 /// A scan over all shards of its range, one after the other, each at its leader, or at any replica if the mode allows that. After a broken stream, or one
-/// whose snapshot was held too long, it continues after the last key received, unless the caller wants one snapshot. The scan fails only if nothing was
-/// received for the time allowed. Used by the client library and the router.
+/// whose snapshot was held too long, it continues after the last key received: in the same snapshot if the same node keeps it, otherwise in a newer one, unless the caller
+/// wants one snapshot. The scan fails only if nothing was received for the time allowed. Used by the client library and the router.
 /// </summary>
 internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan patience)
 {
@@ -17,6 +18,9 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
 
     // The wait requested by the node that broke the last stream.
     private TimeSpan _asked;
+
+    // Why the last stream broke.
+    private RpcException? _broken;
 
     private enum Step
     {
@@ -36,20 +40,25 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
         for (var attempt = 0; !position.Done;)
         {
             var address = await FindAddressAsync(position, atAnyReplica, attempt, giveUpMs, cancellationToken).ConfigureAwait(false);
-            using var stream = new Kv.KvClient(channels.To(address)).Scan(position.Rest, cancellationToken: cancellationToken);
+            if (request.OneSnapshot && _broken is { } broken && !position.IsKeptAt(address))
+                throw broken;
+            using var stream = new Kv.KvClient(channels.To(address)).Scan(position.RestAt(address), cancellationToken: cancellationToken);
             // A replica that does not catch up is replaced with another one, as long as it has sent nothing.
             var wait = atAnyReplica ? FirstPageWait() : Timeout.InfiniteTimeSpan;
             var hasBegun = false;
             for (var step = Step.Page; step == Step.Page; wait = Timeout.InfiniteTimeSpan)
             {
-                step = await NextAsync(stream.ResponseStream, address, wait, giveUpMs, isOneSnapshot: hasBegun && request.OneSnapshot, cancellationToken).ConfigureAwait(false);
+                var isOneSnapshot = request.OneSnapshot && position.HasBegunShard;
+                step = await NextAsync(stream.ResponseStream, address, wait, giveUpMs, isOneSnapshot, cancellationToken).ConfigureAwait(false);
                 if (step == Step.Page)
                 {
                     hasBegun = true;
                     attempt = 0;
+                    _broken = null;
                     var page = stream.ResponseStream.Current;
-                    position.Advance(page);
+                    position.Advance(page, address);
                     page.ClearNextStart();
+                    page.Snapshot = ByteString.Empty;
                     yield return page;
                     // Counted from when the reader has taken the page.
                     giveUpMs = Environment.TickCount64 + (long)patience.TotalMilliseconds;
@@ -58,8 +67,12 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
                 {
                     position.EndStream();
                 }
-                else if (!hasBegun || step == Step.Broken)
+                else
                 {
+                    if (step == Step.TooOld)
+                        position.ForgetSnapshot();
+                    if (hasBegun && step == Step.TooOld)
+                        break;
                     attempt++;
                     await Task.Delay(_asked > Pause ? _asked : Pause, cancellationToken).ConfigureAwait(false);
                     _asked = TimeSpan.Zero;
@@ -109,8 +122,9 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
             // The reader was slow, and no node is at fault.
             return Step.TooOld;
         }
-        catch (RpcException failure) when (!isOneSnapshot && failure.StatusCode == StatusCode.Unavailable && Environment.TickCount64 < giveUpMs)
+        catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable && Environment.TickCount64 < giveUpMs)
         {
+            _broken = isOneSnapshot ? failure : null;
             if (failure.GetRpcStatus()?.GetDetail<RouteHint>() is { } hint)
                 calls.Table.Fold(hint);
             _asked = RetryDelayOf(failure, giveUpMs);

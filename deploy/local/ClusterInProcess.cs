@@ -33,6 +33,7 @@ internal sealed class ClusterInProcess : IRunningCluster
                     DataDirectory = folder.Node(node),
                     Listen = options.NodeAddress(node),
                     ListenPeers = options.PeerAddress(node),
+                    ServeAdmin = true,
                     Cluster = Launcher.ClusterName,
                     Tls = TlsOf($"node-{node}"),
                 };
@@ -43,7 +44,7 @@ internal sealed class ClusterInProcess : IRunningCluster
             var health = new ProcessHealth();
             cluster._admin = await AdminServer.StartAsync(new Uri(options.ConsoleAddress), logs, health.Endpoints, stop);
             cluster._router = await RouterHost.StartAsync(
-                new RouterOptions { Listen = options.RouterAddress, Seeds = nodes, Tls = TlsOf("router") }, health, logs, stop);
+                new RouterOptions { Listen = options.RouterAddress, Seeds = nodes, ServeAdmin = true, Tls = TlsOf("router") }, health, logs, stop);
             cluster._console = ClusterConsole.Add(cluster._admin, ConsoleOf(options, nodes), logs);
             return cluster;
 

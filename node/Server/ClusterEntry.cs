@@ -4,6 +4,7 @@ using KvCluster.Internal.V1;
 using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
+using KvCluster.Node.Runtime;
 using KvCluster.Replication.Protocol;
 using KvCluster.ServiceDefaults.Admin;
 using KvCluster.ServiceDefaults.Logs;
@@ -28,7 +29,7 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
     /// different one.
     /// </param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    /// <exception cref="DirectoryFormatException">The cluster is of another format version.</exception>
+    /// <exception cref="DirectoryFormatException">This program does not support the cluster's levels.</exception>
     public async Task<ClusterRecord> WaitForClusterAsync(bool mayCreate, CancellationToken cancellationToken)
     {
         ClusterRecord? found = null;
@@ -92,9 +93,14 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
         }
     }
 
-    private ClusterRecord CheckLevel(ClusterRecord record) => record.FormatLevel == ClusterInit.FormatLevel
-        ? record
-        : throw new DirectoryFormatException(options.DataDirectory, $"the cluster has format level {record.FormatLevel}, but this program supports {ClusterInit.FormatLevel}");
+    private ClusterRecord CheckLevel(ClusterRecord record)
+    {
+        if (options.Levels.WhyNot(record.FormatLevel, record.ContractLevel) is { } reason)
+            throw new DirectoryFormatException(options.DataDirectory, $"{reason} by this program (version {NodeIdentity.Version}); nothing was changed. Start the node with a version that supports it");
+        return Lineage.Read(record.Lineage) != Lineage.None
+            ? record
+            : throw new DirectoryFormatException(options.DataDirectory, $"the record of cluster {options.Cluster} has no lineage, so it was not written by a version that can be upgraded; nothing was changed. Create a new cluster");
+    }
 
     // Called before its start is counted, because that would make the directory of the running process an old one.
     private async Task<string?> RefuseToRunTwiceAsync(Func<NodeId, string, GrpcChannel> channelTo, CancellationToken cancellationToken)

@@ -66,7 +66,7 @@ internal sealed class NodeHost : IAsyncDisposable
     /// <exception cref="DirectoryNotUsableException">The data directory cannot be created or written.</exception>
     /// <exception cref="DirectoryFormatException">The data directory is of another format version.</exception>
     /// <exception cref="CoordinatorDeniedException">The coordinator rejects the user or password.</exception>
-    /// <exception cref="ForeignDirectoryException">The data directory belongs to another node, or to another cluster.</exception>
+    /// <exception cref="ForeignDirectoryException">The data directory belongs to another node, another cluster, or another lineage of it.</exception>
     /// <exception cref="NodeRunsAlreadyException">Another process already runs as this node, with another data directory.</exception>
     /// <exception cref="StaleDirectoryException">The data directory is not the node's newest, and the node must not continue without that one.</exception>
     /// <exception cref="UnusableFileException">A file of <see cref="NodeOptions.Tls"/> is not usable.</exception>
@@ -182,7 +182,7 @@ internal sealed class NodeHost : IAsyncDisposable
         var entry = new ClusterEntry(_options, coordinator, keys, _health, _log);
         var cluster = await entry.WaitForClusterAsync(mayCreate: !directory.IsClaimed, cancellationToken).ConfigureAwait(false);
         _health.Waits("it is opening its data");
-        directory.Claim(_options.Node, cluster.ClusterId);
+        directory.Claim(_options.Node, cluster.ClusterId, Lineage.Read(cluster.Lineage));
         var pays = directory.MeasureWhatPays();
         NodeLog.JournalOptions(_log, pays.Filling ? "filled with zeros before they are used" : "only allocated", pays.Compression ? "compressed" : "not compressed", pays.JournalWrites);
         Func<NodeId, string, GrpcChannel> channelTo = (node, address) => PeerTransport.ChannelTo(node, address, _options.Cluster, tls?.Files);
@@ -191,7 +191,14 @@ internal sealed class NodeHost : IAsyncDisposable
         var (listenPeers, peerPort) = ReserveWhereFree("the port for nodes", new UriBuilder(_options.ListenPeers ?? DefaultForPeers(_options.Listen)));
         var address = _options.Advertise ?? listen.GetLeftPart(UriPartial.Authority);
         var peerAddress = _options.AdvertisePeers ?? PeerAddressOf(_options.Advertise, listenPeers);
-        var identity = new NodeIdentity(_options.Cluster, cluster.ClusterId, _options.Node, incarnation, address, peerAddress);
+        var identity = new NodeIdentity(_options.Cluster, cluster.ClusterId, _options.Node, incarnation, address, peerAddress)
+        {
+            Lineage = Lineage.Read(cluster.Lineage),
+            AdminAddress = _options.ServeAdmin ? address : peerAddress,
+            Levels = _options.Levels,
+            FormatLevel = cluster.FormatLevel,
+            ContractLevel = cluster.ContractLevel,
+        };
         (Address, PeerAddress) = (address, peerAddress);
 
         Own("the return of memory", new MemoryReturn());
@@ -215,11 +222,12 @@ internal sealed class NodeHost : IAsyncDisposable
         Own("the space of retired replicas", new RetiredReplicas(directory.RetiredPath, () => new DriveInfo(_options.DataDirectory) is var drive ? (drive.AvailableFreeSpace, drive.TotalSize) : default, _log));
         var examiner = new NodeDiagnostics(identity, _options.DataDirectory, coordinator, tls?.Files, TimeProvider.System) { Stalls = shards.Threads.Stalls, Memory = memory };
         var found = new OperatorShards(identity, shards);
-        var replaceCalls = new ReplaceCalls(identity, found, placement, replacement);
+        var operations = Own("the operations", new ReplaceOperations(identity, replacement, map, shards, _log));
+        var replaceCalls = new ReplaceCalls(identity, found, placement, replacement, operations);
         var admin = new AdminService(identity, shards, placement, found, replaceCalls, replicas, voters, examiner);
         var reads = Own("the threads of reads", ReadThreads.Start());
         Own("the server", await ServeAsync(identity, map, shards, reads, placement, admin, _grpcHealth, metrics, logs, listen, tls, port, cancellationToken).ConfigureAwait(false));
-        Own("the server for nodes", await ServePeersAsync(peers, voters, replaceCalls, logs, listenPeers, tls, peerPort, cancellationToken).ConfigureAwait(false));
+        Own("the server for nodes", await ServePeersAsync(identity, peers, voters, replaceCalls, admin, logs, listenPeers, tls, peerPort, cancellationToken).ConfigureAwait(false));
         peers.Start(map, shards.Receive, shards.NodeSilent);
         shards.Start();
         var registration = Own("the registration", new NodeRegistration(coordinator, keys, identity, _log));
@@ -255,16 +263,24 @@ internal sealed class NodeHost : IAsyncDisposable
         return (listen.Uri, port);
     }
 
-    // For nodes only: requests of up to 32 MiB, streams that never end, and with TLS certificates required from everybody.
-    private static async Task<OwnedServer> ServePeersAsync(PeerTransport peers, StayingVoters voters, ReplaceCalls replacements, ILoggerFactory logs, Uri listen, ServerTls? tls, ReservedPort? port, CancellationToken cancellationToken)
+    // For nodes and operators: requests of up to 32 MiB, streams that never end, and with TLS certificates required from everybody.
+    private static async Task<OwnedServer> ServePeersAsync(
+        NodeIdentity identity, PeerTransport peers, StayingVoters voters, ReplaceCalls replacements, AdminService admin, ILoggerFactory logs, Uri listen, ServerTls? tls, ReservedPort? port, CancellationToken cancellationToken)
     {
         var builder = ServerBuilder.Create(logs, listen, tls, limits: ListenerLimits.OfPeers(PeerConnectionsMax));
         port?.GiveTo(builder);
-        builder.Services.AddSingleton(peers).AddSingleton<PeerService>().AddSingleton(new PlacementService(peers, voters, replacements));
-        builder.Services.AddGrpc(static grpc => grpc.MaxReceiveMessageSize = PeerTransport.MessageBytesMax);
+        builder.Services.AddSingleton(peers).AddSingleton<PeerService>().AddSingleton(new PlacementService(peers, voters, replacements)).AddSingleton(admin);
+        builder.Services.AddUnreadableRequests();
+        builder.Services.AddSingleton(new ForeignCalls(() => identity.ClusterId));
+        builder.Services.AddGrpc(static grpc =>
+        {
+            grpc.MaxReceiveMessageSize = PeerTransport.MessageBytesMax;
+            grpc.Interceptors.Add<ForeignCalls>();
+        });
         var app = builder.Build();
         app.MapGrpcService<PeerService>();
         app.MapGrpcService<PlacementService>();
+        app.MapGrpcService<AdminService>();
         return await OwnedServer.StartAsync(app, listen, health: null, cancellationToken).ConfigureAwait(false);
     }
 
@@ -295,14 +311,21 @@ internal sealed class NodeHost : IAsyncDisposable
         services.AddRequestLimits();
         services.AddSingleton<TimeProvider>(BootClock.Instance).AddSingleton(shards.Threads.Options);
         var lookup = new ShardLookup(identity.Node, shards, metrics.Activity.Hot);
-        services.AddSingleton(lookup).AddSingleton(new ReadOpener(lookup, BootClock.Instance, _options.ReadWaitMax)).AddSingleton(reads).AddSingleton<KvCalls>().AddSingleton<KvScans>();
-        services.AddReflection();
+        services.AddSingleton(lookup).AddSingleton(new ReadOpener(lookup, BootClock.Instance, _options.ReadWaitMax)).AddSingleton(reads);
+        services.AddSingleton(_ => new KeptSnapshots(BootClock.Instance, shards.Threads.Options.SnapshotAgeMax)).AddSingleton<KvCalls>().AddSingleton<KvScans>();
+        services.AddReflection(_options.ServeAdmin);
         services.AddSingleton<KvService>().AddSingleton<ClusterService>();
-        services.AddGrpc(static grpc => grpc.MaxReceiveMessageSize = ListenerLimits.MessageBytesMax);
+        services.AddSingleton(new ForeignCalls(() => identity.ClusterId));
+        services.AddGrpc(static grpc =>
+        {
+            grpc.MaxReceiveMessageSize = ListenerLimits.MessageBytesMax;
+            grpc.Interceptors.Add<ForeignCalls>();
+        });
         var app = builder.Build();
         app.MapGrpcService<KvService>();
         app.MapGrpcService<ClusterService>();
-        app.MapGrpcService<AdminService>();
+        if (_options.ServeAdmin)
+            app.MapGrpcService<AdminService>();
         app.MapHealthAndReflection();
         return await OwnedServer.StartAsync(app, listen, health, cancellationToken).ConfigureAwait(false);
     }

@@ -7,9 +7,14 @@ namespace KvCluster.ServiceDefaults;
 /// <summary>Serves, beside the calls of a node or router, what any gRPC prober and grpcurl ask for.</summary>
 internal static class HealthAndReflection
 {
-    /// <summary>Adds the descriptors of all services that nodes and routers have.</summary>
-    public static IServiceCollection AddReflection(this IServiceCollection services) => services.AddSingleton(new ReflectionCatalog(
-        Kv.Descriptor, Cluster.Descriptor, KvCluster.Admin.V1.Admin.Descriptor, Grpc.Health.V1.Health.Descriptor, Grpc.Reflection.V1.ServerReflection.Descriptor));
+    /// <summary>Adds the descriptors of the services that nodes and routers have.</summary>
+    /// <param name="services">The server's services.</param>
+    /// <param name="servesAdmin">Whether operators' calls are among them.</param>
+    public static IServiceCollection AddReflection(this IServiceCollection services, bool servesAdmin)
+    {
+        Google.Protobuf.Reflection.ServiceDescriptor[] always = [Kv.Descriptor, Cluster.Descriptor, Grpc.Health.V1.Health.Descriptor, Grpc.Reflection.V1.ServerReflection.Descriptor];
+        return services.AddSingleton(new ReflectionCatalog(servesAdmin ? [.. always, KvCluster.Admin.V1.Admin.Descriptor] : always));
+    }
 
     /// <summary>Maps the services. The health service is the caller's singleton.</summary>
     public static void MapHealthAndReflection(this WebApplication app)

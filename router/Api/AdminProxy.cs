@@ -7,6 +7,9 @@ namespace KvCluster.Router.Api;
 /// <summary>The service Admin of a router: passes a call to the node that can execute it, or to every node. A singleton.</summary>
 internal sealed class AdminProxy(NodeFanOut nodes, RouterOptions options) : Admin.V1.Admin.AdminBase
 {
+    /// <summary>For a caller without a deadline, who may watch again.</summary>
+    private static readonly TimeSpan WatchTimeMax = TimeSpan.FromDays(1);
+
     public override Task<CheckpointResponse> Checkpoint(CheckpointRequest request, ServerCallContext context) =>
         nodes.CheckpointAsync(request, Deadlines.OfAll(context, options.Timeout), context.CancellationToken);
 
@@ -18,6 +21,21 @@ internal sealed class AdminProxy(NodeFanOut nodes, RouterOptions options) : Admi
 
     public override Task<ReplaceResponse> Replace(ReplaceRequest request, ServerCallContext context) =>
         nodes.ReplaceAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);
+
+    public override Task<GetOperationResponse> GetOperation(GetOperationRequest request, ServerCallContext context) =>
+        nodes.GetOperationAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);
+
+    public override Task<CancelOperationResponse> CancelOperation(CancelOperationRequest request, ServerCallContext context) =>
+        nodes.CancelOperationAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);
+
+    public override Task<ListOperationsResponse> ListOperations(ListOperationsRequest request, ServerCallContext context) =>
+        nodes.ListOperationsAsync(request, Deadlines.OfAll(context, options.Timeout), context.CancellationToken);
+
+    public override async Task WatchOperation(WatchOperationRequest request, IServerStreamWriter<WatchOperationResponse> responseStream, ServerCallContext context)
+    {
+        await foreach (var state in nodes.WatchOperationAsync(request, Deadlines.Of(context, WatchTimeMax), context.CancellationToken).ConfigureAwait(false))
+            await responseStream.WriteAsync(state).ConfigureAwait(false);
+    }
 
     public override Task<QuarantineResponse> Quarantine(QuarantineRequest request, ServerCallContext context) =>
         nodes.QuarantineAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);

@@ -1,5 +1,6 @@
 using Grpc.Core;
 using KvCluster.Client.Transport;
+using KvCluster.ServiceDefaults;
 using KvCluster.V1;
 
 namespace KvCluster.Router.Api;
@@ -11,11 +12,13 @@ internal sealed class ClusterProxy(CallRouter calls, NodeFanOut nodes, RouterOpt
     {
         if (!await calls.WaitForMapAsync(long.MaxValue, context.CancellationToken).ConfigureAwait(false))
             return;
-        var sent = new Dictionary<ShardId, ShardRoute>();
+        ForeignCalls.Check(request.ClusterId, calls.Table.ClusterId);
+        var sent = new Sent();
         while (true)
         {
             var change = calls.Table.NextChange();
-            await responseStream.WriteAsync(Since(sent)).ConfigureAwait(false);
+            if (Since(sent) is { } message)
+                await responseStream.WriteAsync(message).ConfigureAwait(false);
             await change.WaitAsync(context.CancellationToken).ConfigureAwait(false);
         }
     }
@@ -23,23 +26,43 @@ internal sealed class ClusterProxy(CallRouter calls, NodeFanOut nodes, RouterOpt
     public override Task<GetStatusResponse> GetStatus(GetStatusRequest request, ServerCallContext context) =>
         nodes.GetStatusAsync(request, Deadlines.OfAll(context, options.Timeout), context.CancellationToken);
 
-    // There are few nodes, so they are sent each time. If a shard is gone, the whole map is sent again.
-    private V1.ShardMap Since(Dictionary<ShardId, ShardRoute> sent)
+    // If a shard or a node is gone, the whole map is sent again. Null if nothing has changed.
+    private V1.ShardMap? Since(Sent sent)
     {
         var table = calls.Table;
         ShardRoute[] routes = [.. table.Map.Routes];
-        var complete = sent.Count == 0 || sent.Keys.Except(routes.Select(route => route.ShardId)).Any();
+        var (nodes, admin) = (table.Nodes, table.AdminAddresses);
+        var complete = sent.Shards.Count == 0 || sent.Shards.Keys.Except(routes.Select(route => route.ShardId)).Any() || sent.Nodes.Keys.Except(nodes.Keys).Any();
         if (complete)
-            sent.Clear();
-        var message = new V1.ShardMap { Cluster = table.Cluster, ClusterId = table.ClusterId, Complete = complete };
+        {
+            sent.Shards.Clear();
+            sent.Nodes.Clear();
+        }
+        var message = new V1.ShardMap { Cluster = table.Cluster, ClusterId = table.ClusterId, Complete = complete, Revision = table.Revision, Lineage = table.Lineage };
         foreach (var route in routes)
         {
-            if (sent.TryGetValue(route.ShardId, out var known) && ReferenceEquals(known, route))
+            if (sent.Shards.TryGetValue(route.ShardId, out var known) && ReferenceEquals(known, route))
                 continue;
-            sent[route.ShardId] = route;
+            sent.Shards[route.ShardId] = route;
             message.Shards.Add(route);
         }
-        message.Nodes.AddRange(table.Nodes.Select(node => new NodeAddress { NodeId = node.Key, Address = node.Value }));
-        return message;
+        foreach (var (node, address) in nodes)
+        {
+            // A router's callers make operators' calls through it, or at the nodes.
+            var described = new NodeAddress { NodeId = node, Address = address, AdminAddress = admin.GetValueOrDefault(node, address) };
+            if (sent.Nodes.TryGetValue(node, out var known) && known.Equals(described))
+                continue;
+            sent.Nodes[node] = described;
+            message.Nodes.Add(described);
+        }
+        return complete || message.Shards.Count > 0 || message.Nodes.Count > 0 ? message : null;
+    }
+
+    // What one stream has sent.
+    private sealed class Sent
+    {
+        public Dictionary<ShardId, ShardRoute> Shards { get; } = [];
+
+        public Dictionary<NodeId, NodeAddress> Nodes { get; } = [];
     }
 }

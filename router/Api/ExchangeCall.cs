@@ -41,7 +41,7 @@ internal sealed class ExchangeCall(ReplyBudget replies) : IReplyRoom
     public CancellationToken Token { get; private set; }
 
     /// <summary>Whether it is a read, whose reply may be large.</summary>
-    public bool IsRead => IsReadMethod(Method);
+    public bool IsRead => Method.IsRead();
 
     /// <summary>For a read: the reads of its shard.</summary>
     public ReadTurns.OfShard? Reads { get; set; }
@@ -54,8 +54,6 @@ internal sealed class ExchangeCall(ReplyBudget replies) : IReplyRoom
 
     /// <summary>The room that <see cref="ReplyBudget"/> keeps for its reply.</summary>
     public int HeldBytes { get; set; }
-
-    public static bool IsReadMethod(Method method) => method is Method.Get or Method.GetMany;
 
     /// <summary>The reply to a call that is not begun.</summary>
     public static Reply Refused(ulong id, string message) => Failed(id, CallStatus.Create(StatusCode.Unavailable, "BUSY", message, "no"));

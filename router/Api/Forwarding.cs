@@ -20,11 +20,15 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
 {
     private static readonly MessageParser<GetManyRequest> ManyParser = GetManyRequest.Parser.WithDiscardUnknownFields(true);
 
+    private static readonly MessageParser<CountRequest> CountParser = CountRequest.Parser.WithDiscardUnknownFields(true);
+    private static readonly MessageParser<GetRequest> GetParser = GetRequest.Parser.WithDiscardUnknownFields(true);
+    private static readonly MessageParser<DeleteRangeRequest> DeleteRangeParser = DeleteRangeRequest.Parser.WithDiscardUnknownFields(true);
+
     private static readonly RoutedReply AnswerTooLarge = new(ByteString.Empty, CallStatus.Create(
         StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", $"The requested values together exceed {KvLimits.AnswerBytesMax:N0} bytes; request fewer keys.", "no"));
 
     private static readonly RoutedReply ShardsDiffer = new(ByteString.Empty, CallStatus.Create(
-        StatusCode.FailedPrecondition, CallStatus.ShardsDiffer, "All keys of one Write must belong to one shard; nothing was applied.", "no"));
+        StatusCode.FailedPrecondition, CallStatus.ShardsDiffer, "All keys of the request must belong to one shard; nothing was applied.", "no"));
 
     private static readonly RoutedReply PassedWaiting = new(ByteString.Empty, CallStatus.Create(
         StatusCode.DeadlineExceeded, "BUSY", "The deadline passed while the read waited behind other large reads. Request less at a time, or try again.", "no"));
@@ -85,7 +89,7 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     public Task<bool> WaitForMapAsync(CancellationToken cancellationToken) => calls.WaitForMapAsync(long.MaxValue, cancellationToken);
 
     // Reads first use the lane for small responses. A larger response has to wait for its turn, and not on the stream that all callers share.
-    private static ReplyLane LaneOf(Method method) => method is Method.Get or Method.GetMany ? ReplyLane.Small : ReplyLane.Any;
+    private static ReplyLane LaneOf(Method method) => method.IsRead() ? ReplyLane.Small : ReplyLane.Any;
 
     // A read keeps room for its response only while a node is asked for it. If that fails, the read waits on the small lane until its shard answers, like any
     // other. Otherwise a few reads of a shard without a leader would keep all the room for large responses.
@@ -124,11 +128,15 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     {
         try
         {
-            if (method is Method.Unspecified or > Method.OpenSession)
+            if (!method.IsKnown())
                 return Refused("BAD_REQUEST", $"There is no method {(int)method}; nothing was applied.");
             if (method == Method.GetMany)
                 return await GetManyAsync(request, deadlineMs, way, cancellationToken).ConfigureAwait(false);
-            if (method == Method.Write && !await IsOfOneShardAsync(request, deadlineMs, cancellationToken).ConfigureAwait(false))
+            if (method is Method.Count || (method == Method.Get && RequestKeys.IsOfNearest(request.Span)))
+                return await GoOnAsync(method, request, deadlineMs, cancellationToken).ConfigureAwait(false);
+            if (method == Method.DeleteRange)
+                return await DeleteRangeAsync(request, deadlineMs, cancellationToken).ConfigureAwait(false);
+            if (method is Method.Write or Method.Transact or Method.SetIntersect && !await IsOfOneShardAsync(method, request, deadlineMs, cancellationToken).ConfigureAwait(false))
                 return ShardsDiffer;
             return await calls.CallAsync(
                 method,
@@ -155,20 +163,58 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     private static RoutedReply Refused(string reason, string message) =>
         new(ByteString.Empty, CallStatus.Create(StatusCode.InvalidArgument, reason, message, "no"));
 
-    // The key within the request's own memory, found by the offset of its span.
+    // The key within the request's own memory, found by the offset of its span, or a key that was made of several fields.
     private static ReadOnlyMemory<byte> KeyOf(Method method, ByteString request)
     {
         var key = RequestKeys.First(method, request.Span);
-        return request.Span.Overlaps(key, out var offset) ? request.Memory.Slice(offset, key.Length) : default;
+        return request.Span.Overlaps(key, out var offset) ? request.Memory.Slice(offset, key.Length) : key.ToArray();
     }
 
-    private async ValueTask<bool> IsOfOneShardAsync(ByteString request, long deadlineMs, CancellationToken cancellationToken)
+    // Reads that go on in other shards.
+    private async ValueTask<RoutedReply> GoOnAsync(Method method, ByteString request, long deadlineMs, CancellationToken cancellationToken)
+    {
+        if (RequestKeys.CountPositions(request.Span, method.ReadOptionsField()) > RequestLimits.PositionsMax)
+            return Refused("BAD_REQUEST", RequestKeys.TooManyPositions);
+        if (method == Method.Count)
+        {
+            var (count, countError) = await RangeCalls.CountAsync(calls, CountParser.ParseFrom(request), deadlineMs, cancellationToken).ConfigureAwait(false);
+            return new RoutedReply(count?.ToByteString() ?? ByteString.Empty, countError);
+        }
+        var (found, error) = await RangeCalls.GetNearestAsync(calls, GetParser.ParseFrom(request), deadlineMs, cancellationToken).ConfigureAwait(false);
+        return new RoutedReply(found?.ToByteString() ?? ByteString.Empty, error);
+    }
+
+    // The caller's request goes to the first shard as it is, and requests for the rest to the others. With a request id, which belongs to one shard, the caller goes on itself.
+    private async ValueTask<RoutedReply> DeleteRangeAsync(ByteString request, long deadlineMs, CancellationToken cancellationToken)
+    {
+        var isIdentified = RequestKeys.HasId(Method.DeleteRange, request.Span);
+        var rest = DeleteRangeParser.ParseFrom(request);
+        for (var deleted = 0ul; ;)
+        {
+            var first = KeyBounds.Of(rest.Start.Memory, rest.End.Memory, rest.Prefix.Memory).Lower;
+            var reply = await calls.CallAsync(Method.DeleteRange, first, rest.ToByteString(), deadlineMs, cancellationToken, isIdentified).ConfigureAwait(false);
+            if (reply.Error is not null)
+                return deleted == 0 ? reply : new RoutedReply(ByteString.Empty, PartlyDeleted(reply.Error, deleted));
+            var response = DeleteRangeResponse.Parser.ParseFrom(reply.Response);
+            response.Deleted = deleted += response.Deleted;
+            if (isIdentified || !response.HasNextStart)
+                return new RoutedReply(response.ToByteString(), null);
+            rest.Start = response.NextStart;
+            // They were evaluated in the first shard.
+            rest.Conditions.Clear();
+        }
+    }
+
+    private static Google.Rpc.Status PartlyDeleted(Google.Rpc.Status failure, ulong deleted) => CallStatus.OutcomeUnknown(
+        $"{deleted:N0} keys at the beginning of the range were removed, and then: {failure.Message}");
+
+    private async ValueTask<bool> IsOfOneShardAsync(Method method, ByteString request, long deadlineMs, CancellationToken cancellationToken)
     {
         // Without a map the call itself fails and says why.
         if (!await calls.WaitForMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false))
             return true;
         ShardId? shard = null;
-        var keys = new RequestKeys.Walk(Method.Write, request.Span);
+        var keys = new RequestKeys.Walk(method, request.Span);
         while (keys.MoveNext())
         {
             var found = calls.Table.Find(keys.Current)?.ShardId;

@@ -48,6 +48,32 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
 
     public override Task<MessageBytes> OpenSession(MessageBytes request, ServerCallContext context) => CallAsync(Method.OpenSession, request, context);
 
+    public override Task<MessageBytes> DeleteRange(MessageBytes request, ServerCallContext context) => CallAsync(Method.DeleteRange, request, context);
+
+    public override Task<MessageBytes> Increment(MessageBytes request, ServerCallContext context) => CallAsync(Method.Increment, request, context);
+
+    public override Task<MessageBytes> Touch(MessageBytes request, ServerCallContext context) => CallAsync(Method.Touch, request, context);
+
+    public override Task<MessageBytes> Transact(MessageBytes request, ServerCallContext context) => CallAsync(Method.Transact, request, context);
+
+    public override Task<MessageBytes> KeepAlive(MessageBytes request, ServerCallContext context) => CallAsync(Method.KeepAlive, request, context);
+
+    public override Task<MessageBytes> EndSession(MessageBytes request, ServerCallContext context) => CallAsync(Method.EndSession, request, context);
+
+    public override Task<MessageBytes> List(MessageBytes request, ServerCallContext context) => CallAsync(Method.List, request, context);
+
+    public override Task<MessageBytes> Count(MessageBytes request, ServerCallContext context) => CallAsync(Method.Count, request, context);
+
+    public override Task<MessageBytes> SetAdd(MessageBytes request, ServerCallContext context) => CallAsync(Method.SetAdd, request, context);
+
+    public override Task<MessageBytes> SetRemove(MessageBytes request, ServerCallContext context) => CallAsync(Method.SetRemove, request, context);
+
+    public override Task<MessageBytes> SetScan(MessageBytes request, ServerCallContext context) => CallAsync(Method.SetScan, request, context);
+
+    public override Task<MessageBytes> SetCount(MessageBytes request, ServerCallContext context) => CallAsync(Method.SetCount, request, context);
+
+    public override Task<MessageBytes> SetIntersect(MessageBytes request, ServerCallContext context) => CallAsync(Method.SetIntersect, request, context);
+
     public override async Task Scan(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
         var began = metrics.Begin();
@@ -135,7 +161,7 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
     // Includes the memory of positions as objects, which may be many.
     private int HoldRequest(MessageBytes request)
     {
-        var positions = RequestKeys.CountPositionsOfScan(request.Written);
+        var positions = RequestKeys.CountPositions(request.Written, ScanRequest.ReadFieldNumber);
         if (positions > RequestLimits.PositionsMax)
             throw CallStatus.Create(StatusCode.InvalidArgument, "BAD_REQUEST", RequestKeys.TooManyPositions, "no").ToRpcException();
         var bytes = request.Count + (positions * RequestKeys.PartBytes);

@@ -1,4 +1,4 @@
-using Google.Protobuf;
+using KvCluster.Client.Transport;
 using KvCluster.ServiceDefaults;
 using KvCluster.V1;
 using KvCluster.Wire;
@@ -11,25 +11,44 @@ internal static class RequestKeys
     /// <summary>The memory of a key, or of a position and its etag, as objects with the reference to them.</summary>
     public const int PartBytes = 128;
 
-    /// <summary>The first key of a request to one shard; empty if it names none.</summary>
-    /// <exception cref="InvalidProtocolBufferException">The bytes are not a message.</exception>
+    /// <summary>The key by whose shard a request is routed; empty if it names none.</summary>
+    /// <exception cref="MalformedMessageException">The bytes are not a message.</exception>
     public static ReadOnlySpan<byte> First(Method method, ReadOnlySpan<byte> request)
     {
+        if (method.IsOfRange())
+            return FirstOfRange(method, request);
         var keys = new Walk(method, request);
         return keys.MoveNext() ? keys.Current : default;
     }
 
+    // DeleteRange, Count and List have start, end and prefix in the same fields.
+    private static ReadOnlySpan<byte> FirstOfRange(Method method, ReadOnlySpan<byte> request)
+    {
+        ReadOnlySpan<byte> start = default, end = default, prefix = default, token = default;
+        var isReverse = false;
+        var reader = new WireReader(request);
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            switch (field)
+            {
+                case ListRequest.StartFieldNumber: start = reader.ReadBytes(); break;
+                case ListRequest.EndFieldNumber: end = reader.ReadBytes(); break;
+                case ListRequest.PrefixFieldNumber: prefix = reader.ReadBytes(); break;
+                case ListRequest.ReverseFieldNumber when method == Method.List: isReverse = reader.ReadBool(); break;
+                case ListRequest.PageTokenFieldNumber when method == Method.List: token = reader.ReadBytes(); break;
+                default: reader.Skip(); break;
+            }
+        }
+        if (!isReverse && token.IsEmpty)
+            return start.SequenceCompareTo(prefix) >= 0 ? start : prefix;
+        return RouteKeys.Of(start.ToArray(), end.ToArray(), prefix.ToArray(), isReverse, token.ToArray()).Span;
+    }
+
     /// <summary>Whether a change has a RequestId, so that repeating it is harmless.</summary>
-    /// <exception cref="InvalidProtocolBufferException">The bytes are not a message.</exception>
+    /// <exception cref="MalformedMessageException">The bytes are not a message.</exception>
     public static bool HasId(Method method, ReadOnlySpan<byte> request)
     {
-        var idField = method switch
-        {
-            Method.Put => PutRequest.RequestIdFieldNumber,
-            Method.Delete => DeleteRequest.RequestIdFieldNumber,
-            Method.Write => WriteRequest.RequestIdFieldNumber,
-            _ => 0,
-        };
+        var idField = method.RequestIdField();
         var reader = new WireReader(request);
         for (int field; idField != 0 && (field = reader.ReadField()) != 0;)
         {
@@ -40,15 +59,20 @@ internal static class RequestKeys
         return false;
     }
 
-    /// <summary>The read mode of a Get; unspecified for other methods.</summary>
-    /// <exception cref="InvalidProtocolBufferException">The bytes are not a message.</exception>
+    /// <summary>
+    /// The read mode of a read of one shard; unspecified for other methods. Pages of a List are read at the leader, because their snapshot is kept at one node.
+    /// </summary>
+    /// <exception cref="MalformedMessageException">The bytes are not a message.</exception>
     public static ReadMode ModeOf(Method method, ReadOnlySpan<byte> request)
     {
-        var reader = new WireReader(request);
         var mode = ReadMode.Unspecified;
-        for (int field; method == Method.Get && (field = reader.ReadField()) != 0;)
+        var readField = method is Method.GetMany or Method.List ? 0 : method.ReadOptionsField();
+        if (readField == 0)
+            return mode;
+        var reader = new WireReader(request);
+        for (int field; (field = reader.ReadField()) != 0;)
         {
-            if (field == GetRequest.ReadFieldNumber)
+            if (field == readField)
                 mode = ModeIn(reader.ReadBytes());
             else
                 reader.Skip();
@@ -79,15 +103,17 @@ internal static class RequestKeys
     }
 
     /// <summary>
-    /// The memory that a call takes besides its bytes. The keys and positions of a GetMany become objects, to be sent to their shards. For other methods it
-    /// is 0, because their bytes are passed on, and those with too many parts are refused.
+    /// The memory that a call takes besides its bytes. The keys and positions of a GetMany become objects, to be sent to their shards, and so do the positions of a Count
+    /// and of a search of the nearest key. For other methods it is 0, because their bytes are passed on. Requests with too many parts are refused.
     /// </summary>
     public static int ObjectBytes(Method method, ReadOnlySpan<byte> request)
     {
-        if (method != Method.GetMany)
+        if (method is not (Method.GetMany or Method.Count or Method.Get))
             return 0;
         try
         {
+            if (method != Method.GetMany)
+                return method == Method.Get && !IsOfNearest(request) ? 0 : CountPositions(request, method.ReadOptionsField()) is <= RequestLimits.PositionsMax and var seen ? seen * PartBytes : 0;
             var (keys, positions) = CountMany(request);
             return keys > KvLimits.KeysMax || positions > RequestLimits.PositionsMax ? 0 : (keys + positions) * PartBytes;
         }
@@ -98,20 +124,35 @@ internal static class RequestKeys
         }
     }
 
-    /// <summary>Counts the positions in the read options of a Scan.</summary>
+    /// <summary>Counts the positions in the read options of a request.</summary>
+    /// <param name="request">The encoded request.</param>
+    /// <param name="readField">The number of the field with the options.</param>
     /// <exception cref="MalformedMessageException">The bytes are not a message.</exception>
-    public static int CountPositionsOfScan(ReadOnlySpan<byte> request)
+    public static int CountPositions(ReadOnlySpan<byte> request, int readField)
     {
         var positions = 0;
         var reader = new WireReader(request);
         for (int field; (field = reader.ReadField()) != 0;)
         {
-            if (field == ScanRequest.ReadFieldNumber)
+            if (field == readField)
                 positions += PositionsIn(reader.ReadBytes());
             else
                 reader.Skip();
         }
         return positions;
+    }
+
+    /// <summary>Whether a Get asks for the nearest key.</summary>
+    /// <exception cref="MalformedMessageException">The bytes are not a message.</exception>
+    public static bool IsOfNearest(ReadOnlySpan<byte> get)
+    {
+        var reader = new WireReader(get);
+        for (int field; (field = reader.ReadField()) != 0; reader.Skip())
+        {
+            if (field == GetRequest.NearestFieldNumber)
+                return true;
+        }
+        return false;
     }
 
     private static int PositionsIn(ReadOnlySpan<byte> options)
@@ -137,7 +178,10 @@ internal static class RequestKeys
         return mode;
     }
 
-    /// <summary>The keys of a request in the order of the message; of a Write, those of its conditions and operations.</summary>
+    /// <summary>
+    /// The keys of a request in the order of the message; of a Write or Transact those of its conditions and operations, of a SetIntersect those of its sets and its facet
+    /// prefixes.
+    /// </summary>
     internal ref struct Walk(Method method, ReadOnlySpan<byte> request)
     {
         private readonly Method _method = method;
@@ -150,44 +194,48 @@ internal static class RequestKeys
         {
             for (int field; (field = _reader.ReadField()) != 0;)
             {
-                if (_method == Method.Write && field is (WriteRequest.OperationsFieldNumber or WriteRequest.ConditionsFieldNumber))
+                switch (_method, field)
                 {
-                    Current = KeyIn(field, _reader.ReadBytes());
-                    return true;
+                    case (Method.Write, WriteRequest.ConditionsFieldNumber):
+                    case (Method.Transact, TransactRequest.ConditionsFieldNumber):
+                        Current = KeyOfCondition(_reader.ReadBytes());
+                        return true;
+                    case (Method.Write, WriteRequest.OperationsFieldNumber):
+                    case (Method.Transact, TransactRequest.SuccessFieldNumber or TransactRequest.FailureFieldNumber):
+                        Current = KeyOfOperation(_reader.ReadBytes());
+                        return true;
+                    case (Method.SetIntersect, SetIntersectRequest.FacetPrefixesFieldNumber):
+                    // The others have the key, or the keys, in field 1.
+                    case (not (Method.Write or Method.Transact), GetRequest.KeyFieldNumber):
+                        Current = _reader.ReadBytes();
+                        return true;
+                    default:
+                        _reader.Skip();
+                        break;
                 }
-                if (_method != Method.Write && field == GetRequest.KeyFieldNumber)
-                {
-                    // Get, Put, Delete, OpenSession and GetMany have the key, or the keys, in field 1.
-                    Current = _reader.ReadBytes();
-                    return true;
-                }
-                _reader.Skip();
             }
             return false;
         }
 
-        private static ReadOnlySpan<byte> KeyIn(int field, ReadOnlySpan<byte> part)
+        private static ReadOnlySpan<byte> KeyOfCondition(ReadOnlySpan<byte> condition)
         {
-            var reader = new WireReader(part);
-            for (int inner; (inner = reader.ReadField()) != 0;)
+            var reader = new WireReader(condition);
+            for (int field; (field = reader.ReadField()) != 0; reader.Skip())
             {
-                if (field == WriteRequest.OperationsFieldNumber && inner is (Operation.PutFieldNumber or Operation.DeleteFieldNumber))
-                    return FirstField(reader.ReadBytes());
-                if (field == WriteRequest.ConditionsFieldNumber && inner == Condition.KeyFieldNumber)
+                if (field == Condition.KeyFieldNumber)
                     return reader.ReadBytes();
-                reader.Skip();
             }
             return default;
         }
 
-        private static ReadOnlySpan<byte> FirstField(ReadOnlySpan<byte> operation)
+        // Every kind of operation has its key, or the first one of its range, in field 1.
+        private static ReadOnlySpan<byte> KeyOfOperation(ReadOnlySpan<byte> operation)
         {
             var reader = new WireReader(operation);
-            for (int field; (field = reader.ReadField()) != 0;)
+            for (int field; (field = reader.ReadField()) != 0; reader.Skip())
             {
-                if (field == PutOperation.KeyFieldNumber)
-                    return reader.ReadBytes();
-                reader.Skip();
+                if (field is >= Operation.PutFieldNumber and <= Operation.SetGetFieldNumber)
+                    return KeyOfCondition(reader.ReadBytes());
             }
             return default;
         }

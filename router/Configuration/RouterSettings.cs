@@ -12,7 +12,7 @@ internal static class RouterSettings
 
     public static readonly IReadOnlyList<Setting> RunTable =
     [
-        CommonSettings.Config, Listen, Nodes,
+        CommonSettings.Config, Listen, Nodes, CommonSettings.ServeAdmin,
         CommonSettings.Admin, CommonSettings.AdminTokenFile, CommonSettings.AdminHosts, .. CommonSettings.Tls, CommonSettings.CallMemoryMebibytes, CommonSettings.ConnectionsMax, CommonSettings.LogFormat, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds,
     ];
 
@@ -23,6 +23,7 @@ internal static class RouterSettings
     {
         Listen = settings.Get(Listen)!,
         Seeds = settings.Get(Nodes)!,
+        ServeAdmin = settings.Get(CommonSettings.ServeAdmin),
         Tls = CommonSettings.TlsOf(settings),
         CallMemoryMebibytes = settings.Get(CommonSettings.CallMemoryMebibytes),
         ConnectionsMax = settings.Get(CommonSettings.ConnectionsMax),

@@ -31,6 +31,8 @@ public sealed class BadInputTests : StoreTest
         Assert.Throws<ArgumentOutOfRangeException>(() => snapshot.TryGet(tree, tooLong, out _));
         Assert.Throws<ArgumentOutOfRangeException>(() => snapshot.TryGet(tree, default, out _));
         Assert.Throws<ArgumentOutOfRangeException>(() => snapshot.Scan(tree, tooLong));
+        Assert.Throws<ArgumentOutOfRangeException>(() => snapshot.Count(tree, tooLong));
+        Assert.Throws<ArgumentOutOfRangeException>(() => snapshot.CountPrefix(tree, tooLong));
     }
 
     [Fact]
@@ -309,5 +311,7 @@ public sealed class BadInputTests : StoreTest
         Assert.Throws<ObjectDisposedException>(() => snapshot.OpenCursor(tree));
         Assert.Throws<ObjectDisposedException>(() => snapshot.Scan(tree));
         Assert.Throws<ObjectDisposedException>(() => snapshot.ScanPrefix(tree, "a"u8));
+        Assert.Throws<ObjectDisposedException>(() => snapshot.Count(tree));
+        Assert.Throws<ObjectDisposedException>(() => snapshot.CountPrefix(tree, "a"u8));
     }
 }

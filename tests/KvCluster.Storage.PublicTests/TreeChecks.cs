@@ -2,7 +2,7 @@ using KvCluster.Storage;
 
 namespace KvCluster.PublicTests;
 
-/// <summary>Compares a tree in a snapshot with its model by everything that reads: scans in both directions, prefixes, lookups, and a cursor that goes to and fro.</summary>
+/// <summary>Compares a tree in a snapshot with its model by everything that reads: scans in both directions, prefixes, counts, lookups, and a cursor that goes to and fro.</summary>
 internal sealed class TreeChecks(Random random)
 {
     private const int CursorSteps = 40;
@@ -38,6 +38,7 @@ internal sealed class TreeChecks(Random random)
         byte[][] inRange = [.. expected.Keys.Where(key => ModelTree.IsBetween(key, from, to))];
         CheckScan(snapshot.Scan(tree, from, to), inRange, expected);
         CheckScan(snapshot.Scan(tree, from, to, reverse: true), [.. inRange.Reverse()], expected);
+        Assert.Equal(inRange.Length, snapshot.Count(tree, from, to));
         using (var cursor = snapshot.OpenCursor(tree, from, to))
             CheckMoves(cursor, inRange, expected);
 
@@ -47,7 +48,9 @@ internal sealed class TreeChecks(Random random)
 
         byte[] prefix = [.. SomeBound().Take(2)];
         CheckSets(snapshot.ScanSetsPrefix(tree, prefix), [.. expected.SetKeys.Where(key => key.AsSpan().StartsWith(prefix))], expected);
-        CheckScan(snapshot.ScanPrefix(tree, prefix), [.. expected.Keys.Where(key => key.AsSpan().StartsWith(prefix))], expected);
+        byte[][] withPrefix = [.. expected.Keys.Where(key => key.AsSpan().StartsWith(prefix))];
+        CheckScan(snapshot.ScanPrefix(tree, prefix), withPrefix, expected);
+        Assert.Equal(withPrefix.Length, snapshot.CountPrefix(tree, prefix));
 
         var sought = SomeKey(expected);
         var isFound = snapshot.TryGet(tree, sought, out var value, out var etag);

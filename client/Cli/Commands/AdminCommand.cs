@@ -12,11 +12,8 @@ internal static class AdminCommand
     private static readonly Option<uint?> ToNode = new("--to") { Description = "Node that is to lead (default: the voter that has most of the journal).", HelpName = "NODE" };
     private static readonly Option<bool> Off = new("--off") { Description = "End the drain: the node may lead again." };
 
-    private static readonly Option<uint> FromNode = new("--from") { Description = "Node whose replica is removed.", Required = true, HelpName = "NODE" };
-    private static readonly Option<uint?> ToNodeOfReplica = new("--to") { Description = "Node of the new replica (default: the same node, where it is rebuilt). 0 removes a learner without a replacement.", HelpName = "NODE" };
     private static readonly Option<string> Reason = new("--reason") { Description = "Reason for the log and the status, at most 1,000 characters.", DefaultValueFactory = _ => "requested by an operator", HelpName = "TEXT" };
 
-    private static readonly Option<bool> ForceReplace = new("--force") { Description = "Replace even if the remaining replicas are not seen to follow closely. Writes to the shard pause while the change is tried." };
     private static readonly Option<bool> ForceQuarantine = new("--force") { Description = "Quarantine even if no majority remains. The shard then serves nothing, and what only this replica has cannot be reached." };
     private static readonly Option<bool> ForceDrain = new("--force") { Description = "Drain even if a shard has no majority without the node. While the node is stopped, such a shard serves nothing." };
 
@@ -34,20 +31,7 @@ internal static class AdminCommand
     /// <summary>Longer than for other calls, because a drain waits for followers that are behind.</summary>
     private static readonly TimeSpan DrainLimit = TimeSpan.FromMinutes(1);
 
-    public static Command Create() => new("admin", "Commands for operators.") { Checkpoint(), Transfer(), Drain(), Replace(), Quarantine(), Placement() };
-
-    private static Command Replace() => CliCommand.Create("replace", "Replace a replica of a shard with a new one, on the same node or another.", [Shard, FromNode, ToNodeOfReplica, ForceReplace], async (arguments, output, stop) =>
-    {
-        await using var client = Globals.ClientOf(arguments, Globals.CallLimitOfWholeReplicas);
-        var (shard, from) = (arguments.GetValue(Shard), arguments.GetValue(FromNode));
-        var to = arguments.GetValue(ToNodeOfReplica) ?? from;
-        await client.Admin.ReplaceAsync(shard, from, to == 0 ? null : to, arguments.GetValue(ForceReplace), stop);
-        if (output.IsJson)
-            output.Document(new { Shard = shard, From = from, To = to });
-        else
-            output.Line(to == 0 ? $"the learner of shard {shard} on node {from} was removed" : $"shard {shard} has a new replica on node {to}");
-        return ExitCodes.Done;
-    });
+    public static Command Create() => new("admin", "Commands for operators.") { Checkpoint(), Transfer(), Drain(), OperationCommands.Replace(), OperationCommands.List(), OperationCommands.Cancel(), Quarantine(), Placement() };
 
     private static Command Quarantine() => CliCommand.Create("quarantine", "Take a node's replica of a shard out of service for good. A new one is built from its peers.", [Shard, Node, Reason, ForceQuarantine], async (arguments, output, stop) =>
     {

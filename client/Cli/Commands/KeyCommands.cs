@@ -20,34 +20,81 @@ internal static class KeyCommands
     private static readonly Option<bool> IfExists = new(IfExistsName) { Description = "Apply only if the key exists." };
     private static readonly Option<string?> IfValue = new(IfValueName) { Description = "Apply only if the key has exactly this value (text).", HelpName = "VALUE" };
 
-    public static Command Get() => CliCommand.Create("get", "Print the value of a key. The exit code is 1 if the key does not exist.", [Key, Raw, Out, ReadOption.Mode, Seen], async (arguments, output, stop) =>
+    private static readonly Option<double?> Ttl = new("--ttl") { Description = "How long the key lives. Without it, until it is deleted.", HelpName = "SECONDS" };
+    private static readonly Option<string?> Owner = new("--owner") { Description = "A session with which the key ends, as `kv session open` printed it.", HelpName = "SESSION" };
+    private static readonly Option<bool> Sequence = new("--sequence") { Description = "Append the next number to the key, and print the new key." };
+    private static readonly (Option<bool> Option, KvNearest Nearest)[] Nearest =
+    [
+        (new("--floor") { Description = "The greatest key that is not greater than KEY." }, KvNearest.Floor),
+        (new("--lower") { Description = "The greatest key that is less than KEY." }, KvNearest.Lower),
+        (new("--ceiling") { Description = "The least key that is not less than KEY." }, KvNearest.Ceiling),
+        (new("--higher") { Description = "The least key that is greater than KEY." }, KvNearest.Higher),
+    ];
+
+    private static readonly Option<string?> Within = new("--within") { Description = "With --floor and its siblings: only a key with this prefix.", HelpName = "PREFIX" };
+
+    public static Command Get() => CliCommand.Create("get", "Print the value of a key, or of the nearest key with that key before it. The exit code is 1 if there is none.", [Key, Raw, Out, ReadOption.Mode, Seen, .. Nearest.Select(static one => one.Option), Within], async (arguments, output, stop) =>
     {
         var file = ValueFileOf(arguments, output);
         var client = ClientOf(arguments);
         var key = Text.ToBytes(arguments.GetRequiredValue(Key));
         if (arguments.GetValue(Seen) is { } seen)
             client.Observe(new ShardPosition(await ShardOfAsync(client, key, stop), ParseEtag("--seen", seen)));
-        var result = await OfKeyAsync(key, () => client.GetAsync(key, ReadOption.Of(arguments), stop));
+        var nearest = NearestOf(arguments);
+        var within = Text.ToBytes(arguments.GetValue(Within) ?? "");
+        var result = await OfKeyAsync(key, () => nearest is { } which ? client.GetNearestAsync(key, which, within, ReadOption.Of(arguments), stop) : client.GetAsync(key, ReadOption.Of(arguments), stop));
         if (output.IsJson)
-            output.Document(GetDocument.Of(key.Span, result));
+            output.Document(GetDocument.Of(nearest is not null && result.Found ? result.Key.Span : key.Span, result));
         else if (result.Found && file is not null)
             ValueFile.Write("--out", file, result.Value.Span);
         else if (result.Found)
-            PrintValue(output, result.Value.Span, arguments.GetValue(Raw));
-        return result.Found ? ExitCodes.Done : throw new CliException(ExitCodes.NotFound, $"{Text.ForPeople(key.Span)} does not exist.");
+            PrintFound(output, result, nearest is not null, arguments.GetValue(Raw));
+        return result.Found
+            ? ExitCodes.Done
+            : throw new CliException(ExitCodes.NotFound, nearest is null ? $"{Text.ForPeople(key.Span)} does not exist." : $"There is no such key near {Text.ForPeople(key.Span)}.");
     });
+
+    private static void PrintFound(Output output, in GetResult result, bool withKey, bool raw)
+    {
+        if (withKey)
+        {
+            output.Bytes(result.Key.Span);
+            output.Bytes("\t"u8);
+        }
+        PrintValue(output, result.Value.Span, raw);
+    }
+
+    private static KvNearest? NearestOf(ParseResult arguments)
+    {
+        var given = Nearest.Where(one => arguments.GetValue(one.Option)).ToList();
+        if (given.Count > 1)
+            throw new CliException(ExitCodes.Usage, $"{string.Join(" and ", given.Select(one => one.Option.Name))} exclude each other.");
+        if (given.Count == 0 && arguments.GetValue(Within) is not null)
+            throw new CliException(ExitCodes.Usage, "--within requires --floor, --lower, --ceiling or --higher.");
+        return given.Count == 1 ? given[0].Nearest : null;
+    }
 
     public static Command Put()
     {
         var value = new Argument<string>("VALUE") { Description = "The value: up to 8 MiB. @FILE reads it from a file, - from standard input, and @@TEXT stands for @TEXT." };
-        return CliCommand.Create("put", "Set a key, and print the etag of the change when it is durable on a majority of the replicas.", [Key, value, IfEtag, IfAbsent, IfExists, IfValue], async (arguments, output, stop) =>
+        return CliCommand.Create("put", "Set a key, and print the etag of the change when it is durable on a majority of the replicas.", [Key, value, IfEtag, IfAbsent, IfExists, IfValue, Ttl, Owner, Sequence], async (arguments, output, stop) =>
         {
             var key = Text.ToBytes(arguments.GetRequiredValue(Key));
             var (option, condition) = ConditionOf(arguments);
             var bytes = await ValueFile.ReadArgumentAsync(arguments.GetRequiredValue(value), KvLimits.ValueBytesMax, stop);
             var client = ClientOf(arguments);
-            var position = await OfKeyAsync(key, () => client.PutAsync(key, bytes, condition, stop), option);
-            PrintPosition(output, position, existed: null);
+            var terms = new KvPutOptions
+            {
+                Condition = condition,
+                TimeToLive = TimeToLive.Of(arguments, Ttl),
+                Owner = arguments.GetValue(Owner) is { } owner ? SessionCommands.Parse("--owner", arguments.GetRequiredValue(Key), owner) : null,
+                Sequence = arguments.GetValue(Sequence),
+            };
+            var result = await OfKeyAsync(key, () => client.PutAsync(key, bytes, terms, stop), option);
+            if (terms.Sequence)
+                PrintKey(output, result);
+            else
+                PrintPosition(output, result.Position, existed: null);
             return ExitCodes.Done;
         });
     }
@@ -118,6 +165,17 @@ internal static class KeyCommands
         output.Bytes(value);
         if (!raw)
             output.Bytes("\n"u8);
+    }
+
+    private static void PrintKey(Output output, in PutResult result)
+    {
+        if (output.IsJson)
+        {
+            output.Document(EntryDocument.WithoutValue(result.Key.Span, result.Position.Etag));
+            return;
+        }
+        output.Bytes(result.Key.Span);
+        output.Bytes("\n"u8);
     }
 
     private static void PrintPosition(Output output, ShardPosition position, bool? existed)

@@ -16,7 +16,9 @@ internal abstract record ReplicaChange
     /// <param name="Node">Its node, which has no other replica of the shard except <paramref name="InPlaceOf"/>.</param>
     /// <param name="InPlaceOf">A lost replica, voter or not, that leaves for good in the same step, so that no replica is missing without a learner to
     /// replace it; 0: none.</param>
-    internal sealed record AddLearner(ReplicaId Replica, NodeId Node, ReplicaId InPlaceOf = default) : ReplicaChange;
+    /// <param name="Operation">The operation that adds it, for whoever leads next; 0: none.</param>
+    /// <param name="ReplacesNode">The node of the voter that leaves when it becomes one; none if no voter does.</param>
+    internal sealed record AddLearner(ReplicaId Replica, NodeId Node, ReplicaId InPlaceOf = default, ulong Operation = 0, NodeId ReplacesNode = default) : ReplicaChange;
 
     /// <summary>
     /// A learner that has caught up becomes a voter, unless there are enough. So two actors that bring up a learner for the same vacancy make one voter.
@@ -69,9 +71,13 @@ internal abstract record ReplicaChange
         var changed = record.Clone();
         changed.Generation++;
         if (this is AddLearner added)
-            changed.Replicas.Add(new ReplicaRecord { ReplicaId = added.Replica, NodeId = added.Node, Learner = true });
+            changed.Replicas.Add(new ReplicaRecord { ReplicaId = added.Replica, NodeId = added.Node, Learner = true, Operation = added.Operation, ReplacesNode = added.ReplacesNode.Value });
         if (!Joins.IsNone)
-            changed.Replicas.Single(replica => replica.ReplicaId == Joins).Learner = false;
+        {
+            var joined = changed.Replicas.Single(replica => replica.ReplicaId == Joins);
+            // The operation stays, which shows that it has succeeded.
+            (joined.Learner, joined.ReplacesNode) = (false, 0);
+        }
         if (!Leaves.IsNone)
         {
             changed.Replicas.Remove(changed.Replicas.Single(replica => replica.ReplicaId == Leaves));

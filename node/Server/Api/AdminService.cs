@@ -62,9 +62,44 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
         if (request is { HasFromNode: false, HasToNode: false })
             throw ApiErrors.BadRequest("The request names neither the node of a replica to replace nor that of a new one; nothing was changed.").ToStatus().ToRpcException();
         var asked = new Replacement(Required(request.HasShard, request.Shard), Optional(request.HasFromNode, request.FromNode), Optional(request.HasToNode, request.ToNode)) { Force = request.Force };
-        await replacements.ReplaceAsync(asked, context.CancellationToken).ConfigureAwait(false);
-        return new ReplaceResponse();
+        var operation = await replacements.StartAsync(asked).ConfigureAwait(false);
+        return new ReplaceResponse { Operation = operation.Describe().State };
     }
+
+    public override async Task<GetOperationResponse> GetOperation(GetOperationRequest request, ServerCallContext context)
+    {
+        var operation = await replacements.FindAsync(request.Id).ConfigureAwait(false);
+        var (state, _) = operation.Describe();
+        replacements.RequireHere(operation);
+        return new GetOperationResponse { Operation = state };
+    }
+
+    public override async Task WatchOperation(WatchOperationRequest request, IServerStreamWriter<WatchOperationResponse> responseStream, ServerCallContext context)
+    {
+        var operation = await replacements.FindAsync(request.Id).ConfigureAwait(false);
+        while (true)
+        {
+            var (state, changed) = operation.Describe();
+            replacements.RequireHere(operation);
+            await responseStream.WriteAsync(new WatchOperationResponse { Operation = state }).ConfigureAwait(false);
+            if (state.State != OperationState.Running)
+                return;
+            await changed.WaitAsync(context.CancellationToken).ConfigureAwait(false);
+        }
+    }
+
+    public override async Task<CancelOperationResponse> CancelOperation(CancelOperationRequest request, ServerCallContext context)
+    {
+        var operation = await replacements.FindAsync(request.Id).ConfigureAwait(false);
+        if (operation.IsRunning)
+            operation.Cancel();
+        await operation.Ended.WaitAsync(context.CancellationToken).ConfigureAwait(false);
+        replacements.RequireHere(operation);
+        return new CancelOperationResponse { Operation = operation.Describe().State };
+    }
+
+    public override Task<ListOperationsResponse> ListOperations(ListOperationsRequest request, ServerCallContext context) =>
+        Task.FromResult(new ListOperationsResponse { Operations = { replacements.List() } });
 
     public override async Task<QuarantineResponse> Quarantine(QuarantineRequest request, ServerCallContext context)
     {

@@ -13,7 +13,7 @@ internal interface IAnswer
 }
 
 /// <summary>A <see cref="V1.PutResponse"/> or a <see cref="V1.DeleteResponse"/>, which differ only in <c>existed</c>.</summary>
-internal readonly struct ChangeAnswer(ShardId shard, Etag etag, bool existed) : IAnswer
+internal readonly struct ChangeAnswer(LineageShard shard, Etag etag, bool existed) : IAnswer
 {
     public int Size => WireWriter.BytesFieldSize(WireWriter.PositionSize(shard)) + WireWriter.VarintFieldSize(existed ? 1u : 0u);
 
@@ -29,7 +29,7 @@ internal readonly struct ChangeAnswer(ShardId shard, Etag etag, bool existed) : 
 /// <param name="shard">The shard.</param>
 /// <param name="etag">The etag of the change.</param>
 /// <param name="number">The number, as it is encoded.</param>
-internal readonly struct NumberAnswer(ShardId shard, Etag etag, ulong number) : IAnswer
+internal readonly struct NumberAnswer(LineageShard shard, Etag etag, ulong number) : IAnswer
 {
     public int Size => WireWriter.BytesFieldSize(WireWriter.PositionSize(shard)) + WireWriter.VarintFieldSize(number);
 
@@ -42,7 +42,7 @@ internal readonly struct NumberAnswer(ShardId shard, Etag etag, ulong number) : 
 }
 
 /// <summary>A <see cref="V1.PutResponse"/> with the key that the shard has numbered.</summary>
-internal readonly ref struct NumberedPutAnswer(ShardId shard, Etag etag, ReadOnlySpan<byte> key) : IAnswer
+internal readonly ref struct NumberedPutAnswer(LineageShard shard, Etag etag, ReadOnlySpan<byte> key) : IAnswer
 {
     private readonly ReadOnlySpan<byte> _key = key;
 
@@ -57,7 +57,7 @@ internal readonly ref struct NumberedPutAnswer(ShardId shard, Etag etag, ReadOnl
 }
 
 /// <summary>A <see cref="V1.DeleteRangeResponse"/>. <paramref name="nextStart"/>: empty if everything is removed.</summary>
-internal readonly ref struct DeleteRangeAnswer(ShardId shard, Etag etag, ulong deleted, ReadOnlySpan<byte> nextStart) : IAnswer
+internal readonly ref struct DeleteRangeAnswer(LineageShard shard, Etag etag, ulong deleted, ReadOnlySpan<byte> nextStart) : IAnswer
 {
     private readonly ReadOnlySpan<byte> _nextStart = nextStart;
 
@@ -78,7 +78,7 @@ internal readonly ref struct DeleteRangeAnswer(ShardId shard, Etag etag, ulong d
 /// <param name="etag">The etag of the last operation that takes a change.</param>
 /// <param name="deleted">How many keys its deletes removed.</param>
 /// <param name="results">The results of its operations; null if they are not wanted.</param>
-internal readonly struct WriteAnswer(ShardId shard, Etag etag, int deleted, byte[]? results) : IAnswer
+internal readonly struct WriteAnswer(LineageShard shard, Etag etag, int deleted, byte[]? results) : IAnswer
 {
     public int Size => WireWriter.BytesFieldSize(WireWriter.PositionSize(shard)) + OperationResultMessages.Size(results) + WireWriter.VarintFieldSize((uint)deleted);
 
@@ -96,7 +96,7 @@ internal readonly struct WriteAnswer(ShardId shard, Etag etag, int deleted, byte
 /// <param name="etag">The etag of the last operation that takes a change, or of the state that was read.</param>
 /// <param name="failedCondition">The index of the first condition that did not hold; -1 if all held.</param>
 /// <param name="results">The results of the operations.</param>
-internal readonly struct TransactAnswer(ShardId shard, Etag etag, int failedCondition, byte[]? results) : IAnswer
+internal readonly struct TransactAnswer(LineageShard shard, Etag etag, int failedCondition, byte[]? results) : IAnswer
 {
     public int Size =>
         WireWriter.BytesFieldSize(WireWriter.PositionSize(shard)) + (failedCondition < 0 ? WireWriter.VarintFieldSize(1) : WireWriter.OptionalVarintFieldSize((uint)failedCondition))
@@ -124,7 +124,7 @@ internal readonly ref struct EncodedAnswer(ReadOnlySpan<byte> message) : IAnswer
 }
 
 /// <summary>A <see cref="V1.GetResponse"/>. Its value points into the snapshot's mapping and is copied once.</summary>
-internal readonly ref struct GetAnswer(ShardId shard, Etag position, ulong? ageUs, bool found, ReadOnlySpan<byte> value, Etag etag) : IAnswer
+internal readonly ref struct GetAnswer(LineageShard shard, Etag position, ulong? ageUs, bool found, ReadOnlySpan<byte> value, Etag etag) : IAnswer
 {
     private readonly ReadOnlySpan<byte> _value = value;
 
@@ -145,7 +145,7 @@ internal readonly ref struct GetAnswer(ShardId shard, Etag position, ulong? ageU
 }
 
 /// <summary>A <see cref="V1.OpenSessionResponse"/>.</summary>
-internal readonly struct SessionAnswer(ShardId shard, Etag etag, UInt128 session) : IAnswer
+internal readonly struct SessionAnswer(LineageShard shard, Etag etag, UInt128 session) : IAnswer
 {
     public int Size => WireWriter.BytesFieldSize(WireWriter.PositionSize(shard)) + WireWriter.BytesFieldSize(WireWriter.SessionBytes);
 

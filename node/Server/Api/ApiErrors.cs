@@ -21,6 +21,10 @@ internal static class ApiErrors
 
     public static readonly ApiError KeyTooLong = new(StatusCode.InvalidArgument, "KEY_TOO_LONG", $"A key has at most {Text(KvLimits.KeyBytesMax)} bytes.");
 
+    public static readonly ApiError MemberEmpty = new(StatusCode.InvalidArgument, "MEMBER_EMPTY", "A member of a set has at least one byte.");
+
+    public static readonly ApiError MemberTooLong = new(StatusCode.InvalidArgument, "MEMBER_TOO_LONG", $"A member of a set has at most {Text(KvLimits.MemberBytesMax)} bytes.");
+
     public static readonly ApiError ValueTooLarge = new(StatusCode.InvalidArgument, "VALUE_TOO_LARGE", $"A value has at most {Text(KvLimits.ValueBytesMax)} bytes.");
 
     public static readonly ApiError MemberEmpty = new(StatusCode.InvalidArgument, "MEMBER_EMPTY", "A member of a set has at least one byte.");
@@ -109,6 +113,18 @@ internal static class ApiErrors
     public static readonly ApiError SnapshotTooOld = new(
         StatusCode.Aborted, "SNAPSHOT_TOO_OLD", "The scan was read too slowly for one snapshot, which kept memory from being reused. The entries received are valid; continue after the last one.");
 
+    public static readonly ApiError IntersectionTooLarge = new(
+        StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", "The intersection has too many members to be counted in facets. Ask for it without facet prefixes, or intersect more sets.");
+
+    public static readonly ApiError SnapshotNotKept = new(
+        StatusCode.Aborted, "SNAPSHOT_TOO_OLD", "This node does not keep the snapshot of the token, or not any more. The entries received are valid; begin again without the token, or continue after the last entry in a newer snapshot.");
+    private static readonly ApiError ReadOfAnotherLineage = new(
+        StatusCode.FailedPrecondition, "LINEAGE_CHANGED", "The request names a position of another history of the cluster's data, which was restored or replaced meanwhile. Nothing was applied; read again without the position.");
+
+    private static readonly ApiError ChangeOfAnotherLineage = new(
+        StatusCode.FailedPrecondition, "LINEAGE_CHANGED",
+        "The request id is of another history of the cluster's data, which was restored or replaced meanwhile. This attempt was not executed; read the key, and make the change in a new session.") { IsOutcomeUnknown = true };
+
     private static readonly TimeSpan LeaderPause = TimeSpan.FromMilliseconds(50);
 
     /// <summary>For a request with keys of several shards. Which shard has a key changes, so the request may be right at another time or in parts.</summary>
@@ -119,6 +135,10 @@ internal static class ApiErrors
         {
             Routes = other is null ? [shard.Route] : [shard.Route, other],
         };
+
+    /// <summary>For a position or a request id of another lineage.</summary>
+    /// <param name="isIdentifiedChange">An earlier attempt at the change may have been executed, in the other lineage or in this one.</param>
+    public static ApiError LineageChanged(bool isIdentifiedChange) => isIdentifiedChange ? ChangeOfAnotherLineage : ReadOfAnotherLineage;
 
     public static ApiError BadRequest(string message) => new(StatusCode.InvalidArgument, "BAD_REQUEST", message);
 
@@ -155,6 +175,15 @@ internal static class ApiErrors
     /// <summary>For a requested replacement that did not happen, or not yet.</summary>
     public static ApiError NotReplaced(ShardId shard, string reason) =>
         new(StatusCode.FailedPrecondition, "NOT_REPLACED", $"The replacement in shard {shard} was not completed: {reason}.");
+
+    /// <summary>For an operation that is not known.</summary>
+    public static ApiError NoOperation(string id) => new(
+        StatusCode.NotFound, "NO_OPERATION", $"No operation {OneLine.Of(id.Length > 64 ? id[..64] : id)} is known. It ended long ago, or its leader stopped before it had changed anything; starting it again is harmless.");
+
+    /// <summary>For an operation that another node goes on with.</summary>
+    public static ApiError OperationLeft(OperationId id, NodeId next) => next.IsNone
+        ? new(StatusCode.Unavailable, "NO_LEADER", $"Operation {id} waits until shard {id.Shard} has another leader. Ask again.") { RetryAfter = LeaderPause }
+        : new(StatusCode.Unavailable, "NOT_LEADER", $"Node {next} leads shard {id.Shard} now and goes on with operation {id}. Ask again.") { RetryAfter = LeaderPause };
 
     /// <summary>For a quarantine after which no majority would remain.</summary>
     public static ApiError NotQuarantined(ShardId shard, NodeId node, string reason) => new(

@@ -15,6 +15,7 @@ internal static class ChangeReading
     {
         UInt128 session = default;
         ulong sequence = 0, lowestOpen = 0;
+        ulong lineage = 0;
         ShardId sessionShard = default;
         var reader = new WireReader(id);
         for (int field; (field = reader.ReadField()) != 0;)
@@ -24,6 +25,7 @@ internal static class ChangeReading
                 case RequestId.SessionFieldNumber: session = ReadSession(reader.ReadBytes()); break;
                 case RequestId.SequenceFieldNumber: sequence = reader.ReadUInt64(); break;
                 case RequestId.LowestOpenFieldNumber: lowestOpen = reader.ReadUInt64(); break;
+                case RequestId.LineageFieldNumber: lineage = reader.ReadFixed64(); break;
                 case RequestId.ShardFieldNumber: sessionShard = new(reader.ReadUInt32()); break;
                 default: reader.Skip(); break;
             }
@@ -32,6 +34,8 @@ internal static class ChangeReading
             return ApiErrors.SessionInvalid;
         if (!WriteRequest.IsIdentityValid(sequence, lowestOpen))
             return ApiErrors.SequenceInvalid;
+        if (lineage != 0 && lineage != shard.InLineage.Lineage)
+            return ApiErrors.LineageChanged(isIdentifiedChange: true);
         if (sessionShard != shard.Route.ShardId)
             return ApiErrors.SessionExpired;
         write.Identify(session, sequence, lowestOpen);

@@ -4,6 +4,7 @@ using KvCluster.Node.Map;
 using KvCluster.Node.Placement;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Telemetry;
+using KvCluster.ServiceDefaults;
 using KvCluster.V1;
 
 namespace KvCluster.Node.Api;
@@ -13,6 +14,7 @@ internal sealed class ClusterService(NodeIdentity identity, ShardDirectory direc
 {
     public override async Task WatchShards(WatchShardsRequest request, IServerStreamWriter<ShardMap> responseStream, ServerCallContext context)
     {
+        ForeignCalls.Check(request.ClusterId, identity.ClusterId);
         var sent = await directory.FirstAsync(context.CancellationToken).ConfigureAwait(false);
         await responseStream.WriteAsync(sent.Describe(identity)).ConfigureAwait(false);
         while (true)
@@ -28,7 +30,7 @@ internal sealed class ClusterService(NodeIdentity identity, ShardDirectory direc
 
     public override async Task<GetStatusResponse> GetStatus(GetStatusRequest request, ServerCallContext context)
     {
-        var status = new NodeStatus { NodeId = identity.Node, Address = identity.Address, Version = NodeIdentity.Version, Draining = placement.Draining, Incarnation = identity.Incarnation };
+        var status = new NodeStatus { NodeId = identity.Node, Address = identity.Address, Version = NodeIdentity.Version, Draining = placement.Draining, Incarnation = identity.Incarnation, Levels = identity.Levels.ToMessage() };
         if (request.Activity)
             (status.Activity, status.Memory) = (metrics.Activity.Tell(), MemoryReport.Of(shards.Memory));
         // Listed before the open ones, so that a replica that is opened meanwhile is not omitted.

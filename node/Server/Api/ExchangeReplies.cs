@@ -40,7 +40,7 @@ internal sealed class ExchangeReplies(
     public ApiError? TryOpen(ShardId shard, Method method, int requestBytes, out Place place)
     {
         place = default;
-        var isChange = KvCalls.IsChange(method);
+        var isChange = method.IsChange();
         lock (_gate)
         {
             if (!_places.TryTake(shard, isChange, requestBytes, out var ofStream))

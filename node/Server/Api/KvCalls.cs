@@ -8,41 +8,50 @@ using KvCluster.V1;
 namespace KvCluster.Node.Api;
 
 /// <summary>Dispatches each call to the class that runs it.</summary>
-internal sealed class KvCalls(ShardLookup lookup, ReadOpener opener, ReadThreads threads, NodeMetrics metrics, TimeProvider clock)
+internal sealed class KvCalls
 {
-    private readonly KvReads _reads = new(lookup, opener, threads, clock);
-    private readonly KvWrites _changes = new(lookup);
+    private readonly NodeMetrics _metrics;
+    private readonly TimeProvider _clock;
+    private readonly KvQueries _queries;
+    private readonly KvReads _reads;
+    private readonly KvWrites _changes;
+
+    /// <summary>Made once for a node.</summary>
+    public KvCalls(ShardLookup lookup, ReadOpener opener, ReadThreads threads, KeptSnapshots kept, NodeMetrics metrics, TimeProvider clock)
+    {
+        _metrics = metrics;
+        _clock = clock;
+        _queries = new KvQueries(lookup, opener, threads, kept, clock);
+        _reads = new KvReads(lookup, opener, threads, _queries, clock);
+        _changes = new KvWrites(lookup);
+    }
 
     /// <summary>Whether calls should record when they arrived.</summary>
-    public bool Watches => metrics.WatchesRequests || NodeTraces.IsOn;
+    public bool Watches => _metrics.WatchesRequests || NodeTraces.IsOn;
 
     /// <summary>Runs a call. Its outcome goes to the sink, perhaps after this returns. The request's bytes are not used after this returns.</summary>
     public ValueTask StartAsync<TSink>(Method method, ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
         where TSink : struct, IReplySink => target.ArrivedTimestamp == 0
             ? RunAsync(method, request, target, sink)
-            : RunAsync(method, request, target, new MeteredSink<TSink>(sink, new RequestWatch(metrics, clock, method, target.ArrivedTimestamp, target.Span)));
-
-    /// <summary>Whether the outcome of a call waits for a majority. This includes opening a session, which is written too.</summary>
-    public static bool IsChange(Method method) => method is Method.Put or Method.Delete or Method.DeleteRange or Method.Increment or Method.Touch or Method.Write or Method.Transact
-        or Method.SetAdd or Method.SetRemove or Method.OpenSession or Method.EndSession;
+            : RunAsync(method, request, target, new MeteredSink<TSink>(sink, new RequestWatch(_metrics, _clock, method, target.ArrivedTimestamp, target.Span)));
 
     /// <summary>A call was refused before it was run.</summary>
     public void Refused(Method method, ApiError refusal)
     {
-        if (!metrics.WatchesRequests)
+        if (!_metrics.WatchesRequests)
             return;
-        metrics.RequestBegan();
-        metrics.RequestRefused(method, refusal.Reason);
+        _metrics.RequestBegan();
+        _metrics.RequestRefused(method, refusal.Reason);
     }
 
     /// <summary>A call ended by an exception, which is a bug, and not through its sink.</summary>
     /// <returns>The error for its caller.</returns>
     public ApiError Failed(Exception failure, Method method, in CallTarget target)
     {
-        var refusal = ApiErrors.Internal(failure, IsChange(method));
+        var refusal = ApiErrors.Internal(failure, method.IsChange());
         if (target.ArrivedTimestamp == 0)
             return refusal;
-        metrics.RequestRefused(method, refusal.Reason);
+        _metrics.RequestRefused(method, refusal.Reason);
         if (target.Span is { } span)
             Spans.StopCall(span, refusal.StatusName, refusal.Reason);
         return refusal;
@@ -56,6 +65,11 @@ internal sealed class KvCalls(ShardLookup lookup, ReadOpener opener, ReadThreads
             return method switch
             {
                 Method.Get => _reads.GetAsync(request, target, sink),
+                Method.List => _queries.ListAsync(request, target, sink),
+                Method.Count => _queries.CountAsync(request, target, sink),
+                Method.SetScan => _queries.SetScanAsync(request, target, sink),
+                Method.SetCount => _queries.SetCountAsync(request, target, sink),
+                Method.SetIntersect => _queries.SetIntersectAsync(request, target, sink),
                 Method.GetMany => _reads.GetManyAsync(request, target, sink),
                 Method.Put => _changes.PutAsync(request, target, sink),
                 Method.Delete => _changes.DeleteAsync(request, target, sink),

@@ -11,8 +11,9 @@ namespace KvCluster.Node.Api;
 /// <see cref="ReadThreads"/> decides. A GetMany of many keys is read in turns. Between them it holds no place, so that other reads run, and it ends if its
 /// caller has gone.
 /// </summary>
+/// <param name="queries">Runs a Get of the nearest key.</param>
 /// <param name="clock">For deadlines and turns.</param>
-internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads threads, TimeProvider clock)
+internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads threads, KvQueries queries, TimeProvider clock)
 {
     /// <summary>
     /// Most keys that are read in a single turn, and on the calling thread if possible. Reading this many keys in memory costs more than a few thread
@@ -44,6 +45,8 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
                 key = reader.ReadBytes();
             else if (field == GetRequest.ReadFieldNumber)
                 options = reader.ReadBytes();
+            else if (field is GetRequest.NearestFieldNumber or GetRequest.WithinFieldNumber)
+                return queries.GetNearestAsync(request, target, sink);
             else
                 reader.Skip();
         }
@@ -85,7 +88,7 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
                 if (ReadOpener.TryOpen(shard!, query, out var read))
                 {
                     using (read.Snapshot)
-                        entries.Read(shard!.Shard, read, request, sink.ReplyBytesMax, clock, until: long.MaxValue);
+                        entries.Read(shard!.InLineage, read, request, sink.ReplyBytesMax, clock, until: long.MaxValue);
                     entries.Answer(sink);
                     return ValueTask.CompletedTask;
                 }
@@ -108,8 +111,10 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
         }
         if (lookup.Find(key, target, query.Mode.IsForLeader(), out refusal) is not { } shard)
             return null;
-        query = query.In(shard.Shard, options);
-        return shard;
+        if (query.TryIn(shard.InLineage, options, out query) is not { } ofAnother)
+            return shard;
+        refusal = ofAnother;
+        return null;
     }
 
     // Null if all keys belong to the shard found.
@@ -218,7 +223,7 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
                             AnswerGet(shard, read, asked, sink);
                         return;
                     }
-                    if (isOpen && entries.Read(shard.Shard, read, asked, sink.ReplyBytesMax, clock, isLong ? now + _turnTicks : long.MaxValue))
+                    if (isOpen && entries.Read(shard.InLineage, read, asked, sink.ReplyBytesMax, clock, isLong ? now + _turnTicks : long.MaxValue))
                     {
                         read.Snapshot.Dispose();
                         entries.Answer(sink);
@@ -246,9 +251,9 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
     }
 
     private static void AnswerGet<TSink>(HostedShard shard, in OpenedRead read, ReadOnlySpan<byte> key, TSink sink)
-        where TSink : struct, IReplySink => sink.Answer(Read(shard.Shard, read, key));
+        where TSink : struct, IReplySink => sink.Answer(Read(shard.InLineage, read, key));
 
-    private static GetAnswer Read(ShardId shard, in OpenedRead read, ReadOnlySpan<byte> key)
+    private static GetAnswer Read(LineageShard shard, in OpenedRead read, ReadOnlySpan<byte> key)
     {
         if (!read.Snapshot.TryGet(TreeId.Kv, key, out var stored))
             return new GetAnswer(shard, read.Snapshot.Etag, read.AgeUs, found: false, default, default);
@@ -272,7 +277,7 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
         /// <param name="replyBytesMax">What the sink would refuse is counted and not copied.</param>
         /// <param name="clock">For the end of the turn; not read if the turn has no end.</param>
         /// <param name="until">When the turn ends, as a timestamp of the clock; the maximum value if it has no end.</param>
-        public bool Read(ShardId shard, in OpenedRead read, ReadOnlySpan<byte> request, int replyBytesMax, TimeProvider clock, long until)
+        public bool Read(LineageShard shard, in OpenedRead read, ReadOnlySpan<byte> request, int replyBytesMax, TimeProvider clock, long until)
         {
             var reader = new WireReader(request[_readBytes..]);
             for (int field; (field = reader.ReadField()) != 0;)

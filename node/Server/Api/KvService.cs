@@ -37,6 +37,16 @@ internal sealed class KvService(KvCalls calls, KvScans scans, NodeMetrics metric
 
     public override Task<MessageBytes> OpenSession(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.OpenSession, request, context);
 
+    public override Task<MessageBytes> List(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.List, request, context);
+
+    public override Task<MessageBytes> Count(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.Count, request, context);
+
+    public override Task<MessageBytes> SetScan(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.SetScan, request, context);
+
+    public override Task<MessageBytes> SetCount(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.SetCount, request, context);
+
+    public override Task<MessageBytes> SetIntersect(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.SetIntersect, request, context);
+
     public override async Task Scan(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
         var began = clock.GetTimestamp();

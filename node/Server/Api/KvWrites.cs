@@ -268,7 +268,7 @@ internal sealed class KvWrites(ShardLookup lookup)
         var result = await submitted.Completion.ConfigureAwait(false);
         submitted.End();
         if (result.Outcome == WriteOutcome.Applied)
-            sink.AnswerChange(new SessionAnswer(shard.Route.ShardId, result.Etag, session));
+            sink.AnswerChange(new SessionAnswer(shard.InLineage, result.Etag, session));
         else
             sink.Refuse(ApiErrors.Of(result, shard.Route, lookup.Node));
     }
@@ -279,12 +279,12 @@ internal sealed class KvWrites(ShardLookup lookup)
         var result = await submitted.Completion.ConfigureAwait(false);
         submitted.End();
         if (result.Outcome == WriteOutcome.Applied)
-            Answer(result, shard.Route.ShardId, kind, sink);
+            Answer(result, shard.InLineage, kind, sink);
         else
             sink.Refuse(ApiErrors.Of(result, shard.Route, lookup.Node));
     }
 
-    private static void Answer<TSink>(in WriteResult result, ShardId shard, ChangeKind kind, TSink sink)
+    private static void Answer<TSink>(in WriteResult result, LineageShard shard, ChangeKind kind, TSink sink)
         where TSink : struct, IReplySink
     {
         var told = new OperationResultReader(result.Results);
@@ -324,7 +324,7 @@ internal sealed class KvWrites(ShardLookup lookup)
         }
         var told = new OperationResultReader(result.Results);
         var isPartial = told.MoveNext() && told.More && told.MoveToEntry();
-        sink.AnswerChange(new DeleteRangeAnswer(shard.Route.ShardId, result.Etag, (ulong)result.Deleted, isPartial ? told.EntryKey : endOfShard.Span));
+        sink.AnswerChange(new DeleteRangeAnswer(shard.InLineage, result.Etag, (ulong)result.Deleted, isPartial ? told.EntryKey : endOfShard.Span));
     }
 
     /// <summary>Goes on until nothing is left of a set of which one change can only remove a part.</summary>
@@ -345,7 +345,7 @@ internal sealed class KvWrites(ShardLookup lookup)
             removed += (ulong)result.Deleted;
             if (!result.IsPartial)
             {
-                sink.AnswerChange(new NumberAnswer(shard.Route.ShardId, result.Etag, removed));
+                sink.AnswerChange(new NumberAnswer(shard.InLineage, result.Etag, removed));
                 return;
             }
             var write = WriteRequest.Rent();
@@ -364,9 +364,9 @@ internal sealed class KvWrites(ShardLookup lookup)
         if (result.Outcome != WriteOutcome.Applied)
             sink.Refuse(ApiErrors.Of(result, shard.Route, lookup.Node));
         else if (isTransact)
-            Answer(new TransactAnswer(shard.Route.ShardId, result.Etag, result.FailedCondition, result.Results), onlyReads, sink);
+            Answer(new TransactAnswer(shard.InLineage, result.Etag, result.FailedCondition, result.Results), onlyReads, sink);
         else
-            Answer(new WriteAnswer(shard.Route.ShardId, result.Etag, result.Deleted, result.Results), onlyReads, sink);
+            Answer(new WriteAnswer(shard.InLineage, result.Etag, result.Deleted, result.Results), onlyReads, sink);
     }
 
     // The answer to a read may be refused for lack of space, and then nothing is known of it.

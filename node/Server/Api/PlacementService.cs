@@ -18,13 +18,15 @@ internal sealed class PlacementService(PeerTransport peers, StayingVoters voters
         var verdicts = await Task.WhenAll(request.ShardIds.Select(shard => voters.JudgeAsync(shard, request.NodeId, keptTime))).ConfigureAwait(false);
         return new MayStopResponse
         {
-            Verdicts = { verdicts.Select(static verdict => new MayStopVerdict { ShardId = verdict.Shard, Epoch = verdict.Epoch, Refusal = verdict.Refusal ?? "" }) },
+            Verdicts = { verdicts.Select(static verdict => new MayStopVerdict { ShardId = verdict.Shard, Epoch = verdict.Epoch, Refusal = verdict.Refusal ?? "", Stop = verdict.Refusal is null ? MayStopVerdict.Types.Stop.May : MayStopVerdict.Types.Stop.MustNot }) },
         };
     }
 
     public override async Task<ReplaceReplicaResponse> ReplaceReplica(ReplaceReplicaRequest request, ServerCallContext context)
     {
         peers.RequireNode(new(request.Node), PeerService.NamesOf(context));
+        if (!request.HasShard)
+            throw ApiErrors.BadRequest("The request names no shard; nothing was changed.").ToStatus().ToRpcException();
         await replacements.ReplaceAsync(new Replacement(new(request.Shard), new(request.FromNode), new(request.ToNode)) { Lost = new(request.Lost) }, context.CancellationToken).ConfigureAwait(false);
         return new ReplaceReplicaResponse();
     }

@@ -27,29 +27,41 @@ internal readonly record struct ReadQuery(ReadMode Mode, Etag Seen)
         return mode is >= ReadMode.Unspecified and <= ReadMode.Stale ? null : ApiErrors.BadRequest("The read mode is unknown.");
     }
 
-    /// <summary>The same query with what the options say of one shard.</summary>
+    /// <summary>The same query with what the options say of one shard. Null on success.</summary>
+    /// <param name="shard">The shard.</param>
+    /// <param name="options">The encoded message; empty: none.</param>
+    /// <param name="query">The result.</param>
     /// <exception cref="MalformedMessageException">The bytes are not a valid message.</exception>
-    public ReadQuery In(ShardId shard, ReadOnlySpan<byte> options)
+    public ApiError? TryIn(LineageShard shard, ReadOnlySpan<byte> options, out ReadQuery query)
     {
+        query = this;
         if (Mode != ReadMode.Session)
-            return this;
+            return null;
         var seen = Etag.None;
         var reader = new WireReader(options);
         for (int field; (field = reader.ReadField()) != 0;)
         {
-            if (field == ReadOptions.SeenFieldNumber)
-                seen = Etag.Max(seen, EtagIn(shard, reader.ReadBytes()));
-            else
+            if (field != ReadOptions.SeenFieldNumber)
+            {
                 reader.Skip();
+                continue;
+            }
+            var etag = EtagIn(shard.Shard, reader.ReadBytes(), out var lineage);
+            // Whatever the etag is: those of another history are not comparable.
+            if (lineage != 0 && lineage != shard.Lineage)
+                return ApiErrors.LineageChanged(isIdentifiedChange: false);
+            seen = Etag.Max(seen, etag);
         }
-        return new ReadQuery(Mode, seen);
+        query = new ReadQuery(Mode, seen);
+        return null;
     }
 
-    // None if it is a position of another shard.
-    private static Etag EtagIn(ShardId shard, ReadOnlySpan<byte> position)
+    // None, and no lineage, if it is a position of another shard.
+    private static Etag EtagIn(ShardId shard, ReadOnlySpan<byte> position, out ulong lineage)
     {
         ShardId ofShard = default;
         var etag = Etag.None;
+        lineage = 0;
         var reader = new WireReader(position);
         for (int field; (field = reader.ReadField()) != 0;)
         {
@@ -57,9 +69,14 @@ internal readonly record struct ReadQuery(ReadMode Mode, Etag Seen)
                 ofShard = new(reader.ReadUInt32());
             else if (field == Position.EtagFieldNumber)
                 etag = reader.ReadEtag();
+            else if (field == Position.LineageFieldNumber)
+                lineage = reader.ReadFixed64();
             else
                 reader.Skip();
         }
-        return ofShard == shard ? etag : Etag.None;
+        if (ofShard == shard)
+            return etag;
+        lineage = 0;
+        return Etag.None;
     }
 }

@@ -1,4 +1,5 @@
 using KvCluster.Node.Coordination;
+using KvCluster.Node.Runtime;
 using KvCluster.Replication.Protocol;
 using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Memory;
@@ -54,6 +55,12 @@ internal sealed record NodeOptions
 
     /// <summary>The cluster's name.</summary>
     public string Cluster { get; init; } = "local";
+
+    /// <summary>What this program supports. Tests let it be a later version.</summary>
+    public ProgramLevels Levels { get; init; } = ProgramLevels.Current;
+
+    /// <summary>Serves operators' calls at <see cref="Listen"/> too, and not only at the address for other nodes.</summary>
+    public bool ServeAdmin { get; init; }
 
     /// <summary>Secures the node's connections; null: all are in plain text.</summary>
     public ServerTlsOptions? Tls { get; init; }

@@ -63,7 +63,7 @@ internal static class NodeSettings
 
     public static readonly IReadOnlyList<Setting> RunTable =
     [
-        CommonSettings.Config, Node, PodName, Data, Listen, Advertise, ListenPeers, AdvertisePeers, .. EtcdTable, BootstrapNodes, Replicas, SplitAt, JournalRetention, MemoryBudget, DigestInterval, TelemetryShards,
+        CommonSettings.Config, Node, PodName, Data, Listen, Advertise, ListenPeers, AdvertisePeers, CommonSettings.ServeAdmin, .. EtcdTable, BootstrapNodes, Replicas, SplitAt, JournalRetention, MemoryBudget, DigestInterval, TelemetryShards,
         CommonSettings.CallMemoryMebibytes, CommonSettings.ConnectionsMax, CommonSettings.Admin, CommonSettings.AdminTokenFile, CommonSettings.AdminHosts, .. CommonSettings.Tls, CommonSettings.LogFormat, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds,
     ];
 
@@ -131,6 +131,7 @@ internal static class NodeSettings
         Advertise = settings.Get(Advertise),
         ListenPeers = settings.Get(ListenPeers),
         AdvertisePeers = settings.Get(AdvertisePeers),
+        ServeAdmin = settings.Get(CommonSettings.ServeAdmin),
         CallMemoryMebibytes = settings.Get(CommonSettings.CallMemoryMebibytes),
         MemoryBudgetMebibytes = settings.Get(MemoryBudget) ?? NodeOptions.MemoryBudgetDefault(),
         ConnectionsMax = settings.Get(CommonSettings.ConnectionsMax),

@@ -1,7 +1,8 @@
-using System.Globalization;
 using System.Security.Cryptography;
 using Google.Protobuf;
+using Google.Protobuf.WellKnownTypes;
 using KvCluster.Internal.V1;
+using KvCluster.Node.Runtime;
 using KvCluster.Replication.Protocol;
 
 namespace KvCluster.Node.Coordination;
@@ -9,9 +10,6 @@ namespace KvCluster.Node.Coordination;
 /// <summary>Writes the records of a new cluster, once.</summary>
 internal static class ClusterInit
 {
-    /// <summary>The format version of this version's records and data directories.</summary>
-    public const uint FormatLevel = 2;
-
     private const uint LeaseMs = 500;
 
     /// <summary>
@@ -30,20 +28,25 @@ internal static class ClusterInit
         var keys = new CoordinatorKeys(cluster);
         if ((await coordinator.GetAsync(keys.Cluster, cancellationToken).ConfigureAwait(false)).Value is not null)
             return false;
+        // Creators that run at once, and one that continues an interrupted creation, use the lineage of the one that wrote the first shard.
+        var lineage = Lineage.Create();
         for (var shard = 0; shard <= splitKeys.Count; shard++)
         {
             var record = ShardOf(new((uint)shard), nodes, replicationFactor, splitKeys);
+            record.Lineage = lineage.ToByteString();
             var shardSet = await coordinator.SetUntilSettledAsync(keys.Shard(record.ShardId), 0, RecordText.Format(record), 0, cancellationToken).ConfigureAwait(false);
             if (shardSet.Outcome != SetOutcome.Won)
-                await CheckRangeAsync(coordinator, keys.Shard(record.ShardId), record, cancellationToken).ConfigureAwait(false);
+                lineage = await CheckRangeAsync(coordinator, keys.Shard(record.ShardId), record, isFirst: shard == 0, cancellationToken).ConfigureAwait(false);
         }
         var whole = new ClusterRecord
         {
-            FormatLevel = FormatLevel,
+            FormatLevel = ProgramLevels.Current.Format.Max,
+            ContractLevel = ProgramLevels.Current.Contract.Max,
             ReplicationFactor = (uint)replicationFactor,
             ClusterId = Convert.ToHexStringLower(RandomNumberGenerator.GetBytes(16)),
-            Created = TimeProvider.System.GetUtcNow().ToString("O", CultureInfo.InvariantCulture),
+            Created = Timestamp.FromDateTimeOffset(TimeProvider.System.GetUtcNow()),
             LeaseMs = LeaseMs,
+            Lineage = lineage.ToByteString(),
         };
         var set = await coordinator.SetUntilSettledAsync(keys.Cluster, 0, RecordText.Format(whole), 0, cancellationToken).ConfigureAwait(false);
         return set.Outcome == SetOutcome.Won;
@@ -62,13 +65,15 @@ internal static class ClusterInit
         }
     }
 
-    // An interrupted or concurrent call wrote the record. Its shard is as good as ours if it owns the same keys.
-    private static async Task CheckRangeAsync(ICoordinator coordinator, string key, ShardRecord ours, CancellationToken cancellationToken)
+    // An interrupted or concurrent call wrote the record. Its shard is as good as ours if it owns the same keys, and is of the lineage of the first shard. Returns that lineage.
+    private static async Task<Lineage> CheckRangeAsync(ICoordinator coordinator, string key, ShardRecord ours, bool isFirst, CancellationToken cancellationToken)
     {
         var read = await coordinator.GetUntilAnsweredAsync(key, cancellationToken).ConfigureAwait(false);
         var theirs = read.Value is null ? null : RecordText.Parse<ShardRecord>(read.Value);
-        if (theirs is null || !theirs.Start.Equals(ours.Start) || !theirs.End.Equals(ours.End))
+        var lineage = theirs is null ? Lineage.None : Lineage.Read(theirs.Lineage);
+        if (theirs is null || !theirs.Start.Equals(ours.Start) || !theirs.End.Equals(ours.End) || lineage == Lineage.None || (!isFirst && !theirs.Lineage.Equals(ours.Lineage)))
             throw new ClusterConflictException($"The record {key} belongs to another, unfinished creation of this cluster. Repeat that one, or delete its shards.");
+        return lineage;
     }
 
     private static ShardRecord ShardOf(ShardId shard, IReadOnlyList<NodeId> nodes, int replicationFactor, IReadOnlyList<ReadOnlyMemory<byte>> splitKeys)

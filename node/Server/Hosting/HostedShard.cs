@@ -4,6 +4,7 @@ using KvCluster.Node.Shards;
 using KvCluster.Node.Telemetry;
 using KvCluster.Storage.Encoding;
 using KvCluster.V1;
+using KvCluster.Wire;
 
 namespace KvCluster.Node.Hosting;
 
@@ -19,6 +20,9 @@ internal sealed class HostedShard(ShardRecord record, ReplicaId replicaId, Shard
     public ShardReplica? Replica { get; } = replica;
 
     public ShardId Shard { get; } = record.ShardId;
+
+    /// <summary>The shard as positions in answers name it.</summary>
+    public LineageShard InLineage { get; } = new(record.ShardId, Lineage.Read(record.Lineage).Head);
 
     /// <summary>The replica's id in the shard's record.</summary>
     public ReplicaId ReplicaId { get; } = replicaId;

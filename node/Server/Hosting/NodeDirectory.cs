@@ -1,4 +1,4 @@
-// A node's data directory. LOCK is held while the directory is used; `format` has the layout's version, `owner` the node and cluster, `starts` which
+// A node's data directory. LOCK is held while the directory is used; `format` has the layout's version, `owner` the node, cluster and lineage, `starts` which
 // starts of the node were counted with it (DirectoryStarts); shards/{id} has one replica each; aside/{id} has the one that was set aside last, or an earlier one that has more, and then aside/{id}-later the
 // other; retired/{id}-{replica} has replicas that left, until space is needed; `kv doctor` writes `examined` to test the disk, and a start `.probe`. Used while the node starts,
 // on one thread.
@@ -15,7 +15,7 @@ internal sealed class NodeDirectory : IAsyncDisposable
     /// <summary>Suffix of a directory set aside that has less than one set aside before.</summary>
     private const string LesserSuffix = "-later";
 
-    private const string FormatText = "kvcluster node 2";
+    private const string FormatText = "kvcluster node 3";
 
     private readonly IFileSystem _files;
     private readonly string _path;
@@ -71,10 +71,10 @@ internal sealed class NodeDirectory : IAsyncDisposable
     /// Assigns it to a node of a cluster for good, or verifies that it is that node's. To be called before the first <see cref="CountStart"/>, so that
     /// nothing is changed if it is not.
     /// </summary>
-    /// <exception cref="ForeignDirectoryException">It belongs to another node, or to another cluster.</exception>
-    public void Claim(NodeId node, string clusterId)
+    /// <exception cref="ForeignDirectoryException">It belongs to another node, another cluster, or another lineage of the cluster.</exception>
+    public void Claim(NodeId node, string clusterId, Lineage lineage)
     {
-        var own = string.Create(CultureInfo.InvariantCulture, $"node {node}\ncluster {clusterId}\n");
+        var own = string.Create(CultureInfo.InvariantCulture, $"node {node}\ncluster {clusterId}\nlineage {lineage}\n");
         if (!_files.FileExists(OwnerPath))
         {
             Write(OwnerPath, own);
@@ -83,9 +83,9 @@ internal sealed class NodeDirectory : IAsyncDisposable
         var owner = File.ReadAllText(OwnerPath);
         if (owner == own)
             return;
-        var lines = owner.Split('\n');
-        throw lines is [_, var cluster, ""] && cluster != own.Split('\n')[1]
-            ? new ForeignDirectoryException(_path, $"another {cluster}, not to {clusterId}")
+        var (lines, ours) = (owner.Split('\n'), own.Split('\n'));
+        throw lines is [_, var cluster, _, ""] && cluster != ours[1] ? new ForeignDirectoryException(_path, $"another {cluster}, not to {clusterId}")
+            : lines is [var claimed, _, var other, ""] && claimed == ours[0] ? new ForeignDirectoryException(_path, $"another {other} of cluster {clusterId}, not to {lineage}, because the cluster's data was restored or replaced since")
             : new ForeignDirectoryException(_path, $"{lines[0]}, not to node {node}");
     }
 

@@ -40,7 +40,9 @@ internal sealed class NodeRegistration : IAsyncDisposable
             Incarnation = identity.Incarnation,
             Address = identity.Address,
             PeerAddress = identity.PeerAddress,
+            AdminAddress = identity.AdminAddress,
             Version = NodeIdentity.Version,
+            Levels = identity.Levels.ToMessage(),
         };
         _log = log;
         _running = Task.Run(RunAsync);

@@ -71,7 +71,7 @@ internal sealed class ReplicaOpening
         _log = log;
         _contextOf = contextOf;
         _stopping = stopping;
-        _clusterHash = BitConverter.ToUInt64(SHA256.HashData(Encoding.UTF8.GetBytes($"{identity.Cluster}/{identity.ClusterId}")));
+        _clusterHash = BitConverter.ToUInt64(SHA256.HashData(Encoding.UTF8.GetBytes($"{identity.Cluster}/{identity.ClusterId}/{identity.Lineage}")));
     }
 
     /// <summary>Opens this node's replica of a shard and starts it. A shard that could not be opened says why; null: the node is stopping.</summary>
@@ -147,6 +147,8 @@ internal sealed class ReplicaOpening
         var read = await _coordinator.GetUntilAnsweredAsync(_keys.Shard(shard), _stopping).ConfigureAwait(false);
         if (read.Value is null || RecordText.Parse<ShardRecord>(read.Value) is not { } record || ReplicaHere(record)?.ReplicaId != replicaId)
             throw new ReplicaNotUsableException("The shard's record no longer names this replica.");
+        if (Lineage.Read(record.Lineage) != _identity.Lineage)
+            throw new ReplicaNotUsableException($"The shard's record is of lineage {Lineage.Read(record.Lineage)}, but this node's data is of {_identity.Lineage}. Nothing was changed; restart the node.");
         return (record, read.ModRevision);
     }
 

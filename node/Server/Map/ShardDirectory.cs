@@ -48,10 +48,10 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
     }
 
     /// <summary>Adds what a replica here knows of its shard's leader. Any thread.</summary>
-    public void Fold(ShardRoute route) => Replace(snapshot => new ShardDirectorySnapshot(snapshot.Records, snapshot.OwnRoutes.SetItem(route.ShardId, route), snapshot.Nodes));
+    public void Fold(ShardRoute route) => Replace(snapshot => new ShardDirectorySnapshot(snapshot.Records, snapshot.OwnRoutes.SetItem(route.ShardId, route), snapshot.Nodes, snapshot.Revision));
 
     /// <summary>Removes what a replica here knew, because it has stopped and no longer updates it. Any thread.</summary>
-    public void Forget(ShardId shard) => Replace(snapshot => new ShardDirectorySnapshot(snapshot.Records, snapshot.OwnRoutes.Remove(shard), snapshot.Nodes));
+    public void Forget(ShardId shard) => Replace(snapshot => new ShardDirectorySnapshot(snapshot.Records, snapshot.OwnRoutes.Remove(shard), snapshot.Nodes, snapshot.Revision));
 
     public async ValueTask DisposeAsync()
     {
@@ -100,14 +100,15 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
         var nodes = list.Entries.Select(ParseNode).OfType<NodeRecord>().ToList();
         var registered = nodes.Select(node => node.NodeId).ToHashSet();
         Replace(snapshot => new ShardDirectorySnapshot(
-            records, snapshot.OwnRoutes, snapshot.Nodes.RemoveRange(snapshot.Nodes.Keys.Where(node => !registered.Contains(node) && HasLeft(node, records))).SetItems(nodes.Select(KeyValue))));
+            records, snapshot.OwnRoutes, snapshot.Nodes.RemoveRange(snapshot.Nodes.Keys.Where(node => !registered.Contains(node) && HasLeft(node, records))).SetItems(nodes.Select(KeyValue)), Math.Max(snapshot.Revision, list.Revision)));
     }
 
     private void TakeChanges(IReadOnlyList<CoordinatorChange> changes) => Replace(snapshot =>
     {
-        var (records, nodes) = (snapshot.Records, snapshot.Nodes);
+        var (records, nodes, readUpTo) = (snapshot.Records, snapshot.Nodes, snapshot.Revision);
         foreach (var change in changes)
         {
+            readUpTo = Math.Max(readUpTo, change.ModRevision);
             if (change.Value is null && CoordinatorKeys.TryParseId(change.Key, _keys.Shards, out var gone))
                 records = records.Remove(new(gone));
             else if (change.Value is null && CoordinatorKeys.TryParseId(change.Key, _keys.Nodes, out var unregistered))
@@ -117,7 +118,7 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
             else if (ParseNode(change) is { } node)
                 nodes = nodes.SetItem(node.NodeId, node);
         }
-        return new ShardDirectorySnapshot(records, snapshot.OwnRoutes, nodes);
+        return new ShardDirectorySnapshot(records, snapshot.OwnRoutes, nodes, readUpTo);
     });
 
     // Decides about a node that is not registered. One with a replica is only away; one without is not part of the cluster.

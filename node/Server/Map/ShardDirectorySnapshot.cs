@@ -10,15 +10,17 @@ internal sealed class ShardDirectorySnapshot
 {
     /// <summary>The snapshot before the first list.</summary>
     public static readonly ShardDirectorySnapshot Empty = new(
-        ImmutableDictionary<ShardId, (ShardRecord, long)>.Empty, ImmutableDictionary<ShardId, ShardRoute>.Empty, ImmutableDictionary<NodeId, NodeRecord>.Empty);
+        ImmutableDictionary<ShardId, (ShardRecord, long)>.Empty, ImmutableDictionary<ShardId, ShardRoute>.Empty, ImmutableDictionary<NodeId, NodeRecord>.Empty, revision: 0);
 
     private readonly TaskCompletionSource _replaced = new(TaskCreationOptions.RunContinuationsAsynchronously);
 
     public ShardDirectorySnapshot(
         ImmutableDictionary<ShardId, (ShardRecord Record, long Revision)> records,
         ImmutableDictionary<ShardId, ShardRoute> ownRoutes,
-        ImmutableDictionary<NodeId, NodeRecord> nodes)
+        ImmutableDictionary<NodeId, NodeRecord> nodes,
+        long revision)
     {
+        Revision = revision;
         Records = records;
         OwnRoutes = ownRoutes;
         Nodes = nodes;
@@ -35,6 +37,9 @@ internal sealed class ShardDirectorySnapshot
     /// The nodes last registered. A node that is no longer registered stays while it has a replica, because it may only be cut off from the coordinator.
     /// </summary>
     public ImmutableDictionary<NodeId, NodeRecord> Nodes { get; }
+
+    /// <summary>The coordinator's revision up to which the records were read. Never decreases.</summary>
+    public long Revision { get; }
 
     /// <summary>One route per shard, ordered by start.</summary>
     public ImmutableArray<ShardRoute> Routes { get; }
@@ -74,7 +79,14 @@ internal sealed class ShardDirectorySnapshot
     public NodeRecord? LeaderOf(ShardId shard) => Routes.FirstOrDefault(route => route.ShardId == shard) is { } route ? Nodes.GetValueOrDefault(route.LeaderId) : null;
 
     /// <summary>The whole snapshot, as the first message of a map stream.</summary>
-    public ShardMap Describe(NodeIdentity identity) => new() { Cluster = identity.Cluster, ClusterId = identity.ClusterId, Complete = true, Shards = { Routes }, Nodes = { Nodes.Values.Select(AddressOf) } };
+    public ShardMap Describe(NodeIdentity identity)
+    {
+        var map = WithoutContent(identity);
+        map.Complete = true;
+        map.Shards.AddRange(Routes);
+        map.Nodes.AddRange(Nodes.Values.Select(AddressOf));
+        return map;
+    }
 
     /// <summary>The changes since an older snapshot, or the whole snapshot if a shard or a node is gone.</summary>
     public ShardMap Since(ShardDirectorySnapshot older, NodeIdentity identity)
@@ -82,14 +94,14 @@ internal sealed class ShardDirectorySnapshot
         if (older.Records.Keys.Any(shard => !Records.ContainsKey(shard)) || older.Nodes.Keys.Any(node => !Nodes.ContainsKey(node)))
             return Describe(identity);
         var known = older.Routes.ToDictionary(route => route.ShardId);
-        return new ShardMap
-        {
-            Cluster = identity.Cluster,
-            ClusterId = identity.ClusterId,
-            Shards = { Routes.Where(route => !known.TryGetValue(route.ShardId, out var before) || !before.Equals(route)) },
-            Nodes = { Nodes.Values.Where(node => !older.Nodes.TryGetValue(node.NodeId, out var before) || before.Address != node.Address).Select(AddressOf) },
-        };
+        var changes = WithoutContent(identity);
+        changes.Shards.AddRange(Routes.Where(route => !known.TryGetValue(route.ShardId, out var before) || !before.Equals(route)));
+        changes.Nodes.AddRange(Nodes.Values.Where(node => !older.Nodes.TryGetValue(node.NodeId, out var before) || !AddressOf(before).Equals(AddressOf(node))).Select(AddressOf));
+        return changes;
     }
+
+    private ShardMap WithoutContent(NodeIdentity identity) =>
+        new() { Cluster = identity.Cluster, ClusterId = identity.ClusterId, Revision = (ulong)Revision, Lineage = identity.Lineage.ToByteString() };
 
     /// <summary>Wakes everyone who waits for a newer snapshot.</summary>
     public void SetReplaced() => _replaced.TrySetResult();
@@ -102,5 +114,5 @@ internal sealed class ShardDirectorySnapshot
         return own.LeaderId.IsNone && own.Epoch <= ofRecord.Epoch ? ofRecord : own;
     }
 
-    private static NodeAddress AddressOf(NodeRecord node) => new() { Node = node.Node, Address = node.Address };
+    private static NodeAddress AddressOf(NodeRecord node) => new() { Node = node.Node, Address = node.Address, AdminAddress = node.AdminAddress };
 }

@@ -29,6 +29,9 @@ internal static partial class PlacementLog
     [LoggerMessage(20, LogLevel.Warning, "Replicas are not moved: {Reason}")]
     public static partial void NotMoved(ILogger log, string reason);
 
+    [LoggerMessage(28, LogLevel.Error, "Operation {Operation} ended by an unexpected exception")]
+    public static partial void OperationFailed(ILogger log, string operation, Exception failure);
+
     [LoggerMessage(25, LogLevel.Information, "Shard {Shard}: a replica is added on node {ToNode}: {Reason}")]
     public static partial void Adds(ILogger log, ShardId shard, NodeId toNode, string reason);
 

@@ -62,7 +62,12 @@ internal sealed class ReplacementSteps
 
     /// <summary>The change that adds the new replica and removes a lost one.</summary>
     /// <param name="learner">An id never used before.</param>
-    public ReplicaChange Add(ReplicaId learner) => new ReplicaChange.AddLearner(learner, _toNode, Lost);
+    /// <param name="operation">The operation that it is a step of, for whoever leads next; 0: none.</param>
+    public ReplicaChange Add(ReplicaId learner, ulong operation = 0) => new ReplicaChange.AddLearner(learner, _toNode, Lost, operation, _old?.NodeId ?? NodeId.None);
+
+    /// <summary>The replacement that a learner of a record is a step of, for a new leader that resumes it.</summary>
+    public static Replacement Resumed(ShardId shard, ReplicaRecord learner) =>
+        new(shard, learner.ReplacesNode == 0 ? learner.NodeId : new NodeId(learner.ReplacesNode), learner.NodeId);
 
     /// <summary>The change that makes the learner a voter, once it has caught up.</summary>
     public ReplicaChange Last(ReplicaId learner) => _old is null ? new ReplicaChange.Promote(learner, _replicationFactor) : new ReplicaChange.Swap(_old.ReplicaId, learner);

@@ -79,8 +79,10 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     /// <summary>As the leader of a shard: adds a new replica on a node, waits until it has caught up, and makes it a voter in place of another.</summary>
     /// <param name="shard">A shard that this node leads.</param>
     /// <param name="request">What is asked for.</param>
+    /// <param name="operation">The number of the operation, for the shard's record.</param>
+    /// <param name="progress">Called while the new replica catches up, with its id and the leader's view.</param>
     /// <param name="cancellationToken">Stops waiting. What was done is in the shard's record.</param>
-    public async Task<OrderResult> ReplaceAsync(HostedShard shard, Replacement request, CancellationToken cancellationToken)
+    public async Task<OrderResult> ReplaceAsync(HostedShard shard, Replacement request, ulong operation, Action<ReplicaId, LeaderView> progress, CancellationToken cancellationToken)
     {
         if (await RecordOfAsync(shard).ConfigureAwait(false) is not { } record)
             return NotDone("this replica stopped");
@@ -106,7 +108,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
             if (plan.WhyNoLearner(left) is { } reason)
                 return NotDone(reason);
             learner = ClusterInit.NewReplicaId();
-            var added = await ChangeAsync(shard, to, plan.Add(learner), cancellationToken, request.Force).ConfigureAwait(false);
+            var added = await ChangeAsync(shard, to, plan.Add(learner, operation), cancellationToken, request.Force).ConfigureAwait(false);
             if (!added.Done)
             {
                 // Another call for the same replacement may have come first. Then its learner is used.
@@ -119,7 +121,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
             }
         }
 
-        var caughtUp = await CatchesUpAsync(shard, learner, to, cancellationToken).ConfigureAwait(false);
+        var caughtUp = await CatchesUpAsync(shard, learner, to, progress, cancellationToken).ConfigureAwait(false);
         // A learner that did not catch up is removed: it blocks every other move of the shard, and its node may never be able to host it.
         var ended = caughtUp
             ? await ChangeAsync(shard, to, plan.Last(learner), cancellationToken, request.Force).ConfigureAwait(false)
@@ -131,6 +133,23 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         }
         return caughtUp ? ended : NotDone($"the new replica on node {to} is gone, or made no progress for {_patience.TotalSeconds:0} s{(ended.Done ? " and was removed" : "")}");
     }
+
+    /// <summary>The result of a replacement if it is decided before anything is changed; null if it has to be tried.</summary>
+    /// <param name="shard">A shard that this node leads.</param>
+    /// <param name="request">What is asked for.</param>
+    public async Task<OrderResult?> ForeseeAsync(HostedShard shard, Replacement request) =>
+        await RecordOfAsync(shard).ConfigureAwait(false) is { } record ? Foresee(record, request) : NotDone("this replica stopped");
+
+    /// <summary>Removes the learner that a cancelled operation has added, if it is still one.</summary>
+    public async Task<OrderResult> RemoveLearnerOfAsync(HostedShard shard, ulong operation, CancellationToken cancellationToken)
+    {
+        var learner = (await RecordOfAsync(shard).ConfigureAwait(false))?.Replicas.FirstOrDefault(replica => replica.Learner && replica.Operation == operation);
+        return learner is null ? new OrderResult(true, "") : await RemoveLearnerAsync(shard, learner.NodeId, learner.ReplicaId, force: false, cancellationToken).ConfigureAwait(false);
+    }
+
+    /// <summary>The replica that an operation has added, by the shard's record; null if there is none.</summary>
+    public static async Task<ReplicaRecord?> AddedByAsync(HostedShard shard, ulong operation) =>
+        (await RecordOfAsync(shard).ConfigureAwait(false))?.Replicas.FirstOrDefault(replica => replica.Operation == operation);
 
     /// <summary>
     /// Called before a leader transfers so that the next one replaces its replica. Predicts the result from what is known here, because a needless transfer
@@ -245,12 +264,14 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     private bool IsAway(NodeId node) => node != _identity.Node && _peers.SessionOf(node) == 0;
 
     // False if its node is gone, or it made no progress for too long.
-    private async Task<bool> CatchesUpAsync(HostedShard shard, ReplicaId learner, NodeId node, CancellationToken cancellationToken)
+    private async Task<bool> CatchesUpAsync(HostedShard shard, ReplicaId learner, NodeId node, Action<ReplicaId, LeaderView> progress, CancellationToken cancellationToken)
     {
         var catchUp = new ReplacementSteps.CatchUp(learner, _patience, Now());
         for (var away = 0; away < AwayPollsMax; away = IsAway(node) ? away + 1 : 0)
         {
             var view = await shard.LookAsync().ConfigureAwait(false);
+            if (view is not null)
+                progress(learner, view);
             if (!shard.Replica!.IsServing)
                 return true;
             if (catchUp.Look(view, Now()) is { } end)

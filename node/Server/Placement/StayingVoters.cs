@@ -96,7 +96,7 @@ internal sealed class StayingVoters(NodeIdentity identity, ShardDirectory map, S
             var answer = await new Internal.V1.Placement.PlacementClient(channel).MayStopAsync(request, deadline: DateTime.UtcNow + AnswerTimeMax, cancellationToken: cancellationToken).ConfigureAwait(false);
             var verdicts = answer.Verdicts.ToDictionary(static verdict => verdict.ShardId);
             return asked.Select(shard => verdicts.TryGetValue(shard, out var verdict)
-                ? new Verdict(shard, verdict.Epoch, verdict.Refusal.Length == 0 ? null : verdict.Refusal)
+                ? new Verdict(shard, verdict.Epoch, verdict.Stop == MayStopVerdict.Types.Stop.May ? null : verdict.Refusal)
                 : new Verdict(shard, 0, $"node {leader} gave no answer for it"));
         }
         catch (Exception failure) when (failure is RpcException or ArgumentException or UriFormatException && !cancellationToken.IsCancellationRequested)

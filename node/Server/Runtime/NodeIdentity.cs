@@ -11,6 +11,21 @@ namespace KvCluster.Node.Runtime;
 /// <param name="PeerAddress">The address for the streams of other nodes.</param>
 internal sealed record NodeIdentity(string Cluster, string ClusterId, NodeId Node, ulong Incarnation, string Address, string PeerAddress = "")
 {
+    /// <summary>The lineage of the cluster's data.</summary>
+    public Lineage Lineage { get; init; }
+
+    /// <summary>The address for operators' calls: one of the two others.</summary>
+    public string AdminAddress { get; init; } = "";
+
+    /// <summary>What this program supports.</summary>
+    public ProgramLevels Levels { get; init; } = ProgramLevels.Current;
+
+    /// <summary>The format level in force in the cluster.</summary>
+    public uint FormatLevel { get; init; } = ProgramLevels.Current.Format.Max;
+
+    /// <summary>The contract level in force in the cluster.</summary>
+    public uint ContractLevel { get; init; } = ProgramLevels.Current.Contract.Max;
+
     /// <summary>This program's version.</summary>
     public static string Version { get; } = typeof(NodeIdentity).Assembly.GetCustomAttribute<AssemblyInformationalVersionAttribute>()!.InformationalVersion;
 }

@@ -31,6 +31,9 @@ internal sealed record FollowerView(ReplicaId Replica, NodeId Node, FollowerStat
     /// <summary>By its last message, its disk is slow or full or its tree is doubted.</summary>
     public bool DiskImpaired { get; init; }
 
+    /// <summary>Size of a snapshot that is sent; 0 if none is.</summary>
+    public long SnapshotBytes { get; init; }
+
     /// <summary>How much it has stored of a snapshot that is sent.</summary>
     public long SnapshotStored { get; init; }
 

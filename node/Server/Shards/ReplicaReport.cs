@@ -112,6 +112,7 @@ internal sealed class ReplicaReport(
             FollowsClosely = core.FollowsClosely(follower),
             SilentUs = nowUs - follower.HeardUs,
             DiskImpaired = follower.DiskImpaired,
+            SnapshotBytes = follower.SnapshotBytes,
             SnapshotStored = follower.SnapshotStored,
             SnapshotVerified = follower.SnapshotVerified,
         });

@@ -140,7 +140,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
     {
         Interlocked.Decrement(ref _activeRequests);
         _requests.Record(took.TotalSeconds, MethodTags.Of(method));
-        Activity.Answered(isRead: method is Method.Get or Method.GetMany, took);
+        Activity.Answered(isRead: method.IsRead(), took);
     }
 
     public void RequestRefused(Method method, string reason)

@@ -4,7 +4,6 @@ using System.Collections.Concurrent;
 using Grpc.Core;
 using Grpc.Net.Client;
 using KvCluster.Internal.V1;
-using KvCluster.Node.Coordination;
 using KvCluster.Node.Map;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Shards;
@@ -148,7 +147,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
 
     private PeerMessage Hello() => new()
     {
-        Hello = new PeerHello { ClusterId = identity.ClusterId, NodeId = identity.Node, FormatLevel = ClusterInit.FormatLevel, Incarnation = identity.Incarnation },
+        Hello = new PeerHello { ClusterId = identity.ClusterId, NodeId = identity.Node, Levels = identity.Levels.ToMessage(), Incarnation = identity.Incarnation, Lineage = identity.Lineage.ToByteString() },
     };
 
     // Returns the other node's id.
@@ -158,8 +157,10 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
             throw new RpcException(new Status(StatusCode.InvalidArgument, "A stream between nodes begins with a hello."));
         if (hello.ClusterId != identity.ClusterId)
             throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {hello.NodeId} belongs to another cluster."));
-        if (hello.FormatLevel != ClusterInit.FormatLevel)
-            throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {hello.NodeId} uses format level {hello.FormatLevel}, but node {identity.Node} uses {ClusterInit.FormatLevel}."));
+        if (Lineage.Read(hello.Lineage) != identity.Lineage)
+            throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {hello.NodeId} has data of lineage {Lineage.Read(hello.Lineage)}, but node {identity.Node} has data of {identity.Lineage}."));
+        if (ProgramLevels.Read(hello.Levels).WhyNot(identity.FormatLevel, identity.ContractLevel) is { } reason)
+            throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {hello.NodeId} cannot be a part of the cluster: {reason} by its program."));
         return hello.NodeId;
     }
 

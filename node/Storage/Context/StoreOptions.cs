@@ -24,10 +24,17 @@ internal sealed record StoreOptions
     public TimeSpan StepTimeMax { get; init; } = TimeSpan.FromMilliseconds(20);
 
     /// <summary>
-    /// Leaves of which one request may delete ranges and large sets: 8 MiB, some tens of thousands of small keys. Dropping a leaf takes less than a microsecond if it is in memory,
-    /// and some ten if it has to be read, so that a request takes about as long as a full batch, on each replica. What is left of a larger one is the next request's.
+    /// Leaves that one request may read to delete ranges and large sets: those on edges, those that were changed since the last checkpoint, and those with entries that refer
+    /// to other pages. 8 MiB, some tens of thousands of small keys. Dropping such a leaf takes less than a microsecond if it is in memory, and some ten if it has to be read, so that
+    /// a request takes about as long as a full batch, on each replica. What is left of a larger one is the next request's.
     /// </summary>
     public int RangeLeavesMax { get; init; } = 1_024;
+
+    /// <summary>
+    /// Leaves that one request may delete without reading them, which are the others: 2 GiB, some millions of small keys. The branch that names them has to be read, and counts as
+    /// 256 of them (<see cref="Trees.RangeAllowance"/>). MEASURED
+    /// </summary>
+    public int RangeLeavesUnreadMax { get; init; } = 256 << 10;
 
     /// <summary>Bytes of bodies kept in memory for followers and for applying.</summary>
     public long RecentBodyBytesMax { get; init; } = 16 << 20;

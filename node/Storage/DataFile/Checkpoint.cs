@@ -10,7 +10,7 @@ namespace KvCluster.Storage.DataFile;
 /// </summary>
 /// <remarks>
 /// The scratch pages of the frozen root are those in use with its batch number or a lower one. Nobody changes them, and the writer keeps them all until
-/// the finish. Nobody else reads the location and checksum stored in them here before that.
+/// the finish. Nobody else reads the location, checksum and summary stored in them here before that.
 /// </remarks>
 internal sealed unsafe class Checkpoint
 {
@@ -200,6 +200,7 @@ internal sealed unsafe class Checkpoint
         var image = writer.Next(number);
         Buffer.MemoryCopy(page, image, Page.Bytes, Page.Bytes);
         PlaceChildren(image);
+        Page.Summary(page) = SubtreeSummary.Of(image);
         Complete(image, number);
         Page.Checksum(image) = Page.ComputeChecksum(image, Page.Bytes);
         (Page.Checksum(page), Page.Placed(page)) = (Page.Checksum(image), PageRef.ToFile(number));
@@ -211,7 +212,7 @@ internal sealed unsafe class Checkpoint
         for (var i = 0; TreePage.HasReferences(image) && i < Page.Count(image); i++)
         {
             if (TreePage.Reference(image, i) is var link && link != null && link->Reference.IsScratch)
-                *link = PageLink.ToPlaced(_store.Space.Locate(link->Reference));
+                TreePage.StorePlaced(image, link, _store.Space.Locate(link->Reference));
         }
     }
 

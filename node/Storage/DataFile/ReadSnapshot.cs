@@ -5,8 +5,8 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage.DataFile;
 
 /// <summary>
-/// One published state of all trees. Any thread, and it may be held across awaits. The spans that it returns are valid until it is disposed. Opening it
-/// and point reads allocate nothing. It pins pages, so do not hold it longer than necessary.
+/// One published state of all trees. Any thread, and it may be held across awaits. The spans that it returns are valid until it is disposed. Opening it,
+/// point reads and counts allocate nothing. It pins pages, so do not hold it longer than necessary.
 /// </summary>
 /// <exception cref="CorruptStoreException">From any read: a page is not what was written, and the shard's replica must stop.</exception>
 internal readonly unsafe struct ReadSnapshot : IDisposable
@@ -37,6 +37,14 @@ internal readonly unsafe struct ReadSnapshot : IDisposable
 
     /// <summary>Number of keys in a tree.</summary>
     public ulong Count(TreeId tree) => _root.Trees[(int)tree].Count;
+
+    /// <summary>The number of keys of a tree from one (empty: the first) up to another, which is not counted (empty: the end).</summary>
+    /// <inheritdoc cref="RangeCount" path="/remarks"/>
+    public ulong CountRange(TreeId tree, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)
+    {
+        fixed (TreeRoot* root = &_root.Trees[(int)tree])
+            return RangeCount.Of(_roots.Space, root, from, to);
+    }
 
     /// <summary>The value of a key, in place.</summary>
     public bool TryGet(TreeId tree, scoped ReadOnlySpan<byte> key, out ReadOnlySpan<byte> value)

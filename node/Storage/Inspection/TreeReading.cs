@@ -28,10 +28,11 @@ internal sealed unsafe class TreeReading(PageSpace space, ITreeVisitor visitor)
             Read(root.Link, default, depth: 1);
     }
 
-    private void Read(PageLink link, KeyRange keys, int depth)
+    /// <summary>Reads a page, and what is below it. Returns what is in it; null if the page is damaged, or not wanted.</summary>
+    private SubtreeSummary? Read(PageLink link, KeyRange keys, int depth)
     {
         if (_set is null && !visitor.Wants(keys))
-            return;
+            return null;
         byte* page;
         try
         {
@@ -44,18 +45,20 @@ internal sealed unsafe class TreeReading(PageSpace space, ITreeVisitor visitor)
         catch (CorruptStoreException fault)
         {
             Damaged(fault, link.Reference, keys);
-            return;
+            return null;
         }
+        var summary = SubtreeSummary.Of(page);
         if (Page.Type(page) == PageType.Branch)
         {
-            ReadChildren(page, keys, depth);
-            return;
+            ReadChildren(page, link.Reference, keys, depth);
+            return summary;
         }
         CheckLevel(ref _set is null ? ref _leafLevel : ref _memberLevel, depth, link.Reference, keys);
         if (_set is not null)
             ReadMembers(page, link.Reference);
         else
             ReadEntries(page);
+        return summary;
     }
 
     /// <summary>
@@ -99,13 +102,16 @@ internal sealed unsafe class TreeReading(PageSpace space, ITreeVisitor visitor)
         _set = null;
     }
 
-    private void ReadChildren(byte* page, KeyRange keys, int depth)
+    /// <summary>What a branch records of a child is compared with what the child has, whose own children are compared with that. Nothing is lost if it differs: it is used to count and to delete ranges.</summary>
+    private void ReadChildren(byte* page, PageRef place, KeyRange keys, int depth)
     {
         var from = keys.From;
         for (var index = 0; index < Page.Count(page); index++)
         {
             var before = index + 1 < Page.Count(page) ? KeyAt(page, index + 1).ToArray() : keys.Before;
-            Read(*TreePage.Child(page, index), new KeyRange(from, before), depth + 1);
+            var (child, recorded) = (*TreePage.Child(page, index), TreePage.Subtree(page, index)->Summary);
+            if (Read(child, new KeyRange(from, before), depth + 1) is { } found && found != recorded)
+                Damaged(new CorruptStoreException($"page {place.Number} (offset {place.Value}) records {recorded} below child {index}, which has {found}"), place, new KeyRange(from, before));
             from = before;
         }
     }

@@ -11,7 +11,8 @@ namespace KvCluster.Storage.Pages;
 /// </summary>
 /// <remarks>
 /// Some fields of the header are used only in scratch memory and zero in the file: a leaf's count of insertions at its end, and in the last 24 bytes the index
-/// in the batch's list of its pages, the number of the batch that created the page, and the location in the file that a checkpoint gave it.
+/// in the batch's list of its pages, the number of the batch that created the page, and the location in the file that a checkpoint gave it. Others are in the place
+/// of fields that only pages of the file have.
 /// </remarks>
 internal static unsafe class Page
 {
@@ -58,6 +59,9 @@ internal static unsafe class Page
 
     /// <summary>Scratch only: the batch that retired the page while a checkpoint that reaches it was in progress; 0 before that. In the place of the etag's change.</summary>
     public static ref ulong LeftBy(byte* page) => ref *(ulong*)(page + 16);
+
+    /// <summary>Scratch only: what the checkpoint that placed the page has found in it and below it. In the place of the etag's epoch.</summary>
+    public static ref SubtreeSummary Summary(byte* page) => ref *(SubtreeSummary*)(page + 24);
 
     public static void SetEtag(byte* page, Etag etag) => (*(ulong*)(page + 16), *(ulong*)(page + 24)) = (etag.Change, etag.Epoch);
 
@@ -143,6 +147,14 @@ internal static unsafe class Page
         for (var offset = 0; offset <= PrefetchedBytes; offset += CacheLineBytes)
             Sse.Prefetch0(page + offset);
         Sse.Prefetch0(page + Bytes - CacheLineBytes);
+    }
+
+    /// <summary>Asks for the header of a page.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    public static void PrefetchHeader(byte* page)
+    {
+        if (Sse.IsSupported)
+            Sse.Prefetch0(page);
     }
 
     /// <summary>Asks for the two cache lines behind that in which a leaf's cell begins: the value's end would be waited for after the cell's length.</summary>

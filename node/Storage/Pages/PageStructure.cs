@@ -15,6 +15,9 @@ internal static unsafe class PageStructure
     /// <summary>The most levels a tree can have. With at least two children per branch, a deeper tree would have more pages than a file can.</summary>
     public const int DepthMax = 32;
 
+    /// <summary>The most keys that can be below a branch's child: the shortest ones, in as many leaves as a file can have.</summary>
+    public const ulong SubtreeKeysMax = (ulong)FreeMap.FilePagesMax * (Page.BodyBytes / (Page.EntryBytes + TreePage.LeafCellHeader));
+
     /// <summary>What is wrong with a page of 8,192 bytes, or the first page of a run; null if nothing is.</summary>
     public static string? Problem(byte* page) => Page.Type(page) switch
     {
@@ -62,7 +65,10 @@ internal static unsafe class PageStructure
     {
         if (slot % 8 != 0 || slot + TreePage.BranchCellHeader > end || slot + TreePage.BranchCellHeader + TreePage.RestLength(TreePage.SuffixLength(page, index)) > end)
             return $"child {index} at {slot} extends beyond the cells or is not aligned to 8 bytes";
-        return ProblemOfReference(TreePage.Child(page, index)) is { } problem ? $"child {index} {problem}" : null;
+        if (ProblemOfReference(TreePage.Child(page, index)) is { } problem)
+            return $"child {index} {problem}";
+        var keys = TreePage.Subtree(page, index)->Summary.Keys;
+        return keys is 0 or > SubtreeKeysMax ? $"child {index} cannot have {keys} keys below it" : null;
     }
 
     private static string? ProblemOfValue(byte* page, int index, int slot, int end)

@@ -10,7 +10,7 @@ namespace KvCluster.Storage.Pages;
 /// A leaf cell is [suffix length u16][value length u16][rest of the key][value]. If the value length is 0xFFFF, the cell starts at an offset divisible by
 /// eight and is [suffix length u16][0xFFFF][value length u32][reference u64][checksum u32][rest of the key]. If it is 0xFFFE, the cell has a tree of its own and is
 /// [suffix length u16][0xFFFE][zero u32][reference u64][checksum u32][value, 24 bytes][rest of the key], aligned likewise. A branch cell starts at an offset divisible
-/// by eight and is [reference u64][checksum u32][suffix length u16][rest of the key]. The suffix is the key without the page's prefix. Its first eight
+/// by eight and is [reference u64][checksum u32][summary u64][suffix length u16][rest of the key]. The suffix is the key without the page's prefix. Its first eight
 /// bytes are only in the head, the rest is in the cell. A branch's first key stands for "less than all" and is never compared.
 /// </remarks>
 internal static unsafe class TreePage
@@ -34,9 +34,10 @@ internal static unsafe class TreePage
     public const int TreeCellHeader = OverflowCellHeader + TreeValueBytes;
 
     /// <summary>Bytes of a branch cell before the rest of the key.</summary>
-    public const int BranchCellHeader = 14;
+    public const int BranchCellHeader = 22;
 
     private const int LinkInCell = 8;
+    private const int SuffixLengthInBranchCell = 20;
 
     /// <summary>Heads that are compared one after the other faster than by halving.</summary>
     private static int HeadsCounted => Vector256.IsHardwareAccelerated ? 32 : 4;
@@ -74,6 +75,10 @@ internal static unsafe class TreePage
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public static PageLink* Child(byte* page, int index) => (PageLink*)Page.Cell(page, index);
 
+    /// <summary>A branch's child, with what the file has below it.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    public static SubtreeLink* Subtree(byte* page, int index) => (SubtreeLink*)Page.Cell(page, index);
+
     /// <summary>Whether entries of a leaf or branch may refer to other pages.</summary>
     public static bool HasReferences(byte* page) => Page.Type(page) == PageType.Branch || (Page.Type(page) == PageType.Leaf && Page.LeafHasReferences(page));
 
@@ -88,6 +93,20 @@ internal static unsafe class TreePage
         if (Page.Type(page) == PageType.Branch)
             return (PageLink*)cell;
         return *(ushort*)(cell + 2) >= TreeMark ? (PageLink*)(cell + LinkInCell) : null;
+    }
+
+    /// <summary>
+    /// Replaces a reference by the one to the place in the file that a checkpoint gave the scratch page or run. Readers may be using it: what belongs to the
+    /// reference is stored before it.
+    /// </summary>
+    /// <param name="page">The page with the reference.</param>
+    /// <param name="link">The reference, as from <see cref="Reference"/>.</param>
+    /// <param name="target">The scratch page or run.</param>
+    public static void StorePlaced(byte* page, PageLink* link, byte* target)
+    {
+        if (Page.Type(page) == PageType.Branch)
+            ((SubtreeLink*)link)->Summary = Page.Summary(target);
+        PageLink.Store(link, PageLink.ToPlaced(target));
     }
 
     /// <summary>Whether a leaf's entry has a tree of its own.</summary>
@@ -141,7 +160,7 @@ internal static unsafe class TreePage
     {
         var cell = Page.Cell(page, index);
         if (Page.Type(page) == PageType.Branch)
-            return Aligned(BranchCellHeader + RestLength(*(ushort*)(cell + 12)));
+            return Aligned(BranchCellHeader + RestLength(*(ushort*)(cell + SuffixLengthInBranchCell)));
         var length = *(ushort*)(cell + 2);
         var rest = RestLength(*(ushort*)cell);
         return length >= TreeMark ? ReferenceCellBytes(length, *(ushort*)cell) : LeafCellHeader + rest + length;
@@ -194,19 +213,19 @@ internal static unsafe class TreePage
     }
 
     /// <summary>Adds a child to a branch. The key of the first child is empty.</summary>
-    public static void InsertChild(byte* page, int index, ReadOnlySpan<byte> key, PageLink child)
+    public static void InsertChild(byte* page, int index, ReadOnlySpan<byte> key, SubtreeLink child)
     {
         var suffix = index == 0 ? default : key[Page.PrefixLength(page)..];
         var cell = Insert(page, index, suffix, Aligned(BranchCellHeader + RestLength(suffix.Length)));
-        *(PageLink*)cell = child;
-        *(ushort*)(cell + 12) = (ushort)suffix.Length;
+        *(SubtreeLink*)cell = child;
+        *(ushort*)(cell + SuffixLengthInBranchCell) = (ushort)suffix.Length;
         CopyRest(suffix, cell + BranchCellHeader);
     }
 
     /// <summary>Replaces the key of a branch's child. The new key must have the page's prefix and fit in the gap together with the old head and slot.</summary>
     public static void ReplaceKey(byte* page, int index, ReadOnlySpan<byte> key)
     {
-        var child = *Child(page, index);
+        var child = *Subtree(page, index);
         Remove(page, index);
         InsertChild(page, index, key, child);
     }
@@ -239,7 +258,7 @@ internal static unsafe class TreePage
         if (isBranch && from < to && (from == 0 || Page.Count(target) == 0))
         {
             Span<byte> first = stackalloc byte[Page.KeyBytesMax];
-            InsertChild(target, Page.Count(target), from == 0 ? firstKey : first[..CopyKey(source, from, first)], *Child(source, from));
+            InsertChild(target, Page.Count(target), from == 0 ? firstKey : first[..CopyKey(source, from, first)], *Subtree(source, from));
             from++;
         }
         if (Page.PrefixLength(target) == Page.PrefixLength(source))
@@ -260,7 +279,7 @@ internal static unsafe class TreePage
             var own = key[..CopyKey(source, i, key)];
             var length = *(ushort*)(cell + 2);
             if (Page.Type(source) == PageType.Branch)
-                InsertChild(target, index, own, *(PageLink*)cell);
+                InsertChild(target, index, own, *(SubtreeLink*)cell);
             else if (length == OverflowMark)
                 InsertOverflow(target, index, own, *(uint*)(cell + 4), *(PageLink*)(cell + LinkInCell));
             else if (length == TreeMark)
@@ -455,7 +474,7 @@ internal static unsafe class TreePage
     public static int SuffixLength(byte* page, int index)
     {
         var cell = Page.Cell(page, index);
-        return Page.Type(page) == PageType.Branch ? *(ushort*)(cell + 12) : *(ushort*)cell;
+        return Page.Type(page) == PageType.Branch ? *(ushort*)(cell + SuffixLengthInBranchCell) : *(ushort*)cell;
     }
 
     private static byte* Rest(byte* page, int index)

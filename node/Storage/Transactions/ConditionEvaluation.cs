@@ -60,24 +60,25 @@ internal static class ConditionEvaluation
         _ => false,
     };
 
-    /// <summary>Null if more keys would have to be read than are left. What is known before that is told.</summary>
+    /// <summary>Null if more keys would have to be read than are left. The number of keys alone is known without reading them.</summary>
     private static bool? RangeHolds(WriteBatch batch, in ConditionReader condition, ref int keysLeft)
     {
-        var (count, greatest) = (0ul, Etag.None);
+        if (condition.Keys is { } keys && batch.CountRange(TreeId.Kv, condition.Key, condition.KeyEnd) != keys)
+            return false;
+        if (condition.Greatest is not { } most)
+            return true;
+        var greatest = Etag.None;
         using var cursor = batch.Cursor(TreeId.Kv, condition.Key, condition.KeyEnd);
         while (cursor.MoveNext())
         {
-            if (++count > condition.Keys)
-                return false;
             if (keysLeft-- == 0)
                 return null;
-            if (condition.Greatest is not { } most)
-                continue;
             _ = KvValue.Read(cursor.Value, out var etag);
             greatest = Etag.Max(greatest, etag);
+            // No further key makes it less.
             if (greatest > most)
                 return false;
         }
-        return (condition.Keys ?? count) == count && (condition.Greatest ?? greatest) == greatest;
+        return greatest == most;
     }
 }

@@ -334,17 +334,17 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     /// <param name="partEnd">The bytes of <see cref="_rangeEnd"/> that are the end of the part; 0 if everything can be deleted.</param>
     private bool TryFindPart(WriteBatch batch, ReadOnlySpan<byte> operations, bool mayDivide, out int partEnd)
     {
-        var leavesLeft = options.RangeLeavesMax;
+        var allowance = new RangeAllowance(options.RangeLeavesMax, options.RangeLeavesUnreadMax);
         partEnd = 0;
         for (var reader = new RequestReader(operations); reader.MoveNext();)
         {
             if (!TakesLeaves(batch, reader))
                 continue;
             // Earlier ones of the request have taken all.
-            if (leavesLeft == 0)
+            if (allowance.IsSpent)
                 return false;
             var isSet = reader.Code == RequestOperation.SetDelete;
-            var end = isSet ? batch.EndOfSetPart(reader.Key, ref leavesLeft, _rangeEnd) : batch.EndOfPart(TreeId.Kv, reader.Key, reader.KeyEnd, ref leavesLeft, _rangeEnd);
+            var end = isSet ? batch.EndOfSetPart(reader.Key, ref allowance, _rangeEnd) : batch.EndOfPart(TreeId.Kv, reader.Key, reader.KeyEnd, ref allowance, _rangeEnd);
             if (end.SequenceEqual(isSet ? default : reader.KeyEnd))
                 continue;
             if (!mayDivide)

@@ -411,7 +411,8 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <summary>
     /// Adds a delete of all keys from one (empty: the first) up to another, which stays (empty: to the end). A request that does nothing else deletes as much
     /// of a large range as one record may, from its first key on, and says so (<see cref="WriteResult.IsPartial"/>). With other operations it is
-    /// applied as a whole, or refused with <see cref="WriteOutcome.RangeTooLarge"/>. The bound is <c>StoreOptions.RangeLeavesMax</c>.
+    /// applied as a whole, or refused with <see cref="WriteOutcome.RangeTooLarge"/>. The bounds are <c>StoreOptions.RangeLeavesMax</c> and
+    /// <c>StoreOptions.RangeLeavesUnreadMax</c>.
     /// </summary>
     /// <exception cref="ArgumentOutOfRangeException">A limit is exceeded, or the range ends before it begins. The request can then only be passed to <see cref="Return"/>.</exception>
     public void DeleteRange(ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)

@@ -3,9 +3,9 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage.Trees;
 
 /// <summary>
-/// Removes the keys of a range from a tree. Subtrees within the range are dropped: their pages are read, for their counts and references, but neither copied
-/// nor written again. Only pages on the two edges of the range are copied, and only if keys remain below them. Used by <see cref="TreeWriter"/>, which
-/// merges what is underfull afterwards; writer only.
+/// Removes the keys of a range from a tree. Subtrees within the range are dropped: their pages are neither copied nor written again. Of what is in the file, their branches are
+/// read, which name the leaves, and only those leaves that may refer to other pages; of what is in memory, all. Only pages on the two edges of the range are copied, and only if
+/// keys remain below them. Used by <see cref="TreeWriter"/>, which merges what is underfull afterwards; writer only.
 /// </summary>
 /// <remarks>Of a range, <c>from</c> is included, and empty for the first key; <c>to</c> is excluded, and empty for the end. No key is empty.</remarks>
 internal sealed unsafe class RangeRemoval(PageSpace space, BatchPages pages)
@@ -17,53 +17,67 @@ internal sealed unsafe class RangeRemoval(PageSpace space, BatchPages pages)
     public ulong Remove(TreeRoot* root, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)
     {
         (_readAhead, _removed) = (default, 0);
-        if (!root->Link.Reference.IsNone && Remove(&root->Link, from, to))
+        if (!root->Link.Reference.IsNone && Remove(&root->Link, HeightOf(&root->Link, from.IsEmpty ? to : from), from, to))
             root->Link = default;
         return _removed;
     }
 
     /// <summary>
-    /// Where a part of a range ends that has at most some leaves: at the end of the range, or at a key that is written to a buffer. Only branches are read.
+    /// Where a part of a range ends that takes what is allowed: at the end of the range, or at a key that is written to a buffer. Only branches are read, and the leaf at an edge.
     /// </summary>
     /// <param name="root">The tree.</param>
     /// <param name="from">The first key.</param>
     /// <param name="to">The end.</param>
-    /// <param name="leavesLeft">The leaves that the part may have, at least 1; reduced by those that it has.</param>
+    /// <param name="allowance">What the part may take, which is not spent; reduced by what it takes.</param>
     /// <param name="buffer">Space for the longest key.</param>
-    public ReadOnlySpan<byte> EndOfPart(TreeRoot* root, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to, ref int leavesLeft, Span<byte> buffer)
+    public ReadOnlySpan<byte> EndOfPart(TreeRoot* root, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to, ref RangeAllowance allowance, Span<byte> buffer)
     {
         if (root->Link.Reference.IsNone)
             return to;
-        var length = KeyBehind(&root->Link, HeightOf(&root->Link), from, to, ref leavesLeft, buffer);
+        _readAhead = default;
+        var length = KeyBehind(&root->Link, HeightOf(&root->Link, from.IsEmpty ? to : from), from, to, ref allowance, buffer);
         return length == 0 ? to : buffer[..length];
     }
 
-    /// <summary>Writes the separator behind as many leaves of a range as there may be, and returns its length; 0 if the range has no more leaves.</summary>
-    private int KeyBehind(PageLink* link, int height, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to, ref int leavesLeft, Span<byte> buffer)
+    /// <summary>Writes the separator behind as much of a range as is allowed, and returns its length; 0 if that is all of it. At least one leaf is taken.</summary>
+    private int KeyBehind(PageLink* link, int height, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to, ref RangeAllowance allowance, Span<byte> buffer)
     {
         if (height == 0)
         {
-            leavesLeft--;
+            allowance.TakeRead();
             return 0;
         }
         var page = space.ResolveNode(link);
         var (first, end) = Entries(page, from, to);
-        if (height == 1 && end - first <= leavesLeft)
-        {
-            leavesLeft -= end - first;
-            return 0;
-        }
-        if (height == 1)
-            return TreePage.CopyKey(page, first + leavesLeft, buffer);
         var length = 0;
         for (var child = first; child < end && length == 0; child++)
         {
-            length = leavesLeft == 0
-                ? TreePage.CopyKey(page, child, buffer)
-                : KeyBehind(TreePage.Child(page, child), height - 1, child == first ? from : default, child == end - 1 ? to : default, ref leavesLeft, buffer);
+            var (isFrom, isTo) = (child == first && !from.IsEmpty, child == end - 1 && !to.IsEmpty);
+            if (allowance.IsSpent)
+                length = TreePage.CopyKey(page, child, buffer);
+            else if (height > 1)
+                length = KeyBehind(Branch(page, child, end), height - 1, isFrom ? from : default, isTo ? to : default, ref allowance, buffer);
+            else if (isFrom || isTo || !IsDroppedUnread(TreePage.Subtree(page, child)))
+                allowance.TakeRead();
+            else
+                allowance.TakeUnread();
         }
+        // Those on an edge have a leaf that is read, which counts. Afterwards, so that its first leaf is taken.
+        if (from.IsEmpty && to.IsEmpty)
+            allowance.TakeBranch();
         return length;
     }
+
+    /// <summary>The link to a child that is a branch. The system begins to read the next ones, up to an index, because they follow.</summary>
+    private PageLink* Branch(byte* page, int child, int end)
+    {
+        if (child + 1 < end)
+            _readAhead.Step(space, page, child + 1, sibling: null);
+        return TreePage.Child(page, child);
+    }
+
+    /// <summary>Whether the leaves below a link need not be read to drop them. Final when the page with the link is (<see cref="BatchPages.Settle"/>).</summary>
+    private static bool IsDroppedUnread(SubtreeLink* child) => !child->Link.Reference.IsScratch && !child->Summary.HasReferences;
 
     /// <summary>Whether a subtree has a key of the range. The pages next to a key are looked at, but not all of those in between.</summary>
     private bool HasAny(PageLink* link, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)
@@ -84,11 +98,11 @@ internal sealed unsafe class RangeRemoval(PageSpace space, BatchPages pages)
     /// Removes the keys of a range from the subtree of a link, which is in a page of the batch or in a root. True if nothing is left of the subtree; its
     /// pages are retired, and the caller removes the link.
     /// </summary>
-    private bool Remove(PageLink* link, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)
+    private bool Remove(PageLink* link, int height, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)
     {
         if (from.IsEmpty && to.IsEmpty)
         {
-            Drop(link);
+            Drop(link, height);
             return true;
         }
         if (!HasAny(link, from, to))
@@ -98,7 +112,7 @@ internal sealed unsafe class RangeRemoval(PageSpace space, BatchPages pages)
         if (Page.Type(page) == PageType.Leaf)
             RemoveValues(page, first, end);
         else
-            (first, end) = RemoveBelow(page, first, end, from, to);
+            (first, end) = RemoveBelow(page, height, first, end, from, to);
         TreePage.Remove(page, first, end);
         if (Page.Count(page) > 0)
             return false;
@@ -106,40 +120,47 @@ internal sealed unsafe class RangeRemoval(PageSpace space, BatchPages pages)
         return true;
     }
 
-    /// <summary>Removes the keys of a range from the children of a branch, and returns which of them are gone.</summary>
-    private (int First, int End) RemoveBelow(byte* branch, int first, int end, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)
+    /// <summary>Removes the keys of a range from the children of a branch of the batch, and returns which of them are gone.</summary>
+    private (int First, int End) RemoveBelow(byte* branch, int height, int first, int end, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)
     {
         var last = end - 1;
         if (first == last)
-            return Remove(TreePage.Child(branch, first), from, to) ? (first, end) : (first, first);
-        var isFirstGone = Remove(TreePage.Child(branch, first), from, default);
-        for (var child = first + 1; child < last; child++)
-        {
-            _readAhead.Step(space, branch, child + 1, sibling: null);
-            Drop(TreePage.Child(branch, child));
-        }
-        return (isFirstGone ? first : first + 1, Remove(TreePage.Child(branch, last), default, to) ? end : last);
+            return Remove(TreePage.Child(branch, first), height - 1, from, to) ? (first, end) : (first, first);
+        var isFirstGone = from.IsEmpty || Remove(TreePage.Child(branch, first), height - 1, from, default);
+        DropChildren(branch, height, from.IsEmpty ? first : first + 1, to.IsEmpty ? end : last);
+        return (isFirstGone ? first : first + 1, to.IsEmpty || Remove(TreePage.Child(branch, last), height - 1, default, to) ? end : last);
     }
 
-    /// <summary>Retires all pages and runs of a subtree.</summary>
-    private void Drop(PageLink* link)
+    /// <summary>Retires all pages and runs of a subtree, whose topmost page is read.</summary>
+    private void Drop(PageLink* link, int height)
     {
         var page = space.ResolveNode(link);
         pages.Settle(link->Reference, page);
-        int count = Page.Count(page);
         if (Page.Type(page) == PageType.Leaf)
-        {
-            RemoveValues(page, 0, count);
-        }
+            RemoveValues(page, 0, Page.Count(page));
         else
-        {
-            for (var child = 0; child < count; child++)
-            {
-                _readAhead.Step(space, page, child + 1, sibling: null);
-                Drop(TreePage.Child(page, child));
-            }
-        }
+            DropChildren(page, height, 0, Page.Count(page));
         pages.Retire(link->Reference);
+    }
+
+    /// <summary>Retires all pages and runs below some children of a branch, whose references are final.</summary>
+    private void DropChildren(byte* branch, int height, int first, int end)
+    {
+        for (var index = first; index < end; index++)
+        {
+            var child = TreePage.Subtree(branch, index);
+            var isUnread = IsDroppedUnread(child);
+            // Branches are read in any case.
+            if (height > 1 || !isUnread)
+                _readAhead.Step(space, branch, index + 1, sibling: null);
+            if (!isUnread)
+            {
+                Drop(&child->Link, height - 1);
+                continue;
+            }
+            _removed += child->Summary.Keys;
+            RetireTree(&child->Link, height - 1);
+        }
     }
 
     /// <summary>Counts entries of a leaf as removed, and retires their runs and trees.</summary>
@@ -162,7 +183,7 @@ internal sealed unsafe class RangeRemoval(PageSpace space, BatchPages pages)
             RetireTree(link, HeightOf(link));
     }
 
-    /// <summary>Retires the tree of an entry. Its leaves refer to nothing, so only the first one was read, to learn the height.</summary>
+    /// <summary>Retires a tree or subtree whose leaves refer to nothing, so they are not read.</summary>
     private void RetireTree(PageLink* link, int height)
     {
         if (height > 0)
@@ -170,22 +191,26 @@ internal sealed unsafe class RangeRemoval(PageSpace space, BatchPages pages)
             var page = space.ResolveNode(link);
             pages.Settle(link->Reference, page);
             for (var child = 0; child < Page.Count(page); child++)
+            {
+                if (height > 1)
+                    _readAhead.Step(space, page, child + 1, sibling: null);
                 RetireTree(TreePage.Child(page, child), height - 1);
+            }
         }
         pages.Retire(link->Reference);
     }
 
-    /// <summary>The levels of branches in a tree.</summary>
-    private int HeightOf(PageLink* link)
+    /// <summary>The levels of branches in a tree, of which one leaf is read: that of a key, or the first.</summary>
+    private int HeightOf(PageLink* link, ReadOnlySpan<byte> key = default)
     {
         var height = 0;
-        for (var page = space.ResolveNode(link); Page.Type(page) == PageType.Branch; page = space.ResolveNode(TreePage.Child(page, 0)))
+        for (var page = space.ResolveNode(link); Page.Type(page) == PageType.Branch; page = space.ResolveNode(TreePage.Child(page, key.IsEmpty ? 0 : TreePage.FindChild(page, key))))
             height++;
         return height;
     }
 
     /// <summary>The entries of a leaf in a range, or the children of a branch that may have keys in it.</summary>
-    private static (int First, int End) Entries(byte* page, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)
+    public static (int First, int End) Entries(byte* page, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)
     {
         int count = Page.Count(page);
         if (Page.Type(page) == PageType.Leaf)

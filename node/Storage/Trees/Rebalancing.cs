@@ -195,8 +195,8 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
         if (level == 0)
         {
             var top = pages.MakeEmpty(PageType.Branch);
-            TreePage.InsertChild(top, 0, default, root->Link);
-            TreePage.InsertChild(top, 1, separator, new PageLink(reference, 0));
+            TreePage.InsertChild(top, 0, default, SubtreeLink.InMemory(root->Link.Reference));
+            TreePage.InsertChild(top, 1, separator, SubtreeLink.InMemory(reference));
             root->Link = new PageLink(PageRef.ToScratch(top), 0);
             return false;
         }
@@ -207,7 +207,7 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
             SplitBranch(root, level - 1, index, separator, reference, breaksPrefix);
             return false;
         }
-        TreePage.InsertChild(branch, index, separator, new PageLink(reference, 0));
+        TreePage.InsertChild(branch, index, separator, SubtreeLink.InMemory(reference));
         return true;
     }
 
@@ -219,7 +219,7 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
         var right = pages.MakeEmpty(PageType.Branch);
         if (index == count && (breaksPrefix || path.IsRightEdge(level)))
         {
-            TreePage.InsertChild(right, 0, default, new PageLink(reference, 0));
+            TreePage.InsertChild(right, 0, default, SubtreeLink.InMemory(reference));
             InsertSibling(root, level, separator, right);
             return;
         }
@@ -229,7 +229,7 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
             // Only the first separator can be less than the common prefix. The child before it stays alone, and the new child becomes the first of the rest.
             Invariant.Check(index == 1, $"The separator at index {index} of a branch with {count} entries breaks the prefix, which only the one at index 1 may do.");
             Page.Format(right, PageType.Branch, Page.Prefix(copy), keepOwner: true);
-            TreePage.InsertChild(right, 0, default, new PageLink(reference, 0));
+            TreePage.InsertChild(right, 0, default, SubtreeLink.InMemory(reference));
             TreePage.Append(right, copy, 1, count);
             TreePage.Rebuild(branch, copy, 0, 1, 0);
             InsertSibling(root, level, separator, right);

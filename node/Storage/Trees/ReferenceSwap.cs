@@ -121,7 +121,7 @@ internal sealed unsafe class ReferenceSwap(PageSpace space, ulong batchPlaced, u
                 continue;
             var target = space.Locate(link->Reference);
             if (IsPlaced(target))
-                PageLink.Store(link, PageLink.ToPlaced(target));
+                TreePage.StorePlaced(page, link, target);
             else if (TreePage.HasReferences(target))
                 _waiting.Add((nint)target);
         }

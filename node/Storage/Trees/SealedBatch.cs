@@ -5,6 +5,9 @@ namespace KvCluster.Storage.Trees;
 /// <summary>A batch's root, with the pages that the batch created and retired, until it is published or dropped. Pooled; writer only.</summary>
 internal sealed class SealedBatch
 {
+    /// <summary>A list with room for more is not kept. Only a large range that was deleted needs it.</summary>
+    private const int RunsKept = 16_384;
+
     /// <summary>The state after the batch.</summary>
     public StoreRoot Root { get; set; } = null!;
 
@@ -24,5 +27,7 @@ internal sealed class SealedBatch
         Made.Clear();
         RetiredScratch.Clear();
         RetiredFilePages.Clear();
+        if (RetiredFilePages.Capacity > RunsKept)
+            RetiredFilePages.Capacity = 0;
     }
 }

@@ -170,7 +170,7 @@ internal sealed unsafe class StoreWalk
         if (at.IsLeaf)
             FollowEntry(at, index);
         else
-            Enter(*TreePage.Child(at.Page, index), index == 0 ? at.Lower : at.Separators[index], index + 1 < at.Count ? at.Separators[index + 1] : at.Upper);
+            Enter(*TreePage.Child(at.Page, index), index == 0 ? at.Lower : at.Separators[index], index + 1 < at.Count ? at.Separators[index + 1] : at.Upper, summary: TreePage.Subtree(at.Page, index)->Summary);
     }
 
     /// <summary>Checks the set of an entry, and goes on with what the entry refers to.</summary>
@@ -213,7 +213,8 @@ internal sealed unsafe class StoreWalk
     /// <param name="lower">No key is less; null at the left edge.</param>
     /// <param name="upper">All keys are less; null at the right edge.</param>
     /// <param name="members">For the topmost page of a set's tree, how many members it must have.</param>
-    private void Enter(PageLink link, byte[]? lower, byte[]? upper, ulong? members = null)
+    /// <param name="summary">What the parent records of it, if it is in the file.</param>
+    private void Enter(PageLink link, byte[]? lower, byte[]? upper, ulong? members = null, SubtreeSummary? summary = null)
     {
         var isInSet = members is not null || (_path.TryPeek(out var parent) && parent.IsInSet);
         Touch(link, _reached);
@@ -223,6 +224,9 @@ internal sealed unsafe class StoreWalk
             throw new CorruptStoreException($"The page at {link.Reference} is not valid at level {_path.Count + 1} of a tree: it has type {Page.Type(page)} and {Page.Count(page)} entries.");
         if (isLeaf)
             CheckLevel(ref isInSet ? ref _memberLevel : ref _leafLevel, link);
+        // Each level is compared with the one below it, and the lowest with its keys.
+        if (summary is { } recorded && !link.Reference.IsScratch && SubtreeSummary.Of(page) is var found && found != recorded)
+            throw new CorruptStoreException($"The page at {link.Reference} has {found}, but its parent records {recorded}.");
         var first = isLeaf ? 0 : 1;
         var keys = new byte[Page.Count(page)][];
         for (var i = first; i < keys.Length; i++)

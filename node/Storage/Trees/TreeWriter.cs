@@ -118,8 +118,8 @@ internal sealed unsafe class TreeWriter
     }
 
     /// <inheritdoc cref="RangeRemoval.EndOfPart"/>
-    public ReadOnlySpan<byte> EndOfPart(TreeRoot* root, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to, ref int leavesLeft, Span<byte> buffer) =>
-        _removal.EndOfPart(root, from, to, ref leavesLeft, buffer);
+    public ReadOnlySpan<byte> EndOfPart(TreeRoot* root, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to, ref RangeAllowance allowance, Span<byte> buffer) =>
+        _removal.EndOfPart(root, from, to, ref allowance, buffer);
 
     /// <summary>
     /// Makes the path lead to the leaf of a key, and returns the key's position there. Nothing is copied. In an empty tree the path is empty.

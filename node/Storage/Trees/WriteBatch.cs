@@ -94,7 +94,7 @@ internal sealed unsafe class WriteBatch
 
     /// <summary>
     /// Removes all keys from <paramref name="from"/> on (empty: from the first) up to <paramref name="to"/>, which stays (empty: to the end), and returns their
-    /// number. Pages within the range are read, but not copied.
+    /// number. Pages within the range are not copied, and most of those in the file are not read (<see cref="RangeRemoval"/>).
     /// </summary>
     public ulong DeleteRange(TreeId tree, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)
     {
@@ -106,8 +106,16 @@ internal sealed unsafe class WriteBatch
 
     /// <summary>Where a part of a range ends that <see cref="DeleteRange"/> can delete alone.</summary>
     /// <inheritdoc cref="RangeRemoval.EndOfPart"/>
-    public ReadOnlySpan<byte> EndOfPart(TreeId tree, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to, ref int leavesLeft, Span<byte> buffer) =>
-        Writer(tree).EndOfPart(Root(tree), from, to, ref leavesLeft, buffer);
+    public ReadOnlySpan<byte> EndOfPart(TreeId tree, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to, ref RangeAllowance allowance, Span<byte> buffer) =>
+        Writer(tree).EndOfPart(Root(tree), from, to, ref allowance, buffer);
+
+    /// <summary>The number of keys from one (empty: the first) up to another, which is not counted (empty: the end), as this batch sees them.</summary>
+    /// <inheritdoc cref="RangeCount"/>
+    public ulong CountRange(TreeId tree, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)
+    {
+        Invariant.Check(IsOpen, $"A batch that is not open was read.");
+        return RangeCount.Of(_space, Root(tree), from, to);
+    }
 
     /// <summary>The value of a key as this batch sees it. Valid until the batch changes anything.</summary>
     public bool TryGet(TreeId tree, ReadOnlySpan<byte> key, out ReadOnlySpan<byte> value)
@@ -141,7 +149,7 @@ internal sealed unsafe class WriteBatch
 
     /// <summary>
     /// Removes the members of a set before one, which stays (empty: all members, and the set with them), and returns their number. The set that is left has this
-    /// etag. Of a set that goes as a whole, the branches are read, and one leaf; of one that loses a part, also the leaves of that part, to count their members.
+    /// etag. Of a set that goes as a whole, the branches are read, and one leaf; of one that loses a part, also the leaves of that part that are in memory, to count their members.
     /// </summary>
     public ulong SetDelete(ReadOnlySpan<byte> key, ReadOnlySpan<byte> end, Etag etag)
     {
@@ -151,11 +159,11 @@ internal sealed unsafe class WriteBatch
 
     /// <summary>Where a part of a large set ends that <see cref="SetDelete"/> can delete alone; empty at the end of the set.</summary>
     /// <inheritdoc cref="RangeRemoval.EndOfPart"/>
-    public ReadOnlySpan<byte> EndOfSetPart(ReadOnlySpan<byte> key, ref int leavesLeft, Span<byte> buffer)
+    public ReadOnlySpan<byte> EndOfSetPart(ReadOnlySpan<byte> key, ref RangeAllowance allowance, Span<byte> buffer)
     {
         Invariant.Check(TryGetSet(key, out var set) && set.IsPromoted, $"A part of a set without a tree was looked for.");
         var tree = set.Tree;
-        return Writer(TreeId.Sets).EndOfPart(&tree, default, default, ref leavesLeft, buffer);
+        return Writer(TreeId.Sets).EndOfPart(&tree, default, default, ref allowance, buffer);
     }
 
     /// <summary>The set of a key as this batch sees it. Valid until the batch changes anything.</summary>

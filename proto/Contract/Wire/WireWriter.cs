@@ -29,16 +29,19 @@ internal ref struct WireWriter(Span<byte> destination)
     /// <summary>The value of a field of type sint64 as it is written as a varint.</summary>
     public static ulong Fold(long value) => (ulong)((value << 1) ^ (value >> 63));
 
+    /// <summary>Size of a fixed64 field with a number below 16. A field with the value 0 is omitted.</summary>
+    public static int Fixed64FieldSize(ulong value) => value == 0 ? 0 : 1 + sizeof(ulong);
+
     /// <summary>Size of a bytes or message field with a number below 16.</summary>
     public static int BytesFieldSize(int count) => 1 + VarintSize((uint)count) + count;
 
     /// <summary>Size of a <see cref="V1.Position"/> without its tag.</summary>
-    public static int PositionSize(ShardId shard, ulong? ageUs = null) =>
-        VarintFieldSize(shard.Value) + BytesFieldSize(EtagBytes) + (ageUs is { } age ? 1 + VarintSize(age) : 0);
+    public static int PositionSize(LineageShard shard, ulong? ageUs = null) =>
+        VarintFieldSize(shard.Shard.Value) + BytesFieldSize(EtagBytes) + (ageUs is { } age ? 1 + VarintSize(age) : 0) + Fixed64FieldSize(shard.Lineage);
 
     /// <summary>Size of a <see cref="V1.RequestId"/> without its tag.</summary>
-    public static int RequestIdSize(ShardId shard, ulong sequence, ulong lowestOpen) =>
-        BytesFieldSize(SessionBytes) + VarintFieldSize(sequence) + VarintFieldSize(lowestOpen) + VarintFieldSize(shard.Value);
+    public static int RequestIdSize(LineageShard shard, ulong sequence, ulong lowestOpen) =>
+        BytesFieldSize(SessionBytes) + VarintFieldSize(sequence) + VarintFieldSize(lowestOpen) + VarintFieldSize(shard.Shard.Value) + Fixed64FieldSize(shard.Lineage);
 
     public void VarintField(int field, ulong value)
     {
@@ -83,25 +86,30 @@ internal ref struct WireWriter(Span<byte> destination)
         Fixed64Field(2, etag.Change);
     }
 
-    public void PositionField(int field, ShardId shard, Etag etag, ulong? ageUs = null)
+    public void PositionField(int field, LineageShard shard, Etag etag, ulong? ageUs = null)
     {
         BytesHeader(field, PositionSize(shard, ageUs));
-        VarintField(1, shard.Value);
+        VarintField(1, shard.Shard.Value);
         EtagField(2, etag);
-        if (ageUs is not { } age)
-            return;
-        // The field is optional, so 0 is written too.
-        Byte(3 << 3);
-        Varint(age);
+        if (ageUs is { } age)
+        {
+            // The field is optional, so 0 is written too.
+            Byte(3 << 3);
+            Varint(age);
+        }
+        if (shard.Lineage != 0)
+            Fixed64Field(4, shard.Lineage);
     }
 
-    public void RequestIdField(int field, UInt128 session, ShardId shard, ulong sequence, ulong lowestOpen)
+    public void RequestIdField(int field, UInt128 session, LineageShard shard, ulong sequence, ulong lowestOpen)
     {
         BytesHeader(field, RequestIdSize(shard, sequence, lowestOpen));
         VarintField(2, sequence);
         VarintField(3, lowestOpen);
-        VarintField(4, shard.Value);
+        VarintField(4, shard.Shard.Value);
         SessionField(5, session);
+        if (shard.Lineage != 0)
+            Fixed64Field(6, shard.Lineage);
     }
 
     public void SessionField(int field, UInt128 session)

@@ -84,6 +84,9 @@ internal sealed class ServerCall : ServerCallContext
 
     private bool HasContent => _only.HasContent || Responses.HasContent;
 
+    /// <summary>One entry of the metadata, which is cheaper than reading all of them; null if there is none.</summary>
+    public string? HeaderOf(string name) => _request.Headers.TryGetValue(name, out var values) && values.Count > 0 ? values[0] : null;
+
     /// <summary>Starts to serve a request.</summary>
     public void Begin(IFeatureCollection features, IHttpRequestFeature request, int requestBytesMax)
     {

@@ -18,6 +18,9 @@ internal static class CommonSettings
     public static readonly Setting<IReadOnlyList<string>> AdminHosts = new("admin-hosts", "NAMES",
         "Host names under which browsers may open the console, separated by commas, for example kv.example.com. localhost and IP addresses are always allowed.", text => SettingForms.List(text, SettingForms.HostName));
 
+    public static readonly Setting<bool> ServeAdmin = new("serve-admin", "SWITCH",
+        "Serve operators' calls (kv admin, kv doctor) at the address for clients too. Without it a router serves none, and a node serves them at listen-peers only.", SettingForms.Switch) { IsSwitch = true };
+
     public static readonly Setting<int> CallMemoryMebibytes = new("call-memory-mib", "MIB",
         "Memory for the requests and replies of all client calls together. A call that does not fit is refused with BUSY.", SettingForms.Number(CallMemory.MebibytesMin, 65_536)) { Default = Text(CallMemory.MebibytesDefault) };
 

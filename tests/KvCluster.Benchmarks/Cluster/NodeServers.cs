@@ -79,7 +79,7 @@ internal sealed class NodeServers : IAsyncDisposable
         string[] arguments =
         [
             "run", "--node", node.ToString(CultureInfo.InvariantCulture), "--data", Path.Combine(_data, $"node-{node}"),
-            "--listen", AddressOf(node), "--listen-peers", Text(PeerPortOf(node)), "--coordinator", Coordinator, "--until-stdin-ends",
+            "--listen", AddressOf(node), "--listen-peers", Text(PeerPortOf(node)), "--coordinator", Coordinator, "--serve-admin", "--until-stdin-ends",
             .. Network is null ? (string[])[] : ["--advertise", Text(_relays[node - 1].Port), "--advertise-peers", Text(_peerRelays[node - 1].Port)],
         ];
         var process = Process.Start(new ProcessStartInfo(Tools.Built("kv-node"), arguments) { RedirectStandardInput = true, RedirectStandardOutput = true, RedirectStandardError = true })!;

@@ -18,6 +18,7 @@ internal static class EngineSuite
         ["space"] = LoadRows.RandomSpaceAsync,
         ["files"] = LoadRows.FilesAsync,
         ["cold"] = ColdRows.RunAsync,
+        ["ranges"] = RangeRows.RunAsync,
         ["pauses"] = PauseRows.RunAsync,
         ["lanes"] = LaneRows.RunAsync,
         ["open"] = OpenRows.RunAsync,

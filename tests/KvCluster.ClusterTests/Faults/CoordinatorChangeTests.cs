@@ -135,7 +135,7 @@ public sealed class CoordinatorChangeTests
         {
             if (IsReplaced(await cluster.RecordAsync(), from, to))
                 return true;
-            await cluster.AdminOf(await cluster.LeaderAsync()).ReplaceAsync(new ReplaceRequest { Shard = 0, FromNode = (uint)from, ToNode = (uint)to });
+            await cluster.AdminOf(await cluster.LeaderAsync()).ReplaceAndWaitAsync(new ReplaceRequest { Shard = 0, FromNode = (uint)from, ToNode = (uint)to });
         }
         catch (RpcException refused) when (refused.StatusCode is StatusCode.FailedPrecondition or StatusCode.Unavailable or StatusCode.Unknown)
         {

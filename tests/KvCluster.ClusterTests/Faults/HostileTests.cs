@@ -7,6 +7,7 @@ using Grpc.Net.Client;
 using KvCluster.Client;
 using KvCluster.Internal.V1;
 using KvCluster.Processes;
+using KvCluster.V1;
 
 namespace KvCluster.ClusterTests.Faults;
 
@@ -32,7 +33,7 @@ public sealed class HostileTests(SharedCluster shared) : IClassFixture<SharedClu
             using var channel = GrpcChannel.ForAddress(endpoint);
             var replication = new Internal.V1.Replication.ReplicationClient(channel);
             Assert.Equal(StatusCode.InvalidArgument, await RefusalAsync(replication, new PeerMessage { Frames = { new Frame { Shard = 0, Epoch = ulong.MaxValue } } }));
-            Assert.Equal(StatusCode.FailedPrecondition, await RefusalAsync(replication, new PeerMessage { Hello = new PeerHello { ClusterId = "another", Node = 9, FormatLevel = 1, Incarnation = 1 } }));
+            Assert.Equal(StatusCode.FailedPrecondition, await RefusalAsync(replication, new PeerMessage { Hello = new PeerHello { ClusterId = "another", Node = 9, Incarnation = 1 } }));
             Assert.Equal(StatusCode.ResourceExhausted, await RefusalAsync(replication, new PeerMessage { Hello = new PeerHello { ClusterId = new string('x', 40 << 20) } }));
         }
 
@@ -102,11 +103,17 @@ public sealed class HostileTests(SharedCluster shared) : IClassFixture<SharedClu
         }
     }
 
+    private static NodeLevels LevelsOf(ClusterRecord cluster) => new()
+    {
+        Format = new LevelRange { Min = cluster.FormatLevel, Max = cluster.FormatLevel },
+        Contract = new LevelRange { Min = cluster.ContractLevel, Max = cluster.ContractLevel },
+    };
+
     // Sends until the node has read everything and ended its side.
     private static async Task LieAsync(GrpcChannel channel, ClusterRecord cluster, uint node, Func<int, Frame> frame)
     {
         using var call = new Internal.V1.Replication.ReplicationClient(channel).Connect();
-        await call.RequestStream.WriteAsync(new PeerMessage { Hello = new PeerHello { ClusterId = cluster.ClusterId, Node = node, FormatLevel = cluster.FormatLevel, Incarnation = 1 } });
+        await call.RequestStream.WriteAsync(new PeerMessage { Hello = new PeerHello { ClusterId = cluster.ClusterId, Node = node, Levels = LevelsOf(cluster), Incarnation = 1, Lineage = cluster.Lineage } });
         Assert.True(await call.ResponseStream.MoveNext(CancellationToken.None));
         await call.RequestStream.WriteAsync(new PeerMessage { Frames = { Enumerable.Range(0, 1000).Select(frame) } });
         await call.RequestStream.CompleteAsync();

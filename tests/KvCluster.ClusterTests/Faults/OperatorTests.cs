@@ -76,7 +76,7 @@ public sealed class OperatorTests
                 // If only the answer was lost, the replacement is already done.
                 if (!(await MembersAsync(cluster)).Contains(from))
                     return true;
-                await cluster.AdminOf(await cluster.LeaderAsync()).ReplaceAsync(new ReplaceRequest { Shard = 0, FromNode = (uint)from, ToNode = (uint)to });
+                await cluster.AdminOf(await cluster.LeaderAsync()).ReplaceAndWaitAsync(new ReplaceRequest { Shard = 0, FromNode = (uint)from, ToNode = (uint)to });
                 return true;
             }
             catch (RpcException refused) when (refused.StatusCode is StatusCode.FailedPrecondition or StatusCode.Unavailable)

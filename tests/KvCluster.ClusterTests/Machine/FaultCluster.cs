@@ -94,7 +94,7 @@ internal sealed class FaultCluster : IAsyncDisposable
     public string StartRouter(params string[] options)
     {
         var address = $"http://127.0.0.1:{Text(FreePorts.Ten())}";
-        string[] arguments = ["run", "--listen", address, "--nodes", string.Join(',', Endpoints), "--until-stdin-ends", .. options];
+        string[] arguments = ["run", "--listen", address, "--nodes", string.Join(',', Endpoints), "--serve-admin", "--until-stdin-ends", .. options];
         var router = Process.Start(new ProcessStartInfo(Tools.Built("kv-router"), arguments) { RedirectStandardInput = true, RedirectStandardOutput = true })!;
         Network.SetProcess(Router, router.Id);
         // Read, so that the pipe does not fill up.

@@ -47,7 +47,7 @@ internal sealed class NodeProcess(int node, string data, IReadOnlyList<string> a
 
     public void Start()
     {
-        string[] command = [.. First, .. Wrapper, Program, .. CommandWith(), "--until-stdin-ends"];
+        string[] command = [.. First, .. Wrapper, Program, .. CommandWith(), "--serve-admin", "--until-stdin-ends"];
         _process = Process.Start(new ProcessStartInfo(command[0], command[1..])
         {
             RedirectStandardInput = true,

@@ -43,13 +43,21 @@ internal sealed class Load : IAsyncDisposable
                 if (random.Next(20) == 0)
                     await _client.DeleteAsync(key, cancellationToken: _stopping.Token);
                 if (random.Next(50) == 0)
-                    await _client.CountAsync("a/1"u8.ToArray(), _stopping.Token);
+                    await ScanAsync();
             }
             catch (Exception failure) when (failure is KvException or OperationCanceledException)
             {
                 // Failures by the injected faults, whose consequences are under test, or at the end.
                 continue;
             }
+        }
+    }
+
+    private async Task ScanAsync()
+    {
+        await foreach (var _ in _client.ScanAsync(new KvScan { Prefix = "a/1"u8.ToArray(), KeysOnly = true }, _stopping.Token))
+        {
+            // Only to have a scan.
         }
     }
 }

@@ -279,7 +279,8 @@ internal sealed class ClusterNode : IDisposable
         Map = new ShardDirectorySnapshot(
             records.ToImmutableDictionary(static entry => entry.Item1.ShardId),
             own.OfType<ShardRoute>().ToImmutableDictionary(static route => route.ShardId),
-            _run.Nodes.ToImmutableDictionary(static node => node.Id, static node => new NodeRecord { NodeId = node.Id, Address = RoutedNetwork.AddressOf(node.Id) }));
+            _run.Nodes.ToImmutableDictionary(static node => node.Id, static node => new NodeRecord { NodeId = node.Id, Address = RoutedNetwork.AddressOf(node.Id) }),
+            revision: 0);
         _run.MapChanged(this);
     }
 
@@ -370,6 +371,7 @@ internal sealed class ClusterNode : IDisposable
             SessionsMax = _run.Conditions.SessionsMax,
             SessionIdleMin = _run.Conditions.SessionIdleMin,
             RangeLeavesMax = _run.Conditions.HasSets ? RangeLeavesOfSets : new StoreOptions().RangeLeavesMax,
+            RangeLeavesUnreadMax = _run.Conditions.HasSets ? RangeLeavesOfSets : new StoreOptions().RangeLeavesUnreadMax,
             Pages = new PageStoreOptions { MapBytes = 64 << 20, StepPages = 32 },
         };
         return new StoreContext(FaultyFiles.Of(Disk.Files, _run.Bug), writer, lanes, checkpoints, _clock, NullLogger.Instance, options, completions);

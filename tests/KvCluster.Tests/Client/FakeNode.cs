@@ -178,7 +178,7 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
     // A key of the shard in which the range ends.
     private byte[] LastKey(ScanRequest request)
     {
-        var ends = new[] { request.End.ToByteArray(), KvCluster.Client.Routing.KeyRange.EndOfPrefix(request.Prefix.Span), request.ResumeAfter.ToByteArray() }.Where(end => end.Length > 0).ToArray();
+        var ends = new[] { request.End.ToByteArray(), KeyBounds.EndOfPrefix(request.Prefix.Span), request.ResumeAfter.ToByteArray() }.Where(end => end.Length > 0).ToArray();
         if (ends.Length == 0)
             return [0xFF, 0xFF];
         var end = ends.MinBy(Convert.ToHexString)!;
@@ -200,6 +200,7 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
         return call.Method switch
         {
             Method.Get => Get(call, GetRequest.Parser.ParseFrom(message)),
+            Method.Count => Count(call, CountRequest.Parser.ParseFrom(message)),
             Method.GetMany => GetMany(call, GetManyRequest.Parser.ParseFrom(message)),
             Method.OpenSession => AtLeader(
                 call, OpenSessionRequest.Parser.ParseFrom(message).Key, key => _cluster.OpenSession(_cluster.RouteOf(key.Span).Shard)),
@@ -221,6 +222,25 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
             return Refuse(call, StatusCode.FailedPrecondition, "SHARDS_DIFFER", details: new RouteHint { Routes = { routes } });
         var response = new GetManyResponse { Entries = { request.Keys.Select(key => _cluster.Get(key.Span)) } };
         return IsForLeader(request.Read) ? AtLeader(call, request.Keys[0], _ => response) : new Reply { Id = call.Id, Response = response.ToByteString() };
+    }
+
+    private Reply Count(Call call, CountRequest request)
+    {
+        var scan = new ScanRequest { Start = request.Start, End = request.End, Prefix = request.Prefix };
+        Reply Answer(ByteString first)
+        {
+            var route = _cluster.RouteOf(first.Span);
+            var response = new CountResponse { Position = new Position { Shard = route.Shard, Etag = new V1.Etag { Epoch = 1 } } };
+            foreach (var page in _cluster.Scan(route, scan, pageEntries: 3))
+            {
+                response.Count += (ulong)page.Entries.Count;
+                if (page.HasNextStart)
+                    response.NextStart = page.NextStart;
+            }
+            return new Reply { Id = call.Id, Response = response.ToByteString() };
+        }
+        var first = ByteString.CopyFrom(FirstKey(scan));
+        return IsForLeader(request.Read) && _cluster.RouteOf(first.Span).Leader != Id ? AtLeader(call, first, _ => new CountResponse()) : Answer(first);
     }
 
     private static bool IsForLeader(ReadOptions? read) => (read?.Mode ?? ReadMode.Unspecified).IsForLeader();
@@ -317,7 +337,11 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
 
         public override Task<DrainResponse> Drain(DrainRequest request, ServerCallContext context) => ChangeAsync(new DrainResponse());
 
-        public override Task<ReplaceResponse> Replace(ReplaceRequest request, ServerCallContext context) => ChangeAsync(new ReplaceResponse());
+        public override Task<ReplaceResponse> Replace(ReplaceRequest request, ServerCallContext context) =>
+            ChangeAsync(new ReplaceResponse { Operation = new Admin.V1.ClusterOperation { Id = new OperationId(new(request.Shard), 1).ToString(), Shard = request.Shard, State = OperationState.Running } });
+
+        public override Task WatchOperation(WatchOperationRequest request, IServerStreamWriter<WatchOperationResponse> responseStream, ServerCallContext context) =>
+            responseStream.WriteAsync(new WatchOperationResponse { Operation = new Admin.V1.ClusterOperation { Id = request.Id, State = OperationState.Done } });
 
         public override Task<QuarantineResponse> Quarantine(QuarantineRequest request, ServerCallContext context) => ChangeAsync(new QuarantineResponse());
 

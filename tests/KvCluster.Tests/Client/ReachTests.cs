@@ -289,7 +289,7 @@ public sealed class ReachTests
     }
 
     private static Task<RouterHost> RouterOfAsync(FakeCluster cluster) => RouterHost.StartAsync(
-        new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.Endpoint] }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+        new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = [cluster.Endpoint] }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
 
     private sealed class KeepingConnector(GrpcConnector inner) : INodeConnector
     {

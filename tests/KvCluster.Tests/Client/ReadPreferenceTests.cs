@@ -107,7 +107,7 @@ public sealed class ReadPreferenceTests
     {
         await using var cluster = await FakeCluster.StartAsync(3, "m");
         await using var router = await RouterHost.StartAsync(
-            new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.Endpoint], Timeout = Eventually.Limit }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+            new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = [cluster.Endpoint], Timeout = Eventually.Limit }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         await using var client = new KvClient(new KvClientOptions { Endpoints = [gateway ? router.Address : cluster.Endpoint], Gateway = gateway, Read = KvReadMode.Session, Timeout = Eventually.Limit });
         await client.PutAsync("a", "1");
         await client.PutAsync("z", "2");
@@ -117,10 +117,12 @@ public sealed class ReadPreferenceTests
             var many = await client.GetManyAsync([Encoding.UTF8.GetBytes("z"), Encoding.UTF8.GetBytes("a")]);
             Assert.Equal(["2", "1"], many.Select(entry => Text(entry.Value)));
             Assert.Equal(2, await client.CountAsync(default));
+            Assert.Equal(2, await client.ScanAsync(new KvScan()).CountAsync());
         }
         // Node 3 leads no shard.
         Assert.Contains(Gets(cluster.Nodes[2]), get => get.Read.Mode == ReadMode.Session && get.Read.Seen.Count > 0);
         Assert.Contains(cluster.Nodes[2].Calls, call => call.Method == Method.GetMany);
+        Assert.Contains(cluster.Nodes[2].Calls, call => call.Method == Method.Count);
         Assert.Contains(cluster.Nodes[2].Scans, scan => scan.Read.Mode == ReadMode.Session && scan.Read.Seen.Count > 0);
     }
 

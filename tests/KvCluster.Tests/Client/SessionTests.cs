@@ -153,7 +153,7 @@ public sealed class SessionTests
     [Fact]
     public void Session_SettledInAnyOrder_TracksTheLowestOpen()
     {
-        var session = new ClientSession(1, new(1));
+        var session = new ClientSession(1, new(new(1), 0));
         for (var number = 0; number < ClientSession.OpenMax; number++)
             Assert.True(session.TryTake(out _, out var lowest) && lowest == 1);
         Assert.False(session.TryTake(out _, out _));

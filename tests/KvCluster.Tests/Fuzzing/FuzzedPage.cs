@@ -35,7 +35,7 @@ internal static unsafe class FuzzedPage
             for (var index = 0; index < keys.Count; index++)
             {
                 if (isBranch)
-                    TreePage.InsertChild(page, index, index == 0 ? [] : keys[index], new PageLink(PageRef.ToFile(random.Next(2, 900)), 1));
+                    TreePage.InsertChild(page, index, index == 0 ? [] : keys[index], new SubtreeLink(new PageLink(PageRef.ToFile(random.Next(2, 900)), 1), new SubtreeSummary((ulong)random.Next(1, 900))));
                 else if (random.Next(5) == 0)
                     TreePage.InsertTree(page, index, keys[index], new PageLink(PageRef.ToFile(random.Next(2, 900)), 1), Mutation.RandomBytes(random, TreePage.TreeValueBytes));
                 else
@@ -80,7 +80,7 @@ internal static unsafe class FuzzedPage
             hash.AddBytes(buffer.AsSpan(0, TreePage.CopyKey(page, index, buffer)));
             hash.Add(TreePage.CellBytes(page, index));
             if (Page.Type(page) == PageType.Branch)
-                hash.Add(TreePage.Child(page, index)->Reference.Value);
+                hash.Add(HashCode.Combine(TreePage.Child(page, index)->Reference.Value, TreePage.Subtree(page, index)->Summary.Value));
             else if (TreePage.HasTree(page, index) || TreePage.Reference(page, index) == null)
                 hash.AddBytes(TreePage.Value(null!, page, index));
         }

@@ -138,7 +138,7 @@ public sealed class StructuredFuzzTests
         {
             change = new SingleChange(bytes, ChangeLayout.Put);
             _ = ReadQuery.TryRead(bytes, out var query);
-            _ = query.In(new(1), bytes);
+            _ = query.TryIn(new(new(1), 1), bytes, out _);
         }
         catch (MalformedMessageException)
         {

@@ -30,7 +30,7 @@ public sealed class AnswerLimitTests : IAsyncLifetime
     {
         _cluster = await NodeCluster.StartAsync(1, "k"u8.ToArray());
         _router = await RouterHost.StartAsync(
-            new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [_cluster.AddressOf(1)] }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+            new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = [_cluster.AddressOf(1)] }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         _channel = GrpcChannel.ForAddress(_router.Address, new GrpcChannelOptions { MaxReceiveMessageSize = null });
         foreach (var (key, valueBytes) in Entries)
             await _cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8(key), Value = UnsafeByteOperations.UnsafeWrap(new byte[valueBytes]) }, key[0] < 'k' ? 0u : 1);

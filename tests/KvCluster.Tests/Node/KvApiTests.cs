@@ -237,17 +237,17 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
     {
         await _kv.PutAsync(new PutRequest { Key = Key("there"), Value = Bytes("v") });
         var none = await _kv.WriteAsync(new WriteRequest { WithResults = true, Operations = { Put("a", Bytes("1")), DeleteOf("absent") } });
-        Assert.Equal(0u, none.Deleted);
+        Assert.Equal(0ul, none.Deleted);
         Assert.Equal([none.Position.Etag.Change - 1, none.Position.Etag.Change], none.Results.Select(result => result.Etag.Change));
         Assert.Equal([(false, false), (true, false)], none.Results.Select(result => (result.HasExisted, result.Existed)));
         var some = await _kv.WriteAsync(new WriteRequest { WithResults = true, Operations = { DeleteOf("there"), DeleteOf("absent") } });
-        Assert.Equal(1u, some.Deleted);
+        Assert.Equal(1ul, some.Deleted);
         Assert.Equal([(true, true), (true, false)], some.Results.Select(result => (result.HasExisted, result.Existed)));
         var all = await _kv.WriteAsync(new WriteRequest { WithResults = true, Operations = { DeleteOf("a"), Put("b", Bytes("2")) } });
         Assert.Equal([(true, true), (false, false)], all.Results.Select(result => (result.HasExisted, result.Existed)));
         Assert.Equal((await _kv.GetAsync(new GetRequest { Key = Key("b") })).Etag, all.Results[1].Etag);
         var unasked = await _kv.WriteAsync(new WriteRequest { Operations = { DeleteOf("b") } });
-        Assert.Equal((1u, 0), (unasked.Deleted, unasked.Results.Count));
+        Assert.Equal((1ul, 0), (unasked.Deleted, unasked.Results.Count));
         await RefusedAsync(() => _kv.WriteAsync(new WriteRequest { WithResults = true, Operations = { Enumerable.Repeat(Put("a", ByteString.Empty), 513) } }), StatusCode.InvalidArgument, "TOO_MANY_OPERATIONS");
     }
 

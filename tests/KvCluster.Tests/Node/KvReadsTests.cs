@@ -156,7 +156,8 @@ public sealed class KvReadsTests : IAsyncLifetime
     private KvReads Create(ReadThreads threads)
     {
         var lookup = new ShardLookup(new(1), _cluster.ShardsOf(1), _metrics.Activity.Hot);
-        return new KvReads(lookup, new ReadOpener(lookup, TimeProvider.System), threads, _time);
+        var opener = new ReadOpener(lookup, TimeProvider.System);
+        return new KvReads(lookup, opener, threads, new KvQueries(lookup, opener, threads, new KeptSnapshots(_time, TimeSpan.FromMinutes(1)), _time), _time);
     }
 
     private static PutRequest Put(string value) => new() { Key = ByteString.CopyFromUtf8("k"), Value = ByteString.CopyFromUtf8(value) };

@@ -42,6 +42,9 @@ internal sealed class NodeCluster : IAsyncDisposable
     public CoordinatorKeys Keys { get; } = new("local");
 
     /// <summary>For nodes that start from now on.</summary>
+    public bool ServesAdmin { get; set; } = true;
+
+    /// <summary>For nodes that start from now on.</summary>
     public ReplicationOptions Replication { get; set; } = new();
 
     /// <summary>For nodes that start from now on.</summary>
@@ -72,9 +75,14 @@ internal sealed class NodeCluster : IAsyncDisposable
     /// </summary>
     public static Task<NodeCluster> StartAsync(int nodeCount, params byte[][] splitKeys) => StartAsync(nodeCount, nodeCount == 1 ? new ReplicationOptions() : Steady, splitKeys);
 
-    public static async Task<NodeCluster> StartAsync(int nodeCount, ReplicationOptions replication, params byte[][] splitKeys)
+    public static async Task<NodeCluster> StartAsync(int nodeCount, ReplicationOptions replication, params byte[][] splitKeys) =>
+        await StartAsync(new NodeCluster { Replication = replication }, nodeCount, splitKeys);
+
+    /// <summary>Nodes that serve operators' calls to each other only.</summary>
+    public static Task<NodeCluster> StartWithoutAdminAsync(int nodeCount) => StartAsync(new NodeCluster { ServesAdmin = false }, nodeCount, []);
+
+    private static async Task<NodeCluster> StartAsync(NodeCluster cluster, int nodeCount, byte[][] splitKeys)
     {
-        var cluster = new NodeCluster { Replication = replication };
         var nodes = Enumerable.Range(1, nodeCount).Select(node => (uint)node).ToArray();
         await ClusterInit.CreateAsync(cluster.Coordinator, "local", new NewCluster([.. nodes.Select(node => new NodeId(node))], Math.Min(3, nodeCount), [.. splitKeys.Select(key => (ReadOnlyMemory<byte>)key)]), CancellationToken.None);
         await Task.WhenAll(nodes.Select(node => cluster.StartNodeAsync(node)));
@@ -199,9 +207,10 @@ internal sealed class NodeCluster : IAsyncDisposable
     }
 
     /// <summary>The options with which a node is started.</summary>
-    public NodeOptions OptionsOf(uint node) => new() { Node = new(node), DataDirectory = DirectoryOf(node), Listen = "http://127.0.0.1:0", DrainTimeMax = Eventually.Limit, StopTimeMax = Eventually.Limit, Replication = Replication, RejoinWaitMax = RejoinWaitMax, LearnerPatience = LearnerPatience, ReadWaitMax = ReadWaitMax, Storage = Storage };
+    public NodeOptions OptionsOf(uint node) => new() { Node = new(node), DataDirectory = DirectoryOf(node), Listen = "http://127.0.0.1:0", ServeAdmin = ServesAdmin, DrainTimeMax = Eventually.Limit, StopTimeMax = Eventually.Limit, Replication = Replication, RejoinWaitMax = RejoinWaitMax, LearnerPatience = LearnerPatience, ReadWaitMax = ReadWaitMax, Storage = Storage };
 
-    private async Task StartNodeAsync(NodeOptions options)
+    /// <summary>Starts a node with other options than <see cref="OptionsOf"/> has.</summary>
+    public async Task StartNodeAsync(NodeOptions options)
     {
         var host = await NodeHost.StartAsync(options, Coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         var address = host.Address;

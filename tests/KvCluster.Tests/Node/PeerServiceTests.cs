@@ -3,6 +3,7 @@ using Grpc.Core;
 using Grpc.Net.Client;
 using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
+using KvCluster.Node.Runtime;
 using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;
@@ -15,17 +16,28 @@ public sealed class PeerServiceTests
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         var record = RecordText.Parse<ClusterRecord>((await cluster.Coordinator.GetAsync(cluster.Keys.Cluster, CancellationToken.None)).Value!);
-        var good = new PeerHello { ClusterId = record.ClusterId, Node = 2, FormatLevel = record.FormatLevel, Incarnation = 1 };
+        var good = new PeerHello { ClusterId = record.ClusterId, Node = 2, Levels = ProgramLevels.Current.ToMessage(), Incarnation = 1, Lineage = record.Lineage };
         Assert.Equal(record.ClusterId, (await ConnectAsync(cluster, new PeerMessage { Hello = good })).ClusterId);
+
+        // A later version that still supports the level in force.
+        var later = good.Clone();
+        (later.Levels.Format.Max, later.Levels.Contract.Max) = (2, 2);
+        Assert.Equal((1u, 1u), (await ConnectAsync(cluster, new PeerMessage { Hello = later })).Levels.Format is var range ? (range.Min, range.Max) : default);
 
         var otherCluster = good.Clone();
         otherCluster.ClusterId = "other";
         var otherLevel = good.Clone();
-        otherLevel.FormatLevel++;
+        (otherLevel.Levels.Format.Min, otherLevel.Levels.Format.Max) = (record.FormatLevel + 1, record.FormatLevel + 1);
+        var noLevels = good.Clone();
+        noLevels.Levels = null;
+        var otherLineage = good.Clone();
+        otherLineage.Lineage = Lineage.Create().ToByteString();
         var lesserNode = good.Clone();
         lesserNode.Node = 1;
         await RefusedAsync(StatusCode.FailedPrecondition, new PeerMessage { Hello = otherCluster });
         await RefusedAsync(StatusCode.FailedPrecondition, new PeerMessage { Hello = otherLevel });
+        await RefusedAsync(StatusCode.FailedPrecondition, new PeerMessage { Hello = noLevels });
+        await RefusedAsync(StatusCode.FailedPrecondition, new PeerMessage { Hello = otherLineage });
         await RefusedAsync(StatusCode.FailedPrecondition, new PeerMessage { Hello = lesserNode });
         await RefusedAsync(StatusCode.InvalidArgument, new PeerMessage { Frames = { new Frame() } });
 
@@ -60,7 +72,7 @@ public sealed class PeerServiceTests
             new Method<byte[], byte[]>(MethodType.DuplexStreaming, "kvcluster.internal.v1.Replication", "Connect", bytes, bytes), null, new CallOptions(cancellationToken: limit.Token));
         if (afterTheHello)
         {
-            var hello = new PeerHello { ClusterId = record.ClusterId, Node = 2, FormatLevel = record.FormatLevel, Incarnation = 1 };
+            var hello = new PeerHello { ClusterId = record.ClusterId, Node = 2, Levels = ProgramLevels.Current.ToMessage(), Incarnation = 1, Lineage = record.Lineage };
             await call.RequestStream.WriteAsync(new PeerMessage { Hello = hello }.ToByteArray());
             Assert.True(await call.ResponseStream.MoveNext(limit.Token));
         }

@@ -3,6 +3,7 @@ using Grpc.Core;
 using KvCluster.Admin.V1;
 using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
+using KvCluster.Processes;
 using KvCluster.Replication.Protocol;
 using KvCluster.V1;
 using Role = KvCluster.V1.ReplicaStatus.Types.Role;
@@ -220,7 +221,7 @@ public sealed class ReplicaReplacementTests
         Assert.Equal(before.Replicas.Select(replica => replica.Replica), (await cluster.RecordAsync()).Replicas.Select(replica => replica.Replica));
 
         async Task<string> RefusalAsync(uint from, uint target) => (await Assert.ThrowsAsync<RpcException>(
-            async () => await cluster.AdminOf(await cluster.LeaderOfAsync(0)).ReplaceAsync(new ReplaceRequest { Shard = 0, FromNode = from, ToNode = target }))).Status.Detail;
+            async () => await cluster.AdminOf(await cluster.LeaderOfAsync(0)).ReplaceAndWaitAsync(new ReplaceRequest { Shard = 0, FromNode = from, ToNode = target }))).Status.Detail;
     }
 
     /// <summary>The leadership was transferred for a replacement that the next leader then refused, so writers waited for nothing.</summary>
@@ -246,7 +247,7 @@ public sealed class ReplicaReplacementTests
             var request = new ReplaceRequest { Shard = 0, FromNode = leader };
             if (to is { } node)
                 request.ToNode = node;
-            return (await Assert.ThrowsAsync<RpcException>(async () => await cluster.AdminOf(leader).ReplaceAsync(request))).Status.Detail;
+            return (await Assert.ThrowsAsync<RpcException>(async () => await cluster.AdminOf(leader).ReplaceAndWaitAsync(request))).Status.Detail;
         }
     }
 
@@ -267,8 +268,8 @@ public sealed class ReplicaReplacementTests
         var to = FourthOf(before);
         await Eventually.TrueAsync(() => !WhyNot(99, to).Contains("no node", StringComparison.Ordinal) && !WhyNot(99, to).Contains("not connected", StringComparison.Ordinal), "the leader knows the node");
         var admin = cluster.AdminOf(leader);
-        await Task.WhenAll(Enumerable.Range(0, 5).Select(_ => admin.ReplaceAsync(new ReplaceRequest { Shard = 0, FromNode = from.Node, ToNode = to }).ResponseAsync));
-        await admin.ReplaceAsync(new ReplaceRequest { Shard = 0, FromNode = from.Node, ToNode = to });
+        await Task.WhenAll(Enumerable.Range(0, 5).Select(_ => admin.ReplaceAndWaitAsync(new ReplaceRequest { Shard = 0, FromNode = from.Node, ToNode = to })));
+        await admin.ReplaceAndWaitAsync(new ReplaceRequest { Shard = 0, FromNode = from.Node, ToNode = to });
         var after = await cluster.RecordAsync();
         Assert.Equal([from.Replica], after.Removed.Except(before.Removed));
         Assert.Equal(before.Replicas.Select(replica => replica.Node).Append(to).Where(node => node != from.Node).Order(), after.Replicas.Select(replica => replica.Node).Order());
@@ -291,7 +292,7 @@ public sealed class ReplicaReplacementTests
         await Eventually.TrueAsync(
             () =>
             {
-                why = Assert.ThrowsAsync<RpcException>(async () => await cluster.AdminOf(await cluster.LeaderOfAsync(0)).ReplaceAsync(new ReplaceRequest { Shard = 0, FromNode = 99, ToNode = to })).Result.Status.Detail;
+                why = Assert.ThrowsAsync<RpcException>(async () => await cluster.AdminOf(await cluster.LeaderOfAsync(0)).ReplaceAndWaitAsync(new ReplaceRequest { Shard = 0, FromNode = 99, ToNode = to })).Result.Status.Detail;
                 return cluster.RecordAsync().Result.Replicas.Any(replica => replica is { Replica: 77, Created: true });
             },
             "the learner is there");
@@ -365,7 +366,7 @@ public sealed class ReplicaReplacementTests
         Assert.Equal(before.Replicas.Select(replica => replica.Replica), (await cluster.RecordAsync()).Replicas.Select(replica => replica.Replica));
 
         async Task<string> RefusalAsync(uint from, uint to) => (await Assert.ThrowsAsync<RpcException>(
-            async () => await cluster.AdminOf(leader).ReplaceAsync(new ReplaceRequest { Shard = 0, FromNode = from, ToNode = to }))).Status.Detail;
+            async () => await cluster.AdminOf(leader).ReplaceAndWaitAsync(new ReplaceRequest { Shard = 0, FromNode = from, ToNode = to }))).Status.Detail;
     }
 
     private static string ReasonOf(RpcException refused) => refused.GetRpcStatus()!.GetDetail<Google.Rpc.ErrorInfo>()!.Reason;
@@ -403,7 +404,7 @@ public sealed class ReplicaReplacementTests
         try
         {
             if ((await cluster.RecordAsync()).Replicas.Any(replica => replica.Node == from))
-                await cluster.AdminOf(await cluster.LeaderOfAsync(0)).ReplaceAsync(new ReplaceRequest { Shard = 0, FromNode = from, ToNode = to }, deadline: DateTime.UtcNow + Eventually.Limit);
+                await cluster.AdminOf(await cluster.LeaderOfAsync(0)).ReplaceAndWaitAsync(new ReplaceRequest { Shard = 0, FromNode = from, ToNode = to }, deadline: DateTime.UtcNow + Eventually.Limit);
             return true;
         }
         catch (RpcException refused) when (refused.StatusCode is StatusCode.FailedPrecondition or StatusCode.Unavailable)

@@ -58,7 +58,7 @@ public sealed class RouterHostTests : IAsyncLifetime
     {
         var lines = new LinesLog();
         using var logs = LoggerFactory.Create(log => log.AddProvider(new OneLog(lines)));
-        await using var router = await RouterHost.StartAsync(new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = ["http://127.0.0.1:1"] }, new ProcessHealth(), logs, CancellationToken.None);
+        await using var router = await RouterHost.StartAsync(new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = ["http://127.0.0.1:1"] }, new ProcessHealth(), logs, CancellationToken.None);
         await Eventually.TrueAsync(
             () => lines.Lines.Any(line => line.StartsWith("Warning: Calls are waiting: it has no shard map yet: http://127.0.0.1:1: ", StringComparison.Ordinal)), "the log says what it waits for");
     }
@@ -408,7 +408,7 @@ public sealed class RouterHostTests : IAsyncLifetime
     public async Task Call_BeforeAnyNodeAnswers_WaitsUntilItsDeadline()
     {
         await using var lonely = await RouterHost.StartAsync(
-            new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = ["http://127.0.0.1:1"] }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+            new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = ["http://127.0.0.1:1"] }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         using var channel = GrpcChannel.ForAddress(lonely.Address);
         var failure = await Assert.ThrowsAsync<RpcException>(
             () => new Kv.KvClient(channel).PutAsync(new PutRequest { Key = Utf8("a") }, deadline: DateTime.UtcNow.AddMilliseconds(300)).ResponseAsync);
@@ -441,7 +441,7 @@ public sealed class RouterHostTests : IAsyncLifetime
     }
 
     private Task<RouterHost> StartAsync(string listen, FakeCluster? cluster = null) => RouterHost.StartAsync(
-        new RouterOptions { Listen = listen, Seeds = [(cluster ?? _cluster).Nodes[1].Address], Timeout = Eventually.Limit }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+        new RouterOptions { Listen = listen, ServeAdmin = true, Seeds = [(cluster ?? _cluster).Nodes[1].Address], Timeout = Eventually.Limit }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
 
     private sealed class OneLog(ILogger log) : ILoggerProvider
     {

@@ -43,7 +43,7 @@ public sealed class TraceTests : IAsyncLifetime, IDisposable
         _cluster = await NodeCluster.StartAsync(3);
         var leader = await _cluster.LeaderOfAsync(0);
         _router = await RouterHost.StartAsync(
-            new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [_cluster.AddressOf(leader)], Timeout = Eventually.Limit }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+            new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = [_cluster.AddressOf(leader)], Timeout = Eventually.Limit }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
     }
 
     public async Task DisposeAsync()

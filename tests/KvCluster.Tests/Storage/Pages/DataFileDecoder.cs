@@ -87,20 +87,25 @@ internal sealed class DataFileDecoder
             Assert.Equal(1, (_reached.Contains(page) ? 1 : 0) + (bits[page].Free ? 1 : 0) + (bits[page].Pending ? 1 : 0));
     }
 
-    private void ReadPage(ulong reference, uint checksum, List<(byte[] Key, byte[] Value)> entries, int depth)
+    /// <summary>Reads a page and what is below it. Returns whether a leaf of them says that it refers to other pages.</summary>
+    private bool ReadPage(ulong reference, uint checksum, List<(byte[] Key, byte[] Value)> entries, int depth)
     {
         var type = _file[(int)reference + 4];
         var page = Open(reference, checksum, type);
         var (count, prefixLength) = (U16(page + 6), U16(page + 32));
         var prefix = _file[(page + PageBytes - prefixLength)..(page + PageBytes)];
         Seen = (Math.Max(Seen.Prefix, prefixLength), Math.Max(Seen.Depth, depth));
+        var anyRefers = type == 1 && _file[page + 5] == 1;
         for (var index = 0; index < count; index++)
         {
             var cell = page + U16(page + 64 + (count * 8) + (index * 2));
             if (type == 2)
             {
                 Assert.Equal(0, cell % 8);
-                ReadPage(U64(cell), U32(cell + 8), entries, depth + 1);
+                var before = entries.Count;
+                var isReferring = ReadPage(U64(cell), U32(cell + 8), entries, depth + 1);
+                Assert.Equal((ulong)(entries.Count - before) + (isReferring ? 1ul << 63 : 0), U64(cell + 12));
+                anyRefers |= isReferring;
                 continue;
             }
             Assert.Equal((byte)1, type);
@@ -123,6 +128,7 @@ internal sealed class DataFileDecoder
             }
             entries.Add((key, isOverflow ? ReadRun(cell) : _file[(rest + restLength)..(rest + restLength + U16(cell + 2))]));
         }
+        return anyRefers;
     }
 
     private byte[] ReadRun(int cell)

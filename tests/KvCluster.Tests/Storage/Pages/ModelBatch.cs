@@ -49,6 +49,26 @@ internal sealed class ModelBatch(WriteBatch batch, ModelState from)
         Assert.Equal((ulong)keys.Length, batch.DeleteRange(tree, from, to));
     }
 
+    /// <summary>Counts a range of any size.</summary>
+    public void CountSomeRange(TreeId tree, KeyProfile profile, Random random)
+    {
+        byte[] from = SomeBound(tree, profile, random), to = SomeBound(tree, profile, random);
+        Assert.Equal((ulong)this[tree].Keys.Count(key => ByteKeys.IsBetween(key, from, to)), batch.CountRange(tree, from, to));
+        from = SomeSet();
+        to = SomeSet();
+        Assert.Equal((ulong)_sets.Keys.Count(key => ByteKeys.IsBetween(key, from, to)), batch.CountRange(TreeId.Sets, from, to));
+
+        byte[] SomeSet() => random.Next(3) == 0 ? [] : [(byte)random.Next(6)];
+    }
+
+    private byte[] SomeBound(TreeId tree, KeyProfile profile, Random random) => random.Next(8) switch
+    {
+        0 => [],
+        < 3 => profile.Key(random),
+        _ when this[tree].Count == 0 => profile.Key(random),
+        _ => this[tree].Keys.ElementAt(random.Next(this[tree].Count)),
+    };
+
     /// <summary>Deletes a range of any size, between keys that exist or not.</summary>
     public void DeleteSomeRange(TreeId tree, KeyProfile profile, Random random)
     {

@@ -41,6 +41,7 @@ internal sealed record ModelState(Etag Etag, long ShardTime, ImmutableArray<Immu
             }
             Assert.False(backwards.MovePrevious(), $"{tree} continues before its start.");
         }
+        CheckCounts(snapshot, new Random(Trees[0].Count), ranges: 8);
         Assert.Equal((ulong)Sets.Count, snapshot.Count(TreeId.Sets));
         using var sets = snapshot.Cursor(TreeId.Sets);
         foreach (var (key, set) in Sets)
@@ -51,6 +52,30 @@ internal sealed record ModelState(Etag Etag, long ShardTime, ImmutableArray<Immu
             Assert.True(snapshot.TryGetSet(key, out var found) && found.Etag == set.Etag && found.Count == (ulong)set.Members.Count);
         }
         Assert.False(sets.MoveNext(), "There are more sets.");
+    }
+
+    /// <summary>Compares the numbers of keys in some ranges of each tree.</summary>
+    public void CheckCounts(ReadSnapshot snapshot, Random random, int ranges)
+    {
+        foreach (var tree in ModelStore.Trees)
+            CheckCounts(snapshot, tree, [.. this[tree].Keys], random, ranges);
+        CheckCounts(snapshot, TreeId.Sets, [.. Sets.Keys], random, ranges);
+    }
+
+    private static void CheckCounts(ReadSnapshot snapshot, TreeId tree, byte[][] keys, Random random, int ranges)
+    {
+        for (; ranges > 0; ranges--)
+        {
+            byte[] from = Bound(), to = Bound();
+            var (first, end) = (PlaceOf(from), to.Length == 0 ? keys.Length : PlaceOf(to));
+            var counted = snapshot.CountRange(tree, from, to);
+            if (counted != (ulong)Math.Max(0, end - first))
+                Assert.Fail($"{tree} has {end - first} keys from {ByteKeys.Print(from)} to {ByteKeys.Print(to)}, and {counted} are counted.");
+        }
+
+        // No key, one that exists, or one directly behind it.
+        byte[] Bound() => keys.Length == 0 || random.Next(6) == 0 ? [] : random.Next(4) == 0 ? [.. keys[random.Next(keys.Length)], 0] : keys[random.Next(keys.Length)];
+        int PlaceOf(byte[] key) => Array.BinarySearch(keys, key, ByteKeys.Order) is var place && place < 0 ? ~place : place;
     }
 
     /// <summary>Compares a few keys.</summary>
@@ -67,6 +92,7 @@ internal sealed record ModelState(Etag Etag, long ShardTime, ImmutableArray<Immu
                 CheckFound(snapshot, tree, key, value);
             }
         }
+        CheckCounts(snapshot, random, ranges: 2);
         Assert.Equal((ulong)Sets.Count, snapshot.Count(TreeId.Sets));
         if (Sets.Count == 0)
             return;

@@ -233,6 +233,20 @@ internal sealed class ModelStore : IDisposable
         _published.CheckAll(snapshot);
     }
 
+    /// <summary>Compares the numbers of keys in some ranges: those of what is published for readers, and those of what is not for the writer.</summary>
+    public void CheckCounts(KeyProfile keys, Random random)
+    {
+        using (var snapshot = Store.Roots.OpenSnapshot())
+            _published.CheckCounts(snapshot, random, ranges: 4);
+        Batch(
+            batch =>
+            {
+                for (var ranges = 0; ranges < 4; ranges++)
+                    batch.CountSomeRange(Trees[random.Next(Trees.Length)], keys, random);
+            },
+            seal: false);
+    }
+
     /// <summary>Compares what is published and verifies the pages: as they are, after a checkpoint, and after a reopening.</summary>
     public void CheckEverywhere()
     {

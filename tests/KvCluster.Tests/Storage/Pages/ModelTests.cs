@@ -108,6 +108,8 @@ public sealed class ModelTests
             {
                 if (random.Next(100) == 0)
                     DeleteRange(batch, content);
+                if (random.Next(50) == 0)
+                    CountRange(batch.CountRange, content);
                 if (random.Next(20) == 0)
                     ChangeSet(batch, changed.Sets);
                 if (random.Next(10) < deletes && content.Count > 0)
@@ -176,6 +178,12 @@ public sealed class ModelTests
             Assert.Equal((ulong)gone.Length, batch.DeleteRange(TreeId.Kv, from, to));
             foreach (var key in gone)
                 content.Remove(key);
+        }
+
+        private void CountRange(CountOfRange count, SortedDictionary<byte[], byte[]> content)
+        {
+            byte[] from = random.Next(10) == 0 ? [] : NewKey(), to = random.Next(10) == 0 ? [] : NewKey();
+            Assert.Equal((ulong)content.Keys.Count(key => ByteKeys.IsBetween(key, from, to)), count(TreeId.Kv, from, to));
         }
 
         private byte[] NewKey()
@@ -280,6 +288,7 @@ public sealed class ModelTests
                 Assert.False(cursor.MovePrevious());
             }
             CheckRange(snapshot, content);
+            CountRange(snapshot.CountRange, content);
             var absent = NewKey();
             Assert.Equal(content.ContainsKey(absent), snapshot.TryGet(TreeId.Kv, absent, out _));
         }
@@ -309,6 +318,8 @@ public sealed class ModelTests
                 Assert.True(backward.Key.SequenceEqual(expected[at]));
         }
     }
+
+    private delegate ulong CountOfRange(TreeId tree, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to);
 
     private delegate bool SetChange(ReadOnlySpan<byte> set, ReadOnlySpan<byte> member, Etag etag);
 

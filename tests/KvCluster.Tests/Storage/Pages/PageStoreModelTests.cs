@@ -303,11 +303,17 @@ public sealed class PageStoreModelTests
                 break;
             case < 94 when store.IsCheckpointWritten:
                 for (var steps = random.Next(1, 6); steps > 0 && store.IsCheckpointing; steps--)
+                {
                     store.FinishStep();
+                    store.CheckCounts(keys, random);
+                }
                 break;
             case 94:
                 store.Reopen(random.Next(2) == 0 ? null : UnsyncedWrites.Dropped);
                 store.CheckPublished();
+                break;
+            case 95 or 96:
+                store.CheckCounts(keys, random);
                 break;
             case > 96 when !store.IsCheckpointing:
                 store.Store.Verify();
@@ -347,6 +353,8 @@ public sealed class PageStoreModelTests
                 batch.ChangeSomeSet(keys, random);
             else if (random.Next(50) == 0)
                 batch.DeleteSomeRange(tree, keys, random);
+            else if (random.Next(20) == 0)
+                batch.CountSomeRange(tree, keys, random);
             else if (dice < deletes)
                 batch.Delete(tree, key);
             else if (dice < deletes + 10)

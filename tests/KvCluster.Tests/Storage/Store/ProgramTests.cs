@@ -61,7 +61,7 @@ public sealed class ProgramTests
 
     private static StoreModel NewStore()
     {
-        var model = new StoreModel(seed: 1, StoreBench.SmallOptions with { RangeLeavesMax = 2 });
+        var model = new StoreModel(seed: 1, StoreBench.SmallOptions with { RangeLeavesMax = 2, RangeLeavesUnreadMax = 2 });
         model.Open();
         return model;
     }

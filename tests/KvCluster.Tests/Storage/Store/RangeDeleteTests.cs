@@ -8,7 +8,7 @@ namespace KvCluster.Tests.Storage.Store;
 public sealed class RangeDeleteTests : IDisposable
 {
     private const int Keys = 400;
-    private static readonly KvCluster.Storage.Context.StoreOptions Options = StoreBench.SmallOptions with { RangeLeavesMax = 3 };
+    private static readonly KvCluster.Storage.Context.StoreOptions Options = StoreBench.SmallOptions with { RangeLeavesMax = 3, RangeLeavesUnreadMax = 3 };
 
     private readonly ReplicaBench _leader = new(new(1), Options);
     private readonly ReplicaBench _follower = new(new(2), Options);
@@ -49,6 +49,39 @@ public sealed class RangeDeleteTests : IDisposable
         Assert.Equal((ulong)Keys - 300, _leader.Store.Statistics.Keys);
         var none = _leader.Append(DeleteRange(50, 350));
         Assert.Equal((WriteOutcome.Applied, 0, false), (none.Outcome, none.Deleted, none.IsPartial));
+    }
+
+    /// <summary>
+    /// Leaves that a checkpoint has written are not read, except those on the edges, so that one request deletes many more of them than of changed ones. They have a bound of
+    /// their own.
+    /// </summary>
+    [Theory]
+    [InlineData(1_000, 1, 1)]
+    [InlineData(5, 3, 8)]
+    public void LargeRange_InTheFile_IsDeletedInPartsOfItsOwnBound(int unreadMax, int partsMin, int partsMax)
+    {
+        using var leader = new ReplicaBench(new(3), Options with { RangeLeavesUnreadMax = unreadMax });
+        leader.Lead(1);
+        leader.Append(request =>
+        {
+            for (var key = 0; key < Keys; key++)
+                request.Put(Key(key), new byte[500]);
+        });
+        var checkpoint = leader.Store.Checkpoints.RequestAsync();
+        leader.Run();
+        Assert.True(checkpoint.IsCompletedSuccessfully);
+        var (deleted, parts) = (0, 0);
+        for (var isPartial = true; isPartial; parts++)
+        {
+            var result = leader.Append(DeleteRange(50, 350));
+            Assert.True(result.Deleted > 0, "A part deletes nothing.");
+            (deleted, isPartial) = (deleted + result.Deleted, result.IsPartial);
+            Assert.Null(leader.Read(Text(50 + deleted - 1)));
+            Assert.Equal(isPartial, leader.Read(Text(349)) is not null);
+        }
+        Assert.Equal(300, deleted);
+        Assert.InRange(parts, partsMin, partsMax);
+        Assert.Equal((ulong)Keys - 300, leader.Store.Statistics.Keys);
     }
 
     // A follower's leaves are others: it applies several records as one state, and its pages come from a checkpoint.

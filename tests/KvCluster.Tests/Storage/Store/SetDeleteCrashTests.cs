@@ -16,7 +16,7 @@ public sealed class SetDeleteCrashTests
 
     // What the parts leave alone: a set before it, one behind it, and values of the same key and of a neighbour.
     private const string Before = "deleted", Set = "deleted set", Behind = "deleted set 2", BesideMembers = "a b";
-    private static readonly StoreOptions Options = StoreBench.SmallOptions with { RangeLeavesMax = 1 };
+    private static readonly StoreOptions Options = StoreBench.SmallOptions with { RangeLeavesMax = 1, RangeLeavesUnreadMax = 1 };
 
     public static TheoryData<string, bool> Modes => CrashTests.Modes;
 

@@ -8,7 +8,7 @@ namespace KvCluster.Tests.Storage.Store;
 public sealed class SetDeleteTests : IDisposable
 {
     private const int Members = 600;
-    private static readonly KvCluster.Storage.Context.StoreOptions Options = StoreBench.SmallOptions with { RangeLeavesMax = 3 };
+    private static readonly KvCluster.Storage.Context.StoreOptions Options = StoreBench.SmallOptions with { RangeLeavesMax = 3, RangeLeavesUnreadMax = 3 };
 
     private readonly ReplicaBench _leader = new(new(1), Options);
     private readonly ReplicaBench _follower = new(new(2), Options);

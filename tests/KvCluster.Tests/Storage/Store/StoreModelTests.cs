@@ -30,7 +30,7 @@ public sealed class StoreModelTests(ITestOutputHelper output)
 
         public void Execute()
         {
-            using var model = new StoreModel(seed, StoreBench.SmallOptions with { RangeLeavesMax = 2 });
+            using var model = new StoreModel(seed, StoreBench.SmallOptions with { RangeLeavesMax = 2, RangeLeavesUnreadMax = 2 });
             for (var life = 0; life < LivesPerSeed; life++)
             {
                 model.Open();

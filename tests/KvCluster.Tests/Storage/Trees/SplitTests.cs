@@ -125,7 +125,7 @@ public sealed unsafe class SplitTests
         var keys = new SortedSet<byte[]>(ByteKeys.Order);
         var separator = Suffixed(random, prefix, longest);
         Page.Format(pages.Source, PageType.Branch, prefix);
-        TreePage.InsertChild(pages.Source, 0, default, new PageLink(new PageRef(1), 0));
+        TreePage.InsertChild(pages.Source, 0, default, SubtreeLink.InMemory(new PageRef(1)));
         for (var misses = 0; misses < 20;)
         {
             var key = Suffixed(random, prefix, longest);
@@ -134,14 +134,15 @@ public sealed unsafe class SplitTests
                 misses++;
                 continue;
             }
-            TreePage.InsertChild(pages.Source, TreePage.FindChild(pages.Source, key) + 1, key, new PageLink(Reference(key), 0));
+            TreePage.InsertChild(pages.Source, TreePage.FindChild(pages.Source, key) + 1, key, InFile(key));
             keys.Add(key);
         }
         if (keys.Count < 2)
             return;
         var index = TreePage.FindChild(pages.Source, separator) + 1;
         var up = new byte[Page.KeyBytesMax];
-        up = up[..PageSplit.Branch(pages.Source, index, separator, Reference(separator), pages.Left, pages.Right, up)];
+        var added = new PageRef(Reference(separator).Value | 1);
+        up = up[..PageSplit.Branch(pages.Source, index, separator, added, pages.Left, pages.Right, up)];
 
         keys.Add(separator);
         Assert.Equal(keys.Count + 1, Page.Count(pages.Left) + Page.Count(pages.Right));
@@ -151,7 +152,11 @@ public sealed unsafe class SplitTests
         foreach (var key in keys)
         {
             var half = key.AsSpan().SequenceCompareTo(up) < 0 ? pages.Left : pages.Right;
-            Assert.Equal(Reference(key), TreePage.Child(half, TreePage.FindChild(half, key))->Reference);
+            var child = *TreePage.Subtree(half, TreePage.FindChild(half, key));
+            if (key == separator)
+                Assert.Equal(added, child.Link.Reference);
+            else
+                Assert.Equal((InFile(key).Link, InFile(key).Summary), (child.Link, child.Summary));
         }
     });
 
@@ -266,6 +271,9 @@ public sealed unsafe class SplitTests
         }
         return keys;
     }
+
+    /// <summary>A child of the file, with what is below it.</summary>
+    private static SubtreeLink InFile(byte[] key) => new(new PageLink(Reference(key), 7), new SubtreeSummary(Reference(key).Value / 3));
 
     private static PageRef Reference(byte[] key) => PageRef.ToFile(BitConverter.ToUInt32(System.Security.Cryptography.SHA256.HashData(key)));
 

@@ -1,0 +1,77 @@
+using System.CommandLine;
+using System.Globalization;
+
+namespace KvCluster.Cli.Commands;
+
+/// <summary>The commands that change a key without its value: `kv incr` and `kv touch`; and `kv rm`, which also removes ranges.</summary>
+internal static class ChangeCommands
+{
+    private static readonly Argument<string> Key = new("KEY") { Description = "The key: 1 to 2,048 bytes of UTF-8." };
+
+    public static Command Increment()
+    {
+        var by = new Argument<long>("BY") { Description = "What is added; negative to subtract.", DefaultValueFactory = _ => 1 };
+        return CliCommand.Create("incr", "Add to the number that is the value of a key, and print the number afterwards. An absent key counts as 0.", [Key, by], async (arguments, output, stop) =>
+        {
+            await using var client = Globals.ClientOf(arguments);
+            var result = await client.IncrementAsync(Text.ToBytes(arguments.GetRequiredValue(Key)), arguments.GetValue(by), cancellationToken: stop);
+            if (output.IsJson)
+                output.Document(new { result.Number, Shard = result.Position.Shard, Etag = result.Position.Etag.ToString() });
+            else
+                output.Line(result.Number.ToString(CultureInfo.InvariantCulture));
+            return ExitCodes.Done;
+        });
+    }
+
+    public static Command Touch()
+    {
+        var ttl = new Option<double?>("--ttl") { Description = "How long the key lives from now. Without it the key does not expire any more.", HelpName = "SECONDS" };
+        return CliCommand.Create("touch", "Set when a key expires, without sending its value. The exit code is 1 if the key does not exist.", [Key, ttl], async (arguments, output, stop) =>
+        {
+            await using var client = Globals.ClientOf(arguments);
+            var key = Text.ToBytes(arguments.GetRequiredValue(Key));
+            var result = await client.TouchAsync(key, TimeToLive.Of(arguments, ttl), cancellationToken: stop);
+            if (output.IsJson)
+                output.Document(new { Shard = result.Position.Shard, Etag = result.Position.Etag.ToString(), result.Existed });
+            else if (result.Existed)
+                output.Line(result.Position.Etag.ToString());
+            return result.Existed ? ExitCodes.Done : throw new CliException(ExitCodes.NotFound, $"{Text.ForPeople(key.Span)} does not exist.");
+        });
+    }
+
+    public static Command Remove()
+    {
+        var key = new Argument<string?>("KEY") { Description = "The key that is removed.", Arity = ArgumentArity.ZeroOrOne };
+        var prefix = new Option<string?>("--prefix") { Description = "Remove all keys with this prefix.", HelpName = "PREFIX" };
+        var start = new Option<string?>("--start") { Description = "Remove all keys from this one on, inclusive.", HelpName = "KEY" };
+        var end = new Option<string?>("--end") { Description = "Remove all keys up to this one, exclusive.", HelpName = "KEY" };
+        return CliCommand.Create("rm", "Remove a key, or all keys of a range at once, and print how many there were.", [key, prefix, start, end], async (arguments, output, stop) =>
+        {
+            var isRange = arguments.GetValue(prefix) is not null || arguments.GetValue(start) is not null || arguments.GetValue(end) is not null;
+            if (isRange == arguments.GetValue(key) is not null)
+                throw new CliException(ExitCodes.Usage, "rm takes either a KEY, or --prefix, --start or --end.");
+            await using var client = Globals.ClientOf(arguments);
+            var (removed, position) = isRange
+                ? await RemoveRangeAsync(client, arguments.GetValue(prefix), arguments.GetValue(start), arguments.GetValue(end), stop)
+                : await RemoveKeyAsync(client, arguments.GetValue(key)!, stop);
+            if (output.IsJson)
+                output.Document(new { Removed = removed, Shard = position.Shard, Etag = position.Etag.ToString() });
+            else
+                output.Line(removed.ToString(CultureInfo.InvariantCulture));
+            return ExitCodes.Done;
+        });
+    }
+
+    private static async Task<(ulong Removed, Client.ShardPosition Position)> RemoveRangeAsync(Client.KvClient client, string? prefix, string? start, string? end, CancellationToken stop)
+    {
+        var range = new Client.KvRange { Prefix = Text.ToBytes(prefix ?? ""), Start = Text.ToBytes(start ?? ""), End = Text.ToBytes(end ?? "") };
+        var result = await client.DeleteRangeAsync(range, stop);
+        return (result.Deleted, result.Position);
+    }
+
+    private static async Task<(ulong Removed, Client.ShardPosition Position)> RemoveKeyAsync(Client.KvClient client, string key, CancellationToken stop)
+    {
+        var result = await client.DeleteAsync(Text.ToBytes(key), cancellationToken: stop);
+        return (result.Existed ? 1u : 0, result.Position);
+    }
+}

@@ -1,0 +1,149 @@
+using System.CommandLine;
+using System.Globalization;
+using KvCluster.Client;
+
+namespace KvCluster.Cli.Commands;
+
+/// <summary>`kv set`: the commands for sets.</summary>
+internal static class SetCommands
+{
+    private static readonly Argument<string> Key = new("SET") { Description = "The key of the set." };
+    private static readonly Argument<string[]> Members = new("MEMBER") { Description = "Members: 1 to 1,024 bytes of UTF-8 each.", Arity = ArgumentArity.OneOrMore };
+
+    public static Command Create() => new("set", "Commands for sets: members in order, each once.") { Add(), Remove(), List(), Count(), Intersect() };
+
+    private static Command Add() => CliCommand.Create("add", "Add members to a set, and print how many were not there.", [Key, Members], async (arguments, output, stop) =>
+    {
+        await using var client = Globals.ClientOf(arguments);
+        var result = await client.Sets.AddAsync(Text.ToBytes(arguments.GetRequiredValue(Key)), MembersOf(arguments.GetRequiredValue(Members)), cancellationToken: stop);
+        Print(output, result);
+        return ExitCodes.Done;
+    });
+
+    private static Command Remove()
+    {
+        var members = new Argument<string[]>("MEMBER") { Description = "Members to remove.", Arity = ArgumentArity.ZeroOrMore };
+        var all = new Option<bool>("--all") { Description = "Remove the set with all its members." };
+        return CliCommand.Create("remove", "Remove members from a set, and print how many were there.", [Key, members, all], async (arguments, output, stop) =>
+        {
+            var given = arguments.GetValue(members) ?? [];
+            if (arguments.GetValue(all) == given.Length > 0)
+                throw new CliException(ExitCodes.Usage, "set remove takes either members or --all.");
+            await using var client = Globals.ClientOf(arguments);
+            var key = Text.ToBytes(arguments.GetRequiredValue(Key));
+            Print(output, given.Length == 0 ? await client.Sets.RemoveAllAsync(key, stop) : await client.Sets.RemoveAsync(key, MembersOf(given), cancellationToken: stop));
+            return ExitCodes.Done;
+        });
+    }
+
+    private static Command List()
+    {
+        var prefix = new Option<string?>("--prefix") { Description = "Only members with this prefix.", HelpName = "PREFIX" };
+        var start = new Option<string?>("--start") { Description = "First member, inclusive.", HelpName = "MEMBER" };
+        var limit = new Option<ulong>("--limit") { Description = "Maximum number of members; 0 means all.", HelpName = "N" };
+        var reverse = new Option<bool>("--reverse") { Description = "Descending order, from the last member." };
+        return CliCommand.Create("members", "Print the members of a set in order, one per line.", [Key, prefix, start, limit, reverse, ReadOption.Mode], async (arguments, output, stop) =>
+        {
+            await using var client = Globals.ClientOf(arguments);
+            var scan = new KvSetScan
+            {
+                Prefix = Text.ToBytes(arguments.GetValue(prefix) ?? ""),
+                Start = Text.ToBytes(arguments.GetValue(start) ?? ""),
+                Limit = arguments.GetValue(limit),
+                Reverse = arguments.GetValue(reverse),
+                Read = ReadOption.Of(arguments),
+            };
+            await foreach (var member in client.Sets.ScanAsync(Text.ToBytes(arguments.GetRequiredValue(Key)), scan, stop))
+                PrintMember(output, member.Span);
+            return ExitCodes.Done;
+        });
+    }
+
+    private static Command Count() => CliCommand.Create("count", "Print the number of members of a set; 0 if there is no such set.", [Key, ReadOption.Mode], async (arguments, output, stop) =>
+    {
+        await using var client = Globals.ClientOf(arguments);
+        var key = arguments.GetRequiredValue(Key);
+        var count = await client.Sets.CountAsync(Text.ToBytes(key), ReadOption.Of(arguments), stop);
+        if (output.IsJson)
+            output.Document(new { Set = key, Count = count });
+        else
+            output.Line(count.ToString(CultureInfo.InvariantCulture));
+        return ExitCodes.Done;
+    });
+
+    private static Command Intersect()
+    {
+        var keys = new Argument<string[]>("SET") { Description = "The keys of 1 to 64 sets of one shard.", Arity = ArgumentArity.OneOrMore };
+        var facets = new Option<string[]>("--facets") { Description = "For each set below this prefix, count its members in the intersection. Can be given more than once.", HelpName = "PREFIX" };
+        var facetsMax = new Option<int>("--facets-max") { Description = "Maximum number of facets for each prefix, the largest first.", HelpName = "N", DefaultValueFactory = _ => 10 };
+        var start = new Option<string?>("--start") { Description = "First member printed, inclusive.", HelpName = "MEMBER" };
+        var limit = new Option<int>("--limit") { Description = "Maximum number of members printed, up to 10,000.", HelpName = "N", DefaultValueFactory = _ => 1_000 };
+        return CliCommand.Create("intersect", "Print what sets have in common, one member per line, then facets with their counts.", [keys, facets, facetsMax, start, limit, ReadOption.Mode], async (arguments, output, stop) =>
+        {
+            var prefixes = arguments.GetValue(facets) ?? [];
+            await using var client = Globals.ClientOf(arguments);
+            var result = await client.Sets.IntersectAsync(
+                new KvIntersection
+                {
+                    Keys = [.. arguments.GetRequiredValue(keys).Select(Text.ToBytes)],
+                    FacetPrefixes = [.. prefixes.Select(Text.ToBytes)],
+                    FacetsMax = arguments.GetValue(facetsMax),
+                    Start = Text.ToBytes(arguments.GetValue(start) ?? ""),
+                    Limit = arguments.GetValue(limit),
+                    Read = ReadOption.Of(arguments),
+                },
+                stop);
+            if (output.IsJson)
+                output.Document(DocumentOf(result, prefixes));
+            else
+                PrintText(output, result);
+            return ExitCodes.Done;
+        });
+    }
+
+    private static object DocumentOf(IntersectResult result, string[] prefixes) => new
+    {
+        result.Count,
+        Members = result.Members.Select(static member => Text.FromBytes(member.Span) ?? Convert.ToBase64String(member.Span)),
+        result.More,
+        Facets = result.Facets.Select((of, index) => new
+        {
+            Prefix = prefixes[index],
+            of.SetsFound,
+            Sets = of.Sets.Select(static facet => new { Set = Text.FromBytes(facet.Key.Span) ?? Convert.ToBase64String(facet.Key.Span), facet.Count }),
+        }),
+    };
+
+    private static void PrintText(Output output, IntersectResult result)
+    {
+        foreach (var member in result.Members)
+            PrintMember(output, member.Span);
+        foreach (var facet in result.Facets.SelectMany(static facets => facets.Sets))
+        {
+            output.Bytes(facet.Key.Span);
+            output.Bytes(Text.ToBytes($"\t{facet.Count.ToString(CultureInfo.InvariantCulture)}\n").Span);
+        }
+    }
+
+    private static IEnumerable<ReadOnlyMemory<byte>> MembersOf(string[] texts) => texts.Select(Text.ToBytes);
+
+    private static void PrintMember(Output output, ReadOnlySpan<byte> member)
+    {
+        if (output.IsJson)
+        {
+            var text = Text.FromBytes(member);
+            output.Document(new { Member = text, MemberBase64 = text is null ? Convert.ToBase64String(member) : null });
+            return;
+        }
+        output.Bytes(member);
+        output.Bytes("\n"u8);
+    }
+
+    private static void Print(Output output, SetChangeResult result)
+    {
+        if (output.IsJson)
+            output.Document(new { result.Changed, Shard = result.Position.Shard, Etag = result.Position.Etag.ToString() });
+        else
+            output.Line(result.Changed.ToString(CultureInfo.InvariantCulture));
+    }
+}

@@ -1,0 +1,73 @@
+using System.CommandLine;
+using System.Globalization;
+using KvCluster.Cli.Files;
+using KvCluster.Client;
+
+namespace KvCluster.Cli.Commands;
+
+/// <summary>`kv txn`: a transaction in the notation of etcdctl, from standard input.</summary>
+internal static class TransactCommand
+{
+    /// <summary>Larger input is a mistake: the longest request is 16 MiB.</summary>
+    private const int CharactersMax = 32 << 20;
+
+    public static Command Create() => CliCommand.Create(
+        "txn",
+        "Read compares, then operations if all hold, then operations if not, from standard input, each part ended by an empty line. Print SUCCESS or FAILURE and the results.",
+        [],
+        async (arguments, output, stop) =>
+        {
+            var transaction = TransactionText.Parse(await ReadAsync(stop));
+            await using var client = Globals.ClientOf(arguments);
+            var result = await client.TransactAsync(transaction, stop);
+            if (output.IsJson)
+                output.Document(DocumentOf(result));
+            else
+                Print(output, result);
+            return ExitCodes.Done;
+        });
+
+    private static async Task<string> ReadAsync(CancellationToken stop)
+    {
+        using var reader = new StreamReader(Console.OpenStandardInput());
+        var text = await reader.ReadToEndAsync(stop);
+        return text.Length <= CharactersMax ? text : throw new CliException(ExitCodes.Usage, "The transaction is larger than a request may be. Nothing was applied.");
+    }
+
+    private static object DocumentOf(TransactResult result) => new
+    {
+        result.Succeeded,
+        result.FailedCondition,
+        Shard = result.Position.Shard,
+        Etag = result.Position.Etag.ToString(),
+        Results = result.Results.Select(static one => new
+        {
+            Etag = one.Etag == default ? null : one.Etag.ToString(),
+            one.Existed,
+            one.Number,
+            Entries = one.Entries.Select(static entry => EntryDocument.Of(entry.Key.Span, entry.Value.Span, entry.Etag)),
+            one.More,
+        }),
+    };
+
+    private static void Print(Output output, TransactResult result)
+    {
+        output.Line(result.Succeeded ? "SUCCESS" : "FAILURE");
+        foreach (var one in result.Results)
+        {
+            foreach (var entry in one.Entries)
+            {
+                output.Bytes(entry.Key.Span);
+                output.Bytes("\n"u8);
+                output.Bytes(entry.Value.Span);
+                output.Bytes("\n"u8);
+            }
+            if (one.Number is { } number)
+                output.Line(number.ToString(CultureInfo.InvariantCulture));
+            else if (one.Existed is { } existed)
+                output.Line(existed ? "1" : "0");
+            else if (one.Etag != default && one.Entries.Count == 0)
+                output.Line("OK");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+using System.Runtime.CompilerServices;
+using Google.Protobuf;
+using KvCluster.Client.Sessions;
+using KvCluster.Client.Transport;
+using KvCluster.V1;
+
+namespace KvCluster.Client;
+
+/// <summary>
+/// What the calls of a client have in common: reads in a mode, changes that are applied once, and what the client has seen. Used by <see cref="KvClient"/> and the parts of
+/// it; thread-safe.
+/// </summary>
+internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
+{
+    private readonly ClientSessions _sessions = new(router);
+
+    /// <summary>Sends calls.</summary>
+    public CallRouter Router => router;
+
+    /// <summary>The newest positions that were answered.</summary>
+    public SessionToken Seen { get; } = new();
+
+    /// <summary>The options of a read in a mode (null: that of the client's options) of the shard of a key.</summary>
+    public ReadOptions? ReadOptionsOf(KvReadMode? read, ReadOnlySpan<byte> key) => Seen.ToOptions(read ?? options.Read, router.Table.Find(key)?.ShardId);
+
+    /// <summary>Sends a read and returns the encoded response.</summary>
+    /// <exception cref="KvException">The call failed.</exception>
+    public async ValueTask<ByteString> ReadAsync(Method method, ReadOnlyMemory<byte> key, IMessage request, ReadOptions? read, CancellationToken cancellationToken) =>
+        ResponseOf(await router.CallAsync(
+            method, key, request.ToByteString(), router.DeadlineFromNow(), cancellationToken, atAnyReplica: read?.Mode.IsForLeader() == false).ConfigureAwait(false));
+
+    /// <summary>The position of an answer, which the client has seen from now on.</summary>
+    public ShardPosition See(Position? message)
+    {
+        var position = message.ToPosition();
+        Seen.Raise(position);
+        return position;
+    }
+
+    /// <summary>Makes a change of the shard of a key, and returns the encoded response.</summary>
+    /// <exception cref="KvException">The call failed.</exception>
+    public ValueTask<ByteString> ChangeAsync(Method method, ReadOnlyMemory<byte> key, IMessage request, CancellationToken cancellationToken) =>
+        ChangeAsync(new Change(method, key, default, null, request), cancellationToken);
+
+    /// <summary>Makes a change and returns the encoded response. If the shard has ended the session meanwhile, another one is used.</summary>
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
+    public async ValueTask<ByteString> ChangeAsync(Change change, CancellationToken cancellationToken)
+    {
+        var deadlineMs = Router.DeadlineFromNow();
+        if (!options.ExactlyOnce)
+            return ResponseOf(await Router.CallAsync(change.Method, change.Key, change.Encode(), deadlineMs, cancellationToken).ConfigureAwait(false));
+        while (true)
+        {
+            if (!_sessions.TryTake(change.Key.Span, out var ticket))
+            {
+                (ticket, var error) = await _sessions.TakeAsync(change.Key, deadlineMs, cancellationToken).ConfigureAwait(false);
+                if (error is not null)
+                    throw KvErrors.ToException(error);
+            }
+            RoutedReply reply;
+            try
+            {
+                reply = await Router.CallAsync(change.Method, change.Key, change.Encode(ticket), deadlineMs, cancellationToken, isIdentified: true).ConfigureAwait(false);
+            }
+            finally
+            {
+                ticket.Settle();
+            }
+            if (reply.Error is not null && CallStatus.IsLineageChanged(reply.Error))
+                ticket.Sessions.Drop(ticket.Session);
+            if (reply.Error is null || !CallStatus.IsSessionExpired(reply.Error))
+                return ResponseOf(reply);
+            // No attempt was executed, so the change can be made under a new identity.
+            ticket.Sessions.Drop(ticket.Session);
+        }
+    }
+
+    /// <summary>The response of a call.</summary>
+    /// <exception cref="KvException">The call failed.</exception>
+    public ByteString ResponseOf(in RoutedReply reply)
+    {
+        if (reply.Error is null)
+            return reply.Response;
+        throw ToException(reply.Error);
+    }
+
+    /// <summary>The exception of an error. What it says of positions is noted.</summary>
+    public KvException ToException(Google.Rpc.Status error)
+    {
+        var failure = KvErrors.ToException(error);
+        if (failure is KvConditionFailedException { Position: var position })
+            Seen.Raise(position);
+        else if (failure is KvLineageChangedException)
+            Seen.Forget();
+        return failure;
+    }
+
+    /// <summary>A change as its caller passed it: a put by its parts, which needs no message objects, and others as the message.</summary>
+    internal readonly record struct Change(Method Method, ReadOnlyMemory<byte> Key, ReadOnlyMemory<byte> Value, KvCondition? Condition, IMessage? Message)
+    {
+        public ByteString Encode()
+        {
+            if (Message is not null)
+                return Message.ToByteString();
+            var request = new PutRequest { Key = Key.ToByteString(), Value = Value.ToByteString() };
+            if (Condition is not null)
+                request.Conditions.Add(Condition.Message);
+            return request.ToByteString();
+        }
+
+        public ByteString Encode(in RequestTicket ticket) => Message is null
+            ? ticket.Encode(Key.Span, Value.Span, Condition)
+            : ticket.Encode(Message, Method.RequestIdField());
+    }
+}

@@ -1,0 +1,47 @@
+using KvCluster.V1;
+
+namespace KvCluster.Client;
+
+/// <summary>The calls of a <see cref="KvClient"/> for sessions that own keys: a key that a session owns ends with it. Thread-safe.</summary>
+/// <exception cref="KvException">From every call: it failed.</exception>
+public sealed class KvSessions
+{
+    private readonly ClientCalls _calls;
+
+    internal KvSessions(ClientCalls calls) => _calls = calls;
+
+    /// <summary>Opens a session in the shard of a key.</summary>
+    /// <param name="key">Any key of the shard.</param>
+    /// <param name="lifetime">From a second to a day. The session ends if it is not kept alive for this long.</param>
+    /// <param name="cancellationToken">Stops waiting. A session that was opened all the same ends by itself.</param>
+    public async ValueTask<KvSession> OpenAsync(ReadOnlyMemory<byte> key, TimeSpan lifetime, CancellationToken cancellationToken = default)
+    {
+        var request = new OpenSessionRequest { Key = key.ToByteString(), LifetimeMs = (ulong)Math.Max(0, lifetime.TotalMilliseconds) };
+        var response = OpenSessionResponse.Parser.ParseFrom(await SendAsync(Method.OpenSession, key, request, cancellationToken).ConfigureAwait(false));
+        _calls.See(response.Position);
+        return new KvSession(key, response.Session.Memory, lifetime);
+    }
+
+    /// <summary>Restarts the countdown of a session, and returns how long it lives without another call. Zero: it has ended, and its keys with it.</summary>
+    public async ValueTask<TimeSpan> KeepAliveAsync(KvSession session, CancellationToken cancellationToken = default)
+    {
+        var request = new KeepAliveRequest { Key = session.Key.ToByteString(), Sessions = { session.Id.ToByteString() } };
+        var response = KeepAliveResponse.Parser.ParseFrom(await SendAsync(Method.KeepAlive, session.Key, request, cancellationToken).ConfigureAwait(false));
+        _calls.See(response.Position);
+        return response.LeftMs.Count == 1 ? TimeSpan.FromMilliseconds(response.LeftMs[0]) : TimeSpan.Zero;
+    }
+
+    /// <summary>Ends a session and removes its keys in the same change. Returns how many; null if there was no such session.</summary>
+    public async ValueTask<ulong?> EndAsync(KvSession session, CancellationToken cancellationToken = default)
+    {
+        var request = new EndSessionRequest { Key = session.Key.ToByteString(), Session = session.Id.ToByteString() };
+        var response = EndSessionResponse.Parser.ParseFrom(await SendAsync(Method.EndSession, session.Key, request, cancellationToken).ConfigureAwait(false));
+        _calls.See(response.Position);
+        return response.Existed ? response.Deleted : null;
+    }
+
+    // Repeating any of them is harmless, so they need no request id.
+    private async ValueTask<Google.Protobuf.ByteString> SendAsync(Method method, ReadOnlyMemory<byte> key, Google.Protobuf.IMessage request, CancellationToken cancellationToken) =>
+        _calls.ResponseOf(await _calls.Router.CallAsync(
+            method, key, Google.Protobuf.MessageExtensions.ToByteString(request), _calls.Router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false));
+}

@@ -1,0 +1,99 @@
+using System.Runtime.CompilerServices;
+using KvCluster.V1;
+
+namespace KvCluster.Client;
+
+/// <summary>
+/// The calls of a <see cref="KvClient"/> for sets. A set is a namespace of its own beside the keys, in the shard of its key: members in order, each once, 1 to 1,024 bytes.
+/// Thread-safe.
+/// </summary>
+/// <exception cref="KvException">From every call: it failed.</exception>
+public sealed class KvSets
+{
+    private readonly ClientCalls _calls;
+
+    internal KvSets(ClientCalls calls) => _calls = calls;
+
+    /// <summary>Adds members, up to 10,000. If the set has all of them, nothing changes.</summary>
+    public async ValueTask<SetChangeResult> AddAsync(
+        ReadOnlyMemory<byte> key, IEnumerable<ReadOnlyMemory<byte>> members, KvCondition? condition = null, CancellationToken cancellationToken = default)
+    {
+        var request = new SetAddRequest { Key = key.ToByteString(), Members = { members.Select(Bytes.ToByteString) } };
+        if (condition is not null)
+            request.Conditions.Add(condition.Message);
+        var response = SetAddResponse.Parser.ParseFrom(await _calls.ChangeAsync(Method.SetAdd, key, request, cancellationToken).ConfigureAwait(false));
+        return new SetChangeResult(response.Added, _calls.See(response.Position));
+    }
+
+    /// <summary>Removes members, up to 10,000. If the set has none of them, nothing changes.</summary>
+    public async ValueTask<SetChangeResult> RemoveAsync(
+        ReadOnlyMemory<byte> key, IEnumerable<ReadOnlyMemory<byte>> members, KvCondition? condition = null, CancellationToken cancellationToken = default)
+    {
+        var request = new SetRemoveRequest { Key = key.ToByteString(), Members = { members.Select(Bytes.ToByteString) } };
+        if (condition is not null)
+            request.Conditions.Add(condition.Message);
+        return ToResult(SetRemoveResponse.Parser.ParseFrom(await _calls.ChangeAsync(Method.SetRemove, key, request, cancellationToken).ConfigureAwait(false)));
+    }
+
+    /// <summary>Removes a set with all its members.</summary>
+    public async ValueTask<SetChangeResult> RemoveAllAsync(ReadOnlyMemory<byte> key, CancellationToken cancellationToken = default) => ToResult(SetRemoveResponse.Parser.ParseFrom(
+        await _calls.ChangeAsync(Method.SetRemove, key, new SetRemoveRequest { Key = key.ToByteString(), All = true }, cancellationToken).ConfigureAwait(false)));
+
+    /// <summary>The number of members; 0 if there is no such set.</summary>
+    public async ValueTask<ulong> CountAsync(ReadOnlyMemory<byte> key, KvReadMode? read = null, CancellationToken cancellationToken = default)
+    {
+        var request = new SetCountRequest { Key = key.ToByteString(), Read = _calls.ReadOptionsOf(read, key.Span) };
+        var response = SetCountResponse.Parser.ParseFrom(await _calls.ReadAsync(Method.SetCount, key, request, request.Read, cancellationToken).ConfigureAwait(false));
+        _calls.See(response.Position);
+        return response.Count;
+    }
+
+    /// <summary>The members in order, page by page, each page from the state at its own moment.</summary>
+    /// <param name="key">The key of the set.</param>
+    /// <param name="scan">Which members; null: all.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    public async IAsyncEnumerable<ReadOnlyMemory<byte>> ScanAsync(ReadOnlyMemory<byte> key, KvSetScan? scan = null, [EnumeratorCancellation] CancellationToken cancellationToken = default)
+    {
+        var terms = scan ?? new KvSetScan();
+        var left = terms.Limit == 0 ? ulong.MaxValue : terms.Limit;
+        var request = new SetScanRequest { Key = key.ToByteString(), Start = terms.Start.ToByteString(), Prefix = terms.Prefix.ToByteString(), Reverse = terms.Reverse };
+        for (var isMore = true; isMore && left > 0;)
+        {
+            request.Limit = (uint)Math.Min(left, 10_000);
+            request.Read = _calls.ReadOptionsOf(terms.Read, key.Span);
+            var response = SetScanResponse.Parser.ParseFrom(await _calls.ReadAsync(Method.SetScan, key, request, request.Read, cancellationToken).ConfigureAwait(false));
+            _calls.See(response.Position);
+            foreach (var member in response.Members)
+                yield return member.Memory;
+            left -= (ulong)response.Members.Count;
+            isMore = response.More && response.Members.Count > 0;
+            if (isMore)
+                request.ResumeAfter = response.Members[^1];
+        }
+    }
+
+    /// <summary>What several sets of one shard have in common, counted in facets.</summary>
+    /// <exception cref="KvException">Reason SHARDS_DIFFER: the sets, or those below a facet prefix, are in several shards.</exception>
+    public async ValueTask<IntersectResult> IntersectAsync(KvIntersection intersection, CancellationToken cancellationToken = default)
+    {
+        var first = intersection.Keys.Count > 0 ? intersection.Keys[0] : default;
+        var request = new SetIntersectRequest
+        {
+            Keys = { intersection.Keys.Select(Bytes.ToByteString) },
+            Start = intersection.Start.ToByteString(),
+            Limit = (uint)intersection.Limit,
+            FacetPrefixes = { intersection.FacetPrefixes.Select(Bytes.ToByteString) },
+            FacetsMax = (uint)intersection.FacetsMax,
+            Read = _calls.ReadOptionsOf(intersection.Read, first.Span),
+        };
+        var response = SetIntersectResponse.Parser.ParseFrom(await _calls.ReadAsync(Method.SetIntersect, first, request, request.Read, cancellationToken).ConfigureAwait(false));
+        return new IntersectResult(
+            [.. response.Members.Select(static member => member.Memory)],
+            response.More,
+            response.Count,
+            [.. response.Facets.Select(static facets => new FacetsResult([.. facets.Sets.Select(static facet => new FacetResult(facet.Key.Memory, facet.Count))], facets.SetsFound))],
+            _calls.See(response.Position));
+    }
+
+    private SetChangeResult ToResult(SetRemoveResponse response) => new(response.Removed, _calls.See(response.Position));
+}

@@ -1,0 +1,50 @@
+using KvCluster.V1;
+
+namespace KvCluster.Client;
+
+/// <summary>A range that is read page by page, and the limits of a page.</summary>
+public sealed record KvList
+{
+    /// <summary>Only keys with this prefix; empty means all.</summary>
+    public ReadOnlyMemory<byte> Prefix { get; init; }
+
+    /// <summary>First key, inclusive; empty means the first of all.</summary>
+    public ReadOnlyMemory<byte> Start { get; init; }
+
+    /// <summary>End, exclusive; empty means after the last.</summary>
+    public ReadOnlyMemory<byte> End { get; init; }
+
+    /// <summary>Descending from the last key.</summary>
+    public bool Reverse { get; init; }
+
+    /// <summary>The maximum number of entries of a page, up to 10,000.</summary>
+    public int Limit { get; init; } = 1_000;
+
+    /// <summary>The maximum number of bytes of keys and values of a page, up to 4 MiB. A page has at least one entry.</summary>
+    public int BytesMax { get; init; } = 1 << 20;
+
+    /// <summary>Omit the values.</summary>
+    public bool KeysOnly { get; init; }
+
+    /// <summary>How up to date the entries must be; null means <see cref="KvClientOptions.Read"/>.</summary>
+    public KvReadMode? Read { get; init; }
+
+    internal ListRequest ToMessage(ReadOptions? read, ReadOnlyMemory<byte> pageToken) => new()
+    {
+        Prefix = Prefix.ToByteString(),
+        Start = Start.ToByteString(),
+        End = End.ToByteString(),
+        Reverse = Reverse,
+        Limit = (uint)Limit,
+        BytesMax = (uint)BytesMax,
+        KeysOnly = KeysOnly,
+        Read = read,
+        PageToken = pageToken.ToByteString(),
+    };
+}
+
+/// <summary>One page of a <see cref="KvList"/>.</summary>
+/// <param name="Entries">In the order that was asked for. A page may be empty although others follow.</param>
+/// <param name="NextToken">For the next page; empty if this is the last one.</param>
+/// <param name="Position">The state that the page was read from.</param>
+public sealed record KvPage(IReadOnlyList<KvEntry> Entries, ReadOnlyMemory<byte> NextToken, ShardPosition Position);

@@ -1,0 +1,94 @@
+using Google.Protobuf;
+using Google.Protobuf.Collections;
+using KvCluster.V1;
+
+namespace KvCluster.Client;
+
+/// <summary>
+/// A list of operations on keys and sets of one shard. A later one sees the effect of earlier ones. Memory that is passed must not change until the call is answered. Not
+/// thread-safe.
+/// </summary>
+public sealed class KvOperations
+{
+    private readonly RepeatedField<Operation> _operations;
+
+    internal KvOperations(RepeatedField<Operation> operations) => _operations = operations;
+
+    /// <summary>Number of operations added.</summary>
+    public int Count => _operations.Count;
+
+    /// <summary>The first key named; empty if there is none.</summary>
+    internal ReadOnlyMemory<byte> FirstKey => _operations.Count == 0 ? default : KeyOf(_operations[0]).Memory;
+
+    /// <summary>Adds a put.</summary>
+    public KvOperations Put(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value) => Add(new Operation { Put = new PutOperation { Key = key.ToByteString(), Value = value.ToByteString() } });
+
+    /// <summary>Adds a put of a key that does not live for ever, or whose end the shard numbers. Conditions of the options are not used.</summary>
+    public KvOperations Put(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value, KvPutOptions options)
+    {
+        var put = new PutOperation { Key = key.ToByteString(), Value = value.ToByteString(), Sequence = options.Sequence };
+        if (options.TimeToLive is { } timeToLive)
+            put.TtlMs = KvPutOptions.Milliseconds(timeToLive);
+        if (options.Owner is { } owner)
+            put.Owner = owner.Id.ToByteString();
+        return Add(new Operation { Put = put });
+    }
+
+    /// <summary>Adds a delete, which also succeeds if the key does not exist.</summary>
+    public KvOperations Delete(ReadOnlyMemory<byte> key) => Add(new Operation { Delete = new DeleteOperation { Key = key.ToByteString() } });
+
+    /// <summary>Adds a delete of all keys from one to another one, which stays. An empty end is that of the shard.</summary>
+    public KvOperations DeleteRange(ReadOnlyMemory<byte> start, ReadOnlyMemory<byte> end) =>
+        Add(new Operation { DeleteRange = new RangeOperation { Start = start.ToByteString(), End = end.ToByteString() } });
+
+    /// <summary>Adds to a number. The result has the number afterwards.</summary>
+    public KvOperations Increment(ReadOnlyMemory<byte> key, long by = 1) => Add(new Operation { Increment = new IncrementOperation { Key = key.ToByteString(), By = by } });
+
+    /// <summary>Adds a new expiry of a key; null means that it does not expire any more.</summary>
+    public KvOperations Touch(ReadOnlyMemory<byte> key, TimeSpan? timeToLive)
+    {
+        var touch = new TouchOperation { Key = key.ToByteString() };
+        if (timeToLive is { } given)
+            touch.TtlMs = KvPutOptions.Milliseconds(given);
+        return Add(new Operation { Touch = touch });
+    }
+
+    /// <summary>Adds a member to a set.</summary>
+    public KvOperations SetAdd(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> member) => Add(new Operation { SetAdd = SetOf(key, member) });
+
+    /// <summary>Removes a member from a set; an empty one means all members.</summary>
+    public KvOperations SetRemove(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> member = default) => Add(new Operation { SetRemove = SetOf(key, member) });
+
+    /// <summary>Reads a key.</summary>
+    public KvOperations Get(ReadOnlyMemory<byte> key) => Add(new Operation { Get = new KeyOperation { Key = key.ToByteString() } });
+
+    /// <summary>Reads the first entries from a key on to another one, which is not read. At most 1,000.</summary>
+    public KvOperations Scan(ReadOnlyMemory<byte> start, ReadOnlyMemory<byte> end, int limit = 1_000, bool keysOnly = false) =>
+        Add(new Operation { Scan = new RangeOperation { Start = start.ToByteString(), End = end.ToByteString(), Limit = (uint)limit, KeysOnly = keysOnly } });
+
+    /// <summary>Asks whether a set has a member, and for the number of its members; an empty member asks for the number only.</summary>
+    public KvOperations SetGet(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> member = default) => Add(new Operation { SetGet = SetOf(key, member) });
+
+    private static SetOperation SetOf(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> member) => new() { Key = key.ToByteString(), Member = member.ToByteString() };
+
+    private static ByteString KeyOf(Operation operation) => operation.OperationCase switch
+    {
+        Operation.OperationOneofCase.Put => operation.Put.Key,
+        Operation.OperationOneofCase.Delete => operation.Delete.Key,
+        Operation.OperationOneofCase.DeleteRange => operation.DeleteRange.Start,
+        Operation.OperationOneofCase.Increment => operation.Increment.Key,
+        Operation.OperationOneofCase.Touch => operation.Touch.Key,
+        Operation.OperationOneofCase.SetAdd => operation.SetAdd.Key,
+        Operation.OperationOneofCase.SetRemove => operation.SetRemove.Key,
+        Operation.OperationOneofCase.Get => operation.Get.Key,
+        Operation.OperationOneofCase.Scan => operation.Scan.Start,
+        Operation.OperationOneofCase.SetGet => operation.SetGet.Key,
+        _ => ByteString.Empty,
+    };
+
+    private KvOperations Add(Operation operation)
+    {
+        _operations.Add(operation);
+        return this;
+    }
+}

@@ -1,0 +1,21 @@
+namespace KvCluster.Client;
+
+/// <summary>What is special about a put.</summary>
+public sealed record KvPutOptions
+{
+    /// <summary>A test of the state before the put.</summary>
+    public KvCondition? Condition { get; init; }
+
+    /// <summary>How long the key lives, from a millisecond to 100 years. It ends at most 250 ms late. Null means until it is deleted.</summary>
+    public TimeSpan? TimeToLive { get; init; }
+
+    /// <summary>A session with which the key ends. It must be of the key's shard.</summary>
+    public KvSession? Owner { get; init; }
+
+    /// <summary>The shard appends the next number to the key: 20 decimal digits, from 1 on. No number under a prefix is given twice.</summary>
+    public bool Sequence { get; init; }
+
+    internal static ulong Milliseconds(TimeSpan timeToLive) => timeToLive >= TimeSpan.FromMilliseconds(1)
+        ? (ulong)timeToLive.TotalMilliseconds
+        : throw new ArgumentOutOfRangeException(nameof(timeToLive), timeToLive, "A key lives for at least a millisecond.");
+}

@@ -1,0 +1,33 @@
+namespace KvCluster.Client;
+
+/// <summary>A range of keys.</summary>
+public sealed record KvRange
+{
+    /// <summary>Only keys with this prefix; empty means all.</summary>
+    public ReadOnlyMemory<byte> Prefix { get; init; }
+
+    /// <summary>First key, inclusive; empty means the first of all.</summary>
+    public ReadOnlyMemory<byte> Start { get; init; }
+
+    /// <summary>End, exclusive; empty means after the last.</summary>
+    public ReadOnlyMemory<byte> End { get; init; }
+}
+
+/// <summary>Which key a read returns, by its place beside the requested one in key order.</summary>
+public enum KvNearest
+{
+    /// <summary>The key itself.</summary>
+    Exact = V1.Nearest.Exact,
+
+    /// <summary>The key itself, or the greatest one less than it.</summary>
+    Floor = V1.Nearest.Floor,
+
+    /// <summary>The greatest key less than it.</summary>
+    Lower = V1.Nearest.Lower,
+
+    /// <summary>The key itself, or the least one greater than it.</summary>
+    Ceiling = V1.Nearest.Ceiling,
+
+    /// <summary>The least key greater than it.</summary>
+    Higher = V1.Nearest.Higher,
+}

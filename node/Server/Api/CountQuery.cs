@@ -1,0 +1,58 @@
+using KvCluster.Storage.Pages;
+using KvCluster.Storage.Trees;
+using KvCluster.V1;
+using KvCluster.Wire;
+
+namespace KvCluster.Node.Api;
+
+/// <summary>A Count of the keys of a range, as far as it is in one shard.</summary>
+internal sealed class CountQuery : SnapshotQuery
+{
+    private readonly int _bytesMax;
+    private Cursor? _cursor;
+    private ulong _count;
+
+    /// <exception cref="MalformedMessageException">The bytes are not a valid message.</exception>
+    public CountQuery(ReadOnlySpan<byte> request, out ReadOnlySpan<byte> options)
+    {
+        options = default;
+        byte[] start = [], end = [], prefix = [];
+        var reader = new WireReader(request);
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            switch (field)
+            {
+                case CountRequest.StartFieldNumber: start = reader.ReadBytes().ToArray(); break;
+                case CountRequest.EndFieldNumber: end = reader.ReadBytes().ToArray(); break;
+                case CountRequest.PrefixFieldNumber: prefix = reader.ReadBytes().ToArray(); break;
+                case CountRequest.ReadFieldNumber: options = reader.ReadBytes(); break;
+                default: reader.Skip(); break;
+            }
+        }
+        _bytesMax = Math.Max(Math.Max(start.Length, end.Length), prefix.Length);
+        Bounds = KeyBounds.Of(start, end, prefix);
+    }
+
+    public KeyBounds Bounds { get; }
+
+    public ApiError? Check() => _bytesMax > KvLimits.KeyBytesMax ? ApiErrors.KeyTooLong : null;
+
+    public override bool Step(TimeProvider clock, long until)
+    {
+        _cursor ??= Read.Snapshot.Cursor(TreeId.Kv, Bounds.Lower.Span, Bounds.Upper.Span);
+        for (var more = true; more;)
+        {
+            for (var left = 4_096; left > 0 && (more = _cursor.MoveNext()); left--)
+                _count++;
+            if (more && clock.GetTimestamp() >= until)
+                return false;
+        }
+        new WireWriter(Answer.Append(WireWriter.VarintFieldSize(_count))).VarintField(CountResponse.CountFieldNumber, _count);
+        var next = Route.End.Span;
+        if (!next.IsEmpty && (Bounds.Upper.IsEmpty || next.SequenceCompareTo(Bounds.Upper.Span) < 0))
+            AppendBytes(CountResponse.NextStartFieldNumber, next);
+        return true;
+    }
+
+    public override void End() => _cursor?.Dispose();
+}

@@ -1,0 +1,112 @@
+using System.Buffers.Binary;
+using KvCluster.Storage.Pages;
+using KvCluster.V1;
+using KvCluster.Wire;
+
+namespace KvCluster.Node.Api;
+
+/// <summary>
+/// One page of a List. Its token for the next page has the token of the snapshot (8 bytes, 0 if the page begins in another shard), whether the key itself is the bound (1
+/// byte), and a key: the last one of this page, or the bound between the shards.
+/// </summary>
+internal sealed class ListQuery : SnapshotQuery
+{
+    private const int PlaceBytes = KeptSnapshots.TokenBytes + 1;
+    private const int EntriesDefault = 1_000;
+    private const int EntriesMax = 10_000;
+    private const int BytesDefault = 1 << 20;
+
+    private readonly int _keyBytesMax;
+    private readonly bool _isTokenBad;
+    private readonly bool _isKeysOnly;
+    private readonly ulong _entriesMax;
+    private readonly ulong _bytesMax;
+    private ulong _tokenForMore;
+
+    /// <exception cref="MalformedMessageException">The bytes are not a valid message.</exception>
+    public ListQuery(ReadOnlySpan<byte> request, out ReadOnlySpan<byte> options)
+    {
+        options = default;
+        byte[] start = [], end = [], prefix = [], token = [];
+        ulong entries = 0, bytes = 0;
+        var reader = new WireReader(request);
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            switch (field)
+            {
+                case ListRequest.StartFieldNumber: start = reader.ReadBytes().ToArray(); break;
+                case ListRequest.EndFieldNumber: end = reader.ReadBytes().ToArray(); break;
+                case ListRequest.PrefixFieldNumber: prefix = reader.ReadBytes().ToArray(); break;
+                case ListRequest.ReverseFieldNumber: IsReverse = reader.ReadBool(); break;
+                case ListRequest.LimitFieldNumber: entries = reader.ReadUInt32(); break;
+                case ListRequest.KeysOnlyFieldNumber: _isKeysOnly = reader.ReadBool(); break;
+                case ListRequest.BytesMaxFieldNumber: bytes = reader.ReadUInt32(); break;
+                case ListRequest.ReadFieldNumber: options = reader.ReadBytes(); break;
+                case ListRequest.PageTokenFieldNumber: token = reader.ReadBytes().ToArray(); break;
+                default: reader.Skip(); break;
+            }
+        }
+        (_entriesMax, _bytesMax) = (entries == 0 ? EntriesDefault : entries, bytes == 0 ? BytesDefault : Math.Min(bytes, EntryPages.EntriesBytesMax));
+        _keyBytesMax = Math.Max(Math.Max(start.Length, end.Length), prefix.Length);
+        Bounds = KeyBounds.Of(start, end, prefix);
+        if (token.Length == 0)
+            return;
+        _isTokenBad = token.Length is <= PlaceBytes or > PlaceBytes + KvLimits.KeyBytesMax || token[PlaceBytes - 1] > 1;
+        if (_isTokenBad)
+            return;
+        Token = BinaryPrimitives.ReadUInt64BigEndian(token);
+        var key = token.AsMemory(PlaceBytes);
+        Bounds = token[PlaceBytes - 1] == 1 ? Bounds.From(key, IsReverse) : Bounds.Behind(key, IsReverse);
+    }
+
+    public bool IsReverse { get; }
+
+    /// <summary>The part of the range that is left.</summary>
+    public KeyBounds Bounds { get; }
+
+    /// <summary>The snapshot of the page before; 0 if this page begins in a new one.</summary>
+    public ulong Token { get; }
+
+    public override ulong TokenForMore => _tokenForMore;
+
+    public ApiError? Check()
+    {
+        if (_isTokenBad)
+            return ApiErrors.BadRequest("The page token is none that a List returned.");
+        if (_entriesMax > EntriesMax)
+            return ApiErrors.BadRequest($"A page has at most {EntriesMax} entries.");
+        return _keyBytesMax > KvLimits.KeyBytesMax ? ApiErrors.KeyTooLong : null;
+    }
+
+    public override bool Step(TimeProvider clock, long until)
+    {
+        using var cursor = Read.Snapshot.Cursor(TreeId.Kv, Bounds.Lower.Span, Bounds.Upper.Span);
+        var entries = new EntryPages(cursor, IsReverse, _isKeysOnly) { EntriesLeft = _entriesMax, BytesLeft = _bytesMax };
+        if (entries.Fill(Answer, EntryPages.EntriesBytesMax) || entries.IsAtLimit)
+        {
+            if (entries.HasMore())
+            {
+                _tokenForMore = Token == 0 ? KeptSnapshots.NewToken() : Token;
+                AppendToken(_tokenForMore, isBound: false, entries.LastKeyOf(Answer).ToArray());
+                return true;
+            }
+        }
+        var bound = (IsReverse ? Route.Start : Route.End).Span;
+        var goesOn = !bound.IsEmpty && (IsReverse
+            ? bound.SequenceCompareTo(Bounds.Lower.Span) > 0
+            : Bounds.Upper.IsEmpty || bound.SequenceCompareTo(Bounds.Upper.Span) < 0);
+        if (goesOn)
+            AppendToken(0, isBound: true, bound);
+        return true;
+    }
+
+    private void AppendToken(ulong snapshot, bool isBound, ReadOnlySpan<byte> key)
+    {
+        var writer = new WireWriter(Answer.Append(WireWriter.BytesFieldSize(PlaceBytes + key.Length)));
+        writer.BytesHeader(ListResponse.NextPageTokenFieldNumber, PlaceBytes + key.Length);
+        var place = writer.Take(PlaceBytes + key.Length);
+        BinaryPrimitives.WriteUInt64BigEndian(place, snapshot);
+        place[PlaceBytes - 1] = isBound ? (byte)1 : (byte)0;
+        key.CopyTo(place[PlaceBytes..]);
+    }
+}

@@ -1,0 +1,201 @@
+using KvCluster.Node.Hosting;
+using KvCluster.Storage.Pages;
+using KvCluster.Storage.Trees;
+using KvCluster.V1;
+using KvCluster.Wire;
+
+namespace KvCluster.Node.Api;
+
+/// <summary>
+/// What several sets of one shard have in common: a page of it, its size, and for sets below some prefixes how many of it they have. With facets the intersection is copied
+/// first, because every facet is compared with it.
+/// </summary>
+internal sealed class SetIntersectQuery : SnapshotQuery
+{
+    private const int KeysMax = 64;
+    private const int PrefixesMax = 16;
+    private const uint MembersMax = 10_000;
+    private const uint FacetsDefault = 10;
+    private const uint FacetsMax = 10_000;
+
+    /// <summary>Bytes of an intersection that can be compared with facets.</summary>
+    private const int ListBytesMax = 16 << 20;
+
+    /// <summary>Members between two looks at the clock.</summary>
+    private const int MembersPerLook = 256;
+
+    private readonly List<byte[]> _prefixes = [];
+    private readonly byte[] _start = [];
+    private readonly uint _membersMax;
+    private readonly uint _facetsMax = FacetsDefault;
+    private readonly MemberList _list = new();
+    private readonly List<Facet> _facets = [];
+    private SetIntersection? _common;
+    private Cursor? _sets;
+    private bool _isCounted;
+    private bool _isMore;
+    private ulong _count;
+    private uint _returned;
+    private int _prefix;
+
+    /// <exception cref="MalformedMessageException">The bytes are not a valid message.</exception>
+    public SetIntersectQuery(ReadOnlySpan<byte> request, out ReadOnlySpan<byte> options)
+    {
+        options = default;
+        var reader = new WireReader(request);
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            switch (field)
+            {
+                // One more than allowed is enough to refuse the request.
+                case SetIntersectRequest.KeysFieldNumber when Keys.Count <= KeysMax: Keys.Add(reader.ReadBytes().ToArray()); break;
+                case SetIntersectRequest.StartFieldNumber: _start = reader.ReadBytes().ToArray(); break;
+                case SetIntersectRequest.LimitFieldNumber: _membersMax = reader.ReadUInt32(); break;
+                case SetIntersectRequest.FacetPrefixesFieldNumber when _prefixes.Count <= PrefixesMax: _prefixes.Add(reader.ReadBytes().ToArray()); break;
+                case SetIntersectRequest.FacetsMaxFieldNumber: _facetsMax = reader.ReadUInt32() is > 0 and var most ? most : FacetsDefault; break;
+                case SetIntersectRequest.ReadFieldNumber: options = reader.ReadBytes(); break;
+                default: reader.Skip(); break;
+            }
+        }
+    }
+
+    /// <summary>The keys of the sets.</summary>
+    public List<byte[]> Keys { get; } = [];
+
+    public ApiError? Check()
+    {
+        if (Keys.Count is 0 or > KeysMax)
+            return ApiErrors.BadRequest($"An intersection is of 1 to {KeysMax} sets.");
+        if (_prefixes.Count > PrefixesMax)
+            return ApiErrors.BadRequest($"An intersection has at most {PrefixesMax} facet prefixes.");
+        if (_membersMax > MembersMax || _facetsMax > FacetsMax)
+            return ApiErrors.BadRequest($"A page has at most {MembersMax} members, and a prefix at most {FacetsMax} facets.");
+        if (_start.Length > KvLimits.MemberBytesMax)
+            return ApiErrors.MemberTooLong;
+        foreach (var key in Keys.Concat(_prefixes))
+        {
+            if (RequestRules.CheckKey(key) is { } bad)
+                return bad;
+        }
+        return null;
+    }
+
+    public override ApiError? CheckIn(HostedShard shard, ShardLookup lookup)
+    {
+        foreach (var key in Keys)
+        {
+            if (!shard.Owns(key))
+                return ApiErrors.ShardsDiffer(shard, lookup.RouteOf(key));
+        }
+        foreach (var prefix in _prefixes)
+        {
+            var end = shard.Route.End.Span;
+            // The range of the prefix ends where that of the shard does, or before.
+            var endOfPrefix = KeyBounds.EndOfPrefix(prefix);
+            if (!shard.Owns(prefix) || (!end.IsEmpty && (endOfPrefix.Length == 0 || endOfPrefix.AsSpan().SequenceCompareTo(end) > 0)))
+                return ApiErrors.ShardsDiffer(shard, lookup.RouteOf(shard.Owns(prefix) ? end : prefix));
+        }
+        return null;
+    }
+
+    public override bool Step(TimeProvider clock, long until)
+    {
+        if (!_isCounted && !Intersect(clock, until))
+            return false;
+        if (Refusal is not null)
+            return true;
+        for (; _prefix < _prefixes.Count; _prefix++)
+        {
+            if (!CountFacets(clock, until))
+                return false;
+            AppendFacets();
+        }
+        return true;
+    }
+
+    public override void End()
+    {
+        _common?.Dispose();
+        _sets?.Dispose();
+    }
+
+    // The page and the number of the common members, and with facets a list of them.
+    private bool Intersect(TimeProvider clock, long until)
+    {
+        var found = _common is null ? Begin() : _common.MoveNext();
+        for (var seen = 1; found; found = _common!.MoveNext(), seen++)
+        {
+            var member = _common!.Member;
+            _count++;
+            if (_returned < _membersMax && member.SequenceCompareTo(_start) >= 0)
+                Return(member);
+            else
+                _isMore |= _membersMax > 0 && _returned == _membersMax;
+            if (_prefixes.Count > 0)
+                _list.Add(member);
+            if (_list.Bytes > ListBytesMax)
+            {
+                Refusal = ApiErrors.IntersectionTooLarge;
+                return _isCounted = true;
+            }
+            if (seen % MembersPerLook == 0 && clock.GetTimestamp() >= until)
+                return false;
+        }
+        var writer = new WireWriter(Answer.Append(WireWriter.VarintFieldSize(_isMore ? 1u : 0) + WireWriter.VarintFieldSize(_count)));
+        writer.VarintField(SetIntersectResponse.MoreFieldNumber, _isMore ? 1u : 0);
+        writer.VarintField(SetIntersectResponse.CountFieldNumber, _count);
+        return _isCounted = true;
+    }
+
+    private void Return(ReadOnlySpan<byte> member)
+    {
+        // The page is full.
+        if (Answer.Count + WireWriter.BytesFieldSize(member.Length) > EntryPages.EntriesBytesMax / 2)
+        {
+            _returned = _membersMax;
+            _isMore = true;
+            return;
+        }
+        AppendBytes(SetIntersectResponse.MembersFieldNumber, member);
+        _returned++;
+    }
+
+    private bool Begin()
+    {
+        var sets = new StoredSet[Keys.Count];
+        for (var index = 0; index < sets.Length; index++)
+        {
+            if (!Read.Snapshot.TryGetSet(Keys[index], out sets[index]))
+                return false;
+        }
+        _common = new SetIntersection(sets);
+        return _common.Seek(default);
+    }
+
+    private bool CountFacets(TimeProvider clock, long until)
+    {
+        _sets ??= Read.Snapshot.Cursor(TreeId.Sets, _prefixes[_prefix], KeyBounds.EndOfPrefix(_prefixes[_prefix]));
+        while (_list.Count > 0 && _sets.MoveNext())
+        {
+            var set = _sets.Set;
+            if (_list.CountIn(set) is > 0 and var common)
+                _facets.Add(new Facet(_sets.Key.ToArray(), common));
+            if (clock.GetTimestamp() >= until)
+                return false;
+        }
+        return true;
+    }
+
+    private void AppendFacets()
+    {
+        var facets = new Facets { SetsFound = (ulong)_facets.Count };
+        foreach (var facet in _facets.OrderByDescending(static facet => facet.Count).Take((int)_facetsMax))
+            facets.Sets.Add(new V1.Facet { Key = Google.Protobuf.ByteString.CopyFrom(facet.Key), Count = facet.Count });
+        Append(new SetIntersectResponse { Facets = { facets } });
+        _facets.Clear();
+        _sets?.Dispose();
+        _sets = null;
+    }
+
+    private readonly record struct Facet(byte[] Key, ulong Count);
+}

@@ -1,0 +1,76 @@
+using KvCluster.Storage.Encoding;
+
+namespace KvCluster.Storage.Trees;
+
+/// <summary>
+/// Iterates over the members that all of some sets have, in order. The smallest set leads; in the others it gallops: a look at the next member, then a search. One
+/// thread at a time, while the snapshot is open.
+/// </summary>
+/// <exception cref="CorruptStoreException">From any move: a page is not what was written.</exception>
+internal sealed class SetIntersection : IDisposable
+{
+    private readonly SetCursor[] _cursors;
+
+    /// <param name="sets">At least one; of the same snapshot.</param>
+    public SetIntersection(IEnumerable<StoredSet> sets) => _cursors = [.. sets.OrderBy(static set => set.Count).Select(static set => set.Members())];
+
+    /// <summary>The current member. Valid until the next move.</summary>
+    public ReadOnlySpan<byte> Member => _cursors[0].Member;
+
+    /// <summary>Moves to the first common member not less than the given one (empty: to the first one); false if there is none.</summary>
+    public bool Seek(ReadOnlySpan<byte> from)
+    {
+        foreach (var cursor in _cursors)
+        {
+            if (!(from.IsEmpty ? cursor.MoveNext() : cursor.Seek(from)))
+                return false;
+        }
+        return Agree();
+    }
+
+    /// <summary>Moves to the next common member after <see cref="Seek"/> has found one; false if there is none.</summary>
+    public bool MoveNext() => _cursors[0].MoveNext() && Agree();
+
+    /// <inheritdoc/>
+    public void Dispose()
+    {
+        foreach (var cursor in _cursors)
+            cursor.Dispose();
+    }
+
+    // All cursors are at a member. The greatest of them is the least that can be common.
+    private bool Agree()
+    {
+        for (var agreed = 1; agreed < _cursors.Length;)
+        {
+            var cursor = _cursors[agreed];
+            if (!TryReach(cursor, Member, out var order))
+                return false;
+            if (order == 0)
+                agreed++;
+            else if (!TryReach(_cursors[0], cursor.Member, out _))
+                return false;
+            else
+                agreed = 1;
+        }
+        return true;
+    }
+
+    /// <summary>Moves a cursor that is at a member to the first one not less than the given one. <paramref name="order"/>: 0 if it is that one.</summary>
+    private static bool TryReach(SetCursor cursor, ReadOnlySpan<byte> member, out int order)
+    {
+        order = cursor.Member.SequenceCompareTo(member);
+        if (order >= 0)
+            return true;
+        // In dense sets it is often the next one.
+        if (!cursor.MoveNext())
+            return false;
+        order = cursor.Member.SequenceCompareTo(member);
+        if (order >= 0)
+            return true;
+        if (!cursor.Seek(member))
+            return false;
+        order = cursor.Member.SequenceCompareTo(member);
+        return true;
+    }
+}

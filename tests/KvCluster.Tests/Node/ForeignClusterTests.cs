@@ -1,0 +1,116 @@
+using Google.Protobuf;
+using Google.Rpc;
+using Grpc.Core;
+using Grpc.Net.Client;
+using KvCluster.Router;
+using KvCluster.ServiceDefaults.Admin;
+using KvCluster.V1;
+using Microsoft.Extensions.Logging.Abstractions;
+
+namespace KvCluster.Tests.Node;
+
+/// <summary>Calls that name the cluster that they are meant for, at a node and through a router.</summary>
+public sealed class ForeignClusterTests
+{
+    private static readonly ByteString Key = ByteString.CopyFromUtf8("k");
+
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public async Task Calls_ForAnotherCluster_AreRefused(bool isRouter)
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        await cluster.LeaderOfAsync(0);
+        await using var router = await RouterHost.StartAsync(
+            new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.AddressOf(1)], Timeout = Eventually.Limit }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+        using var channel = GrpcChannel.ForAddress(isRouter ? router.Address : cluster.AddressOf(1));
+        var (kv, shards) = (new Kv.KvClient(channel), new Cluster.ClusterClient(channel));
+        using var first = shards.WatchShards(new WatchShardsRequest());
+        Assert.True(await first.ResponseStream.MoveNext(CancellationToken.None));
+        var own = first.ResponseStream.Current.ClusterId;
+        var other = new Metadata { { "kvcluster-cluster", own + "0" } };
+
+        await RefusedAsync(async () => await kv.PutAsync(new PutRequest { Key = Key }, other));
+        await RefusedAsync(async () => await kv.GetAsync(new GetRequest { Key = Key }, other));
+        await RefusedAsync(async () => await shards.GetStatusAsync(new GetStatusRequest(), other));
+        using var scan = kv.Scan(new ScanRequest(), other);
+        await RefusedAsync(() => scan.ResponseStream.MoveNext(CancellationToken.None));
+        using var exchange = kv.Exchange(other);
+        await RefusedAsync(() => exchange.ResponseStream.MoveNext(CancellationToken.None));
+        using var watch = shards.WatchShards(new WatchShardsRequest { ClusterId = own + "0" });
+        await RefusedAsync(() => watch.ResponseStream.MoveNext(CancellationToken.None));
+
+        var named = new Metadata { { "kvcluster-cluster", own } };
+        Assert.False((await kv.GetAsync(new GetRequest { Key = Key }, named)).Found);
+        using var expected = shards.WatchShards(new WatchShardsRequest { ClusterId = own }, named);
+        Assert.True(await expected.ResponseStream.MoveNext(CancellationToken.None));
+    }
+
+    /// <summary>Operators' calls are at the port for nodes unless the node is told otherwise, and the map says where.</summary>
+    [Fact]
+    public async Task Admin_WithoutServeAdmin_IsServedAtThePortForNodesOnly()
+    {
+        await using var cluster = await NodeCluster.StartWithoutAdminAsync(1);
+        await cluster.LeaderOfAsync(0);
+        using var watch = new Cluster.ClusterClient(cluster.ChannelOf(1)).WatchShards(new WatchShardsRequest());
+        NodeAddress? described = null;
+        while (described is null && await watch.ResponseStream.MoveNext(CancellationToken.None))
+            described = watch.ResponseStream.Current.Nodes.FirstOrDefault();
+        Assert.Equal(cluster.PeerAddressOf(1), described!.AdminAddress);
+        var refused = await Assert.ThrowsAsync<RpcException>(async () => await cluster.AdminOf(1).CheckpointAsync(new Admin.V1.CheckpointRequest()));
+        Assert.Equal(StatusCode.Unimplemented, refused.StatusCode);
+        await using var client = new KvCluster.Client.KvClient(cluster.AddressOf(1));
+        Assert.Single(await client.Admin.CheckpointAsync());
+    }
+
+    /// <summary>After the first message, only what changed is sent, and the revision never decreases.</summary>
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public async Task WatchShards_AfterTheFirstMessage_SendsChangesWithRisingRevisions(bool isRouter)
+    {
+        await using var cluster = await NodeCluster.StartAsync(3, "m"u8.ToArray());
+        var leader = await cluster.LeaderOfAsync(0);
+        await cluster.LeaderOfAsync(1);
+        await using var router = await RouterHost.StartAsync(
+            new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.AddressOf(1)], Timeout = Eventually.Limit }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+        using var channel = GrpcChannel.ForAddress(isRouter ? router.Address : cluster.AddressOf(1));
+        using var watch = new Cluster.ClusterClient(channel).WatchShards(new WatchShardsRequest());
+        Assert.True(await watch.ResponseStream.MoveNext(CancellationToken.None));
+        var last = watch.ResponseStream.Current;
+        Assert.True(last is { Complete: true, Shards.Count: 2, Revision: > 0 }, last.ToString());
+
+        await Eventually.TrueAsync(async () =>
+        {
+            try
+            {
+                await cluster.AdminOf(leader).TransferAsync(new Admin.V1.TransferRequest { Shard = 0 });
+                return true;
+            }
+            catch (RpcException)
+            {
+                // The followers are not there yet.
+                return false;
+            }
+        }, "a transfer");
+        var epoch = last.Shards.Single(static route => route.Shard == 0).Epoch;
+        ShardRoute? changed = null;
+        while (changed is null || changed.Epoch <= epoch)
+        {
+            Assert.True(await watch.ResponseStream.MoveNext(CancellationToken.None));
+            var next = watch.ResponseStream.Current;
+            Assert.False(next.Complete);
+            Assert.True(next.Shards.Count + next.Nodes.Count > 0, "an empty message");
+            Assert.True(next.Revision >= last.Revision, $"revision {next.Revision} after {last.Revision}");
+            last = next;
+            changed = next.Shards.FirstOrDefault(static route => route.Shard == 0) ?? changed;
+        }
+    }
+
+    private static async Task RefusedAsync(Func<Task> call)
+    {
+        var refused = await Assert.ThrowsAsync<RpcException>(call);
+        var info = refused.GetRpcStatus()?.GetDetail<ErrorInfo>();
+        Assert.Equal((StatusCode.FailedPrecondition, "FOREIGN_CLUSTER", "no"), (refused.StatusCode, info?.Reason, info?.Metadata["applied"]));
+    }
+}
