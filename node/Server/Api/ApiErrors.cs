@@ -21,10 +21,6 @@ internal static class ApiErrors
 
     public static readonly ApiError KeyTooLong = new(StatusCode.InvalidArgument, "KEY_TOO_LONG", $"A key has at most {Text(KvLimits.KeyBytesMax)} bytes.");
 
-    public static readonly ApiError MemberEmpty = new(StatusCode.InvalidArgument, "MEMBER_EMPTY", "A member of a set has at least one byte.");
-
-    public static readonly ApiError MemberTooLong = new(StatusCode.InvalidArgument, "MEMBER_TOO_LONG", $"A member of a set has at most {Text(KvLimits.MemberBytesMax)} bytes.");
-
     public static readonly ApiError ValueTooLarge = new(StatusCode.InvalidArgument, "VALUE_TOO_LARGE", $"A value has at most {Text(KvLimits.ValueBytesMax)} bytes.");
 
     public static readonly ApiError MemberEmpty = new(StatusCode.InvalidArgument, "MEMBER_EMPTY", "A member of a set has at least one byte.");

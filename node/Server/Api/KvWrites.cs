@@ -78,15 +78,16 @@ internal sealed class KvWrites(ShardLookup lookup)
         where TSink : struct, IReplySink
     {
         var change = new SingleChange(request, ChangeLayout.DeleteRange);
-        if (KeyBounds.TryRead(change.Key, change.Value, change.Other, out var bounds) is { } bad)
-            return KvCalls.Refuse(sink, bad);
-        var from = bounds.From;
+        if (Math.Max(Math.Max(change.Key.Length, change.Value.Length), change.Other.Length) > KvLimits.KeyBytesMax)
+            return KvCalls.Refuse(sink, ApiErrors.KeyTooLong);
+        var bounds = KeyBounds.Of(change.Key.ToArray(), change.Value.ToArray(), change.Other.ToArray());
+        var from = bounds.Lower.Span;
         if (TryBegin(change, from, request, target, out var shard, out var write) is { } refusal)
             return KvCalls.Refuse(sink, refusal);
         // What is behind the shard's end is another one's.
         var endOfShard = shard.Route.End.Span;
-        var isBeyond = !endOfShard.IsEmpty && (bounds.To.IsEmpty || bounds.To.SequenceCompareTo(endOfShard) > 0);
-        var to = isBeyond ? endOfShard : bounds.To;
+        var isBeyond = !endOfShard.IsEmpty && (bounds.Upper.IsEmpty || bounds.Upper.Span.SequenceCompareTo(endOfShard) > 0);
+        var to = isBeyond ? endOfShard : bounds.Upper.Span;
         // A range that ends before it begins has no keys.
         if (!to.IsEmpty && from.SequenceCompareTo(to) > 0)
             to = from;
