@@ -21,8 +21,23 @@ internal static class KvLimits
     /// <summary>Most operations or conditions of a Write, and most keys of a GetMany.</summary>
     public const int KeysMax = 10_000;
 
-    /// <summary>Most operations of a Write that returns a result for each. Such a response is small enough to be sent whatever memory is left.</summary>
+    /// <summary>Most operations of a Write, or of each list of a Transact, that returns a result for each. Without what it reads, such a response is small enough to be sent whatever memory is left.</summary>
     public const int ResultsMax = 512;
+
+    /// <summary>Most bytes of the results of a Write or Transact.</summary>
+    public const int ResultsBytesMax = 4 << 20;
+
+    /// <summary>Most bytes of the results of a Write or Transact with a request id, which are kept with it.</summary>
+    public const int KeptResultsBytesMax = 256 << 10;
+
+    /// <summary>Most entries that a scan within a Write or Transact returns.</summary>
+    public const int ScanEntriesMax = 1_000;
+
+    /// <summary>Most keys that the conditions of a request read in ranges.</summary>
+    public const int ConditionKeysMax = 10_000;
+
+    /// <summary>Longest time to live of a key, in milliseconds: about 100 years.</summary>
+    public const ulong TtlMillisecondsMax = 100UL * 365 * 24 * 3_600 * 1_000;
 
     /// <summary>Largest response of a GetMany, in bytes.</summary>
     public const int AnswerBytesMax = 16 << 20;

@@ -25,45 +25,92 @@ internal readonly struct ChangeAnswer(LineageShard shard, Etag etag, bool existe
     }
 }
 
+/// <summary>A <see cref="V1.IncrementResponse"/>, a <see cref="V1.SetAddResponse"/> or a <see cref="V1.SetRemoveResponse"/>, whose second field is a number.</summary>
+/// <param name="shard">The shard.</param>
+/// <param name="etag">The etag of the change.</param>
+/// <param name="number">The number, as it is encoded.</param>
+internal readonly struct NumberAnswer(LineageShard shard, Etag etag, ulong number) : IAnswer
+{
+    public int Size => WireWriter.BytesFieldSize(WireWriter.PositionSize(shard)) + WireWriter.VarintFieldSize(number);
+
+    public void WriteTo(Span<byte> destination)
+    {
+        var writer = new WireWriter(destination);
+        writer.PositionField(1, shard, etag);
+        writer.VarintField(2, number);
+    }
+}
+
+/// <summary>A <see cref="V1.PutResponse"/> with the key that the shard has numbered.</summary>
+internal readonly ref struct NumberedPutAnswer(LineageShard shard, Etag etag, ReadOnlySpan<byte> key) : IAnswer
+{
+    private readonly ReadOnlySpan<byte> _key = key;
+
+    public int Size => WireWriter.BytesFieldSize(WireWriter.PositionSize(shard)) + WireWriter.BytesFieldSize(_key.Length);
+
+    public void WriteTo(Span<byte> destination)
+    {
+        var writer = new WireWriter(destination);
+        writer.PositionField(V1.PutResponse.PositionFieldNumber, shard, etag);
+        writer.BytesField(V1.PutResponse.KeyFieldNumber, _key);
+    }
+}
+
+/// <summary>A <see cref="V1.DeleteRangeResponse"/>. <paramref name="nextStart"/>: empty if everything is removed.</summary>
+internal readonly ref struct DeleteRangeAnswer(LineageShard shard, Etag etag, ulong deleted, ReadOnlySpan<byte> nextStart) : IAnswer
+{
+    private readonly ReadOnlySpan<byte> _nextStart = nextStart;
+
+    public int Size => WireWriter.BytesFieldSize(WireWriter.PositionSize(shard)) + WireWriter.VarintFieldSize(deleted) + (_nextStart.IsEmpty ? 0 : WireWriter.BytesFieldSize(_nextStart.Length));
+
+    public void WriteTo(Span<byte> destination)
+    {
+        var writer = new WireWriter(destination);
+        writer.PositionField(V1.DeleteRangeResponse.PositionFieldNumber, shard, etag);
+        writer.VarintField(V1.DeleteRangeResponse.DeletedFieldNumber, deleted);
+        if (!_nextStart.IsEmpty)
+            writer.BytesField(V1.DeleteRangeResponse.NextStartFieldNumber, _nextStart);
+    }
+}
+
 /// <summary>A <see cref="V1.WriteResponse"/>.</summary>
 /// <param name="shard">The shard.</param>
-/// <param name="etag">The etag of the last operation.</param>
+/// <param name="etag">The etag of the last operation that takes a change.</param>
 /// <param name="deleted">How many keys its deletes removed.</param>
-/// <param name="areDeletes">For each operation whether it is a delete, if results are wanted; else null.</param>
-internal readonly struct WriteAnswer(LineageShard shard, Etag etag, int deleted, bool[]? areDeletes) : IAnswer
+/// <param name="results">The results of its operations; null if they are not wanted.</param>
+internal readonly struct WriteAnswer(LineageShard shard, Etag etag, int deleted, byte[]? results) : IAnswer
 {
-    private readonly bool[] _areDeletes = areDeletes ?? [];
-
-    // The engine counts the keys that were removed. That tells of each delete whether its key existed if all did or none.
-    private readonly bool _isKnown = areDeletes is null || deleted == 0 || deleted == areDeletes.Count(static isDelete => isDelete);
-
-    public int Size
-    {
-        get
-        {
-            var size = WireWriter.BytesFieldSize(WireWriter.PositionSize(shard)) + WireWriter.VarintFieldSize((uint)deleted);
-            foreach (var isDelete in _areDeletes)
-                size += WireWriter.BytesFieldSize(ResultSize(isDelete));
-            return size;
-        }
-    }
+    public int Size => WireWriter.BytesFieldSize(WireWriter.PositionSize(shard)) + OperationResultMessages.Size(results) + WireWriter.VarintFieldSize((uint)deleted);
 
     public void WriteTo(Span<byte> destination)
     {
         var writer = new WireWriter(destination);
         writer.PositionField(V1.WriteResponse.PositionFieldNumber, shard, etag);
-        for (var index = 0; index < _areDeletes.Length; index++)
-        {
-            var isDelete = _areDeletes[index];
-            writer.BytesHeader(V1.WriteResponse.ResultsFieldNumber, ResultSize(isDelete));
-            writer.EtagField(V1.OperationResult.EtagFieldNumber, new Etag(etag.Epoch, etag.Change - (ulong)(_areDeletes.Length - 1 - index)));
-            if (isDelete && _isKnown)
-                writer.OptionalBoolField(V1.OperationResult.ExistedFieldNumber, deleted > 0);
-        }
+        OperationResultMessages.Write(ref writer, V1.WriteResponse.ResultsFieldNumber, results);
         writer.VarintField(V1.WriteResponse.DeletedFieldNumber, (uint)deleted);
     }
+}
 
-    private int ResultSize(bool isDelete) => WireWriter.BytesFieldSize(WireWriter.EtagBytes) + (isDelete && _isKnown ? 2 : 0);
+/// <summary>A <see cref="V1.TransactResponse"/>.</summary>
+/// <param name="shard">The shard.</param>
+/// <param name="etag">The etag of the last operation that takes a change, or of the state that was read.</param>
+/// <param name="failedCondition">The index of the first condition that did not hold; -1 if all held.</param>
+/// <param name="results">The results of the operations.</param>
+internal readonly struct TransactAnswer(LineageShard shard, Etag etag, int failedCondition, byte[]? results) : IAnswer
+{
+    public int Size =>
+        WireWriter.BytesFieldSize(WireWriter.PositionSize(shard)) + (failedCondition < 0 ? WireWriter.VarintFieldSize(1) : WireWriter.OptionalVarintFieldSize((uint)failedCondition))
+        + OperationResultMessages.Size(results);
+
+    public void WriteTo(Span<byte> destination)
+    {
+        var writer = new WireWriter(destination);
+        writer.PositionField(V1.TransactResponse.PositionFieldNumber, shard, etag);
+        writer.VarintField(V1.TransactResponse.SucceededFieldNumber, failedCondition < 0 ? 1u : 0u);
+        OperationResultMessages.Write(ref writer, V1.TransactResponse.ResultsFieldNumber, results);
+        if (failedCondition >= 0)
+            writer.OptionalVarintField(V1.TransactResponse.FailedConditionFieldNumber, (uint)failedCondition);
+    }
 }
 
 /// <summary>A response that was already encoded, piece by piece.</summary>

@@ -21,19 +21,19 @@ internal static class ApiErrors
 
     public static readonly ApiError KeyTooLong = new(StatusCode.InvalidArgument, "KEY_TOO_LONG", $"A key has at most {Text(KvLimits.KeyBytesMax)} bytes.");
 
+    public static readonly ApiError ValueTooLarge = new(StatusCode.InvalidArgument, "VALUE_TOO_LARGE", $"A value has at most {Text(KvLimits.ValueBytesMax)} bytes.");
+
     public static readonly ApiError MemberEmpty = new(StatusCode.InvalidArgument, "MEMBER_EMPTY", "A member of a set has at least one byte.");
 
     public static readonly ApiError MemberTooLong = new(StatusCode.InvalidArgument, "MEMBER_TOO_LONG", $"A member of a set has at most {Text(KvLimits.MemberBytesMax)} bytes.");
 
-    public static readonly ApiError ValueTooLarge = new(StatusCode.InvalidArgument, "VALUE_TOO_LARGE", $"A value has at most {Text(KvLimits.ValueBytesMax)} bytes.");
-
     public static readonly ApiError WriteTooLarge = new(StatusCode.InvalidArgument, "WRITE_TOO_LARGE", $"A write has at most {Text(KvLimits.WriteBytesMax)} bytes.");
 
     public static readonly ApiError TooManyOperations = new(
-        StatusCode.InvalidArgument, "TOO_MANY_OPERATIONS", $"A request names at most {Text(KvLimits.KeysMax)} keys.");
+        StatusCode.InvalidArgument, "TOO_MANY_OPERATIONS", $"A request names at most {Text(KvLimits.KeysMax)} keys, members or conditions.");
 
     public static readonly ApiError TooManyResults = new(
-        StatusCode.InvalidArgument, "TOO_MANY_OPERATIONS", $"A Write that returns a result for each operation has at most {Text(KvLimits.ResultsMax)} operations.");
+        StatusCode.InvalidArgument, "TOO_MANY_OPERATIONS", $"A Write that returns a result for each operation, and each list of a Transact, has at most {Text(KvLimits.ResultsMax)} operations.");
 
     public static readonly ApiError AnswerTooLarge = new(
         StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", $"The requested values have more than {Text(KvLimits.AnswerBytesMax)} bytes in total; request fewer keys.");
@@ -74,7 +74,23 @@ internal static class ApiErrors
         StatusCode.FailedPrecondition, "SEQUENCE_REUSED", "Another change of the session has the same sequence. Nothing was applied; increase the sequence by one for each change.");
 
     public static readonly ApiError RangeTooLarge = new(
-        StatusCode.FailedPrecondition, "RANGE_TOO_LARGE", "The ranges have too many keys to be deleted in one change with others. Nothing was applied; delete most of them before, each range alone.");
+        StatusCode.FailedPrecondition, "RANGE_TOO_LARGE", "The ranges have too many keys to be deleted in one change with others, or to be read for a condition. Nothing was applied; delete most of them before, each range alone, or name smaller ranges.");
+
+    public static readonly ApiError NotANumber = new(
+        StatusCode.FailedPrecondition, "NOT_A_NUMBER", "A key that is incremented does not have the decimal text of a signed 64-bit number as its value. Nothing was applied.");
+
+    public static readonly ApiError NumberOverflow = new(StatusCode.FailedPrecondition, "NUMBER_OVERFLOW", "A number would not fit into 64 bits after the increment. Nothing was applied.");
+
+    public static readonly ApiError NoOwner = new(
+        StatusCode.FailedPrecondition, "NO_OWNER", "The session that is to own a key does not exist in the shard of the key, has ended, or has no lifetime. Nothing was applied; open a session with a lifetime.");
+
+    public static readonly ApiError ResultsTooLarge = new(
+        StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", $"What the request reads may have more than {Text(KvLimits.ResultsBytesMax)} bytes, or {Text(KvLimits.KeptResultsBytesMax)} with a request id. Nothing was applied; read less.");
+
+    public static readonly ApiError TtlInvalid = BadRequest($"A ttl_ms must be from 1 to {KvLimits.TtlMillisecondsMax}. Nothing was applied.");
+
+    public static readonly ApiError OwnerInvalid = BadRequest(
+        $"An owner must be a session returned by OpenSession: {Text(WireWriter.SessionBytes)} bytes, not all of them zero. Nothing was applied; open a session with a lifetime.");
 
     public static readonly ApiError SessionInvalid = BadRequest(
         $"A request id must name a session returned by OpenSession: {Text(WireWriter.SessionBytes)} bytes, not all of them zero. Nothing was applied; open a session.");
@@ -232,6 +248,10 @@ internal static class ApiErrors
         WriteOutcome.SequenceClosed => SequenceClosed,
         WriteOutcome.SequenceReused => SequenceReused,
         WriteOutcome.RangeTooLarge => RangeTooLarge,
+        WriteOutcome.NotANumber => NotANumber,
+        WriteOutcome.NumberOverflow => NumberOverflow,
+        WriteOutcome.NoOwner => NoOwner,
+        WriteOutcome.ResultsTooLarge => ResultsTooLarge,
         _ => OutcomeUnknown,
     };
 

@@ -1,5 +1,6 @@
 using System.Buffers.Binary;
 using KvCluster.Node.Hosting;
+using KvCluster.Storage.Transactions;
 using KvCluster.V1;
 using KvCluster.Wire;
 using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
@@ -44,100 +45,164 @@ internal static class ChangeReading
     // 0, which is never a session, if the bytes cannot be one.
     private static UInt128 ReadSession(ReadOnlySpan<byte> id) => id.Length == WireWriter.SessionBytes ? BinaryPrimitives.ReadUInt128BigEndian(id) : default;
 
-    /// <summary>Adds the operations of a Write.</summary>
-    /// <param name="shard">The shard of all its keys; null if it has no operation.</param>
-    /// <param name="id">The encoded RequestId, if <paramref name="hasId"/>.</param>
-    /// <param name="wantsResults">Whether the answer is to have a result for each operation.</param>
-    public static ApiError? TryAddOperations(
-        WriteRequest write, ReadOnlySpan<byte> request, ShardLookup lookup, in CallTarget target, out HostedShard? shard, out ReadOnlySpan<byte> id, out bool hasId, out bool wantsResults)
+    /// <summary>Adds the members of a SetAdd or SetRemove.</summary>
+    public static ApiError? TryAddMembers(WriteRequest write, ReadOnlySpan<byte> request, ReadOnlySpan<byte> key, bool isAdded)
     {
-        wantsResults = false;
-        shard = null;
-        id = default;
-        hasId = false;
         var reader = new WireReader(request);
         for (int field; (field = reader.ReadField()) != 0;)
         {
-            if (field == V1.WriteRequest.RequestIdFieldNumber)
-            {
-                id = reader.ReadBytes();
-                hasId = true;
-                continue;
-            }
-            if (field == V1.WriteRequest.WithResultsFieldNumber)
-            {
-                wantsResults = reader.ReadBool();
-                continue;
-            }
-            if (field != V1.WriteRequest.OperationsFieldNumber)
+            // Both have them in the same field.
+            if (field != SetAddRequest.MembersFieldNumber)
             {
                 reader.Skip();
                 continue;
             }
-            var kind = ReadOperation(reader.ReadBytes(), out var key, out var value);
-            if (kind == 0)
-                return ApiErrors.BadRequest("An operation is neither a put nor a delete.");
-            if (RequestRules.CheckEntry(key, value) is { } bad)
-                return bad;
+            var member = reader.ReadBytes();
             if (write.OperationCount == KvLimits.KeysMax)
                 return ApiErrors.TooManyOperations;
-            if (RequestRules.CheckRoom(write, key, value) is { } full)
-                return full;
-            if (shard is not null && !shard.Owns(key))
-                return ApiErrors.ShardsDiffer(shard, lookup.RouteOf(key));
-            if (shard is null && (shard = lookup.Find(key, target, isForLeader: true, out var refusal)) is null)
-                return refusal;
-            if (kind == Operation.PutFieldNumber)
-                write.Put(key, value);
+            if ((RequestRules.CheckMember(member) ?? RequestRules.CheckRoom(write, key, member)) is { } bad)
+                return bad;
+            if (isAdded)
+                write.SetAdd(key, member);
             else
-                write.Delete(key);
+                write.SetRemove(key, member);
         }
         return null;
     }
 
-    /// <summary>For each operation of a Write whether it is a delete.</summary>
-    public static bool[] FindDeletes(ReadOnlySpan<byte> request, int count)
+    /// <summary>What a put asks for besides its value.</summary>
+    /// <param name="owner">The owner's session; empty: none.</param>
+    public static ApiError? TryReadTerms(ulong? ttlMs, ReadOnlySpan<byte> owner, bool isNumbered, out PutTerms terms)
     {
-        var areDeletes = new bool[count];
-        var index = 0;
+        terms = default;
+        if (ttlMs is 0 or > KvLimits.TtlMillisecondsMax)
+            return ApiErrors.TtlInvalid;
+        var session = ReadSession(owner);
+        if (session == 0 && !owner.IsEmpty)
+            return ApiErrors.OwnerInvalid;
+        terms = new PutTerms(ttlMs ?? 0, session, isNumbered);
+        return null;
+    }
+
+    /// <summary>Adds the operations of a Write, or of one list of a Transact.</summary>
+    /// <param name="operationsField">The number of the field that has them.</param>
+    /// <param name="shard">The shard of all keys. If it is null, it becomes that of the first key, if there is any.</param>
+    public static ApiError? TryAddOperations(WriteRequest write, ReadOnlySpan<byte> request, int operationsField, ShardLookup lookup, in CallTarget target, ref HostedShard? shard)
+    {
         var reader = new WireReader(request);
         for (int field; (field = reader.ReadField()) != 0;)
         {
-            if (field == V1.WriteRequest.OperationsFieldNumber)
-                areDeletes[index++] = ReadOperation(reader.ReadBytes(), out _, out _) == Operation.DeleteFieldNumber;
-            else
-                reader.Skip();
-        }
-        return areDeletes;
-    }
-
-    // Returns the operation's field number; 0 if none is known.
-    private static int ReadOperation(ReadOnlySpan<byte> operation, out ReadOnlySpan<byte> key, out ReadOnlySpan<byte> value)
-    {
-        key = value = default;
-        var kind = 0;
-        var reader = new WireReader(operation);
-        for (int field; (field = reader.ReadField()) != 0;)
-        {
-            if (field is not (Operation.PutFieldNumber or Operation.DeleteFieldNumber))
+            if (field != operationsField)
             {
                 reader.Skip();
                 continue;
             }
-            // If several members of a oneof are present, the last one counts.
-            kind = field;
-            key = value = default;
-            var inner = new WireReader(reader.ReadBytes());
-            for (int innerField; (innerField = inner.ReadField()) != 0;)
-            {
-                if (innerField == PutOperation.KeyFieldNumber)
-                    key = inner.ReadBytes();
-                else if (innerField == PutOperation.ValueFieldNumber && kind == Operation.PutFieldNumber)
-                    value = inner.ReadBytes();
-                else
-                    inner.Skip();
-            }
+            var operation = new OperationFields(reader.ReadBytes());
+            if (write.ListCount == (write.WantsResults ? KvLimits.ResultsMax : KvLimits.KeysMax))
+                return write.WantsResults ? ApiErrors.TooManyResults : ApiErrors.TooManyOperations;
+            if (Check(operation, write) is { } bad)
+                return bad;
+            if (shard is null && (shard = lookup.Find(operation.Key, target, isForLeader: true, out var refusal)) is null)
+                return refusal;
+            if (TryAdd(write, operation, shard, lookup) is { } notAdded)
+                return notAdded;
         }
-        return kind;
+        return null;
+    }
+
+    // What does not depend on the shard.
+    private static ApiError? Check(in OperationFields operation, WriteRequest write)
+    {
+        if (operation.Kind == Operation.OperationOneofCase.None)
+            return ApiErrors.BadRequest("An operation does nothing that this version knows. Nothing was applied.");
+        if (operation.NeedsResults && !write.WantsResults)
+            return ApiErrors.BadRequest("A Write with operations that read, increments or sequences needs with_results. Nothing was applied.");
+        return operation.Kind switch
+        {
+            Operation.OperationOneofCase.Put => RequestRules.CheckEntry(operation.Key, operation.Value),
+            Operation.OperationOneofCase.DeleteRange or Operation.OperationOneofCase.Scan => CheckRange(operation),
+            Operation.OperationOneofCase.Touch => RequestRules.CheckKey(operation.Key) ?? (operation.TtlMs is 0 or > KvLimits.TtlMillisecondsMax ? ApiErrors.TtlInvalid : null),
+            Operation.OperationOneofCase.SetAdd => RequestRules.CheckKey(operation.Key) ?? RequestRules.CheckMember(operation.Value),
+            Operation.OperationOneofCase.SetRemove or Operation.OperationOneofCase.SetGet =>
+                RequestRules.CheckKey(operation.Key) ?? (operation.Value.IsEmpty ? null : RequestRules.CheckMember(operation.Value)),
+            _ => RequestRules.CheckKey(operation.Key),
+        };
+    }
+
+    private static ApiError? CheckRange(in OperationFields operation)
+    {
+        if (operation.Key.Length > KvLimits.KeyBytesMax || operation.End.Length > KvLimits.KeyBytesMax)
+            return ApiErrors.KeyTooLong;
+        return operation.Limit <= KvLimits.ScanEntriesMax ? null : ApiErrors.BadRequest("The limit of a scan in a Write or Transact is at most 1,000. Nothing was applied.");
+    }
+
+    private static ApiError? TryAdd(WriteRequest write, in OperationFields operation, HostedShard shard, ShardLookup lookup)
+    {
+        var key = operation.Key;
+        var value = operation.Value;
+        if (operation.Kind is Operation.OperationOneofCase.DeleteRange or Operation.OperationOneofCase.Scan)
+            return TryAddRange(write, operation, shard, lookup);
+        if (!shard.Owns(key))
+            return ApiErrors.ShardsDiffer(shard, lookup.RouteOf(key));
+        if (RequestRules.CheckRoom(write, key, value) is { } full)
+            return full;
+        switch (operation.Kind)
+        {
+            case Operation.OperationOneofCase.Put:
+                return TryAddPut(write, operation, shard, lookup);
+            case Operation.OperationOneofCase.Delete:
+                write.Delete(key);
+                break;
+            case Operation.OperationOneofCase.Increment:
+                write.Increment(key, operation.By);
+                break;
+            case Operation.OperationOneofCase.Touch:
+                write.Touch(key, operation.TtlMs ?? 0);
+                break;
+            case Operation.OperationOneofCase.Get:
+                write.Get(key);
+                break;
+            case Operation.OperationOneofCase.SetGet:
+                write.SetGet(key, value);
+                break;
+            default:
+                AddToSet(write, operation);
+                break;
+        }
+        return null;
+    }
+
+    private static void AddToSet(WriteRequest write, in OperationFields operation)
+    {
+        write.LeavesOutUnchanged = true;
+        if (operation.Kind == Operation.OperationOneofCase.SetAdd)
+            write.SetAdd(operation.Key, operation.Value);
+        else if (operation.Value.IsEmpty)
+            write.SetDelete(operation.Key);
+        else
+            write.SetRemove(operation.Key, operation.Value);
+    }
+
+    private static ApiError? TryAddPut(WriteRequest write, in OperationFields operation, HostedShard shard, ShardLookup lookup)
+    {
+        if (TryReadTerms(operation.TtlMs, operation.Owner, operation.IsNumbered, out var terms) is { } bad)
+            return bad;
+        if (terms.IsNumbered && RequestRules.CheckNumbered(shard, lookup, operation.Key) is { } badPrefix)
+            return badPrefix;
+        write.Put(operation.Key, operation.Value, terms);
+        return null;
+    }
+
+    private static ApiError? TryAddRange(WriteRequest write, in OperationFields operation, HostedShard shard, ShardLookup lookup)
+    {
+        if (RequestRules.CheckRange(shard, lookup, operation.Key, operation.End, out var to) is { } bad)
+            return bad;
+        if (RequestRules.CheckRoom(write, operation.Key, to) is { } full)
+            return full;
+        if (operation.Kind == Operation.OperationOneofCase.DeleteRange)
+            write.DeleteRange(operation.Key, to);
+        else
+            write.Scan(operation.Key, to, operation.Limit == 0 ? KvLimits.ScanEntriesMax : (int)operation.Limit, operation.KeysOnly);
+        return null;
     }
 }

@@ -10,8 +10,18 @@ namespace KvCluster.Node.Api;
 /// <exception cref="MalformedMessageException">The bytes are not a valid message.</exception>
 internal static class ConditionReading
 {
+    private static readonly ApiError NoTest = ApiErrors.BadRequest("A condition has no test, or one that is not known.");
+
     /// <summary>Adds the conditions of a request. Conditions without a key use <paramref name="keyOfOperation"/>. Null if all are added.</summary>
     public static ApiError? TryAddAll(WriteRequest write, ReadOnlySpan<byte> request, int conditionsField, ReadOnlySpan<byte> keyOfOperation, HostedShard shard, ShardLookup lookup)
+    {
+        var found = shard;
+        return TryAddAll(write, request, conditionsField, keyOfOperation, default, lookup, ref found);
+    }
+
+    /// <summary>The same for a request whose shard is perhaps not known yet. It is then that of the first condition.</summary>
+    public static ApiError? TryAddAll(
+        WriteRequest write, ReadOnlySpan<byte> request, int conditionsField, ReadOnlySpan<byte> keyOfOperation, in CallTarget target, ShardLookup lookup, ref HostedShard? shard)
     {
         var reader = new WireReader(request);
         var conditionCount = 0;
@@ -24,51 +34,69 @@ internal static class ConditionReading
             }
             if (++conditionCount > KvLimits.KeysMax)
                 return ApiErrors.TooManyOperations;
-            if (TryAdd(write, reader.ReadBytes(), keyOfOperation, shard, lookup) is { } bad)
+            if (TryAdd(write, new ConditionFields(reader.ReadBytes()), keyOfOperation, target, lookup, ref shard) is { } bad)
                 return bad;
         }
         return null;
     }
 
-    private static ApiError? TryAdd(WriteRequest write, ReadOnlySpan<byte> condition, ReadOnlySpan<byte> keyOfOperation, HostedShard shard, ShardLookup lookup)
+    private static ApiError? TryAdd(WriteRequest write, in ConditionFields condition, ReadOnlySpan<byte> keyOfOperation, in CallTarget target, ShardLookup lookup, ref HostedShard? shard)
     {
-        var key = keyOfOperation;
-        ConditionKind? kind = null;
-        Etag etag = default;
-        ReadOnlySpan<byte> value = default;
-        var reader = new WireReader(condition);
-        for (int field; (field = reader.ReadField()) != 0;)
-        {
-            switch (field)
-            {
-                case Condition.KeyFieldNumber:
-                    key = reader.ReadBytes();
-                    break;
-                case Condition.EtagEqualsFieldNumber:
-                    kind = ConditionKind.EtagEquals;
-                    etag = reader.ReadEtag();
-                    break;
-                case Condition.ExistsFieldNumber:
-                    kind = reader.ReadBool() ? ConditionKind.Exists : ConditionKind.Absent;
-                    break;
-                case Condition.ValueEqualsFieldNumber:
-                    kind = ConditionKind.ValueEquals;
-                    value = reader.ReadBytes();
-                    break;
-                default:
-                    reader.Skip();
-                    break;
-            }
-        }
-        if (kind is null)
-            return ApiErrors.BadRequest("A condition has no test.");
-        if (RequestRules.CheckEntry(key, value) is { } bad)
+        if (condition.Test is Condition.TestOneofCase.None || (condition.HasRelation && !condition.IsRelationKnown))
+            return NoTest;
+        if (condition.Test == Condition.TestOneofCase.Range)
+            return TryAddRange(write, condition, target, lookup, ref shard);
+        var key = condition.HasKey ? condition.Key : keyOfOperation;
+        if (RequestRules.CheckEntry(key, condition.Value) is { } bad)
             return bad;
+        if (condition.IsOfSet && RequestRules.CheckMember(condition.Value) is { } badMember)
+            return badMember;
+        if (shard is null && (shard = lookup.Find(key, target, isForLeader: true, out var refusal)) is null)
+            return refusal;
         if (!shard.Owns(key))
             return ApiErrors.ShardsDiffer(shard, lookup.RouteOf(key));
-        if (RequestRules.CheckRoom(write, key, value) is { } full)
+        if (RequestRules.CheckRoom(write, key, condition.Value) is { } full)
             return full;
-        write.AddCondition(key, kind.Value, etag, value);
+        switch (condition.Test)
+        {
+            case Condition.TestOneofCase.Etag:
+                write.AddEtagCondition(key, condition.Relation, condition.Etag);
+                break;
+            case Condition.TestOneofCase.Value:
+                write.AddValueCondition(key, condition.Relation, condition.Value);
+                break;
+            default:
+                write.AddCondition(key, KindOf(condition), condition.Etag, condition.Value);
+                break;
+        }
+        return null;
+    }
+
+    private static ConditionKind KindOf(in ConditionFields condition) => condition.Test switch
+    {
+        Condition.TestOneofCase.EtagEquals => ConditionKind.EtagEquals,
+        Condition.TestOneofCase.Exists => condition.Exists ? ConditionKind.Exists : ConditionKind.Absent,
+        Condition.TestOneofCase.ValueEquals => ConditionKind.ValueEquals,
+        Condition.TestOneofCase.SetHas => ConditionKind.SetHas,
+        _ => ConditionKind.SetLacks,
+    };
+
+    private static ApiError? TryAddRange(WriteRequest write, in ConditionFields condition, in CallTarget target, ShardLookup lookup, ref HostedShard? shard)
+    {
+        if (condition.Keys is null && condition.Greatest is null)
+            return NoTest;
+        if (condition.Key.Length > KvLimits.KeyBytesMax || condition.End.Length > KvLimits.KeyBytesMax)
+            return ApiErrors.KeyTooLong;
+        if (shard is null && condition.Key.IsEmpty)
+            return ApiErrors.BadRequest("The request names no key before a range that begins with the first key of its shard. Nothing was applied; name a key of the shard.");
+        if (shard is null && (shard = lookup.Find(condition.Key, target, isForLeader: true, out var refusal)) is null)
+            return refusal;
+        var from = condition.Key.IsEmpty ? shard.Route.Start.Span : condition.Key;
+        if (RequestRules.CheckRange(shard, lookup, from, condition.End, out var to) is { } bad)
+            return bad;
+        if (RequestRules.CheckRoom(write, from, to) is { } full)
+            return full;
+        write.AddRangeCondition(from, to, condition.Keys, condition.Greatest);
         return null;
     }
 }

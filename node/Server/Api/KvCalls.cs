@@ -73,7 +73,13 @@ internal sealed class KvCalls
                 Method.GetMany => _reads.GetManyAsync(request, target, sink),
                 Method.Put => _changes.PutAsync(request, target, sink),
                 Method.Delete => _changes.DeleteAsync(request, target, sink),
+                Method.DeleteRange => _changes.DeleteRangeAsync(request, target, sink),
+                Method.Increment => _changes.IncrementAsync(request, target, sink),
+                Method.Touch => _changes.TouchAsync(request, target, sink),
                 Method.Write => _changes.WriteAsync(request, target, sink),
+                Method.Transact => _changes.TransactAsync(request, target, sink),
+                Method.SetAdd => _changes.SetAddAsync(request, target, sink),
+                Method.SetRemove => _changes.SetRemoveAsync(request, target, sink),
                 Method.OpenSession => _changes.OpenSessionAsync(request, target, sink),
                 _ => Refuse(sink, ApiErrors.BadRequest("The method is unknown.")),
             };

@@ -21,7 +21,19 @@ internal sealed class KvService(KvCalls calls, KvScans scans, NodeMetrics metric
 
     public override Task<MessageBytes> Delete(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.Delete, request, context);
 
+    public override Task<MessageBytes> DeleteRange(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.DeleteRange, request, context);
+
+    public override Task<MessageBytes> Increment(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.Increment, request, context);
+
+    public override Task<MessageBytes> Touch(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.Touch, request, context);
+
     public override Task<MessageBytes> Write(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.Write, request, context);
+
+    public override Task<MessageBytes> Transact(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.Transact, request, context);
+
+    public override Task<MessageBytes> SetAdd(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.SetAdd, request, context);
+
+    public override Task<MessageBytes> SetRemove(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.SetRemove, request, context);
 
     public override Task<MessageBytes> OpenSession(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.OpenSession, request, context);
 

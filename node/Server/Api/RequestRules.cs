@@ -1,3 +1,5 @@
+using KvCluster.Node.Hosting;
+using KvCluster.Storage.Encoding;
 using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 
 namespace KvCluster.Node.Api;
@@ -6,13 +8,46 @@ namespace KvCluster.Node.Api;
 internal static class RequestRules
 {
     // Upper bound of the size of an operation or a condition besides its key and value.
-    private const int OverheadBytes = 32;
+    private const int OverheadBytes = 64;
 
     public static ApiError? CheckKey(ReadOnlySpan<byte> key) =>
         key.IsEmpty ? ApiErrors.KeyEmpty : key.Length > KvLimits.KeyBytesMax ? ApiErrors.KeyTooLong : null;
 
     public static ApiError? CheckEntry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value) =>
         CheckKey(key) ?? (value.Length > KvLimits.ValueBytesMax ? ApiErrors.ValueTooLarge : null);
+
+    public static ApiError? CheckMember(ReadOnlySpan<byte> member) =>
+        member.IsEmpty ? ApiErrors.MemberEmpty : member.Length > KvLimits.MemberBytesMax ? ApiErrors.MemberTooLong : null;
+
+    /// <summary>Whether a range lies in a shard. An empty end is the end of the shard.</summary>
+    /// <param name="to">The end; empty if the shard has the last key.</param>
+    public static ApiError? CheckRange(HostedShard shard, ShardLookup lookup, ReadOnlySpan<byte> from, ReadOnlySpan<byte> end, out ReadOnlySpan<byte> to)
+    {
+        var endOfShard = shard.Route.End.Span;
+        to = end.IsEmpty ? endOfShard : end;
+        if (!end.IsEmpty && from.SequenceCompareTo(end) > 0)
+            return ApiErrors.BadRequest("A range ends before it begins. Nothing was applied.");
+        if (!shard.Owns(from))
+            return ApiErrors.ShardsDiffer(shard, lookup.RouteOf(from));
+        return endOfShard.IsEmpty || to.SequenceCompareTo(endOfShard) <= 0 ? null : ApiErrors.ShardsDiffer(shard, lookup.RouteOf(endOfShard));
+    }
+
+    /// <summary>Whether all keys that get a number under a prefix lie in a shard.</summary>
+    public static ApiError? CheckNumbered(HostedShard shard, ShardLookup lookup, ReadOnlySpan<byte> prefix)
+    {
+        if (prefix.Length > KvLimits.KeyBytesMax - NumberText.KeyDigits)
+            return ApiErrors.KeyTooLong;
+        Span<byte> key = stackalloc byte[KvLimits.KeyBytesMax];
+        key = key[..(prefix.Length + NumberText.KeyDigits)];
+        prefix.CopyTo(key);
+        foreach (var digit in "09"u8)
+        {
+            key[prefix.Length..].Fill(digit);
+            if (!shard.Owns(key))
+                return ApiErrors.ShardsDiffer(shard, lookup.RouteOf(key));
+        }
+        return null;
+    }
 
     /// <summary>Whether one more operation or condition fits into a write.</summary>
     public static ApiError? CheckRoom(WriteRequest write, ReadOnlySpan<byte> key, ReadOnlySpan<byte> value) =>

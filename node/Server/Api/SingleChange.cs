@@ -3,15 +3,17 @@ using KvCluster.Wire;
 
 namespace KvCluster.Node.Api;
 
-/// <summary>The fields of a <see cref="PutRequest"/> or a <see cref="DeleteRequest"/>, in place. Both have the key in field 1.</summary>
+/// <summary>
+/// The fields of a request that does one thing, in place: of a Put, Delete, DeleteRange, Increment, Touch, SetAdd or SetRemove. All have the key, that of the set, or
+/// the start of the range in field 1. Fields that may be repeated are left to other readers.
+/// </summary>
 internal readonly ref struct SingleChange
 {
     /// <summary>Reads a request.</summary>
-    /// <param name="valueField">Number of the value's field; 0 if the request has none.</param>
     /// <exception cref="MalformedMessageException">The bytes are not a valid message.</exception>
-    public SingleChange(ReadOnlySpan<byte> request, int valueField, int conditionsField, int idField)
+    public SingleChange(ReadOnlySpan<byte> request, in ChangeLayout layout)
     {
-        ConditionsField = conditionsField;
+        ConditionsField = layout.Conditions;
         var reader = new WireReader(request);
         for (int field; (field = reader.ReadField()) != 0;)
         {
@@ -19,18 +21,30 @@ internal readonly ref struct SingleChange
             {
                 Key = reader.ReadBytes();
             }
-            else if (field == valueField)
+            else if (field == layout.Value)
             {
                 Value = reader.ReadBytes();
             }
-            else if (field == idField)
+            else if (field == layout.Id)
             {
                 Id = reader.ReadBytes();
                 HasId = true;
             }
+            else if (field == layout.Number)
+            {
+                Number = reader.ReadUInt64();
+            }
+            else if (field == layout.Other)
+            {
+                Other = reader.ReadBytes();
+            }
+            else if (field == layout.Flag)
+            {
+                IsFlagged = reader.ReadBool();
+            }
             else
             {
-                HasConditions |= field == conditionsField;
+                HasConditions |= field == layout.Conditions;
                 reader.Skip();
             }
         }
@@ -38,7 +52,17 @@ internal readonly ref struct SingleChange
 
     public ReadOnlySpan<byte> Key { get; }
 
+    /// <summary>The value, or the end of the range.</summary>
     public ReadOnlySpan<byte> Value { get; }
+
+    /// <summary>The time to live of a Put or Touch, or what an Increment adds, in the form of a varint.</summary>
+    public ulong? Number { get; }
+
+    /// <summary>The owner of a key, or the prefix of a range.</summary>
+    public ReadOnlySpan<byte> Other { get; }
+
+    /// <summary>Whether a Put appends a number, or a SetRemove removes all members.</summary>
+    public bool IsFlagged { get; }
 
     /// <summary>The encoded RequestId, if <see cref="HasId"/>.</summary>
     public ReadOnlySpan<byte> Id { get; }
@@ -49,4 +73,24 @@ internal readonly ref struct SingleChange
 
     /// <summary>Number of the field of the conditions.</summary>
     public int ConditionsField { get; }
+}
+
+/// <summary>The numbers of the fields that <see cref="SingleChange"/> reads; 0 where a request does not have one.</summary>
+internal readonly record struct ChangeLayout(int Conditions, int Id, int Value = 0, int Number = 0, int Other = 0, int Flag = 0)
+{
+    public static readonly ChangeLayout Put = new(
+        PutRequest.ConditionsFieldNumber, PutRequest.RequestIdFieldNumber, PutRequest.ValueFieldNumber, PutRequest.TtlMsFieldNumber, PutRequest.OwnerFieldNumber, PutRequest.SequenceFieldNumber);
+
+    public static readonly ChangeLayout Delete = new(DeleteRequest.ConditionsFieldNumber, DeleteRequest.RequestIdFieldNumber);
+
+    public static readonly ChangeLayout DeleteRange = new(
+        DeleteRangeRequest.ConditionsFieldNumber, DeleteRangeRequest.RequestIdFieldNumber, DeleteRangeRequest.EndFieldNumber, Other: DeleteRangeRequest.PrefixFieldNumber);
+
+    public static readonly ChangeLayout Increment = new(IncrementRequest.ConditionsFieldNumber, IncrementRequest.RequestIdFieldNumber, Number: IncrementRequest.ByFieldNumber);
+
+    public static readonly ChangeLayout Touch = new(TouchRequest.ConditionsFieldNumber, TouchRequest.RequestIdFieldNumber, Number: TouchRequest.TtlMsFieldNumber);
+
+    public static readonly ChangeLayout SetAdd = new(SetAddRequest.ConditionsFieldNumber, SetAddRequest.RequestIdFieldNumber);
+
+    public static readonly ChangeLayout SetRemove = new(SetRemoveRequest.ConditionsFieldNumber, SetRemoveRequest.RequestIdFieldNumber, Flag: SetRemoveRequest.AllFieldNumber);
 }

@@ -1,6 +1,7 @@
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Sessions;
+using KvCluster.Storage.Transactions;
 
 namespace KvCluster.Storage.Inspection;
 
@@ -24,6 +25,9 @@ internal static class StoredEntry
                     break;
                 case TreeId.Sessions:
                     SessionTable.Check(key, value);
+                    break;
+                case TreeId.Meta:
+                    _ = KeyNumbers.Read(value);
                     break;
             }
             return null;

@@ -40,6 +40,9 @@ internal ref struct ResultsReader
     /// <summary>The digest of the request.</summary>
     public uint Digest { get; private set; }
 
+    /// <summary>What is kept apart of a result with those of its operations; else empty.</summary>
+    public ReadOnlySpan<byte> Kept { get; private set; }
+
     private ulong Epoch { get; }
 
     /// <summary>Moves to the next result; false at the end.</summary>
@@ -50,15 +53,19 @@ internal ref struct ResultsReader
         Sequence += 1 + Varint.Unfold(Read());
         var step = Read();
         _change += step >> StoredResult.KindBits;
-        var kind = (ResultKind)(step & 3);
-        Result = new StoredResult(kind, kind == ResultKind.Applied ? 0 : ReadNumber()).At(new Etag(Epoch, _change));
+        var (kind, etag) = ((ResultKind)(step & StoredResult.KindMask), new Etag(Epoch, _change));
+        var number = kind is ResultKind.Applied or ResultKind.WithResults ? 0 : ReadNumber();
         Digest = BinaryPrimitives.ReadUInt32LittleEndian(Take(sizeof(uint)));
+        Kept = kind == ResultKind.WithResults ? ReadBytes() : default;
+        Result = kind == ResultKind.WithResults ? StoredResult.ReadKept(Kept, etag) : new StoredResult(kind, number).At(etag);
         return true;
     }
 
     private uint ReadNumber() => Read() is <= uint.MaxValue and var number ? (uint)number : throw Malformed();
 
     private ulong Read() => Varint.TryRead(ref _rest, out var value) ? value : throw Malformed();
+
+    private ReadOnlySpan<byte> ReadBytes() => Read() is var length && length <= (ulong)_rest.Length ? Take((int)length) : throw Malformed();
 
     private ReadOnlySpan<byte> Take(int count)
     {

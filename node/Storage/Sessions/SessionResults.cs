@@ -12,6 +12,7 @@ internal sealed class SessionResults
 {
     private readonly List<(ulong Sequence, WriteResult Result, uint Digest)> _added = [];
     private readonly Dictionary<ulong, int> _places = [];
+    private readonly ByteBuffer _kept = new(0);
     private UInt128 _session;
     private SessionState _stored;
     private ulong _lowestOpen;
@@ -65,10 +66,16 @@ internal sealed class SessionResults
             Append(content, Varint.Fold(added - sequence - 1));
             var stored = StoredResult.Of(result);
             Append(content, ((result.Etag.Change - change) << StoredResult.KindBits) | (ulong)stored.Kind);
-            if (stored.Kind != ResultKind.Applied)
+            if (stored.Kind is not (ResultKind.Applied or ResultKind.WithResults))
                 Append(content, stored.Number);
             BinaryPrimitives.WriteUInt32LittleEndian(content.Reserve(sizeof(uint)), digest);
             content.Advance(sizeof(uint));
+            if (stored.Kind == ResultKind.WithResults)
+            {
+                _kept.Clear(capacityMax: 1 << 16);
+                StoredResult.WriteKept(_kept, result);
+                content.AppendWithLength(_kept.Written);
+            }
             (sequence, change) = (added, result.Etag.Change);
         }
     }

@@ -32,6 +32,9 @@ internal static class SessionTable
     private const byte PeerMark = 3;
     private const byte OwnerMark = 4;
 
+    /// <summary>First byte of the keys under which results of operations are kept; 5 is that of the keys that sessions own.</summary>
+    private const byte KeptMark = 6;
+
     private static ReadOnlySpan<byte> CountKey => [0];
 
     /// <summary>How many sessions there are.</summary>
@@ -109,8 +112,22 @@ internal static class SessionTable
         Span<byte> key = stackalloc byte[EntryKeyBytes];
         WriteEntryKey(key, session, sequence / ResultsPerEntry);
         (result, digest) = (default, 0);
-        return batch.TryGet(TreeId.Sessions, key, out var entry) && TryReadPlace(PlaceOf(CheckEntry(entry), sequence), out result, out digest);
+        if (!batch.TryGet(TreeId.Sessions, key, out var entry) || !TryReadPlace(PlaceOf(CheckEntry(entry), sequence), out var stored, out var etag, out digest))
+            return false;
+        if (stored.Kind != ResultKind.WithResults)
+        {
+            result = stored.At(etag);
+            return true;
+        }
+        WriteKeptKey(key, session, sequence);
+        if (!batch.TryGet(TreeId.Sessions, key, out var kept))
+            throw new CorruptStoreException("What is kept of a request's results is missing.");
+        result = StoredResult.ReadKept(kept, etag);
+        return true;
     }
+
+    /// <summary>Whether a session may own keys, and the etag of its opening.</summary>
+    public static bool TryFindOwner(WriteBatch batch, UInt128 session, out Etag opened) => (opened = Etag.None) != Etag.None && TryRead(batch, session, out _);
 
     /// <summary>All sessions that were last active at or before a shard time. The batch must not change during this.</summary>
     public static void ListIdle(WriteBatch batch, long activeMicrosecondsMax, List<(long ActiveMicroseconds, UInt128 Session)> idle)
@@ -128,6 +145,11 @@ internal static class SessionTable
     /// <exception cref="CorruptStoreException">It has not.</exception>
     public static void Check(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
     {
+        if (key.Length == EntryKeyBytes && key[0] == KeptMark)
+        {
+            _ = StoredResult.ReadKept(value, default);
+            return;
+        }
         var bytes = (key.IsEmpty ? -1 : key[0], key.Length) switch
         {
             (0, 1) or (PeerMark, PeerKeyBytes) or (OwnerMark, OwnerKeyBytes) => sizeof(ulong),
@@ -171,7 +193,7 @@ internal static class SessionTable
         var lowestOpen = Math.Max(state.LowestOpen, reader.LowestOpen);
         DropBelow(batch, reader.Session, state, lowestOpen);
         var next = state.Next;
-        Span<byte> key = stackalloc byte[EntryKeyBytes], entry = stackalloc byte[EntryBytes];
+        Span<byte> key = stackalloc byte[EntryKeyBytes], keptKey = stackalloc byte[EntryKeyBytes], entry = stackalloc byte[EntryBytes];
         ulong? loaded = null;
         while (reader.MoveNext())
         {
@@ -189,6 +211,11 @@ internal static class SessionTable
                 Load(batch, key, entry);
             }
             WritePlace(PlaceOf(entry, reader.Sequence), reader.Result, reader.Digest);
+            if (!reader.Kept.IsEmpty)
+            {
+                WriteKeptKey(keptKey, reader.Session, reader.Sequence);
+                batch.Put(TreeId.Sessions, keptKey, reader.Kept);
+            }
             next = Math.Max(next, reader.Sequence + 1);
         }
         if (loaded is not null)
@@ -199,16 +226,32 @@ internal static class SessionTable
     // The session's id is its caller's secret, so it is not in the message, which goes into logs.
     private static CorruptStoreException Unknown() => new("A record refers to a session that is not open.");
 
-    /// <summary>Deletes the entries that hold only results below a sequence.</summary>
+    /// <summary>Deletes the entries that hold only results below a sequence, and what is kept with these results.</summary>
     private static void DropBelow(WriteBatch batch, UInt128 session, in SessionState state, ulong lowestOpen)
     {
-        Span<byte> key = stackalloc byte[EntryKeyBytes];
+        Span<byte> key = stackalloc byte[EntryKeyBytes], from = stackalloc byte[EntryKeyBytes], to = stackalloc byte[EntryKeyBytes];
         var end = Math.Min(lowestOpen / ResultsPerEntry, ((state.Next - 1) / ResultsPerEntry) + 1);
         for (var number = state.LowestOpen / ResultsPerEntry; number < end; number++)
         {
             WriteEntryKey(key, session, number);
+            if (batch.TryGet(TreeId.Sessions, key, out var entry) && HasKept(CheckEntry(entry)))
+            {
+                WriteKeptKey(from, session, number * ResultsPerEntry);
+                WriteKeptKey(to, session, (number + 1) * ResultsPerEntry);
+                batch.DeleteRange(TreeId.Sessions, from, to);
+            }
             batch.Delete(TreeId.Sessions, key);
         }
+    }
+
+    private static bool HasKept(ReadOnlySpan<byte> entry)
+    {
+        for (; !entry.IsEmpty; entry = entry[ResultBytes..])
+        {
+            if ((ResultKind)(BinaryPrimitives.ReadUInt32LittleEndian(entry) & StoredResult.KindMask) == ResultKind.WithResults)
+                return true;
+        }
+        return false;
     }
 
     private static void PutState(WriteBatch batch, UInt128 session, in SessionState state)
@@ -266,9 +309,13 @@ internal static class SessionTable
         BinaryPrimitives.WriteUInt128BigEndian(key[1..], session);
     }
 
-    private static void WriteEntryKey(Span<byte> key, UInt128 session, ulong number)
+    private static void WriteEntryKey(Span<byte> key, UInt128 session, ulong number) => WriteNumberedKey(key, ResultsMark, session, number);
+
+    private static void WriteKeptKey(Span<byte> key, UInt128 session, ulong sequence) => WriteNumberedKey(key, KeptMark, session, sequence);
+
+    private static void WriteNumberedKey(Span<byte> key, byte mark, UInt128 session, ulong number)
     {
-        key[0] = ResultsMark;
+        key[0] = mark;
         BinaryPrimitives.WriteUInt128BigEndian(key[1..], session);
         BinaryPrimitives.WriteUInt64BigEndian(key[StateKeyBytes..], number);
     }
@@ -298,13 +345,12 @@ internal static class SessionTable
         BinaryPrimitives.WriteUInt32LittleEndian(place[20..], digest);
     }
 
-    private static bool TryReadPlace(ReadOnlySpan<byte> place, out WriteResult result, out uint digest)
+    private static bool TryReadPlace(ReadOnlySpan<byte> place, out StoredResult stored, out Etag etag, out uint digest)
     {
         var told = BinaryPrimitives.ReadUInt32LittleEndian(place);
-        var stored = new StoredResult((ResultKind)(told & 3), told >> StoredResult.KindBits);
-        var etag = EtagBytes.Read(place[4..]);
+        stored = new StoredResult((ResultKind)(told & StoredResult.KindMask), told >> StoredResult.KindBits);
+        etag = EtagBytes.Read(place[4..]);
         digest = BinaryPrimitives.ReadUInt32LittleEndian(place[20..]);
-        result = stored.Kind == ResultKind.None ? default : stored.At(etag);
         return stored.Kind != ResultKind.None;
     }
 }

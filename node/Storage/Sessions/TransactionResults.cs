@@ -20,12 +20,13 @@ internal sealed class TransactionResults
     private readonly ByteBuffer _content = new(1 << 10);
     private UInt128 _lastSession;
     private SessionResults? _last;
+    private int _keptBytesMax;
 
     /// <summary>Number of results gathered.</summary>
     public int Count { get; private set; }
 
     /// <summary>The most bytes that they take in the record.</summary>
-    public int BytesMax => (Count * ResultBytesMax) + (_sessions.Count * SessionBytesMax);
+    public int BytesMax => (Count * ResultBytesMax) + (_sessions.Count * SessionBytesMax) + _keptBytesMax;
 
     /// <summary>Discards the previous transaction's results.</summary>
     public void Clear()
@@ -34,7 +35,7 @@ internal sealed class TransactionResults
             _unused.Push(session);
         _sessions.Clear();
         _last = null;
-        Count = 0;
+        (Count, _keptBytesMax) = (0, 0);
     }
 
     /// <summary>A session in this transaction; null if there is no session with this id.</summary>
@@ -63,6 +64,8 @@ internal sealed class TransactionResults
     {
         session.Add(sequence, result, digest);
         Count++;
+        if (result.Results is not null)
+            _keptBytesMax += Varint.BytesMax + StoredResult.KeptBytesMax(result);
     }
 
     /// <summary>Appends one operation per session to a payload.</summary>

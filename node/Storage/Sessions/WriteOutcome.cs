@@ -45,15 +45,33 @@ internal enum WriteOutcome : byte
     /// <summary>Another request used its sequence: the stored result has a different digest.</summary>
     SequenceReused,
 
-    /// <summary>It deletes ranges or large sets, and more of them than can be deleted at once; in parts, only a request that does nothing else is applied.</summary>
+    /// <summary>
+    /// It deletes ranges or large sets, and more of them than can be deleted at once; in parts, only a request that does nothing else is applied. Or it has
+    /// conditions on ranges with more keys than are read.
+    /// </summary>
     RangeTooLarge,
+
+    /// <summary>It increments a key whose value is not the text of a number.</summary>
+    NotANumber,
+
+    /// <summary>A number would be too large or too small after an increment.</summary>
+    NumberOverflow,
+
+    /// <summary>It puts a key for a session that does not exist or has no lifetime.</summary>
+    NoOwner,
+
+    /// <summary>What it reads has more bytes than results may have.</summary>
+    ResultsTooLarge,
 }
 
 /// <summary>The answer to a <c>WriteRequest</c>.</summary>
 /// <param name="Outcome">How it ended.</param>
-/// <param name="Etag">Applied: the etag of its last operation. ConditionFailed: the newest etag it was evaluated on.</param>
-/// <param name="FailedCondition">Index of the first condition that did not hold; -1 if none.</param>
-/// <param name="Deleted">Applied: how many keys it has deleted that existed, and how many members with their sets.</param>
+/// <param name="Etag">Applied: the etag of its last operation that takes a change, or, without any, the newest etag. ConditionFailed: the newest etag it was evaluated on.</param>
+/// <param name="FailedCondition">Index of the first condition that did not hold; -1 if none. Applied, and there is one: the operations for that case were applied.</param>
+/// <param name="Deleted">
+/// Applied: how many keys it has deleted that existed, and how many members with their sets. Of a request that wants results the keys only, and of one that counts
+/// members those that it has added or removed.
+/// </param>
 /// <param name="IsPartial">
 /// Applied: keys of the range, or members of the set, that it deletes are left, beginning where this request ended. The same request again, as a new one, deletes more of them.
 /// </param>
@@ -61,6 +79,17 @@ internal readonly record struct WriteResult(WriteOutcome Outcome, Etag Etag, int
 {
     /// <summary>Applied: whether a key or a set that it deletes existed.</summary>
     public bool Existed => Deleted > 0;
+
+    /// <summary>Applied: what each operation did, if the request wants it, for <see cref="Encoding.OperationResultReader"/>.</summary>
+    public byte[]? Results { get; init; }
+
+    /// <summary>Whether both say the same, also of each operation.</summary>
+    public bool Equals(WriteResult other) =>
+        (Outcome, Etag, FailedCondition, Deleted, IsPartial) == (other.Outcome, other.Etag, other.FailedCondition, other.Deleted, other.IsPartial)
+        && (Results is null) == (other.Results is null) && Results.AsSpan().SequenceEqual(other.Results);
+
+    /// <inheritdoc/>
+    public override int GetHashCode() => HashCode.Combine(Outcome, Etag, FailedCondition, Deleted);
 
     /// <summary>An answer that consists only of its outcome.</summary>
     public static WriteResult Of(WriteOutcome outcome) => new(outcome, default, -1, 0);

@@ -35,6 +35,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     /// <summary>Rented from <see cref="Collect"/> to <see cref="End"/>.</summary>
     private ByteBuffer _payload = None;
     private readonly byte[] _rangeEnd = new byte[KvLimits.KeyBytesMax];
+    private readonly OperationResults _operationResults = new();
     private readonly TransactionResults _results = new();
     private readonly SessionAgeing _ageing = new(options);
     private Etag _etagLast;
@@ -49,7 +50,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     private Etag _leftNext;
     private int _leftPagesMax;
 
-    /// <summary>Whether the transaction deletes ranges or sets, each of which may take as long as a full batch.</summary>
+    /// <summary>Whether the transaction deletes or reads ranges or sets, each of which may take as long as a full batch.</summary>
     private bool _hasRange;
     private readonly List<object> _traces = [];
 
@@ -179,7 +180,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     }
 
     private int RecordBytesWith(WriteRequest request) =>
-        RecordEnvelope.RecordBytes(RecordBody.HeaderBytes + _payload.Count + _results.BytesMax + RoomBytesMax + request.EncodedOperations.Length + (request.HasRange ? _rangeEnd.Length : 0) + RecordBody.TrailerBytes);
+        RecordEnvelope.RecordBytes(RecordBody.HeaderBytes + _payload.Count + _results.BytesMax + RoomBytesMax + request.EncodedOperations.Length + request.RecordBytesMore + RecordBody.TrailerBytes);
 
     private void Apply(WriteBatch batch, WriteRequest request)
     {
@@ -201,9 +202,10 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
 
     private void ApplyPlain(WriteBatch batch, WriteRequest request)
     {
+        var before = _operationCount;
         request.Result = Execute(batch, request);
         request.ReleaseEtag = request.Result.Etag;
-        request.IsReadAnswer = request.OperationCount == 0 || request.Result.Outcome is WriteOutcome.ConditionFailed or WriteOutcome.RangeTooLarge;
+        request.IsReadAnswer = _operationCount == before;
     }
 
     private void ApplyIdentified(WriteBatch batch, WriteRequest request)
@@ -222,7 +224,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         {
             request.Result = Execute(batch, request);
             // A refusal is no result: the same request may be accepted later.
-            if (request.Result.Outcome == WriteOutcome.RangeTooLarge)
+            if (request.Result.Outcome is not (WriteOutcome.Applied or WriteOutcome.ConditionFailed))
                 request.IsReadAnswer = true;
             else
                 _results.Add(session, request.Sequence, request.Result, request.Digest);
@@ -236,8 +238,13 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         if (TryLeave(request))
             return new WriteResult(WriteOutcome.Applied, _next.Predecessor, -1, 0);
         ApplyLeft(batch);
-        if (FindFailedCondition(batch, request.EncodedConditions) is >= 0 and var failed)
+        var failed = ConditionEvaluation.FindFailed(batch, request.EncodedConditions);
+        if (failed == ConditionEvaluation.TooManyKeys)
+            return Refusal(WriteOutcome.RangeTooLarge);
+        if (failed >= 0 && !request.HasFailureList)
             return new WriteResult(WriteOutcome.ConditionFailed, Newest, failed, 0);
+        if (request.IsExecuted)
+            return ExecuteList(batch, request, failed);
         if (request.OperationCount == 0)
             return new WriteResult(WriteOutcome.Applied, Newest, -1, 0);
         var operationBytes = _payload.Count;
@@ -245,10 +252,34 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         if (!request.HasRange)
             _payload.Append(request.EncodedOperations);
         else if (!TryAppendRanges(batch, request, out isPartial))
-            return new WriteResult(WriteOutcome.RangeTooLarge, Newest, -1, 0);
+            return Refusal(WriteOutcome.RangeTooLarge);
         var deleted = RecordApplier.ApplyOperations(
             batch, _payload.Written[operationBytes..], _etagFirst, _shardTime, ref _next, ref _operationCount);
         return new WriteResult(WriteOutcome.Applied, _next.Predecessor, -1, (int)deleted, isPartial);
+    }
+
+    private WriteResult Refusal(WriteOutcome outcome) => new(outcome, Newest, -1, 0);
+
+    /// <summary>Applies one list of a request operation by operation, if all of them can be.</summary>
+    private WriteResult ExecuteList(WriteBatch batch, WriteRequest request, int failed)
+    {
+        var operations = request.List(isFailure: failed >= 0);
+        var resultBytesMax = !request.WantsResults ? 0 : request.Sequence == 0 ? KvLimits.ResultsBytesMax : KvLimits.KeptResultsBytesMax;
+        if (new RequestCheck(batch, operations, resultBytesMax).Run() is not WriteOutcome.Applied and var refused)
+            return Refusal(refused);
+        _hasRange |= request.HasRange || request.ReadsRange;
+        var partEnd = 0;
+        if (request.HasRange && !TryFindPart(batch, operations.Encoded, operations.Count == 1 && !request.IsWhole, out partEnd))
+            return Refusal(WriteOutcome.RangeTooLarge);
+        _operationResults.Clear();
+        var execution = new RequestExecution(
+            batch, _payload, request.WantsResults ? _operationResults : null, resultBytesMax, _etagFirst, _shardTime, ref _next, ref _operationCount);
+        if (!execution.Run(operations, _rangeEnd.AsSpan(0, partEnd)))
+            return Refusal(WriteOutcome.ResultsTooLarge);
+        return new WriteResult(WriteOutcome.Applied, Newest, failed, (int)(request.CountsMembers ? execution.MembersChanged : execution.KeysDeleted), partEnd > 0)
+        {
+            Results = request.WantsResults ? _operationResults.Written.ToArray() : null,
+        };
     }
 
     /// <summary>Appends a request's puts to the record and leaves them for later, if they are few and their etags are all that the request's answer depends on.</summary>
@@ -275,62 +306,60 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     /// </summary>
     private bool TryAppendRanges(WriteBatch batch, WriteRequest request, out bool isPartial)
     {
-        var allowance = new RangeAllowance(options.RangeLeavesMax, options.RangeLeavesUnreadMax);
         isPartial = false;
-        for (var reader = new OperationReader(request.EncodedOperations); reader.MoveNext();)
+        if (!TryFindPart(batch, request.EncodedOperations, request.OperationCount == 1 && !request.IsWhole, out var partEnd))
+            return false;
+        _hasRange = true;
+        isPartial = partEnd > 0;
+        if (!isPartial)
+        {
+            _payload.Append(request.EncodedOperations);
+            return true;
+        }
+        var only = new RequestReader(request.EncodedOperations);
+        only.MoveNext();
+        if (only.Code == RequestOperation.SetDelete)
+            Operations.SetDelete(_payload, only.Key, _rangeEnd.AsSpan(0, partEnd));
+        else
+            Operations.DeleteRange(_payload, only.Key, _rangeEnd.AsSpan(0, partEnd));
+        return true;
+    }
+
+    /// <summary>
+    /// Looks for the part of a range or set that can be deleted at once. False if the ranges and sets are larger together and must not be divided.
+    /// </summary>
+    /// <param name="batch">The newest state.</param>
+    /// <param name="operations">What is to be applied.</param>
+    /// <param name="mayDivide">Whether a part may be deleted.</param>
+    /// <param name="partEnd">The bytes of <see cref="_rangeEnd"/> that are the end of the part; 0 if everything can be deleted.</param>
+    private bool TryFindPart(WriteBatch batch, ReadOnlySpan<byte> operations, bool mayDivide, out int partEnd)
+    {
+        var allowance = new RangeAllowance(options.RangeLeavesMax, options.RangeLeavesUnreadMax);
+        partEnd = 0;
+        for (var reader = new RequestReader(operations); reader.MoveNext();)
         {
             if (!TakesLeaves(batch, reader))
                 continue;
             // Earlier ones of the request have taken all.
             if (allowance.IsSpent)
                 return false;
-            var isSet = reader.Code == OperationCode.SetDelete;
+            var isSet = reader.Code == RequestOperation.SetDelete;
             var end = isSet ? batch.EndOfSetPart(reader.Key, ref allowance, _rangeEnd) : batch.EndOfPart(TreeId.Kv, reader.Key, reader.KeyEnd, ref allowance, _rangeEnd);
-            isPartial = !end.SequenceEqual(isSet ? default : reader.KeyEnd);
-            if (isPartial && (request.OperationCount > 1 || request.IsWhole))
+            if (end.SequenceEqual(isSet ? default : reader.KeyEnd))
+                continue;
+            if (!mayDivide)
                 return false;
-            if (isPartial && isSet)
-                Operations.SetDelete(_payload, reader.Key, end);
-            else if (isPartial)
-                Operations.DeleteRange(_payload, reader.Key, end);
+            partEnd = end.Length;
         }
-        _hasRange = true;
-        if (!isPartial)
-            _payload.Append(request.EncodedOperations);
         return true;
     }
 
     /// <summary>Whether an operation deletes by whole leaves: not in a range without keys, nor in a set that is a value.</summary>
-    private static bool TakesLeaves(WriteBatch batch, in OperationReader operation) => operation.Code switch
+    private static bool TakesLeaves(WriteBatch batch, in RequestReader operation) => operation.Code switch
     {
         // An empty end is the end of the tree, so it never makes a range without keys.
-        OperationCode.DeleteRange => operation.KeyEnd.IsEmpty || !operation.Key.SequenceEqual(operation.KeyEnd),
-        OperationCode.SetDelete => batch.TryGetSet(operation.Key, out var set) && set.IsPromoted,
+        RequestOperation.DeleteRange => operation.KeyEnd.IsEmpty || !operation.Key.SequenceEqual(operation.KeyEnd),
+        RequestOperation.SetDelete => batch.TryGetSet(operation.Key, out var set) && set.IsPromoted,
         _ => false,
     };
-
-    private static int FindFailedCondition(WriteBatch batch, ReadOnlySpan<byte> conditions)
-    {
-        var reader = new ConditionReader(conditions);
-        for (var index = 0; reader.MoveNext(); index++)
-        {
-            if (!Holds(batch, reader))
-                return index;
-        }
-        return -1;
-    }
-
-    private static bool Holds(WriteBatch batch, in ConditionReader condition)
-    {
-        if (!batch.TryGet(TreeId.Kv, condition.Key, out var stored))
-            return condition.Kind == ConditionKind.Absent || (condition.Kind == ConditionKind.EtagEquals && condition.Etag == Etag.None);
-        var value = KvValue.Read(stored, out var etag);
-        return condition.Kind switch
-        {
-            ConditionKind.EtagEquals => condition.Etag == etag,
-            ConditionKind.Exists => true,
-            ConditionKind.ValueEquals => condition.Value.SequenceEqual(value),
-            _ => false,
-        };
-    }
 }

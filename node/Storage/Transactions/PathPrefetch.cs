@@ -62,8 +62,8 @@ internal sealed class PathPrefetch(ISerialExecutor executor, PageStore pages, Fu
         lock (_gate)
         {
             for (var conditions = new ConditionReader(request.EncodedConditions); _waiting.Count < KeyBytesMax && conditions.MoveNext();)
-                AddLocked(TreeId.Kv, conditions.Key);
-            for (var operations = new OperationReader(request.EncodedOperations); _waiting.Count < KeyBytesMax && operations.MoveNext();)
+                AddLocked(conditions);
+            for (var operations = new RequestReader(request.EncodedOperations); _waiting.Count < KeyBytesMax && operations.MoveNext();)
                 AddLocked(operations);
             if (_isPosted || _waiting.Count == 0)
                 return;
@@ -96,21 +96,37 @@ internal sealed class PathPrefetch(ISerialExecutor executor, PageStore pages, Fu
         _taken.Clear(IsCold ? KeyBytesMax * 2 : 0);
     }
 
-    private void AddLocked(in OperationReader operation)
+    private void AddLocked(in ConditionReader condition)
+    {
+        Invariant.CheckHeld(_gate);
+        if (condition.Kind is ConditionKind.SetHas or ConditionKind.SetLacks)
+        {
+            AddLocked(TreeId.Sets, condition.Key);
+            _waiting.AppendWithLength(condition.Value);
+        }
+        else
+        {
+            AddLocked(TreeId.Kv, condition.Key);
+        }
+    }
+
+    private void AddLocked(in RequestReader operation)
     {
         Invariant.CheckHeld(_gate);
         switch (operation.Code)
         {
-            case OperationCode.Put or OperationCode.Delete:
+            // What is put under a number follows the keys with its prefix, and is mostly beside the one before it.
+            case RequestOperation.Put or RequestOperation.PutOnTerms or RequestOperation.Delete or RequestOperation.Increment or RequestOperation.Touch
+                or RequestOperation.Get or RequestOperation.Scan:
                 AddLocked(TreeId.Kv, operation.Key);
                 break;
-            case OperationCode.DeleteRange:
+            case RequestOperation.DeleteRange:
                 AddLocked(TreeId.Kv, operation.Key);
                 // Without an end nothing is left behind the range, so no leaf there is changed.
                 if (!operation.KeyEnd.IsEmpty)
                     AddLocked(TreeId.Kv, operation.KeyEnd);
                 break;
-            case OperationCode.SetAdd or OperationCode.SetRemove:
+            case RequestOperation.SetAdd or RequestOperation.SetRemove or RequestOperation.SetGet:
                 AddLocked(TreeId.Sets, operation.Key);
                 _waiting.AppendWithLength(operation.Member);
                 break;

@@ -52,6 +52,13 @@ internal static class RecordApplier
             }
             switch (reader.Code)
             {
+                case OperationCode.PutNumbered:
+                    batch.Put(TreeId.Kv, reader.Key, header[..KvValue.WriteHeader(header, nextChange, reader.Life)], reader.Value);
+                    KeyNumbers.Count(batch, reader.Key);
+                    break;
+                case OperationCode.Touch:
+                    Touch(batch, reader.Key, reader.ExpiryMilliseconds);
+                    break;
                 case OperationCode.Delete:
                     deleted += batch.Delete(TreeId.Kv, reader.Key) ? 1u : 0;
                     break;
@@ -87,6 +94,15 @@ internal static class RecordApplier
             count++;
         }
         return deleted;
+    }
+
+    private static void Touch(WriteBatch batch, ReadOnlySpan<byte> key, ulong expiryMilliseconds)
+    {
+        if (!batch.TryGet(TreeId.Kv, key, out var stored))
+            return;
+        Span<byte> header = stackalloc byte[KvValue.HeaderBytesMax];
+        var value = KvValue.Read(stored, out var etag, out var life).ToArray();
+        batch.Put(TreeId.Kv, key, header[..KvValue.WriteHeader(header, etag, life with { ExpiryMilliseconds = expiryMilliseconds })], value);
     }
 
     /// <summary>Puts of a record, one after the other, up to an operation of another kind. The header of each value is written when the reader comes to it.</summary>

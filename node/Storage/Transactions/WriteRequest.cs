@@ -26,6 +26,9 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     private const long OneLife = 4;
 
     private const int OperationBytesMin = 256;
+
+    /// <summary>What an operation may have more in a record than in a request: an expiry, an owner or a number, and its result.</summary>
+    private const int ExecutedBytesMax = KeyLife.BytesMax + NumberText.KeyDigits + OperationResults.ResultBytesMax;
     private const int PooledMax = 8_192;
     private const int PooledBytesMax = 64 << 10;
 
@@ -44,7 +47,18 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
 
     /// <summary>Whether it was rented for many bytes.</summary>
     private bool _isLarge;
+
+    /// <summary>Plain puts, and operations of the first list and of both that are not reads.</summary>
     private int _puts;
+    private int _firstChanges;
+    private int _changes;
+
+    /// <summary>Where the failure list begins, and how many operations are before it.</summary>
+    private int _failureAt;
+    private int _firstCount;
+
+    /// <summary>Whether an operation depends on the state or the time.</summary>
+    private bool _isDependent;
     private int _releases;
     private RequestQueue? _queue;
 
@@ -73,20 +87,55 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <summary>Operations added.</summary>
     public int OperationCount { get; private set; }
 
+    /// <summary>Whether the operations from <see cref="BeginFailureList"/> on are applied instead of the others, if a condition does not hold.</summary>
+    public bool HasFailureList { get; private set; }
+
+    /// <summary>Whether the answer has a result for each operation of the list that is applied. Then each list has at most <see cref="KvLimits.ResultsMax"/>.</summary>
+    public bool WantsResults { get; set; }
+
+    /// <summary>
+    /// Whether <see cref="WriteResult.Deleted"/> is the number of members that were added to sets and removed from them. Like with results, operations on sets that would
+    /// change nothing then take no change.
+    /// </summary>
+    public bool CountsMembers { get; set; }
+
+    /// <summary>Whether operations on sets that would change nothing take no change, also without results.</summary>
+    public bool LeavesOutUnchanged { get; set; }
+
+    /// <summary>Whether it is applied by <see cref="RequestExecution"/>, operation by operation, and not as it is encoded.</summary>
+    public bool IsExecuted => _isDependent || WantsResults || CountsMembers || LeavesOutUnchanged;
+
+    /// <summary>Operations of the list to which the next one is added.</summary>
+    public int ListCount => OperationCount - _firstCount;
+
+    /// <summary>Whether any operation does more than read.</summary>
+    public bool HasChanges => _changes > 0;
+
     /// <summary>Whether any operation is a put or adds to a set, for which a full disk has no room.</summary>
     public bool HasPut { get; private set; }
 
     /// <summary>Whether it only puts, and under no condition, so that its answer does not depend on the state.</summary>
-    public bool IsBlind => _puts > 0 && _puts == OperationCount && _conditions.Count == 0;
+    public bool IsBlind => _puts > 0 && _puts == OperationCount && _conditions.Count == 0 && !IsExecuted;
 
     /// <summary>Whether it can take room in the journal: it changes something, or its result is kept.</summary>
-    public bool MayBeRecorded => OperationCount > 0 || Sequence != 0;
+    public bool MayBeRecorded => _changes > 0 || Sequence != 0;
+
+    /// <summary>About how many bytes more it may have in a record than its encoded operations.</summary>
+    public int RecordBytesMore => (HasRange ? KvLimits.KeyBytesMax : 0)
+        + (IsExecuted ? OperationCount * ExecutedBytesMax : 0)
+        + (WantsResults && Sequence != 0 && _changes < OperationCount ? KvLimits.KeptResultsBytesMax : 0);
 
     /// <summary>Its outcome where the disk is full and has no room for it.</summary>
     public WriteOutcome OutcomeOnFullDisk => HasPut ? WriteOutcome.DiskFull : WriteOutcome.NoRoomYet;
 
     /// <summary>Whether any operation deletes a range of keys or a set, of which one record deletes no more than a bound.</summary>
     public bool HasRange { get; private set; }
+
+    /// <summary>Whether any operation reads a range.</summary>
+    public bool ReadsRange { get; private set; }
+
+    /// <summary>Whether any operation is an increment. A list with one has at most <see cref="KvLimits.ResultsMax"/>, because each looks at those before it.</summary>
+    public bool HasIncrement { get; private set; }
 
     /// <summary>Whether it is refused with <see cref="WriteOutcome.RangeTooLarge"/> where a part of it would be applied.</summary>
     public bool IsWhole { get; set; }
@@ -109,8 +158,15 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <summary>For an identified request: a checksum of its conditions and operations, which distinguishes a repetition from a different request.</summary>
     internal uint Digest { get; private set; }
 
-    /// <summary>The operations, encoded as in a record's payload.</summary>
+    /// <summary>All operations, encoded for <see cref="RequestReader"/>; unless it <see cref="IsExecuted"/>, as in a record's payload.</summary>
     internal ReadOnlySpan<byte> EncodedOperations => _operations.Written;
+
+    /// <summary>The operations that are applied if all conditions hold, or if one does not.</summary>
+    internal RequestOperations List(bool isFailure) => isFailure
+        ? new RequestOperations(_operations.Written[_failureAt..], OperationCount - _firstCount, _changes - _firstChanges)
+        : HasFailureList
+            ? new RequestOperations(_operations.Written[.._failureAt], _firstCount, _firstChanges)
+            : new RequestOperations(_operations.Written, OperationCount, _changes);
 
     /// <summary>The conditions, encoded for <see cref="ConditionReader"/>.</summary>
     internal ReadOnlySpan<byte> EncodedConditions => _conditions.Written;
@@ -145,20 +201,68 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     }
 
     /// <summary>Adds a condition. Conditions are evaluated in order; the first that does not hold is named in the answer.</summary>
+    /// <param name="key">The key, or that of the set.</param>
+    /// <param name="kind">What must hold.</param>
+    /// <param name="etag">For <see cref="ConditionKind.EtagEquals"/>.</param>
+    /// <param name="value">For <see cref="ConditionKind.ValueEquals"/>, or the member of the set.</param>
+    /// <exception cref="ArgumentOutOfRangeException">A limit is exceeded. The request can then only be passed to <see cref="Return"/>.</exception>
     public void AddCondition(ReadOnlySpan<byte> key, ConditionKind kind, Etag etag = default, ReadOnlySpan<byte> value = default)
     {
         ValidateKey(key);
+        Invariant.Check(kind is not (ConditionKind.EtagRelates or ConditionKind.ValueRelates or ConditionKind.Range), $"A condition of the kind {kind} was added without what it needs.");
+        if (kind is ConditionKind.SetHas or ConditionKind.SetLacks)
+            ValidateMember(value);
         _conditions.Append([(byte)kind]);
         _conditions.AppendWithLength(key);
         if (kind == ConditionKind.EtagEquals)
-        {
-            etag.WriteTo(_conditions.Reserve(Etag.ByteLength));
-            _conditions.Advance(Etag.ByteLength);
-        }
-        else if (kind == ConditionKind.ValueEquals)
-        {
+            AppendToConditions(etag);
+        else if (kind is ConditionKind.ValueEquals or ConditionKind.SetHas or ConditionKind.SetLacks)
             _conditions.AppendWithLength(value);
-        }
+        ValidateSize();
+    }
+
+    /// <summary>Adds the condition that a key exists, and that its etag compares with another one.</summary>
+    /// <inheritdoc cref="AddCondition" path="/exception"/>
+    public void AddEtagCondition(ReadOnlySpan<byte> key, ConditionRelation relation, Etag etag)
+    {
+        ValidateKey(key);
+        _conditions.Append([(byte)ConditionKind.EtagRelates]);
+        _conditions.AppendWithLength(key);
+        _conditions.Append([(byte)relation]);
+        AppendToConditions(etag);
+        ValidateSize();
+    }
+
+    /// <summary>Adds the condition that a key exists, and that its value compares with another one, byte by byte.</summary>
+    /// <inheritdoc cref="AddCondition" path="/exception"/>
+    public void AddValueCondition(ReadOnlySpan<byte> key, ConditionRelation relation, ReadOnlySpan<byte> value)
+    {
+        ValidateKey(key);
+        _conditions.Append([(byte)ConditionKind.ValueRelates]);
+        _conditions.AppendWithLength(key);
+        _conditions.Append([(byte)relation]);
+        _conditions.AppendWithLength(value);
+        ValidateSize();
+    }
+
+    /// <summary>
+    /// Adds a condition on the keys from one (empty: the first) up to another (empty: to the end). The ranges of a request have at most
+    /// <see cref="KvLimits.ConditionKeysMax"/> keys that are read, or it is refused with <see cref="WriteOutcome.RangeTooLarge"/>.
+    /// </summary>
+    /// <param name="from">The first key.</param>
+    /// <param name="to">The end, which is not in the range.</param>
+    /// <param name="keys">How many there must be; null if any number will do.</param>
+    /// <param name="greatest">Their greatest etag, <see cref="Etag.None"/> without a key; null if any will do.</param>
+    /// <exception cref="ArgumentOutOfRangeException">A limit is exceeded, or the range ends before it begins. The request can then only be passed to <see cref="Return"/>.</exception>
+    public void AddRangeCondition(ReadOnlySpan<byte> from, ReadOnlySpan<byte> to, ulong? keys, Etag? greatest)
+    {
+        ValidateRange(from, to);
+        _conditions.Append([(byte)ConditionKind.Range]);
+        _conditions.AppendWithLength(from);
+        _conditions.AppendWithLength(to);
+        _conditions.Append([(byte)((keys is null ? 0 : 1) | (greatest is null ? 0 : 2))]);
+        _conditions.Advance(Varint.Write(_conditions.Reserve(Varint.BytesMax), keys ?? 0));
+        AppendToConditions(greatest ?? Etag.None);
         ValidateSize();
     }
 
@@ -169,10 +273,104 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         ValidateKey(key);
         ArgumentOutOfRangeException.ThrowIfGreaterThan(value.Length, KvLimits.ValueBytesMax);
         Operations.Put(_operations, key, value);
-        OperationCount++;
         _puts++;
         HasPut = true;
+        CountChange();
+    }
+
+    /// <summary>Adds a put of a key that expires, ends with a session, or gets the next number under a prefix. Terms that ask for nothing make it an ordinary put.</summary>
+    /// <inheritdoc cref="Put(ReadOnlySpan{byte}, ReadOnlySpan{byte})" path="/exception"/>
+    public void Put(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, in PutTerms terms)
+    {
+        if (terms.AreNone)
+        {
+            Put(key, value);
+            return;
+        }
+        ValidateKey(key);
+        ArgumentOutOfRangeException.ThrowIfGreaterThan(value.Length, KvLimits.ValueBytesMax);
+        if (terms.IsNumbered)
+            ArgumentOutOfRangeException.ThrowIfGreaterThan(key.Length, KvLimits.KeyBytesMax - NumberText.KeyDigits);
+        AppendCode(RequestOperation.PutOnTerms);
+        _operations.AppendWithLength(key);
+        _operations.AppendWithLength(value);
+        AppendNumber(terms.TtlMilliseconds);
+        Operations.AppendSession(_operations, terms.Owner);
+        AppendNumber(terms.IsNumbered ? 1u : 0);
+        HasPut = true;
+        CountChange();
+    }
+
+    /// <summary>Adds an increment of a number. A key that does not exist counts as 0.</summary>
+    /// <exception cref="ArgumentOutOfRangeException">A limit is exceeded. The request can then only be passed to <see cref="Return"/>.</exception>
+    public void Increment(ReadOnlySpan<byte> key, long by)
+    {
+        ValidateKey(key);
+        AppendCode(RequestOperation.Increment);
+        _operations.AppendWithLength(key);
+        AppendNumber(Varint.Fold((ulong)by));
+        HasPut = true;
+        HasIncrement = true;
+        CountChange();
+    }
+
+    /// <summary>Adds a new expiry of a key, counted from now. <paramref name="ttlMilliseconds"/>: 0 = it does not expire any more.</summary>
+    /// <exception cref="ArgumentOutOfRangeException">A limit is exceeded. The request can then only be passed to <see cref="Return"/>.</exception>
+    public void Touch(ReadOnlySpan<byte> key, ulong ttlMilliseconds)
+    {
+        ValidateKey(key);
+        AppendCode(RequestOperation.Touch);
+        _operations.AppendWithLength(key);
+        AppendNumber(ttlMilliseconds);
+        HasPut = true;
+        CountChange();
+    }
+
+    /// <summary>Adds a read of a key.</summary>
+    /// <exception cref="ArgumentOutOfRangeException">A limit is exceeded. The request can then only be passed to <see cref="Return"/>.</exception>
+    public void Get(ReadOnlySpan<byte> key)
+    {
+        ValidateKey(key);
+        AppendCode(RequestOperation.Get);
+        _operations.AppendWithLength(key);
+        CountRead();
+    }
+
+    /// <summary>Adds a read of the keys from one (empty: the first) up to another (empty: to the end).</summary>
+    /// <exception cref="ArgumentOutOfRangeException">A limit is exceeded, or the range ends before it begins. The request can then only be passed to <see cref="Return"/>.</exception>
+    public void Scan(ReadOnlySpan<byte> from, ReadOnlySpan<byte> to, int limit, bool keysOnly)
+    {
+        ValidateRange(from, to);
+        ArgumentOutOfRangeException.ThrowIfNegativeOrZero(limit);
+        ArgumentOutOfRangeException.ThrowIfGreaterThan(limit, KvLimits.ScanEntriesMax);
+        AppendCode(RequestOperation.Scan);
+        _operations.AppendWithLength(from);
+        _operations.AppendWithLength(to);
+        AppendNumber((ulong)limit);
+        AppendNumber(keysOnly ? 1u : 0);
+        CountRead();
+        ReadsRange = true;
+    }
+
+    /// <summary>Adds a read of a set: how many members it has, and whether it has this one (empty: none is looked for).</summary>
+    /// <exception cref="ArgumentOutOfRangeException">A limit is exceeded. The request can then only be passed to <see cref="Return"/>.</exception>
+    public void SetGet(ReadOnlySpan<byte> key, ReadOnlySpan<byte> member)
+    {
+        ValidateKey(key);
+        ArgumentOutOfRangeException.ThrowIfGreaterThan(member.Length, KvLimits.MemberBytesMax);
+        AppendCode(RequestOperation.SetGet);
+        _operations.AppendWithLength(key);
+        _operations.AppendWithLength(member);
+        CountRead();
+    }
+
+    /// <summary>The operations added from here on are applied if a condition does not hold, and those before it if all do. The answer has results.</summary>
+    public void BeginFailureList()
+    {
+        Invariant.Check(!HasFailureList, $"A request has only one failure list.");
+        (HasFailureList, WantsResults) = (true, true);
         ValidateSize();
+        (_failureAt, _firstCount, _firstChanges) = (_operations.Count, OperationCount, _changes);
     }
 
     /// <summary>Adds a delete, which also succeeds when the key does not exist.</summary>
@@ -181,8 +379,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     {
         ValidateKey(key);
         Operations.Delete(_operations, key);
-        OperationCount++;
-        ValidateSize();
+        CountChange();
     }
 
     /// <summary>Adds a member to the set of a key, which is made if there is none. Sets and values are apart: a key can have both. Nothing changes if the set has the member.</summary>
@@ -207,9 +404,8 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     {
         ValidateKey(key);
         Operations.SetDelete(_operations, key, default);
-        OperationCount++;
         HasRange = true;
-        ValidateSize();
+        CountChange();
     }
 
     /// <summary>
@@ -221,14 +417,10 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <exception cref="ArgumentOutOfRangeException">A limit is exceeded, or the range ends before it begins. The request can then only be passed to <see cref="Return"/>.</exception>
     public void DeleteRange(ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)
     {
-        ArgumentOutOfRangeException.ThrowIfGreaterThan(from.Length, KvLimits.KeyBytesMax, nameof(from));
-        ArgumentOutOfRangeException.ThrowIfGreaterThan(to.Length, KvLimits.KeyBytesMax, nameof(to));
-        if (!to.IsEmpty && from.SequenceCompareTo(to) > 0)
-            throw new ArgumentOutOfRangeException(nameof(to), "The range ends before it begins.");
+        ValidateRange(from, to);
         Operations.DeleteRange(_operations, from, to);
-        OperationCount++;
         HasRange = true;
-        ValidateSize();
+        CountChange();
     }
 
     /// <summary>Whether a client may use these numbers. They start at 1, and no more may be open at once than a session can keep results for.</summary>
@@ -255,15 +447,19 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     {
         Invariant.Check(OperationCount == 0 && Session == 0, $"A request that already has a session or operations ({OperationCount}) cannot open a session.");
         Operations.SessionOpen(_operations, session, owner);
-        OperationCount = 1;
+        (OperationCount, _changes) = (1, 1);
         (OpensSession, Session, Owner) = (true, session, owner);
     }
 
     /// <summary>Called by the submitting thread when everything has been added, to keep this work off the writer.</summary>
     internal void ComputeDigest()
     {
-        if (Sequence != 0)
-            Digest = BitOperations.Crc32C(Crc32C.Of(_conditions.Written, _operations.Written), (uint)_conditions.Count);
+        if (Sequence == 0)
+            return;
+        Digest = BitOperations.Crc32C(Crc32C.Of(_conditions.Written, _operations.Written), (uint)_conditions.Count);
+        // Where the second list begins is part of the request, and so is what its answer says.
+        if (WantsResults || CountsMembers)
+            Digest = BitOperations.Crc32C(Digest, ((uint)_failureAt << 3) | (HasFailureList ? 4u : 0) | (CountsMembers ? 2u : 0) | (WantsResults ? 1u : 0));
     }
 
     /// <summary>
@@ -323,8 +519,9 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         (_releases, _queue) = (0, null);
         Volatile.Write(ref _life, Life + OneLife);
         _conditions.Clear(PooledBytesMax);
-        (OperationCount, _puts) = (0, 0);
-        (HasPut, HasRange, IsWhole) = (false, false, false);
+        (OperationCount, _puts, _changes, _firstChanges, _firstCount, _failureAt) = (0, 0, 0, 0, 0, 0);
+        (HasPut, HasRange, IsWhole, HasIncrement, ReadsRange, _isDependent) = (false, false, false, false, false, false);
+        (HasFailureList, WantsResults, CountsMembers, LeavesOutUnchanged) = (false, false, false, false);
         (OpensSession, Owner, Digest) = (false, default, 0);
         (Session, Sequence, LowestOpen) = (0, 0, 0);
         (ReleaseEtag, IsReadAnswer) = (Etag.None, false);
@@ -390,8 +587,41 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         ValidateKey(key);
         ValidateMember(member);
         Operations.SetMember(_operations, code, key, member);
+        CountChange();
+    }
+
+    private void AppendCode(RequestOperation code)
+    {
+        _operations.Append([(byte)code]);
+        _isDependent = true;
+    }
+
+    private void AppendNumber(ulong number) => _operations.Advance(Varint.Write(_operations.Reserve(Varint.BytesMax), number));
+
+    private void AppendToConditions(Etag etag)
+    {
+        etag.WriteTo(_conditions.Reserve(Etag.ByteLength));
+        _conditions.Advance(Etag.ByteLength);
+    }
+
+    private void CountChange()
+    {
+        _changes++;
+        CountRead();
+    }
+
+    private void CountRead()
+    {
         OperationCount++;
         ValidateSize();
+    }
+
+    private static void ValidateRange(ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)
+    {
+        ArgumentOutOfRangeException.ThrowIfGreaterThan(from.Length, KvLimits.KeyBytesMax);
+        ArgumentOutOfRangeException.ThrowIfGreaterThan(to.Length, KvLimits.KeyBytesMax);
+        if (!to.IsEmpty && from.SequenceCompareTo(to) > 0)
+            throw new ArgumentOutOfRangeException(nameof(to), "The range ends before it begins.");
     }
 
     private static void ValidateMember(ReadOnlySpan<byte> member)
@@ -408,7 +638,23 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
 
     private void ValidateSize()
     {
-        ArgumentOutOfRangeException.ThrowIfGreaterThan(OperationCount, KvLimits.KeysMax);
+        ArgumentOutOfRangeException.ThrowIfGreaterThan(ListCount, WantsResults || HasIncrement ? KvLimits.ResultsMax : KvLimits.KeysMax);
         ArgumentOutOfRangeException.ThrowIfGreaterThan(Bytes, KvLimits.WriteBytesMax);
     }
+}
+
+/// <summary>A list of operations of a <see cref="WriteRequest"/>.</summary>
+/// <param name="encoded">For <see cref="RequestReader"/>.</param>
+/// <param name="count">How many there are.</param>
+/// <param name="changes">How many do more than read.</param>
+internal readonly ref struct RequestOperations(ReadOnlySpan<byte> encoded, int count, int changes)
+{
+    /// <summary>The operations, for <see cref="RequestReader"/>.</summary>
+    public ReadOnlySpan<byte> Encoded { get; } = encoded;
+
+    /// <summary>How many there are.</summary>
+    public int Count { get; } = count;
+
+    /// <summary>How many do more than read.</summary>
+    public int Changes { get; } = changes;
 }

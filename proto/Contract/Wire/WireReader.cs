@@ -53,6 +53,12 @@ internal ref struct WireReader(ReadOnlySpan<byte> bytes)
 
     public bool ReadBool() => ReadUInt64() != 0;
 
+    /// <summary>The value of a field of type sint64.</summary>
+    public long ReadSInt64() => Unfold(ReadUInt64());
+
+    /// <summary>The number that a varint of a field of type sint64 stands for.</summary>
+    public static long Unfold(ulong folded) => (long)(folded >> 1) ^ -(long)(folded & 1);
+
     public ulong ReadFixed64()
     {
         Expect(WireType.Fixed64);

@@ -14,11 +14,20 @@ internal ref struct WireWriter(Span<byte> destination)
 
     private Span<byte> _rest = destination;
 
+    /// <summary>Bytes that are not written yet.</summary>
+    public readonly int Left => _rest.Length;
+
     /// <summary>Size of a varint.</summary>
     public static int VarintSize(ulong value) => (BitOperations.Log2(value | 1) / 7) + 1;
 
     /// <summary>Size of a varint field with a number below 16. A field with the value 0 is omitted.</summary>
     public static int VarintFieldSize(ulong value) => value == 0 ? 0 : 1 + VarintSize(value);
+
+    /// <summary>Size of an optional varint field with a number below 16, which is there also if it is 0.</summary>
+    public static int OptionalVarintFieldSize(ulong value) => 1 + VarintSize(value);
+
+    /// <summary>The value of a field of type sint64 as it is written as a varint.</summary>
+    public static ulong Fold(long value) => (ulong)((value << 1) ^ (value >> 63));
 
     /// <summary>Size of a fixed64 field with a number below 16. A field with the value 0 is omitted.</summary>
     public static int Fixed64FieldSize(ulong value) => value == 0 ? 0 : 1 + sizeof(ulong);
@@ -47,6 +56,13 @@ internal ref struct WireWriter(Span<byte> destination)
     {
         Byte((byte)(field << 3));
         Byte(value ? (byte)1 : (byte)0);
+    }
+
+    /// <summary>Writes an optional field, which is there also if it is 0.</summary>
+    public void OptionalVarintField(int field, ulong value)
+    {
+        Byte((byte)(field << 3));
+        Varint(value);
     }
 
     public void BytesField(int field, scoped ReadOnlySpan<byte> value)

@@ -26,7 +26,7 @@ public sealed class StructuredFuzzTests
     // A case of "install" receives, uses and reopens a whole store.
     private const int CasesPerInstall = 10;
     private const string Path = "fuzzed";
-    private static readonly string[] _targets = ["exchange", "change", "record", "segment", "control", "meta", "snapshot", "page", "install"];
+    private static readonly string[] _targets = ["exchange", "change", "operation", "condition", "results", "record", "segment", "control", "meta", "snapshot", "page", "install"];
 
     public static TheoryData<string> Targets => [.. _targets];
 
@@ -63,6 +63,9 @@ public sealed class StructuredFuzzTests
         {
             case "exchange": Exchange(random); break;
             case "change": Change(random); break;
+            case "operation": OperationOfARequest(random); break;
+            case "condition": ConditionOfARequest(random); break;
+            case "results": ResultsOfOperations(random); break;
             case "record": Record(random); break;
             case "segment": Segment(random); break;
             case "control": Control(random); break;
@@ -125,12 +128,15 @@ public sealed class StructuredFuzzTests
             Key = ByteString.CopyFrom(Mutation.RandomBytes(random, random.Next(20))),
             Value = ByteString.CopyFrom(Mutation.RandomBytes(random, random.Next(200))),
             RequestId = new RequestId { Session = ByteString.CopyFrom(Mutation.RandomBytes(random, 16)), Sequence = 3, LowestOpen = 2, Shard = 1 },
+            TtlMs = (ulong)random.Next(),
+            Owner = ByteString.CopyFrom(Mutation.RandomBytes(random, 16)),
+            Sequence = random.Next(2) == 0,
         };
         var bytes = Mutation.Of(random, sound.ToByteArray(), keepsLength: false, hot: 8);
         SingleChange change;
         try
         {
-            change = new SingleChange(bytes, PutRequest.ValueFieldNumber, PutRequest.ConditionsFieldNumber, PutRequest.RequestIdFieldNumber);
+            change = new SingleChange(bytes, ChangeLayout.Put);
             _ = ReadQuery.TryRead(bytes, out var query);
             _ = query.TryIn(new(new(1), 1), bytes, out _);
         }
@@ -140,7 +146,125 @@ public sealed class StructuredFuzzTests
         }
 
         if (TryParse(PutRequest.Parser, bytes) is { } parsed)
-            Assert.True(change.Key.SequenceEqual(parsed.Key.Span) && change.Value.SequenceEqual(parsed.Value.Span), "two parsers of one request disagree");
+        {
+            Assert.True(change.Key.SequenceEqual(parsed.Key.Span) && change.Value.SequenceEqual(parsed.Value.Span) && change.Other.SequenceEqual(parsed.Owner.Span), "two parsers of one request disagree");
+            Assert.Equal((parsed.HasTtlMs ? parsed.TtlMs : null, parsed.Sequence), (change.Number, change.IsFlagged));
+        }
+    }
+
+    private static void OperationOfARequest(Random random)
+    {
+        var bytes = Mutation.Of(random, SomeOperation(random).ToByteArray(), keepsLength: false, hot: 8);
+        OperationFields read;
+        try
+        {
+            read = new OperationFields(bytes);
+        }
+        catch (MalformedMessageException)
+        {
+            return;
+        }
+
+        // A member of the oneof that occurs twice is merged by the library, and here the last one counts.
+        if (TryParse(Operation.Parser, bytes) is not { } parsed || FieldsOf(bytes) > 1)
+            return;
+        Assert.Equal(parsed.OperationCase, read.Kind);
+        var (key, value, end) = parsed.OperationCase switch
+        {
+            Operation.OperationOneofCase.Put => (parsed.Put.Key, parsed.Put.Value, ByteString.Empty),
+            Operation.OperationOneofCase.Scan => (parsed.Scan.Start, ByteString.Empty, parsed.Scan.End),
+            Operation.OperationOneofCase.DeleteRange => (parsed.DeleteRange.Start, ByteString.Empty, parsed.DeleteRange.End),
+            Operation.OperationOneofCase.Increment => (parsed.Increment.Key, ByteString.Empty, ByteString.Empty),
+            Operation.OperationOneofCase.SetAdd => (parsed.SetAdd.Key, parsed.SetAdd.Member, ByteString.Empty),
+            _ => (null, null, null),
+        };
+        if (key is null)
+            return;
+        Assert.True(read.Key.SequenceEqual(key.Span) && read.Value.SequenceEqual(value!.Span) && read.End.SequenceEqual(end!.Span), "two parsers of one operation disagree");
+        Assert.Equal(
+            (parsed.Increment?.By ?? 0, parsed.Put is { HasTtlMs: true } put ? put.TtlMs : null, parsed.Scan?.Limit ?? 0, parsed.Scan?.KeysOnly ?? false),
+            (read.By, read.TtlMs, read.Limit, read.KeysOnly));
+    }
+
+    private static Operation SomeOperation(Random random)
+    {
+        var (key, other) = (ByteString.CopyFrom(Mutation.RandomBytes(random, random.Next(20))), ByteString.CopyFrom(Mutation.RandomBytes(random, random.Next(20))));
+        return random.Next(5) switch
+        {
+            0 => new Operation { Put = new PutOperation { Key = key, Value = other, TtlMs = (ulong)random.Next(), Sequence = true } },
+            1 => new Operation { Increment = new IncrementOperation { Key = key, By = random.NextInt64() - long.MaxValue / 2 } },
+            2 => new Operation { Scan = new RangeOperation { Start = key, End = other, Limit = (uint)random.Next(2_000), KeysOnly = true } },
+            3 => new Operation { DeleteRange = new RangeOperation { Start = key, End = other } },
+            _ => new Operation { SetAdd = new SetOperation { Key = key, Member = other } },
+        };
+    }
+
+    private static void ConditionOfARequest(Random random)
+    {
+        var (key, other) = (ByteString.CopyFrom(Mutation.RandomBytes(random, random.Next(20))), ByteString.CopyFrom(Mutation.RandomBytes(random, random.Next(20))));
+        var etag = new V1.Etag { Epoch = (ulong)random.NextInt64(), Change = (ulong)random.NextInt64() };
+        var relation = (V1.Relation)random.Next(6);
+        var sound = random.Next(5) switch
+        {
+            0 => new Condition { Key = key, Etag = new EtagComparison { Relation = relation, Etag = etag } },
+            1 => new Condition { Key = key, Value = new ValueComparison { Relation = relation, Value = other } },
+            2 => new Condition { Key = key, Range = new RangeCondition { End = other, Keys = (ulong)random.Next(), EtagGreatest = etag } },
+            3 => new Condition { Key = key, SetHas = other },
+            _ => new Condition { Key = key, Exists = true },
+        };
+        var bytes = Mutation.Of(random, sound.ToByteArray(), keepsLength: false, hot: 8);
+        ConditionFields read;
+        try
+        {
+            read = new ConditionFields(bytes);
+        }
+        catch (MalformedMessageException)
+        {
+            return;
+        }
+
+        if (TryParse(Condition.Parser, bytes) is not { } parsed || FieldsOf(bytes) > 2)
+            return;
+        Assert.Equal(parsed.TestCase, read.Test);
+        Assert.True(read.Key.SequenceEqual(parsed.Key.Span), "two parsers of one condition disagree");
+        if (parsed.Range is { } range)
+            Assert.Equal((range.HasKeys ? range.Keys : null, range.EtagGreatest is null), (read.Keys, read.Greatest is null));
+    }
+
+    private static void ResultsOfOperations(Random random)
+    {
+        var results = new OperationResults();
+        for (var count = random.Next(1, 5); count > 0; count--)
+        {
+            for (var entries = random.Next(3); entries > 0; entries--)
+                results.AddEntry(Mutation.RandomBytes(random, random.Next(1, 20)), Mutation.RandomBytes(random, random.Next(20)), new Etag(3, (ulong)random.Next()));
+            results.Add(new Etag(3, (ulong)random.Next(2)), random.Next(2) == 0 ? true : null, random.Next(2) == 0 ? random.NextInt64() : null, random.Next(2) == 0);
+        }
+        var bytes = Mutation.Of(random, results.Written.ToArray(), keepsLength: false, hot: 8);
+        try
+        {
+            var message = new byte[OperationResultMessages.Size(bytes)];
+            var writer = new WireWriter(message);
+            OperationResultMessages.Write(ref writer, WriteResponse.ResultsFieldNumber, bytes);
+            Assert.Equal(0, writer.Left);
+            _ = WriteResponse.Parser.ParseFrom(message);
+        }
+        catch (CorruptStoreException)
+        {
+            // The replica stops and reports the reason.
+        }
+    }
+
+    private static int FieldsOf(ReadOnlySpan<byte> message)
+    {
+        var count = 0;
+        var reader = new WireReader(message);
+        while (reader.ReadField() != 0)
+        {
+            reader.Skip();
+            count++;
+        }
+        return count;
     }
 
     private static void Record(Random random)

@@ -313,6 +313,104 @@ public sealed class ExactlyOnceTests : IDisposable
         Assert.Equal([$"{sessions[1]:X32}", $"{4:X32}"], ids);
     }
 
+    [Fact]
+    public void RepeatedRequest_WithResults_GetsThemAgain_OverRestartAndFailover()
+    {
+        using var follower = new ReplicaBench(new(2));
+        var session = Open();
+        _ = Append(Put("text", "x"));
+        (Action<WriteRequest> Fill, WriteResult Result)[] requests = [.. new[] { Adding(5), Adding(-2), Reading(), Transacting() }.Select((fill, index) => (fill, Append(session, (ulong)index + 1, 1, fill)))];
+        Assert.Equal(["5", "3"], requests[..2].Select(request => ModelOperation.ResultsOf(request.Result.Results!)[0].Split(' ')[4]));
+        Assert.All(requests, request => Assert.Equal(WriteOutcome.Applied, request.Result.Outcome));
+        Assert.Equal((0, 1), (requests[3].Result.FailedCondition, ModelOperation.ResultsOf(requests[3].Result.Results!).Count));
+        CheckRepeated(_bench);
+        Assert.Equal(WriteOutcome.SequenceReused, Repeat(session, 1, 1, Adding(6)).Outcome);
+        Assert.Equal(WriteOutcome.SequenceReused, Repeat(session, 1, 1, request => request.Increment("n"u8, 5)).Outcome);
+
+        follower.Follow(_bench);
+        follower.Commit(follower.Store.Log.Last.Etag);
+        Assert.Equal(_bench.Digest(), follower.Digest());
+        _bench.Store.Log.WriteControl(_bench.Store.Durable.Control with { Committed = _bench.Store.Log.Last.Etag });
+        _bench.Run();
+        _bench.Reopen();
+        foreach (var bench in (ReplicaBench[])[_bench, follower])
+        {
+            bench.Lead(4);
+            bench.Commit(bench.Store.Log.Last.Etag);
+            bench.Run();
+            CheckRepeated(bench);
+            Assert.Equal("3", bench.Read("n"));
+        }
+
+        void CheckRepeated(ReplicaBench bench)
+        {
+            for (var index = 0; index < requests.Length; index++)
+            {
+                var again = bench.Submit(Identified(session, (ulong)index + 1, 1, requests[index].Fill));
+                Assert.False(bench.AppendBatch());
+                Assert.Equal(requests[index].Result, StoreBench.Answer(again));
+            }
+        }
+
+        static Action<WriteRequest> Reading() => static request =>
+        {
+            request.WantsResults = true;
+            request.Get("n"u8);
+        };
+
+        static Action<WriteRequest> Transacting() => static request =>
+        {
+            request.WantsResults = true;
+            request.AddCondition("n"u8, ConditionKind.Absent);
+            request.Delete("n"u8);
+            request.BeginFailureList();
+            request.Put("other"u8, "v"u8);
+        };
+    }
+
+    [Fact]
+    public void RefusedIncrement_IsNoResult_AndMaySucceedLater()
+    {
+        var session = Open();
+        _ = Append(Put("n", "x"));
+        Assert.Equal(WriteOutcome.NotANumber, Repeat(session, 1, 1, Adding(1)).Outcome);
+        _ = Append(Put("n", "7"));
+        Assert.Equal(WriteOutcome.Applied, Append(session, 1, 1, Adding(1)).Outcome);
+        Assert.Equal("8", _bench.Read("n"));
+    }
+
+    [Fact]
+    public void ResultsOfOperations_AreDroppedWithTheOthers_AndAtTheEndOfTheirSession()
+    {
+        var session = Open();
+        for (var sequence = 1ul; sequence <= 130; sequence++)
+            Append(session, sequence, 1, Adding(1));
+        Assert.Equal(130, Kept());
+        Append(session, 131, 129, Adding(1));
+        Assert.Equal(4, Kept());
+        At(StoreBench.SmallOptions.SessionIdleMax, Put("other", "v"));
+        At(StoreBench.SmallOptions.SessionIdleMax * 2, Put("other", "v"));
+        Assert.Equal(["00"], _bench.Sessions().Select(static entry => entry[..2]));
+
+        int Kept() => _bench.Sessions().Count(static entry => entry.StartsWith("06", StringComparison.Ordinal));
+    }
+
+    [Fact]
+    public void Results_OfAnIdentifiedRequest_HaveASmallerBound()
+    {
+        var session = Open();
+        _ = Append(request => request.Put("large"u8, new byte[KvLimits.KeptResultsBytesMax]));
+        Action<WriteRequest> read = static request =>
+        {
+            request.WantsResults = true;
+            request.Get("large"u8);
+        };
+        Assert.Equal(WriteOutcome.ResultsTooLarge, Repeat(session, 1, 1, read).Outcome);
+        var answer = _bench.Submit(read);
+        Assert.False(_bench.AppendBatch());
+        Assert.Equal(WriteOutcome.Applied, StoreBench.Answer(answer).Outcome);
+    }
+
     /// <summary>A client counted wrongly: its second change was acknowledged with the first one's etag and never applied.</summary>
     [Theory]
     [InlineData(false)]
@@ -369,6 +467,12 @@ public sealed class ExactlyOnceTests : IDisposable
     {
         request.AddCondition(StoreBench.Text(key), ConditionKind.Exists);
         request.Put(StoreBench.Text(key), StoreBench.Text("conditional"));
+    };
+
+    private static Action<WriteRequest> Adding(long by) => request =>
+    {
+        request.WantsResults = true;
+        request.Increment("n"u8, by);
     };
 
     private static Action<WriteRequest> Identified(UInt128 session, ulong sequence, ulong lowestOpen, Action<WriteRequest> fill) => request =>

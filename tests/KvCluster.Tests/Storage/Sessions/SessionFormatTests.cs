@@ -42,7 +42,7 @@ public sealed class SessionFormatTests
             request.Delete(StoreBench.Text("k"));
         });
         // 7 applied as change 3; 6 is closed; 10 deleted as change 4; 9 failed at change 4.
-        Assert.Equal("01016B000176" + "02016B" + "0625" + IdBytes + "07" + "0005" + "828F21C6" + "040602" + "BF77C26D" + "030300" + "75E414E6", Payload(bench));
+        Assert.Equal("01016B000176" + "02016B" + "0625" + IdBytes + "07" + "0009" + "828F21C6" + "040A02" + "BF77C26D" + "030300" + "75E414E6", Payload(bench));
     }
 
     [Fact]
@@ -60,6 +60,35 @@ public sealed class SessionFormatTests
         });
         Assert.Equal("0618" + IdBytes + "01" + "000300" + "984DE922", Payload(bench));
         Assert.Equal((before.Change + 1, RecordFlags.ResultOnly), (bench.Store.Log.Last.Change, bench.Store.Log.Last.Flags));
+    }
+
+    [Fact]
+    public void Record_WithResultsOfOperations_Bytes_ArePinned_AndThoseOfTheTree()
+    {
+        using var bench = new ReplicaBench(new(1));
+        bench.Lead(3);
+        var session = bench.OpenSession(Id);
+        bench.Append(request =>
+        {
+            request.Identify(session, 65, 65);
+            request.WantsResults = true;
+            request.AddCondition(StoreBench.Text("k"), ConditionKind.Exists);
+            request.BeginFailureList();
+            request.Increment(StoreBench.Text("k"), 7);
+            request.Delete(StoreBench.Text("a"));
+            request.SetAdd(StoreBench.Text("s"), StoreBench.Text("m"));
+            request.Put(StoreBench.Text("p"), StoreBench.Text("v"), new PutTerms(0, 0, IsNumbered: true));
+            request.Scan(StoreBench.Text("k"), StoreBench.Text("q"), 1, keysOnly: false);
+        });
+        var key = "1570" + string.Concat(Enumerable.Repeat("30", 19)) + "31";
+        var results = "0100" // The first condition, and no keys.
+            + "0903030E" // Change 3 of epoch 3, and 7.
+            + "030304" // Change 4; there was no key.
+            + "0B030502" // Change 5; there was no member, and there is one.
+            + "11030601" + key + "000306" // Change 6, with the key.
+            + "30" + "01" + "016B" + "0137" + "0303"; // One entry, and more.
+        Assert.Contains(results, Payload(bench), StringComparison.Ordinal);
+        Assert.Contains($"06{IdBytes}0000000000000041 = {results}", bench.Sessions());
     }
 
     [Fact]
@@ -90,7 +119,7 @@ public sealed class SessionFormatTests
             [
                 "00 = 0100000000000000",
                 $"01{IdBytes} = 41000000000000004200000000000000{time}0900000007000000",
-                $"02{IdBytes}0000000000000001 = {new string('0', 48)}0700000003000000000000000200000000000000984DC641{new string('0', 62 * 48)}",
+                $"02{IdBytes}0000000000000001 = {new string('0', 48)}0B00000003000000000000000200000000000000984DC641{new string('0', 62 * 48)}",
                 "0300000007 = 0100000000000000",
                 "040000000700000009 = 0100000000000000",
             ],
@@ -101,9 +130,12 @@ public sealed class SessionFormatTests
     [InlineData("0611" + OtherBytes + "01", "names a session that is not open")]
     [InlineData("06FF", "is cut off")]
     [InlineData("0612" + IdBytes + "0100", "ends within a result")]
-    [InlineData("0616" + IdBytes + "01000500", "ends within a digest")]
+    [InlineData("0616" + IdBytes + "01000900", "ends within a digest")]
     [InlineData("0617" + IdBytes + "01000000000000", "has a result of no kind")]
-    [InlineData("0618" + IdBytes + "01FF7F0500000000", "has a sequence beyond the window")]
+    [InlineData("0618" + IdBytes + "0100050000000000", "has a result of an unknown kind")]
+    [InlineData("0618" + IdBytes + "01FF7F0900000000", "has a sequence beyond the window")]
+    [InlineData("0619" + IdBytes + "01000C000000000200", "ends within the results of operations")]
+    [InlineData("0619" + IdBytes + "01000C000000000180", "has malformed results of operations")]
     [InlineData("07" + OtherBytes, "ends a session that is not open")]
     [InlineData("05" + IdBytes + "0900000007000000", "opens a session that is open")]
     public void Record_WithInvalidResults_StopsTheReplica(string payload, string why)

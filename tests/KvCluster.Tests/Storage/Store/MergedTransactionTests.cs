@@ -18,6 +18,7 @@ public sealed class MergedTransactionTests
     {
         using var merged = new ReplicaBench(Replica);
         using var alone = new ReplicaBench(Replica);
+        using var follower = new ReplicaBench(new(2));
         foreach (var bench in (ReplicaBench[])[merged, alone])
         {
             bench.Lead(1);
@@ -41,6 +42,10 @@ public sealed class MergedTransactionTests
             }).ToArray();
             Assert.Equal(expected, answers.Select(StoreBench.Answer));
             Assert.Equal(alone.Digest(), merged.Digest());
+            follower.Follow(merged);
+            follower.Commit(follower.Store.Log.Last.Etag);
+            follower.Run();
+            Assert.Equal(merged.Digest(), follower.Digest());
         }
     });
 
@@ -76,7 +81,7 @@ public sealed class MergedTransactionTests
         var seed = random.Next();
         var isIdentified = random.Next(3) == 0;
         // Alone, an identified request that changes nothing has a record of its own, which takes a change.
-        var (kind, putsMin) = isIdentified ? (random.Next(2, 10), 1) : (random.Next(10), 0);
+        var (kind, putsMin) = isIdentified ? (random.Next(2, 15), 1) : (random.Next(15), 0);
         // Sometimes the one before, which is then a repetition or another request under its number.
         sequence += isIdentified && (sequence == 0 || random.Next(4) > 0) ? 1u : 0u;
         var number = sequence;
@@ -103,8 +108,44 @@ public sealed class MergedTransactionTests
             request.SetAdd(Key(random), Key(random));
         else if (kind == 5)
             request.SetRemove(Key(random), Key(random));
+        else if (kind >= 10)
+            FillExecuted(request, random, kind);
         for (var puts = kind == 6 ? random.Next(100, 200) : random.Next(putsMin, 4); puts > 0; puts--)
             request.Put(Key(random), Value(random));
+    }
+
+    /// <summary>What depends on the state or the time.</summary>
+    private static void FillExecuted(WriteRequest request, Random random, int kind)
+    {
+        request.WantsResults = kind != 13;
+        request.CountsMembers = kind == 13;
+        if (kind == 10)
+        {
+            request.Increment(StoreBench.Text($"n{random.Next(3)}"), random.Next(-5, 5));
+            request.Scan([], [], 5, keysOnly: random.Next(2) == 0);
+        }
+        else if (kind == 11)
+        {
+            request.Put("p"u8, Value(random), new PutTerms((ulong)random.Next(2) << 40, 0, true));
+            request.Touch(Key(random), (ulong)random.Next(2) << 40);
+        }
+        else if (kind == 12)
+        {
+            request.AddCondition(Key(random), ConditionKind.Exists);
+            request.SetRemove(Key(random), Key(random));
+            request.Put(Key(random), Value(random));
+            request.BeginFailureList();
+            request.Get(Key(random));
+        }
+        else if (kind == 13)
+        {
+            request.SetAdd(Key(random), Key(random));
+            request.SetRemove(Key(random), Key(random));
+        }
+        else
+        {
+            request.Increment(Key(random), 1);
+        }
     }
 
     private static byte[] Key(Random random) => StoreBench.Text($"key {random.Next(Keys)}");

@@ -1,4 +1,3 @@
-using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Sessions;
 using KvCluster.Storage.Transactions;
 
@@ -9,64 +8,64 @@ namespace KvCluster.Tests.Storage.Store;
 /// <param name="known">What the model has for a key.</param>
 internal sealed class ModelRequest(WriteRequest request, Func<string, (string? Value, Etag Etag)> known) : IChanges
 {
-    public List<(string Key, ConditionKind Kind, Etag Etag, string Value)> Conditions { get; } = [];
+    private List<ModelOperation>? _failure;
 
-    /// <summary>For an operation on a set the value is the member; for a delete of a key or a set it is null.</summary>
-    public List<(OperationCode Code, string Key, string? Value)> Operations { get; } = [];
+    public List<ModelCondition> Conditions { get; } = [];
 
-    public (string From, string To)? Range { get; private set; }
+    /// <summary>What is applied if all conditions hold.</summary>
+    public List<ModelOperation> Operations { get; } = [];
+
+    /// <summary>What is applied if one does not; null if nothing is.</summary>
+    public IReadOnlyList<ModelOperation>? Failure => _failure;
+
+    public bool WantsResults { get; private set; }
+
+    /// <summary>Whether it is applied operation by operation.</summary>
+    public bool IsExecuted { get; private set; }
 
     public Task<WriteResult>? Answer { get; set; }
 
     /// <summary>Adds a condition on what the model has now. It holds if no request in between changes the key.</summary>
     public void IfAsKnown(string key, ConditionKind kind) => If(key, kind, known(key).Etag, known(key).Value ?? "");
 
-    public void If(string key, ConditionKind kind, Etag etag, string value)
+    public void If(string key, ConditionKind kind, Etag etag, string value) => If(new ModelCondition(kind, key, etag, value));
+
+    public void If(ModelCondition condition)
     {
-        request.AddCondition(StoreBench.Text(key), kind, etag, StoreBench.Text(value));
-        Conditions.Add((key, kind, etag, value));
+        condition.AddTo(request);
+        Conditions.Add(condition);
+    }
+
+    /// <summary>Asks for a result of each operation. Ranges and sets are then not divided. Comes first.</summary>
+    public void WantResults() => WantsResults = IsExecuted = request.WantsResults = request.IsWhole = true;
+
+    public void BeginFailureList()
+    {
+        request.BeginFailureList();
+        _failure = [];
+    }
+
+    public void Add(ModelOperation operation)
+    {
+        operation.AddTo(request);
+        (_failure ?? Operations).Add(operation);
+        IsExecuted = request.IsExecuted;
     }
 
     /// <inheritdoc/>
-    public void Put(string key, string value)
-    {
-        request.Put(StoreBench.Text(key), StoreBench.Text(value));
-        Operations.Add((OperationCode.Put, key, value));
-    }
+    public void Put(string key, string value) => Add(new(RequestOperation.Put, key, value));
 
     /// <inheritdoc/>
-    public void Delete(string key)
-    {
-        request.Delete(StoreBench.Text(key));
-        Operations.Add((OperationCode.Delete, key, null));
-    }
+    public void Delete(string key) => Add(new(RequestOperation.Delete, key));
 
     /// <inheritdoc/>
-    public void SetAdd(string key, string member)
-    {
-        request.SetAdd(StoreBench.Text(key), StoreBench.Text(member));
-        Operations.Add((OperationCode.SetAdd, key, member));
-    }
+    public void SetAdd(string key, string member) => Add(new(RequestOperation.SetAdd, key, member));
 
     /// <inheritdoc/>
-    public void SetRemove(string key, string member)
-    {
-        request.SetRemove(StoreBench.Text(key), StoreBench.Text(member));
-        Operations.Add((OperationCode.SetRemove, key, member));
-    }
+    public void SetRemove(string key, string member) => Add(new(RequestOperation.SetRemove, key, member));
 
-    public void SetDelete(string key)
-    {
-        request.SetDelete(StoreBench.Text(key));
-        Operations.Add((OperationCode.SetDelete, key, null));
-    }
+    public void SetDelete(string key) => Add(new(RequestOperation.SetDelete, key));
 
     /// <inheritdoc/>
-    /// <remarks>The model takes it as the only operation of its request.</remarks>
-    public void DeleteRange(string from, string to)
-    {
-        Assert.Empty(Operations);
-        request.DeleteRange(StoreBench.Text(from), StoreBench.Text(to));
-        Range = (from, to);
-    }
+    public void DeleteRange(string from, string to) => Add(new(RequestOperation.DeleteRange, from) { End = to });
 }

@@ -14,7 +14,7 @@ public sealed class ProgramTests
 {
     [Fact]
     public void Store_UnderAnyProgram_AgreesWithTheModel() =>
-        Seeds.Run(150, random => ProgramSearch.Run(random, StoreCommands.Any, NewStore, model => model.Check()));
+        Seeds.Run(150, random => ProgramSearch.Run(random, StoreCommands.AnyWithRequests, NewStore, model => model.Check()));
 
     [Fact]
     public void Pages_UnderAnyProgram_AgreeWithTheModel() =>

@@ -21,7 +21,7 @@ internal static class StoreCommands
 
     private static Gen<Command<ModelRequest>> SomeCondition { get; } =
         from key in Changes.SomeKey
-        from kind in Gen.Elements(Enum.GetValues<ConditionKind>())
+        from kind in Gen.Elements(ConditionKind.EtagEquals, ConditionKind.Exists, ConditionKind.Absent, ConditionKind.ValueEquals)
         from isAsKnown in Gen.Elements(true, true, false)
         select isAsKnown
             ? new Command<ModelRequest>($"if k{key} is as known ({kind})", request => request.IfAsKnown(Changes.Key(key), kind))
@@ -31,6 +31,19 @@ internal static class StoreCommands
         from count in Gen.Frequency((4, Gen.Constant(0)), (1, Gen.Constant(1)), (1, Gen.Constant(2)))
         from conditions in SomeCondition.ArrayOf(count)
         select conditions;
+
+    /// <summary>A request of the whole language, which a number determines.</summary>
+    private static Gen<Command<StoreModel>> AnyRequest { get; } =
+        from seed in Gen.Choose(0, int.MaxValue)
+        from waits in Gen.Elements(true, false)
+        select new Command<StoreModel>($"request {seed}{(waits ? "" : ", and do not wait")}", model =>
+        {
+            if (model.Waiting >= WaitingMax)
+                model.AwaitAnswers();
+            model.Submit(request => ModelRequests.Fill(request, new Random(seed)));
+            if (waits)
+                model.AwaitAnswers();
+        });
 
     private static Gen<Command<IChanges>[]> SomeChanges { get; } = Gen.Frequency(
         (5, from count in Gen.Choose(1, 4) from changes in Changes.OfKeys.ArrayOf(count) select changes),
@@ -49,6 +62,9 @@ internal static class StoreCommands
         (2, from seconds in Gen.Elements(1, 6, 600) select Pass(seconds)),
         (1, Gen.Constant(Reopen("end the process", null))),
         (1, from unsynced in Gen.Elements(Enum.GetValues<UnsyncedWrites>()) select Reopen($"cut the power (unsynced writes {unsynced})", unsynced)));
+
+    /// <summary>The same, and requests of the whole language, which are not made smaller.</summary>
+    public static Gen<Command<StoreModel>> AnyWithRequests { get; } = Gen.Frequency((4, Any), (1, AnyRequest));
 
     private static Command<StoreModel> Write(Command<ModelRequest>[] conditions, Command<IChanges>[] changes, bool waits) => new(
         $"{string.Concat(conditions.Select(condition => condition.Text + ", "))}{string.Join("; ", changes.Select(change => change.Text))}{(waits ? "" : ", and do not wait")}",

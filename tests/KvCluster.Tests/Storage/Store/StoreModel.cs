@@ -10,13 +10,12 @@ using KvCluster.Storage.Transactions;
 namespace KvCluster.Tests.Storage.Store;
 
 /// <summary>
-/// A store on a <see cref="StoreBench"/> with a model of its content, sorted dictionaries of keys and sets. The change of a request is made in the model when
+/// A store on a <see cref="StoreBench"/> with a model of its content. The change of a request is made in the model when
 /// its answer comes, and compared with the answer; answers come in the order of submission.
 /// </summary>
 internal sealed class StoreModel(int seed, StoreOptions options) : IDisposable
 {
-    private readonly SortedDictionary<string, (string Value, Etag Etag)> _keys = new(StringComparer.Ordinal);
-    private readonly SortedDictionary<string, (SortedSet<string> Members, Etag Etag)> _sets = new(StringComparer.Ordinal);
+    private ModelContent _content = new();
     private readonly List<(ReadSnapshot Snapshot, string Expected)> _readers = [];
     private readonly Queue<ModelRequest> _waiting = new();
     private Etag _walkedCheckpoint;
@@ -30,7 +29,7 @@ internal sealed class StoreModel(int seed, StoreOptions options) : IDisposable
     public int Waiting => _waiting.Count;
 
     /// <summary>Sets with members.</summary>
-    public int Sets => _sets.Count;
+    public int Sets => _content.Sets.Count;
 
     /// <summary>Opens the store, which must have what the model has.</summary>
     public void Open()
@@ -57,19 +56,26 @@ internal sealed class StoreModel(int seed, StoreOptions options) : IDisposable
         while (_waiting.TryPeek(out var request) && request.Answer!.IsCompleted)
         {
             _waiting.Dequeue();
-            var result = StoreBench.Answer(request.Answer);
-            var failed = request.Conditions.FindIndex(condition => !Holds(condition));
-            Assert.Equal(failed, result.FailedCondition);
-            if (result.Outcome == WriteOutcome.RangeTooLarge)
-            {
-                // A set of several leaves, together with something else.
-                Assert.True(request.Operations.Count > 1 && request.Operations.Exists(operation => operation.Code == OperationCode.SetDelete));
-                continue;
-            }
-            Assert.Equal(failed < 0 ? WriteOutcome.Applied : WriteOutcome.ConditionFailed, result.Outcome);
-            if (failed < 0)
-                Apply(request, result);
+            Settle(request, StoreBench.Answer(request.Answer));
         }
+    }
+
+    private void Settle(ModelRequest request, WriteResult result)
+    {
+        var failed = request.Conditions.FindIndex(condition => !_content.Holds(condition));
+        if (result.Outcome == WriteOutcome.RangeTooLarge)
+        {
+            // Ranges or sets of several leaves, together with something else or not to be divided.
+            Assert.Contains(failed < 0 ? request.Operations : request.Failure!, static operation => operation.Code is RequestOperation.SetDelete or RequestOperation.DeleteRange);
+            Assert.True(request.Operations.Count > 1 || request.WantsResults);
+            return;
+        }
+        if (failed >= 0 && request.Failure is null)
+        {
+            Assert.Equal((WriteOutcome.ConditionFailed, failed), (result.Outcome, result.FailedCondition));
+            return;
+        }
+        Apply(request, failed < 0 ? request.Operations : request.Failure!, result, failed);
     }
 
     /// <summary>Runs until all requests are answered, and no longer: a checkpoint may still be in progress.</summary>
@@ -145,96 +151,48 @@ internal sealed class StoreModel(int seed, StoreOptions options) : IDisposable
     private void CheckContent()
     {
         using var snapshot = Bench.Standalone.OpenSnapshot();
-        var expected = Text(_keys.Select(pair => (pair.Key, pair.Value.Value, pair.Value.Etag)).Concat(_sets.Select(set => (set.Key, string.Join(' ', set.Value.Members), set.Value.Etag))));
+        var expected = Text(_content.Keys.Select(pair => (pair.Key, pair.Value.Value, pair.Value.Etag, pair.Value.Expires)).Concat(_content.Sets.Select(set => (set.Key, string.Join(' ', set.Value.Members), set.Value.Etag, false))));
         Assert.Equal(expected, Text(snapshot));
-        Assert.Equal((ulong)_keys.Count, Bench.Store.Statistics.Keys);
+        Assert.Equal((ulong)_content.Keys.Count, Bench.Store.Statistics.Keys);
     }
 
-    private (string? Value, Etag Etag) Known(string key) => _keys.GetValueOrDefault(key);
+    private (string? Value, Etag Etag) Known(string key) => _content.Keys.GetValueOrDefault(key) is var (value, etag, _) ? (value, etag) : default;
 
-    private bool Holds((string Key, ConditionKind Kind, Etag Etag, string Value) condition)
+    private void Apply(ModelRequest request, IReadOnlyList<ModelOperation> operations, WriteResult result, int failed)
     {
-        var exists = _keys.TryGetValue(condition.Key, out var known);
-        return condition.Kind switch
-        {
-            ConditionKind.Absent => !exists,
-            ConditionKind.Exists => exists,
-            ConditionKind.EtagEquals => known.Etag == condition.Etag,
-            _ => exists && known.Value == condition.Value,
-        };
-    }
-
-    private void Apply(ModelRequest request, WriteResult result)
-    {
-        if (request.Range is { } range)
-        {
-            DeleteRange(range.From, range.To, result);
+        // How many changes it makes is known when it was applied to a copy, and then the etag of the first one.
+        var before = _content.Copy();
+        var changes = before.Apply(operations, default, request.IsExecuted);
+        var first = changes.Outcome == WriteOutcome.Applied ? result.Etag with { Change = result.Etag.Change - changes.Etag.Change } : default;
+        var next = _content.Copy();
+        var expected = next.Apply(operations, first, request.IsExecuted, result.IsPartial ? result.Deleted : int.MaxValue);
+        Assert.Equal((expected.Outcome, expected.Outcome == WriteOutcome.Applied ? failed : -1), (result.Outcome, result.FailedCondition));
+        if (result.Outcome != WriteOutcome.Applied)
             return;
-        }
-        var existed = false;
-        var etag = result.Etag with { Change = result.Etag.Change - (ulong)request.Operations.Count };
-        foreach (var (code, key, value) in request.Operations)
-        {
-            etag++;
-            if (code == OperationCode.SetDelete)
-                existed |= DeleteSet(key, etag, result);
-            else if (code is OperationCode.SetAdd or OperationCode.SetRemove)
-                ChangeSet(key, value!, code == OperationCode.SetAdd, etag);
-            else if (value is null)
-                existed |= _keys.Remove(key);
-            else
-                _keys[key] = (value, etag);
-        }
-        Assert.Equal(existed, result.Existed);
-    }
-
-    private void ChangeSet(string key, string member, bool isAdded, Etag etag)
-    {
-        var members = _sets.TryGetValue(key, out var set) ? set.Members : new SortedSet<string>(StringComparer.Ordinal);
-        if (isAdded ? members.Add(member) : members.Remove(member))
-            _sets[key] = (members, etag);
-        if (members.Count == 0)
-            _sets.Remove(key);
-    }
-
-    /// <summary>A set, or its first members if not all, of which only a request that does nothing else may leave some.</summary>
-    private bool DeleteSet(string key, Etag etag, WriteResult result)
-    {
-        if (!_sets.Remove(key, out var set))
-            return false;
-        if (!result.IsPartial)
-            return true;
-        Assert.InRange(result.Deleted, 1, set.Members.Count - 1);
-        _sets[key] = (new SortedSet<string>(set.Members.Skip(result.Deleted), StringComparer.Ordinal), etag);
-        return true;
-    }
-
-    /// <summary>The keys of a range, or the first of them if not all.</summary>
-    private void DeleteRange(string from, string to, WriteResult result)
-    {
-        var keys = _keys.Keys.Where(key => string.CompareOrdinal(key, from) >= 0 && string.CompareOrdinal(key, to) < 0).ToArray();
-        Assert.InRange(result.Deleted, result.IsPartial ? 1 : keys.Length, keys.Length);
-        foreach (var key in keys.Take(result.Deleted))
-            _keys.Remove(key);
+        _content = next;
+        if (result.IsPartial)
+            Assert.InRange(result.Deleted, 1, changes.KeysDeleted + Math.Max(0, changes.MembersRemoved - 1));
+        Assert.Equal(expected.KeysDeleted + (request.IsExecuted ? 0 : expected.MembersRemoved), result.Deleted);
+        Assert.Equal(request.WantsResults ? expected.Results : null, result.Results is null ? null : ModelOperation.ResultsOf(result.Results));
     }
 
     private static string Text(ReadSnapshot snapshot)
     {
-        var items = new List<(string, string, Etag)>();
+        var items = new List<(string, string, Etag, bool)>();
         using var cursor = snapshot.Cursor(TreeId.Kv);
         while (cursor.MoveNext())
         {
-            var value = Encoding.UTF8.GetString(KvValue.Read(cursor.Value, out var etag));
-            items.Add((Encoding.UTF8.GetString(cursor.Key), value, etag));
+            var value = Encoding.UTF8.GetString(KvValue.Read(cursor.Value, out var etag, out var life));
+            items.Add((Encoding.UTF8.GetString(cursor.Key), value, etag, life.ExpiryMilliseconds > 0));
         }
         foreach (var (key, members) in StoreBench.SetsOf(snapshot))
         {
             Assert.True(snapshot.TryGetSet(StoreBench.Text(key), out var set));
-            items.Add((key, members, set.Etag));
+            items.Add((key, members, set.Etag, false));
         }
         return Text(items);
     }
 
-    private static string Text(IEnumerable<(string Key, string Value, Etag Etag)> items) =>
-        string.Join('\n', items.Select(item => $"{item.Key} = {item.Value} @ {item.Etag}"));
+    private static string Text(IEnumerable<(string Key, string Value, Etag Etag, bool Expires)> items) =>
+        string.Join('\n', items.Select(item => $"{item.Key} = {item.Value} @ {item.Etag}{(item.Expires ? ", expires" : "")}"));
 }

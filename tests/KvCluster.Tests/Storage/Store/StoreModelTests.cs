@@ -58,6 +58,30 @@ public sealed class StoreModelTests(ITestOutputHelper output)
 
         private void Fill(ModelRequest request)
         {
+            if (_random.Next(3) == 0)
+                FillAnything(request);
+            else
+                FillOrdinary(request);
+        }
+
+        /// <summary>Any conditions, and one or two lists of any operations.</summary>
+        private void FillAnything(ModelRequest request)
+        {
+            if (_random.Next(3) > 0)
+                request.WantResults();
+            for (var index = _random.Next(3); index > 0; index--)
+                request.If(ModelRequests.SomeCondition(_random, Key, Set, Member));
+            for (var index = _random.Next(5); index > 0; index--)
+                request.Add(ModelRequests.SomeOperation(_random, Key, Set, Member, Value));
+            if (!request.WantsResults || _random.Next(2) == 0)
+                return;
+            request.BeginFailureList();
+            for (var index = _random.Next(4); index > 0; index--)
+                request.Add(ModelRequests.SomeOperation(_random, Key, Set, Member, Value));
+        }
+
+        private void FillOrdinary(ModelRequest request)
+        {
             var conditions = _random.Next(3) == 0 ? 1 + _random.Next(2) : 0;
             var isRange = _random.Next(20) == 0;
             var operations = _random.Next(10) == 0 || isRange ? 0 : 1 + _random.Next(4);
