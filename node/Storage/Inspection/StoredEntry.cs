@@ -1,6 +1,7 @@
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Sessions;
+using KvCluster.Storage.Transactions;
 
 namespace KvCluster.Storage.Inspection;
 
@@ -18,6 +19,12 @@ internal static class StoredEntry
             {
                 case TreeId.Kv:
                     _ = KvValue.Read(value, out _);
+                    break;
+                case TreeId.Expiry:
+                    ExpiryIndex.Check(key, value);
+                    break;
+                case TreeId.Owned:
+                    OwnedKeys.Check(key, value);
                     break;
                 case TreeId.Sets:
                     new SetValue(value).Check(hasTree);

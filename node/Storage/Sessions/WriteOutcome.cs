@@ -47,6 +47,9 @@ internal enum WriteOutcome : byte
 
     /// <summary>It deletes ranges or large sets, and more of them than can be deleted at once; in parts, only a request that does nothing else is applied.</summary>
     RangeTooLarge,
+
+    /// <summary>The session that is to own a key owns as many as one may (<see cref="OwnedKeys"/>).</summary>
+    TooManyOwned,
 }
 
 /// <summary>The answer to a <c>WriteRequest</c>.</summary>

@@ -109,6 +109,9 @@ internal sealed unsafe class WriteBatch
     public ReadOnlySpan<byte> EndOfPart(TreeId tree, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to, ref int leavesLeft, Span<byte> buffer) =>
         Writer(tree).EndOfPart(Root(tree), from, to, ref leavesLeft, buffer);
 
+    /// <summary>How many keys a tree has as this batch sees it.</summary>
+    public ulong KeysOf(TreeId tree) => _trees[(int)tree].Count;
+
     /// <summary>The value of a key as this batch sees it. Valid until the batch changes anything.</summary>
     public bool TryGet(TreeId tree, ReadOnlySpan<byte> key, out ReadOnlySpan<byte> value)
     {
