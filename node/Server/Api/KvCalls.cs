@@ -12,6 +12,7 @@ internal sealed class KvCalls(ShardLookup lookup, ReadOpener opener, ReadThreads
 {
     private readonly KvReads _reads = new(lookup, opener, threads, clock);
     private readonly KvWrites _changes = new(lookup);
+    private readonly KvSessions _sessions = new(lookup);
 
     /// <summary>Whether calls should record when they arrived.</summary>
     public bool Watches => metrics.WatchesRequests || NodeTraces.IsOn;
@@ -23,7 +24,7 @@ internal sealed class KvCalls(ShardLookup lookup, ReadOpener opener, ReadThreads
             : RunAsync(method, request, target, new MeteredSink<TSink>(sink, new RequestWatch(metrics, clock, method, target.ArrivedTimestamp, target.Span)));
 
     /// <summary>Whether the outcome of a call waits for a majority. This includes opening a session, which is written too.</summary>
-    public static bool IsChange(Method method) => method is Method.Put or Method.Delete or Method.Write or Method.OpenSession;
+    public static bool IsChange(Method method) => method is Method.Put or Method.Delete or Method.Write or Method.OpenSession or Method.EndSession;
 
     /// <summary>A call was refused before it was run.</summary>
     public void Refused(Method method, ApiError refusal)
@@ -60,6 +61,8 @@ internal sealed class KvCalls(ShardLookup lookup, ReadOpener opener, ReadThreads
                 Method.Delete => _changes.DeleteAsync(request, target, sink),
                 Method.Write => _changes.WriteAsync(request, target, sink),
                 Method.OpenSession => _changes.OpenSessionAsync(request, target, sink),
+                Method.EndSession => _changes.EndSessionAsync(request, target, sink),
+                Method.KeepAlive => _sessions.KeepAliveAsync(request, target, sink),
                 _ => Refuse(sink, ApiErrors.BadRequest("The method is unknown.")),
             };
         }
