@@ -31,6 +31,7 @@ internal sealed class GroupCommit
     private readonly ShardClock _shardClock;
     private readonly PendingAnswers _answers;
     private readonly MergedTransaction _transaction;
+    private readonly LifeEnds _lives;
     private IStoreEvents? _events;
 
     /// <summary>Appends nothing until <see cref="Lead"/>.</summary>
@@ -53,7 +54,8 @@ internal sealed class GroupCommit
         (_context, _life, _pages, _roots, _log, _durable, _reader) = (context, life, pages, pages.Roots, log, durable, reader);
         (_committed, _requests, _checkpoints, _memory, _space, _shardClock) = (committed, requests, checkpoints, memory, space, shardClock);
         _answers = new PendingAnswers(requests.Answers);
-        _transaction = new MergedTransaction(requests.Queue, requests.Answers, _answers, context.Time, context.Options);
+        _lives = new LifeEnds(context, shardClock, OnLifeDue);
+        _transaction = new MergedTransaction(requests.Queue, requests.Answers, _answers, _lives, context.Time, context.Options);
     }
 
     /// <summary>Whether this replica leads.</summary>
@@ -67,6 +69,14 @@ internal sealed class GroupCommit
     /// </summary>
     public bool CanAppend =>
         IsLeading && !_life.HasEnded && !_memory.IsHeldBack && _durable.UnsettledCount < _context.JournalLanes.Count && _durable.BytesInFlight < _memory.BodyBytesWaitingMax;
+
+    /// <summary>The countdowns of sessions with a lifetime; null if this replica does not lead. Any thread.</summary>
+    public SessionLifetimes? Lifetimes => _lives.Lifetimes;
+
+    /// <summary>
+    /// Whether there is something to record: requests, or the end of keys and sessions. A leader ends nothing before its first record is committed: what is cut off before can end nothing.
+    /// </summary>
+    public bool HasWork(DateTimeOffset wallTime) => !_requests.Queue.IsEmpty || (IsLeading && _roots.PublishedEtag.Epoch == _log.OwnEpoch && _lives.IsDue(wallTime));
 
     /// <summary>How many read answers have been held so far, including those released since.</summary>
     public long HeldReadAnswers => _answers.HeldCount;
@@ -98,19 +108,21 @@ internal sealed class GroupCommit
             Invariant.Check(_log.Last.Epoch < _log.OwnEpoch, $"Epoch {_log.OwnEpoch} is already open, or this replica does not lead.");
             _shardClock.Open(wallTime);
             _reader.TryFind(_roots.PublishedEtag, out var published);
-            record = Append(_pages.Begin(), _context.Rules.PrecedesEpoch(_log.Last, published), RecordFlags.EpochOpen, 0, [], merged: null);
+            var batch = _pages.Begin();
+            _lives.Begin(batch, _log.OwnEpoch!.Value);
+            record = Append(batch, _context.Rules.PrecedesEpoch(_log.Last, published), RecordFlags.EpochOpen, 0, [], merged: null);
         });
         return record;
     }
 
     /// <summary>
-    /// Drains the queue into one merged transaction, applies it as an unpublished state and passes its record to the journal. False when there is no
+    /// Drains the queue into one merged transaction, with ends that are due, applies it as an unpublished state and passes its record to the journal. False when there is no
     /// record to send: nothing was queued, all requests failed, or the engine has stopped. True: the caller calls again, because requests may be left.
     /// </summary>
     public bool TryAppendBatch(DateTimeOffset wallTime, out RecordRef record)
     {
         record = default;
-        if (!CanAppend || _requests.Queue.IsEmpty || !_memory.TryBegin())
+        if (!CanAppend || !HasWork(wallTime) || !_memory.TryBegin())
             return false;
         var scratchBefore = _pages.ScratchBytes;
         try
@@ -128,6 +140,7 @@ internal sealed class GroupCommit
             _transaction.End();
         }
         Answer();
+        _lives.Arm(wallTime);
         _memory.StepEnded(scratchBefore, _checkpoints.JournalBehind);
         if (record.BodyBytes > 0)
             return true;
@@ -140,10 +153,13 @@ internal sealed class GroupCommit
     /// <summary>Everything up to an etag is committed. Publishes the states up to it and answers their callers in etag order.</summary>
     public void Commit(Etag etag) => _life.Guard(() =>
     {
+        var wasOpen = _roots.PublishedEtag.Epoch == _log.OwnEpoch;
         _roots.Publish(etag);
         _durable.Settle(etag);
         Answer();
         _checkpoints.StartIfDue();
+        if (!wasOpen)
+            OnLifeDue();
     });
 
     /// <summary>Releases held read answers after the owner's leadership was confirmed.</summary>
@@ -155,7 +171,7 @@ internal sealed class GroupCommit
     /// <summary>Tells the owner of requests that wait, if a batch may be appended.</summary>
     public void TellWork()
     {
-        if (CanAppend && !_requests.Queue.IsEmpty)
+        if (CanAppend && HasWork(_context.Time.GetUtcNow()))
             _events!.WorkQueued();
     }
 
@@ -168,6 +184,7 @@ internal sealed class GroupCommit
         if (!IsLeading)
             return;
         _log.Disown();
+        _lives.Stop();
         _roots.DropUnpublished();
         _shardClock.Reset(_pages);
         _answers.End(WriteOutcome.OutcomeUnknown, WriteOutcome.NotLeader);
@@ -179,6 +196,8 @@ internal sealed class GroupCommit
     public void End(WriteOutcome reads)
     {
         _log.Disown();
+        _lives.Stop();
+        _lives.Dispose();
         _answers.End(WriteOutcome.OutcomeUnknown, reads);
         _requests.Refuse(WriteOutcome.Stopped);
     }
@@ -189,6 +208,17 @@ internal sealed class GroupCommit
         if (_events is { } owner)
             _answers.Publish(_roots.PublishedEtag, owner);
     }
+
+    /// <summary>Something may be due: countdowns begin, or a timer has fired. It fires again if nothing could be done.</summary>
+    private void OnLifeDue() => _life.Guard(() =>
+    {
+        if (!IsLeading || _roots.PublishedEtag.Epoch != _log.OwnEpoch)
+            return;
+        var wallTime = _context.Time.GetUtcNow();
+        if (CanAppend && _lives.IsDue(wallTime))
+            _events!.WorkQueued();
+        _lives.Arm(wallTime);
+    });
 
     /// <summary>A record without a body if there is nothing to record.</summary>
     private RecordRef MergeQueued(DateTimeOffset wallTime)
@@ -220,6 +250,7 @@ internal sealed class GroupCommit
             _context.Observer.Appended(record, operationCount, merged.Waited, merged.Traces);
         _log.Append(body);
         merged?.ApplyLeft(batch);
+        _lives.Saw(batch);
         batch.ShardTime = _shardClock.Microseconds;
         _roots.Seal(batch, record.Etag);
         return record;

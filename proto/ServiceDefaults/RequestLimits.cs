@@ -20,7 +20,7 @@ internal static class RequestLimits
     /// <summary>For a Get or a Scan: this many positions of up to 28 bytes, and four keys of 2 KiB.</summary>
     public const int ReadBytesMax = 1 << 20;
 
-    /// <summary>For operators' calls, the largest of which names 10,000 shards, and for OpenSession, which has one key.</summary>
+    /// <summary>For operators' calls, the largest of which names 10,000 shards, and for OpenSession and EndSession, which have one key.</summary>
     public const int OperatorBytesMax = 64 << 10;
 
     /// <summary>
@@ -41,7 +41,7 @@ internal static class RequestLimits
     internal static int BytesMaxOf(string method) => method switch
     {
         "/kvcluster.v1.Kv/Get" or "/kvcluster.v1.Kv/Scan" => ReadBytesMax,
-        "/kvcluster.v1.Kv/OpenSession" => OperatorBytesMax,
+        "/kvcluster.v1.Kv/OpenSession" or "/kvcluster.v1.Kv/EndSession" => OperatorBytesMax,
         // Values and conditions on values are large, and so are 10,000 keys.
         _ when method.StartsWith("/kvcluster.v1.Kv/", StringComparison.Ordinal) => ListenerLimits.MessageBytesMax,
         _ when method.StartsWith("/kvcluster.admin.v1.Admin/", StringComparison.Ordinal) => OperatorBytesMax,

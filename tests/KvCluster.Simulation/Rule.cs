@@ -38,6 +38,12 @@ internal enum Rule
     /// <summary>A client or router has at most one refresh of its map in flight.</summary>
     OneRefresh,
 
+    /// <summary>
+    /// A key expires in a record whose shard time has reached its expiry, with the value that it was set for, and once. A session ends not before its lifetime has passed since a
+    /// KeepAlive that was answered, and its keys end with it.
+    /// </summary>
+    LivesEnd,
+
     /// <summary>Core and driver keep their contract: journals chain, and cuts and the control file keep their promises.</summary>
     Contract,
 

@@ -157,6 +157,36 @@ internal readonly struct SessionAnswer(LineageShard shard, Etag etag, UInt128 se
     }
 }
 
+/// <summary>A <see cref="V1.KeepAliveResponse"/>.</summary>
+internal readonly struct KeepAliveAnswer(LineageShard shard, Etag etag, ulong[] leftMs) : IAnswer
+{
+    private readonly int _leftBytes = leftMs.Sum(WireWriter.VarintSize);
+
+    public int Size => WireWriter.BytesFieldSize(WireWriter.PositionSize(shard)) + (leftMs.Length == 0 ? 0 : WireWriter.BytesFieldSize(_leftBytes));
+
+    public void WriteTo(Span<byte> destination)
+    {
+        var writer = new WireWriter(destination);
+        writer.PositionField(V1.KeepAliveResponse.PositionFieldNumber, shard, etag);
+        if (leftMs.Length > 0)
+            writer.PackedField(V1.KeepAliveResponse.LeftMsFieldNumber, _leftBytes, leftMs);
+    }
+}
+
+/// <summary>A <see cref="V1.EndSessionResponse"/>.</summary>
+internal readonly struct EndSessionAnswer(LineageShard shard, Etag etag, bool existed, ulong deleted) : IAnswer
+{
+    public int Size => WireWriter.BytesFieldSize(WireWriter.PositionSize(shard)) + WireWriter.VarintFieldSize(existed ? 1u : 0u) + WireWriter.VarintFieldSize(deleted);
+
+    public void WriteTo(Span<byte> destination)
+    {
+        var writer = new WireWriter(destination);
+        writer.PositionField(V1.EndSessionResponse.PositionFieldNumber, shard, etag);
+        writer.VarintField(V1.EndSessionResponse.ExistedFieldNumber, existed ? 1u : 0u);
+        writer.VarintField(V1.EndSessionResponse.DeletedFieldNumber, deleted);
+    }
+}
+
 /// <summary>Receives the outcome of a call, exactly once, on any thread. Implemented for unary calls and for calls of an exchange.</summary>
 internal interface IReplySink
 {

@@ -15,6 +15,12 @@ namespace KvCluster.Node.Api;
 /// <summary>All errors with which this node refuses calls. The only place where outcomes are mapped to statuses.</summary>
 internal static class ApiErrors
 {
+    /// <summary>The shortest lifetime of a session: several times what a KeepAlive may take on a busy machine.</summary>
+    public const int LifetimeMsMin = 1_000;
+
+    /// <summary>The longest: a day.</summary>
+    public const int LifetimeMsMax = 86_400_000;
+
     private const string Unknown = "OUTCOME_UNKNOWN";
 
     public static readonly ApiError KeyEmpty = new(StatusCode.InvalidArgument, "KEY_EMPTY", "A key has at least one byte.");
@@ -92,8 +98,21 @@ internal static class ApiErrors
     public static readonly ApiError OwnerInvalid = BadRequest(
         $"An owner must be a session returned by OpenSession: {Text(WireWriter.SessionBytes)} bytes, not all of them zero. Nothing was applied; open a session with a lifetime.");
 
+    public static readonly ApiError TooManyOwned = new(
+        StatusCode.FailedPrecondition, "TOO_MANY_OWNED", $"A session owns at most {Text(OwnedKeys.KeysMax)} keys of {Text(OwnedKeys.BytesMax)} bytes together, those included that were deleted by ranges. Nothing was applied; use several sessions.");
+
     public static readonly ApiError SessionInvalid = BadRequest(
         $"A request id must name a session returned by OpenSession: {Text(WireWriter.SessionBytes)} bytes, not all of them zero. Nothing was applied; open a session.");
+
+    public static readonly ApiError TooManySessions = new(
+        StatusCode.InvalidArgument, "TOO_MANY_OPERATIONS", $"A KeepAlive names at most {Text(KvLimits.KeysMax)} sessions. Nothing was done; send several.");
+
+    public static readonly ApiError LifetimeInvalid = BadRequest(
+        $"The lifetime of a session has {Text(LifetimeMsMin)} to {Text(LifetimeMsMax)} milliseconds. Nothing was applied; leave lifetime_ms out for a session without one.");
+
+    /// <summary>For a KeepAlive of a session whose end is not committed yet. Its countdown cannot be restarted any more, but it may still exist.</summary>
+    public static readonly ApiError SessionEnding = new(
+        StatusCode.Unavailable, "BUSY", "A session is about to end, and its end is not certain yet. The countdowns of the others were restarted. Try again.") { RetryAfter = TimeSpan.FromMilliseconds(20) };
 
     public static readonly ApiError SequenceInvalid = BadRequest(
         $"A request id must have a sequence from 1 to {WriteRequest.SequenceMax} and a lowest_open of at least 1 that equals the sequence or is less than {Text(SessionTable.OpenRequestsMax)} below it. Nothing was applied; count from 1.");
@@ -252,6 +271,7 @@ internal static class ApiErrors
         WriteOutcome.NumberOverflow => NumberOverflow,
         WriteOutcome.NoOwner => NoOwner,
         WriteOutcome.ResultsTooLarge => ResultsTooLarge,
+        WriteOutcome.TooManyOwned => TooManyOwned,
         _ => OutcomeUnknown,
     };
 

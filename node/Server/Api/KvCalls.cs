@@ -15,6 +15,7 @@ internal sealed class KvCalls
     private readonly KvQueries _queries;
     private readonly KvReads _reads;
     private readonly KvWrites _changes;
+    private readonly KvSessions _sessions;
 
     /// <summary>Made once for a node.</summary>
     public KvCalls(ShardLookup lookup, ReadOpener opener, ReadThreads threads, KeptSnapshots kept, NodeMetrics metrics, TimeProvider clock)
@@ -24,6 +25,7 @@ internal sealed class KvCalls
         _queries = new KvQueries(lookup, opener, threads, kept, clock);
         _reads = new KvReads(lookup, opener, threads, _queries, clock);
         _changes = new KvWrites(lookup);
+        _sessions = new KvSessions(lookup);
     }
 
     /// <summary>Whether calls should record when they arrived.</summary>
@@ -81,6 +83,8 @@ internal sealed class KvCalls
                 Method.SetAdd => _changes.SetAddAsync(request, target, sink),
                 Method.SetRemove => _changes.SetRemoveAsync(request, target, sink),
                 Method.OpenSession => _changes.OpenSessionAsync(request, target, sink),
+                Method.EndSession => _changes.EndSessionAsync(request, target, sink),
+                Method.KeepAlive => _sessions.KeepAliveAsync(request, target, sink),
                 _ => Refuse(sink, ApiErrors.BadRequest("The method is unknown.")),
             };
         }

@@ -47,6 +47,10 @@ internal sealed class KvService(KvCalls calls, KvScans scans, NodeMetrics metric
 
     public override Task<MessageBytes> SetIntersect(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.SetIntersect, request, context);
 
+    public override Task<MessageBytes> KeepAlive(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.KeepAlive, request, context);
+
+    public override Task<MessageBytes> EndSession(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.EndSession, request, context);
+
     public override async Task Scan(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
         var began = clock.GetTimestamp();

@@ -145,9 +145,11 @@ internal sealed class KvWrites(ShardLookup lookup)
     public ValueTask OpenSessionAsync<TSink>(ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
         where TSink : struct, IReplySink
     {
-        ReadOpening(request, out var key, out var caller);
+        ReadOpening(request, out var key, out var caller, out var lifetimeMs);
         if (RequestRules.CheckKey(key) is { } bad)
             return KvCalls.Refuse(sink, bad);
+        if (lifetimeMs is < ApiErrors.LifetimeMsMin or > ApiErrors.LifetimeMsMax)
+            return KvCalls.Refuse(sink, ApiErrors.LifetimeInvalid);
         if (lookup.Find(key, target, isForLeader: true, out var refusal) is not { } shard)
             return KvCalls.Refuse(sink, refusal);
         var write = WriteRequest.Rent();
@@ -155,8 +157,32 @@ internal sealed class KvWrites(ShardLookup lookup)
         Span<byte> id = stackalloc byte[WireWriter.SessionBytes];
         RandomNumberGenerator.Fill(id);
         var session = BinaryPrimitives.ReadUInt128LittleEndian(id);
-        write.OpenSession(session, OwnerOf(target.Caller, caller));
+        write.OpenSession(session, OwnerOf(target.Caller, caller), lifetimeMs ?? 0);
         return FinishOpeningAsync(Submit(write, shard, target), shard, session, sink);
+    }
+
+    public ValueTask EndSessionAsync<TSink>(ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
+        where TSink : struct, IReplySink
+    {
+        ReadOnlySpan<byte> key = default;
+        UInt128 session = 0;
+        var reader = new WireReader(request);
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            if (field == EndSessionRequest.KeyFieldNumber)
+                key = reader.ReadBytes();
+            else if (field == EndSessionRequest.SessionFieldNumber)
+                session = KvSessions.ReadSession(reader.ReadBytes());
+            else
+                reader.Skip();
+        }
+        if ((RequestRules.CheckKey(key) ?? (session == 0 ? ApiErrors.SessionInvalid : null)) is { } bad)
+            return KvCalls.Refuse(sink, bad);
+        if (lookup.Find(key, target, isForLeader: true, out var refusal) is not { } shard)
+            return KvCalls.Refuse(sink, refusal);
+        var write = WriteRequest.Rent();
+        write.EndSession(session);
+        return FinishEndAsync(Submit(write, shard, target), shard, sink);
     }
 
     // On a router's connection, the caller that the router names. On any other connection all sessions belong to one caller.
@@ -164,10 +190,11 @@ internal sealed class KvWrites(ShardLookup lookup)
         ? new SessionOwner(0, caller)
         : new SessionOwner(CallerNumbers.OfPeer(context), caller != 0 ? caller : CallerNumbers.OfConnection(context));
 
-    private static void ReadOpening(ReadOnlySpan<byte> request, out ReadOnlySpan<byte> key, out uint caller)
+    private static void ReadOpening(ReadOnlySpan<byte> request, out ReadOnlySpan<byte> key, out uint caller, out ulong? lifetimeMs)
     {
         key = default;
         caller = 0;
+        lifetimeMs = null;
         var reader = new WireReader(request);
         for (int field; (field = reader.ReadField()) != 0;)
         {
@@ -175,6 +202,8 @@ internal sealed class KvWrites(ShardLookup lookup)
                 key = reader.ReadBytes();
             else if (field == OpenSessionRequest.CallerFieldNumber)
                 caller = reader.ReadFixed32();
+            else if (field == OpenSessionRequest.LifetimeMsFieldNumber)
+                lifetimeMs = reader.ReadUInt64();
             else
                 reader.Skip();
         }
@@ -270,6 +299,17 @@ internal sealed class KvWrites(ShardLookup lookup)
         submitted.End();
         if (result.Outcome == WriteOutcome.Applied)
             sink.AnswerChange(new SessionAnswer(shard.InLineage, result.Etag, session));
+        else
+            sink.Refuse(ApiErrors.Of(result, shard.Route, lookup.Node));
+    }
+
+    private async ValueTask FinishEndAsync<TSink>(Submitted submitted, HostedShard shard, TSink sink)
+        where TSink : struct, IReplySink
+    {
+        var result = await submitted.Completion.ConfigureAwait(false);
+        submitted.End();
+        if (result.Outcome is WriteOutcome.Applied or WriteOutcome.SessionExpired)
+            sink.AnswerChange(new EndSessionAnswer(shard.InLineage, result.Etag, result.Outcome == WriteOutcome.Applied, (ulong)result.Deleted));
         else
             sink.Refuse(ApiErrors.Of(result, shard.Route, lookup.Node));
     }

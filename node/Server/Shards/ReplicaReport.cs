@@ -135,6 +135,7 @@ internal sealed class ReplicaReport(
             HasLease = reads.HasLease,
             Disk = disk.State,
             Keys = (long)Store.Statistics.Keys,
+            SessionsWithLifetime = Store.Writes.Lifetimes?.Count ?? 0,
             DataBytes = Store.Statistics.DataBytes,
             DataAllocatedBytes = Store.Statistics.DataAllocatedBytes,
             JournalBytes = Store.Statistics.JournalBytes,

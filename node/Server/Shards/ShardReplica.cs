@@ -52,6 +52,7 @@ internal sealed class ShardReplica : IAsyncDisposable
         _published.Adopt(record);
         _disk = new ReplicaDisk(context, Shard, Mailbox.Wake);
         Reads = new ReplicaReads(context, _core, _journal, _published, Mailbox.Wake);
+        Sessions = new SessionKeeping(Reads, _journal);
         Writes = new ReplicaWrites(_journal, _published, _life);
         Orders = new ReplicaOrders(Mailbox, _life, context.Metrics);
         Quarantine = new Quarantine(context, _core, _journal, Mailbox, _life);
@@ -72,6 +73,9 @@ internal sealed class ShardReplica : IAsyncDisposable
 
     /// <summary>Its reads. Any thread.</summary>
     public ReplicaReads Reads { get; }
+
+    /// <summary>Its sessions. Any thread.</summary>
+    public SessionKeeping Sessions { get; }
 
     /// <summary>Its writes. Any thread.</summary>
     public ReplicaWrites Writes { get; }

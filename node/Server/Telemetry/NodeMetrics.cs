@@ -48,6 +48,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
     private readonly Histogram<double> _followerAck;
     private readonly Histogram<double> _checkpoint;
     private readonly Histogram<long> _checkpointSize;
+    private readonly Histogram<double> _expiryDelay;
     private readonly Histogram<double> _coordinatorCalls;
     private readonly ObservableInstrument<long> _replicas;
     private readonly int _shardSeriesMax;
@@ -63,6 +64,8 @@ internal sealed class NodeMetrics : IAsyncDisposable
     private long _quarantines;
     private long _failures;
     private readonly long[] _stalls = new long[Stall.Reasons.Count];
+    private long _expired;
+    private long _sessionsEnded;
     private long _snapshotsSent;
     private long _snapshotsReceived;
     private int _coordinatorAnswers;
@@ -86,6 +89,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _followerAck = Seconds("kvcluster.node.follower.ack.duration", "At a leader: time from handing a record to the journal until a follower has it.");
         _checkpoint = _meter.CreateHistogram("kvcluster.node.checkpoint.duration", "s", "Duration of one checkpoint, pauses included.", null, Buckets.LongSeconds);
         _checkpointSize = _meter.CreateHistogram("kvcluster.node.checkpoint.size", "By", "Bytes of changed pages that one checkpoint wrote.", null, Buckets.Bytes);
+        _expiryDelay = Seconds("kvcluster.node.expiry.delay.duration", "At a leader: for each record in which keys expire, how late the first of them does, by shard time.");
         _coordinatorCalls = Seconds("kvcluster.node.coordinator.call.duration", "Duration of calls to the coordinator.");
         _meter.CreateObservableGauge("kvcluster.node.coordinator.reachable", () => Volatile.Read(ref _coordinatorAnswers), "{coordinator}", "1 if the coordinator answered the last call, else 0.");
         _meter.CreateObservableGauge("kvcluster.node.info", () => InfoOf(identity), "{node}", "Always 1. The node and its cluster are labels.");
@@ -194,6 +198,17 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _checkpointSize.Record(bytes);
     }
 
+    /// <summary>Keys expire in a record of a leader here.</summary>
+    /// <param name="keys">How many.</param>
+    /// <param name="late">How late the first of them does.</param>
+    public void Expired(int keys, TimeSpan late)
+    {
+        Interlocked.Add(ref _expired, keys);
+        _expiryDelay.Record(late.TotalSeconds);
+    }
+
+    public void SessionsEnded(int sessions) => Interlocked.Add(ref _sessionsEnded, sessions);
+
     public void Elected() => Interlocked.Increment(ref _elections);
 
     public void TransferEnded(bool done) => Interlocked.Increment(ref done ? ref _transfersDone : ref _transfersRefused);
@@ -252,6 +267,8 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _meter.CreateObservableCounter("kvcluster.node.digests", () => Volatile.Read(ref _digests), "{digest}", "Digests of trees computed in the background to compare replicas.");
         _meter.CreateObservableCounter("kvcluster.node.quarantines", () => Volatile.Read(ref _quarantines), "{replica}", "Replicas that were quarantined because their tree differs from their peers'.");
         _meter.CreateObservableCounter("kvcluster.node.replica.failures", () => Volatile.Read(ref _failures), "{replica}", "Replicas that failed, quarantines included.");
+        _meter.CreateObservableCounter("kvcluster.node.keys.expired", () => Volatile.Read(ref _expired), "{key}", "Keys that leaders on this node have ended because they had expired.");
+        _meter.CreateObservableCounter("kvcluster.node.sessions.ended", () => Volatile.Read(ref _sessionsEnded), "{session}", "Sessions that leaders on this node have ended because no KeepAlive came for their lifetime.");
         _meter.CreateObservableCounter("kvcluster.node.stalls", StallsByReason, "{stall}", "Times that a writer thread, the node's timers or its thread pool stalled for 250 ms or more, by cause.");
         _meter.CreateObservableCounter("kvcluster.node.snapshots", () => Both(Direction, ("sent", _snapshotsSent), ("received", _snapshotsReceived)), "{snapshot}", "Snapshots sent to a follower or received from a leader because the journal did not reach back far enough, by direction.");
     }
@@ -317,6 +334,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
     private void ObserveStores()
     {
         _meter.CreateObservableUpDownCounter("kvcluster.node.store.keys", () => Sum(replica => replica.Keys), "{key}", "Keys in this node's replicas.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.sessions.lifetime", () => Sum(replica => replica.SessionsWithLifetime), "{session}", "Sessions with a lifetime that leaders on this node count down.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.store.data.size", () => Sum(replica => replica.DataBytes), "By", "Length of the data files of this node's replicas, including holes, which take no space on the disk.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.store.data.allocated.size", () => Sum(replica => replica.DataAllocatedBytes), "By", "Space on the disk that the data files of this node's replicas take.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.store.journal.size", () => Sum(replica => replica.JournalBytes), "By", "Size of the journals of this node's replicas.");

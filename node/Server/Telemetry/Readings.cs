@@ -39,6 +39,9 @@ internal sealed record ReplicaReading
 
     public long Keys { get; init; }
 
+    /// <summary>Sessions with a lifetime, if it leads.</summary>
+    public long SessionsWithLifetime { get; init; }
+
     /// <summary>Length of the data file.</summary>
     public long DataBytes { get; init; }
 

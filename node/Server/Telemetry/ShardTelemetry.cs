@@ -65,6 +65,12 @@ internal sealed class ShardTelemetry(ShardId shard, NodeMetrics metrics) : Store
     /// <inheritdoc/>
     public override void CheckpointWritten(long bytes, TimeSpan took) => metrics.CheckpointWritten(bytes, took);
 
+    /// <inheritdoc/>
+    public override void Expired(int keys, TimeSpan late) => metrics.Expired(keys, late);
+
+    /// <inheritdoc/>
+    public override void SessionsEnded(int sessions) => metrics.SessionsEnded(sessions);
+
     /// <summary>On a leader: everything up to an etag is on a majority. Writer executor.</summary>
     public void Committed(Etag etag)
     {

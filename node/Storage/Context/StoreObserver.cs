@@ -32,6 +32,19 @@ internal class StoreObserver
     {
     }
 
+    /// <summary>Keys expire in the record that is being made. Writer executor.</summary>
+    /// <param name="keys">How many.</param>
+    /// <param name="late">How late the first of them does, by shard time.</param>
+    public virtual void Expired(int keys, TimeSpan late)
+    {
+    }
+
+    /// <summary>Sessions end in the record that is being made, because no KeepAlive came. Writer executor.</summary>
+    /// <param name="sessions">How many.</param>
+    public virtual void SessionsEnded(int sessions)
+    {
+    }
+
     /// <summary>A checkpoint is complete. Writer executor.</summary>
     /// <param name="bytes">Bytes of tree pages written; all of these pages changed since the previous checkpoint.</param>
     /// <param name="took">The time since it began, including pauses.</param>

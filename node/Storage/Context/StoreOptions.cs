@@ -133,7 +133,13 @@ internal sealed record StoreOptions
     /// <summary>The bounds of the data file.</summary>
     public PageStoreOptions Pages { get; init; } = new();
 
-    /// <summary>Sessions of clients. More can be opened only when others have ended. A session takes about 2 KiB, at most 110 KiB.</summary>
+    /// <summary>
+    /// Sessions with a lifetime: 100,000 of one owner, who may have half of them. More can be opened only when others have ended. A leader counts each down in about 200 bytes, and one
+    /// without requests or keys takes about as many in the tree.
+    /// </summary>
+    public int SessionsWithLifetimeMax { get; init; } = 1 << 18;
+
+    /// <summary>Sessions of clients without a lifetime. More can be opened only when others have ended. A session takes about 2 KiB, at most 110 KiB.</summary>
     public int SessionsMax { get; init; } = 4_096;
 
     /// <summary>Shard time after which an idle session ends: much longer than any client repeats a request.</summary>

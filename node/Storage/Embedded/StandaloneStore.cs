@@ -110,8 +110,9 @@ internal sealed class StandaloneStore : IStoreEvents, IDisposable
 
     void IStoreEvents.WorkQueued()
     {
-        while (!Store.Requests.Queue.IsEmpty && Store.Writes.CanAppend)
-            Store.Writes.TryAppendBatch(_context.Time.GetUtcNow(), out _);
+        var wallTime = _context.Time.GetUtcNow();
+        while (Store.Writes.CanAppend && (Store.Writes.TryAppendBatch(wallTime, out _) || !Store.Requests.Queue.IsEmpty))
+            wallTime = _context.Time.GetUtcNow();
     }
 
     bool IStoreEvents.MayAnswerReads() => true;

@@ -10,6 +10,7 @@ internal sealed class PageUse(PageSpace space, string path) : ITreeVisitor
     private readonly PageBitmap _reached = new();
     private TreeId _tree;
     private ulong _keys;
+    private LifeCheck? _lives;
 
     /// <summary>The damage found so far.</summary>
     public List<Finding> Findings { get; } = [];
@@ -26,6 +27,7 @@ internal sealed class PageUse(PageSpace space, string path) : ITreeVisitor
     /// <summary>Reads all trees.</summary>
     public void ReadTrees(TreeRoot[] trees)
     {
+        _lives = new LifeCheck(space, trees);
         for (var tree = 0; tree < trees.Length; tree++)
         {
             (_tree, _keys) = ((TreeId)tree, 0);
@@ -91,12 +93,23 @@ internal sealed class PageUse(PageSpace space, string path) : ITreeVisitor
     {
         _keys++;
         if (StoredEntry.WhyUnreadable(_tree, key, value, hasTree) is not { } fault)
+        {
+            // The tree of the keys is sound. The others are made again from it.
+            if (_lives!.WhyWrong(_tree, key, value) is { } wrong)
+                LifeIsWrong(wrong, _tree == TreeId.Kv ? key : value);
             return true;
+        }
         DamagedTrees.Add(_tree);
         // The ids of sessions are their callers' secrets.
         Findings.Add(Finding.Of(fault, path, null, _tree == TreeId.Sessions ? "an entry of the sessions" : $"{TreeText.Of(_tree)}: the value of the key {KeyText.Of(key)}"));
         // The pages of its members are in use all the same.
         return true;
+    }
+
+    private void LifeIsWrong(string wrong, ReadOnlySpan<byte> key)
+    {
+        DamagedTrees.Add(_tree == TreeId.Owned ? TreeId.Owned : TreeId.Expiry);
+        Findings.Add(new Finding(IsDamage: true, path, null, $"{wrong}: {KeyText.Of(key)}", "nothing; but the key may never expire or end with its session"));
     }
 
     /// <inheritdoc/>

@@ -13,7 +13,8 @@ namespace KvCluster.Storage.Inspection;
 /// </summary>
 /// <param name="pages">The new data file.</param>
 /// <param name="shardTime">The shard time of the state that is copied; 0 if there is none.</param>
-internal sealed class SalvagedState(PageStore pages, long shardTime) : ITreeVisitor
+/// <param name="findsLives">Whether the trees of expiries and owned keys are made again from the keys, and not copied.</param>
+internal sealed class SalvagedState(PageStore pages, long shardTime, bool findsLives = false) : ITreeVisitor
 {
     private const long BatchBytes = 64 << 20;
 
@@ -80,6 +81,8 @@ internal sealed class SalvagedState(PageStore pages, long shardTime) : ITreeVisi
             return true;
         }
         Batch().Put(_tree, key, value);
+        if (findsLives && _tree == TreeId.Kv)
+            KeyLives.Find(Batch(), key, value);
         Count(key.Length + value.Length);
         return true;
     }

@@ -63,7 +63,7 @@ internal sealed class StoreRecovery : IDisposable
         yield return source.Meta is null ? "Build the trees from the journal alone, from the shard's first record on."
             : $"Copy all readable keys of the {(source.Meta == _replica.Newest ? "newest" : "older")} checkpoint, which covers {EtagText.Of(source.Meta.CheckpointPosition.Etag)}.";
         if (source.DamagedTrees.Contains(TreeId.Sessions))
-            yield return "Leave out all sessions, because some cannot be read. A client that repeats a request may apply it twice.";
+            yield return "Leave out all sessions, because some cannot be read. A client that repeats a request may apply it twice, and keys that sessions own stay.";
         yield return $"Apply the {source.Records.Count} records of the journal that follow. The result ends with {EtagText.Of(source.Last.Etag)}; later changes, if there were any, are lost.";
         if (_replica.Control is null)
             yield return "Make a control file. The replica's votes and acknowledgements are lost, so another leader of the same epoch could be chosen.";
@@ -124,11 +124,12 @@ internal sealed class StoreRecovery : IDisposable
 
     private void Fill(PageStore pages, RecoverySource source)
     {
-        var salvaged = new SalvagedState(pages, source.Meta?.ShardTime ?? 0);
+        var findsLives = source.DamagedTrees.Contains(TreeId.Expiry) || source.DamagedTrees.Contains(TreeId.Owned);
+        var salvaged = new SalvagedState(pages, source.Meta?.ShardTime ?? 0, findsLives);
         var hasSessions = !source.DamagedTrees.Contains(TreeId.Sessions);
         for (var tree = 0; tree < source.Meta?.Trees.Length; tree++)
         {
-            if ((TreeId)tree != TreeId.Sessions || hasSessions)
+            if (((TreeId)tree != TreeId.Sessions || hasSessions) && ((TreeId)tree is not (TreeId.Expiry or TreeId.Owned) || !findsLives))
                 salvaged.Copy(_replica.Space!, source.Meta.Trees[tree], (TreeId)tree);
         }
         using var reader = new SegmentReader(_replica.Files, StoreLayout.Journal(_replica.State!));

@@ -20,6 +20,12 @@ internal static class StoredEntry
                 case TreeId.Kv:
                     _ = KvValue.Read(value, out _);
                     break;
+                case TreeId.Expiry:
+                    ExpiryIndex.Check(key, value);
+                    break;
+                case TreeId.Owned:
+                    OwnedKeys.Check(key, value);
+                    break;
                 case TreeId.Sets:
                     new SetValue(value).Check(hasTree);
                     break;

@@ -17,4 +17,7 @@ internal enum TreeId : byte
 
     /// <summary>Prefix to the last number that was given to a key under it.</summary>
     Meta = 4,
+
+    /// <summary>Opening of a session and etag of a value to the key that ends with the session; opening to what its keys add up to.</summary>
+    Owned = 5,
 }

@@ -24,6 +24,12 @@ internal sealed class SessionAgeing(StoreOptions options)
     public bool HasRoom(WriteBatch batch) => SessionTable.Count(batch) < (ulong)options.SessionsMax;
 
     /// <summary>
+    /// Whether an owner may open another session with a lifetime. These end by their countdown only, so nobody makes room for another, and one owner gets no more than half.
+    /// </summary>
+    public bool HasRoomWithLifetime(WriteBatch batch, SessionOwner owner) =>
+        SessionTable.CountWithLifetime(batch) < (ulong)options.SessionsWithLifetimeMax && SessionTable.CountWithLifetimeOf(batch, owner) < ((ulong)options.SessionsWithLifetimeMax + 1) / 2;
+
+    /// <summary>
     /// When there is no room, the session that has to end so that an owner can open another one. Null: the owner has to wait until some sessions have been
     /// idle for long enough. This gives callers equal shares, first among the peers and then among the owners that one peer names. No owner takes a
     /// session from one that has no more than itself.

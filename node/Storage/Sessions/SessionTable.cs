@@ -1,5 +1,6 @@
 using System.Buffers.Binary;
 using System.Runtime.CompilerServices;
+using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Trees;
@@ -7,8 +8,8 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage.Sessions;
 
 /// <summary>
-/// The tree <c>sessions</c> (FORMAT.md, "Sessions"): one entry per session, its results in entries of 64, which are written in place and deleted as a
-/// whole, and the number of sessions of each owner. Only <c>RecordApplier</c> changes it, so that every replica has the same content. Whether a request
+/// The tree <c>sessions</c> (FORMAT.md, "Entries of the trees"): one entry per session, its results in entries of 64, which are written in place and deleted as a
+/// whole, and the number of sessions of each owner. Sessions with a lifetime are apart from the others, which age, so that nobody who looks for an idle session reads them. Only <c>RecordApplier</c> changes it, so that every replica has the same content. Whether a request
 /// was applied before is decided in <c>MergedTransaction.ApplyIdentified</c>. Writer executor, or the opening thread.
 /// </summary>
 internal static class SessionTable
@@ -32,14 +33,25 @@ internal static class SessionTable
     private const byte PeerMark = 3;
     private const byte OwnerMark = 4;
 
-    /// <summary>First byte of the keys under which results of operations are kept; 5 is that of the keys that sessions own.</summary>
+    /// <summary>First byte of the keys under which results of operations are kept.</summary>
     private const byte KeptMark = 6;
+
+    /// <summary>First byte of the keys of the states of sessions with a lifetime, and the key of their number; <see cref="LifetimeOwnerMark"/> is that of the counts per owner.</summary>
+    private const byte LifetimeMark = 7;
+    private const byte LifetimeOwnerMark = 8;
 
     private static ReadOnlySpan<byte> CountKey => [0];
 
-    /// <summary>How many sessions there are.</summary>
-    public static ulong Count(WriteBatch batch) =>
-        batch.TryGet(TreeId.Sessions, CountKey, out var stored) ? BinaryPrimitives.ReadUInt64LittleEndian(stored) : 0;
+    private static ReadOnlySpan<byte> LifetimeCountKey => [LifetimeMark];
+
+    /// <summary>How many sessions without a lifetime there are.</summary>
+    public static ulong Count(WriteBatch batch) => Count(batch, CountKey);
+
+    /// <summary>How many sessions with a lifetime there are.</summary>
+    public static ulong CountWithLifetime(WriteBatch batch) => Count(batch, LifetimeCountKey);
+
+    /// <summary>How many of these an owner has.</summary>
+    public static ulong CountWithLifetimeOf(WriteBatch batch, SessionOwner owner) => Count(batch, LifetimeOwnerMark, owner.Value, sizeof(ulong));
 
     /// <summary>How many of them an owner has.</summary>
     public static ulong CountOf(WriteBatch batch, SessionOwner owner) => Count(batch, OwnerMark, owner.Value, sizeof(ulong));
@@ -100,10 +112,39 @@ internal static class SessionTable
     public static bool TryRead(WriteBatch batch, UInt128 session, out SessionState state)
     {
         Span<byte> key = stackalloc byte[StateKeyBytes];
-        WriteStateKey(key, session);
+        WriteStateKey(key, StateMark, session);
         var found = batch.TryGet(TreeId.Sessions, key, out var stored);
+        if (!found)
+        {
+            key[0] = LifetimeMark;
+            found = batch.TryGet(TreeId.Sessions, key, out stored);
+        }
         state = found ? SessionState.Read(stored) : default;
         return found;
+    }
+
+    /// <summary>The same in a published state, but only if the session has a lifetime. Any thread that has opened the snapshot.</summary>
+    public static bool HasLifetime(in ReadSnapshot snapshot, UInt128 session)
+    {
+        Span<byte> key = stackalloc byte[StateKeyBytes];
+        WriteStateKey(key, LifetimeMark, session);
+        return snapshot.TryGet(TreeId.Sessions, key, out _);
+    }
+
+    /// <summary>The etag of the opening of a session that may own keys; false if there is no such session, or it has no lifetime.</summary>
+    public static bool TryFindOwner(WriteBatch batch, UInt128 session, out Etag opened)
+    {
+        var found = TryRead(batch, session, out var state) && state.LifetimeMilliseconds != 0;
+        opened = found ? state.Opened : Etag.None;
+        return found;
+    }
+
+    /// <summary>Lists the sessions with a lifetime. The batch must not change during this.</summary>
+    public static void ListWithLifetime(WriteBatch batch, Action<UInt128, ulong> add)
+    {
+        using var cursor = batch.Cursor(TreeId.Sessions, [LifetimeMark, 0], [LifetimeMark + 1]);
+        while (cursor.MoveNext())
+            add(BinaryPrimitives.ReadUInt128BigEndian(cursor.Key[1..]), SessionState.Read(cursor.Value).LifetimeMilliseconds);
     }
 
     /// <summary>The result of a sequence of a session, and the digest of its request.</summary>
@@ -125,9 +166,6 @@ internal static class SessionTable
         result = StoredResult.ReadKept(kept, etag);
         return true;
     }
-
-    /// <summary>Whether a session may own keys, and the etag of its opening.</summary>
-    public static bool TryFindOwner(WriteBatch batch, UInt128 session, out Etag opened) => (opened = Etag.None) != Etag.None && TryRead(batch, session, out _);
 
     /// <summary>All sessions that were last active at or before a shard time. The batch must not change during this.</summary>
     public static void ListIdle(WriteBatch batch, long activeMicrosecondsMax, List<(long ActiveMicroseconds, UInt128 Session)> idle)
@@ -152,8 +190,8 @@ internal static class SessionTable
         }
         var bytes = (key.IsEmpty ? -1 : key[0], key.Length) switch
         {
-            (0, 1) or (PeerMark, PeerKeyBytes) or (OwnerMark, OwnerKeyBytes) => sizeof(ulong),
-            (StateMark, StateKeyBytes) => SessionState.Bytes,
+            (0 or LifetimeMark, 1) or (PeerMark, PeerKeyBytes) or (OwnerMark or LifetimeOwnerMark, OwnerKeyBytes) => sizeof(ulong),
+            (StateMark or LifetimeMark, StateKeyBytes) => SessionState.Bytes,
             (ResultsMark, EntryKeyBytes) => EntryBytes,
             _ => throw new CorruptStoreException($"A key of {key.Length} bytes is none of a session, its results or a count of sessions."),
         };
@@ -162,24 +200,33 @@ internal static class SessionTable
     }
 
     /// <summary>Applies the opening of a session.</summary>
-    public static void Open(WriteBatch batch, UInt128 session, SessionOwner owner, long shardTime)
+    /// <param name="batch">The batch to change.</param>
+    /// <param name="session">Its id.</param>
+    /// <param name="owner">The owner in whose share it counts.</param>
+    /// <param name="lifetimeMilliseconds">How long it lives without a KeepAlive; 0 = it has no lifetime.</param>
+    /// <param name="opened">The etag of this operation.</param>
+    /// <param name="shardTime">The record's shard time.</param>
+    public static void Open(WriteBatch batch, UInt128 session, SessionOwner owner, ulong lifetimeMilliseconds, Etag opened, long shardTime)
     {
         if (TryRead(batch, session, out _))
             throw new CorruptStoreException("A record opens a session that is already open.");
-        PutState(batch, session, new SessionState(1, 1, shardTime, owner));
-        ChangeCounts(batch, owner, by: 1);
+        var state = new SessionState(1, 1, shardTime, owner, opened, lifetimeMilliseconds);
+        PutState(batch, session, state);
+        ChangeCounts(batch, state, by: 1);
     }
 
-    /// <summary>Applies the end of a session, which drops its results.</summary>
+    /// <summary>Applies the end of a session, which drops its results. The keys that it owned are gone by then.</summary>
     public static void End(WriteBatch batch, UInt128 session)
     {
         if (!TryRead(batch, session, out var state))
             throw Unknown();
         DropBelow(batch, session, state, state.Next + ResultsPerEntry);
         Span<byte> key = stackalloc byte[StateKeyBytes];
-        WriteStateKey(key, session);
+        WriteStateKey(key, MarkOf(state), session);
         batch.Delete(TreeId.Sessions, key);
-        ChangeCounts(batch, state.Owner, by: -1);
+        ChangeCounts(batch, state, by: -1);
+        if (MarkOf(state) == LifetimeMark)
+            OwnedKeys.End(batch, state.Opened);
     }
 
     /// <summary>Applies the results of a session in a record.</summary>
@@ -220,7 +267,7 @@ internal static class SessionTable
         }
         if (loaded is not null)
             batch.Put(TreeId.Sessions, key, entry);
-        PutState(batch, reader.Session, new SessionState(lowestOpen, next, shardTime, state.Owner));
+        PutState(batch, reader.Session, state with { LowestOpen = lowestOpen, Next = next, ActiveMicroseconds = shardTime });
     }
 
     // The session's id is its caller's secret, so it is not in the message, which goes into logs.
@@ -257,22 +304,35 @@ internal static class SessionTable
     private static void PutState(WriteBatch batch, UInt128 session, in SessionState state)
     {
         Span<byte> key = stackalloc byte[StateKeyBytes], value = stackalloc byte[SessionState.Bytes];
-        WriteStateKey(key, session);
+        WriteStateKey(key, MarkOf(state), session);
         state.WriteTo(value);
         batch.Put(TreeId.Sessions, key, value);
     }
+
+    private static ulong Count(WriteBatch batch, ReadOnlySpan<byte> key) => batch.TryGet(TreeId.Sessions, key, out var stored) ? BinaryPrimitives.ReadUInt64LittleEndian(stored) : 0;
 
     private static ulong Count(WriteBatch batch, byte mark, ulong number, int numberBytes)
     {
         Span<byte> key = stackalloc byte[OwnerKeyBytes];
         key = numberBytes == sizeof(uint) ? key[..PeerKeyBytes] : key;
         WriteOwnerKey(key, mark, number);
-        return batch.TryGet(TreeId.Sessions, key, out var stored) ? BinaryPrimitives.ReadUInt64LittleEndian(stored) : 0;
+        return Count(batch, key);
     }
 
-    private static void ChangeCounts(WriteBatch batch, SessionOwner owner, long by)
+    private static byte MarkOf(in SessionState state) => state.LifetimeMilliseconds == 0 ? StateMark : LifetimeMark;
+
+    private static void ChangeCounts(WriteBatch batch, in SessionState state, long by)
     {
         Span<byte> key = stackalloc byte[OwnerKeyBytes];
+        var owner = state.Owner;
+        if (MarkOf(state) == LifetimeMark)
+        {
+            var ofOwnerWithLifetime = CountWithLifetimeOf(batch, owner);
+            PutCount(batch, LifetimeCountKey, CountWithLifetime(batch) + (ulong)by);
+            WriteOwnerKey(key, LifetimeOwnerMark, owner.Value);
+            PutCount(batch, key, ofOwnerWithLifetime + (ulong)by);
+            return;
+        }
         PutCount(batch, CountKey, Count(batch) + (ulong)by);
         var (ofPeer, ofOwner) = (CountOfPeer(batch, owner), CountOf(batch, owner));
         WriteOwnerKey(key[..PeerKeyBytes], PeerMark, owner.Peer);
@@ -303,9 +363,9 @@ internal static class SessionTable
             BinaryPrimitives.WriteUInt64BigEndian(key[1..], number);
     }
 
-    private static void WriteStateKey(Span<byte> key, UInt128 session)
+    private static void WriteStateKey(Span<byte> key, byte mark, UInt128 session)
     {
-        key[0] = StateMark;
+        key[0] = mark;
         BinaryPrimitives.WriteUInt128BigEndian(key[1..], session);
     }
 

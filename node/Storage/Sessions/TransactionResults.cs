@@ -68,6 +68,16 @@ internal sealed class TransactionResults
             _keptBytesMax += Varint.BytesMax + StoredResult.KeptBytesMax(result);
     }
 
+    /// <summary>Forgets the results of a session that ends in this transaction. They would be dropped with it.</summary>
+    public void Drop(UInt128 session)
+    {
+        if (!_sessions.Remove(session, out var dropped))
+            return;
+        Count -= dropped.Count;
+        _unused.Push(dropped);
+        _last = null;
+    }
+
     /// <summary>Appends one operation per session to a payload.</summary>
     public void WriteTo(ByteBuffer payload, Etag etagFirst)
     {

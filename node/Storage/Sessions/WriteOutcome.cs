@@ -62,6 +62,9 @@ internal enum WriteOutcome : byte
 
     /// <summary>What it reads has more bytes than results may have.</summary>
     ResultsTooLarge,
+
+    /// <summary>The session that is to own a key owns as many as one may (<see cref="OwnedKeys"/>).</summary>
+    TooManyOwned,
 }
 
 /// <summary>The answer to a <c>WriteRequest</c>.</summary>

@@ -13,7 +13,7 @@ namespace KvCluster.Storage.Transactions;
 /// different request under the same sequence is refused. The last puts whose answers do not depend on the state are left for <see cref="ApplyLeft"/>, which is
 /// called when the record is on its way to the disk. Writer executor.
 /// </summary>
-internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, PendingAnswers answers, TimeProvider time, StoreOptions options)
+internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, PendingAnswers answers, LifeEnds lives, TimeProvider time, StoreOptions options)
 {
     private static readonly ByteBuffer None = new(0);
 
@@ -28,6 +28,9 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
 
     /// <summary>Pages that a put may make beside those of its value: a leaf, what a split of it makes, and a branch.</summary>
     private const int PagesPerPut = 4;
+
+    /// <summary>Trees that a put changes where keys have lives: those of the keys, the expiries and the owned ones.</summary>
+    private const int TreesWithLives = 3;
 
     /// <summary>Bytes for ending the session that makes room for another.</summary>
     private const int RoomBytesMax = 1 + Operations.SessionBytes;
@@ -89,6 +92,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         (_operationCount, _hasRange, _leftCount, _leftPagesMax) = (0, false, 0, 0);
         (_etagLast, _etagFirst, _next, _shardTime) = (etagLast, etagFirst, etagFirst, shardTime);
         EndIdleSessions(batch, pagesMax);
+        EndLives(batch, bytesMax, pagesMax, recordBytesLeft);
         var now = time.GetTimestamp();
         for (var taken = 0; (taken == 0 || HasRoom(batch, bytesMax, pagesMax)) && !TookTooLong(++taken, now) && queue.TryTake(out var request);)
         {
@@ -96,13 +100,15 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
                 Note(request, now);
             if (request.DeadlineTimestamp != 0 && request.DeadlineTimestamp < now)
                 chain.Add(request, WriteResult.Of(WriteOutcome.DeadlinePassed));
-            else if (recordBytesLeft is { } left && (request.HasPut || (request.MayBeRecorded && RecordBytesWith(request) > left)))
+            else if (recordBytesLeft is { } left && (request.HasPut || (request.MayBeRecorded && RecordBytesWith(batch, request) > left)))
                 chain.Add(request, WriteResult.Of(request.OutcomeOnFullDisk));
-            else if (request.OpensSession && !TryMakeRoom(batch, request.Owner))
+            else if (request.OpensSession && !TryMakeRoom(batch, request))
                 chain.Add(request, WriteResult.Of(WriteOutcome.Busy));
             else
                 Apply(batch, request);
         }
+        if (lives.HasExpiry(_shardTime) && HasRoom(batch, bytesMax, pagesMax))
+            ExpireBehind(batch, bytesMax, pagesMax, recordBytesLeft);
         AppendResults(batch);
         chain.Flush();
     }
@@ -157,11 +163,30 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         RecordApplier.ApplyOperations(batch, _payload.Written, _etagFirst, _shardTime, ref _next, ref _operationCount);
     }
 
-    private bool TryMakeRoom(WriteBatch batch, SessionOwner owner)
+    /// <summary>Ends what is due before the requests.</summary>
+    private void EndLives(WriteBatch batch, int bytesMax, int pagesMax, long? recordBytesLeft)
     {
+        var operationBytes = _payload.Count;
+        lives.AppendBefore(batch, _shardTime, _payload, bytesMax, pagesMax - batch.PagesMade, recordBytesLeft - RecordBytes(RecordEnvelope.BlockBytes));
+        RecordApplier.ApplyOperations(batch, _payload.Written[operationBytes..], _etagFirst, _shardTime, ref _next, ref _operationCount);
+    }
+
+    /// <summary>Ends what is due with what the requests have left of the record.</summary>
+    private void ExpireBehind(WriteBatch batch, int bytesMax, int pagesMax, long? recordBytesLeft)
+    {
+        ApplyLeft(batch);
+        var operationBytes = _payload.Count;
+        lives.AppendBehind(batch, _shardTime, _payload, Math.Min(bytesMax - _payload.Count, recordBytesLeft - RecordBytes(RecordEnvelope.BlockBytes) ?? long.MaxValue), pagesMax - batch.PagesMade);
+        RecordApplier.ApplyOperations(batch, _payload.Written[operationBytes..], _etagFirst, _shardTime, ref _next, ref _operationCount);
+    }
+
+    private bool TryMakeRoom(WriteBatch batch, WriteRequest opening)
+    {
+        if (opening.LifetimeMilliseconds != 0)
+            return _ageing.HasRoomWithLifetime(batch, opening.Owner);
         if (_ageing.HasRoom(batch))
             return true;
-        if (SessionAgeing.FindUnfair(batch, owner, _results) is not { } unfair)
+        if (SessionAgeing.FindUnfair(batch, opening.Owner, _results) is not { } unfair)
             return false;
         ApplyLeft(batch);
         var operationBytes = _payload.Count;
@@ -179,8 +204,16 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         RecordApplier.ApplyOperations(batch, _payload.Written[operationBytes..], _etagFirst, _shardTime, ref _next, ref _operationCount);
     }
 
-    private int RecordBytesWith(WriteRequest request) =>
-        RecordEnvelope.RecordBytes(RecordBody.HeaderBytes + _payload.Count + _results.BytesMax + RoomBytesMax + request.EncodedOperations.Length + request.RecordBytesMore + RecordBody.TrailerBytes);
+    private int RecordBytesWith(WriteBatch batch, WriteRequest request)
+    {
+        var more = request.RecordBytesMore;
+        if (request.EndsSession && SessionTable.TryRead(batch, request.Session, out var state))
+            more += (int)LifeEnds.BytesOfEnd(batch, state);
+        return RecordBytes(RoomBytesMax + request.EncodedOperations.Length + more);
+    }
+
+    /// <summary>What the record takes in the journal, with so many bytes more.</summary>
+    private int RecordBytes(int moreBytes) => RecordEnvelope.RecordBytes(RecordBody.HeaderBytes + _payload.Count + _results.BytesMax + moreBytes + RecordBody.TrailerBytes);
 
     private void Apply(WriteBatch batch, WriteRequest request)
     {
@@ -235,9 +268,11 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
 
     private WriteResult Execute(WriteBatch batch, WriteRequest request)
     {
-        if (TryLeave(request))
+        if (TryLeave(batch, request))
             return new WriteResult(WriteOutcome.Applied, _next.Predecessor, -1, 0);
         ApplyLeft(batch);
+        if (request.EndsSession)
+            return EndSession(batch, request.Session);
         var failed = ConditionEvaluation.FindFailed(batch, request.EncodedConditions);
         if (failed == ConditionEvaluation.TooManyKeys)
             return Refusal(WriteOutcome.RangeTooLarge);
@@ -255,6 +290,8 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
             return Refusal(WriteOutcome.RangeTooLarge);
         var deleted = RecordApplier.ApplyOperations(
             batch, _payload.Written[operationBytes..], _etagFirst, _shardTime, ref _next, ref _operationCount);
+        if (request.LifetimeMilliseconds != 0)
+            lives.Opened(request.Session, request.LifetimeMilliseconds);
         return new WriteResult(WriteOutcome.Applied, _next.Predecessor, -1, (int)deleted, isPartial);
     }
 
@@ -282,8 +319,20 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         };
     }
 
+    /// <summary>Ends a session, and with it the keys that it owns.</summary>
+    private WriteResult EndSession(WriteBatch batch, UInt128 session)
+    {
+        if (!SessionTable.TryRead(batch, session, out var state))
+            return new WriteResult(WriteOutcome.SessionExpired, Newest, -1, 0);
+        _results.Drop(session);
+        var operationBytes = _payload.Count;
+        lives.AppendEnd(batch, session, state, _payload);
+        var deleted = RecordApplier.ApplyOperations(batch, _payload.Written[operationBytes..], _etagFirst, _shardTime, ref _next, ref _operationCount);
+        return new WriteResult(WriteOutcome.Applied, _next.Predecessor, -1, (int)deleted);
+    }
+
     /// <summary>Appends a request's puts to the record and leaves them for later, if they are few and their etags are all that the request's answer depends on.</summary>
-    private bool TryLeave(WriteRequest request)
+    private bool TryLeave(WriteBatch batch, WriteRequest request)
     {
         if (!request.IsBlind || _leftCount + request.OperationCount > LeftMax)
             return false;
@@ -293,7 +342,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         _payload.Append(request.EncodedOperations);
         _left = start.._payload.Count;
         _leftCount += request.OperationCount;
-        _leftPagesMax += (request.OperationCount * PagesPerPut) + (request.EncodedOperations.Length / Page.Bytes);
+        _leftPagesMax += (request.OperationCount * PagesPerPut * (KeyLives.Any(batch) ? TreesWithLives : 1)) + (request.EncodedOperations.Length / Page.Bytes);
         _next = new Etag(_next.Epoch, _next.Change + (ulong)request.OperationCount);
         _operationCount += request.OperationCount;
         return true;

@@ -38,11 +38,13 @@ internal static class RecordApplier
         WriteBatch batch, ReadOnlySpan<byte> operations, Etag etagFirst, long shardTime, ref Etag nextChange, ref int count, bool hasSessions = true)
     {
         var deleted = 0ul;
+        // Where no key has a life, puts and deletes do not look at what they replace.
+        var hasLives = KeyLives.Any(batch);
         Span<byte> header = stackalloc byte[KvValue.HeaderBytesMax];
         scoped var reader = new OperationReader(operations);
         for (var more = reader.MoveNext(); more; more = reader.MoveNext())
         {
-            if (reader.Code == OperationCode.Put)
+            if (!hasLives && Puts.Has(reader))
             {
                 var puts = new Puts(reader, header, ref nextChange, ref count);
                 batch.PutAll(TreeId.Kv, ref puts);
@@ -52,15 +54,27 @@ internal static class RecordApplier
             }
             switch (reader.Code)
             {
+                case OperationCode.Put:
+                    KeyLives.Put(batch, reader.Key, reader.Value, nextChange, reader.Life);
+                    hasLives = true;
+                    break;
                 case OperationCode.PutNumbered:
-                    batch.Put(TreeId.Kv, reader.Key, header[..KvValue.WriteHeader(header, nextChange, reader.Life)], reader.Value);
+                    KeyLives.Put(batch, reader.Key, reader.Value, nextChange, reader.Life);
                     KeyNumbers.Count(batch, reader.Key);
+                    hasLives |= !reader.Life.IsUnlimited;
+                    break;
+                case OperationCode.Delete or OperationCode.DeleteOwned:
+                    deleted += (hasLives ? KeyLives.Delete(batch, reader.Key) : batch.Delete(TreeId.Kv, reader.Key)) ? 1u : 0;
                     break;
                 case OperationCode.Touch:
-                    Touch(batch, reader.Key, reader.ExpiryMilliseconds);
+                    KeyLives.Touch(batch, reader.Key, reader.ExpiryMilliseconds);
+                    hasLives |= reader.ExpiryMilliseconds != 0;
                     break;
-                case OperationCode.Delete:
-                    deleted += batch.Delete(TreeId.Kv, reader.Key) ? 1u : 0;
+                case OperationCode.Expire:
+                    deleted += KeyLives.Expire(batch, reader.Key, reader.ExpiryMilliseconds, reader.Etag) ? 1u : 0;
+                    break;
+                case OperationCode.ForgetExpiry:
+                    ExpiryIndex.Remove(batch, reader.ExpiryMilliseconds, reader.Etag);
                     break;
                 case OperationCode.DeleteRange:
                     deleted += batch.DeleteRange(TreeId.Kv, reader.Key, reader.KeyEnd);
@@ -79,7 +93,7 @@ internal static class RecordApplier
                 case OperationCode.Results when !hasSessions:
                     continue;
                 case OperationCode.SessionOpen:
-                    SessionTable.Open(batch, reader.Session, reader.Owner, shardTime);
+                    SessionTable.Open(batch, reader.Session, reader.Owner, reader.LifetimeMilliseconds, nextChange, shardTime);
                     break;
                 case OperationCode.SessionEnd:
                     SessionTable.End(batch, reader.Session);
@@ -96,16 +110,7 @@ internal static class RecordApplier
         return deleted;
     }
 
-    private static void Touch(WriteBatch batch, ReadOnlySpan<byte> key, ulong expiryMilliseconds)
-    {
-        if (!batch.TryGet(TreeId.Kv, key, out var stored))
-            return;
-        Span<byte> header = stackalloc byte[KvValue.HeaderBytesMax];
-        var value = KvValue.Read(stored, out var etag, out var life).ToArray();
-        batch.Put(TreeId.Kv, key, header[..KvValue.WriteHeader(header, etag, life with { ExpiryMilliseconds = expiryMilliseconds })], value);
-    }
-
-    /// <summary>Puts of a record, one after the other, up to an operation of another kind. The header of each value is written when the reader comes to it.</summary>
+    /// <summary>Puts of a record without lives, one after the other, up to another operation. The header of each value is written when the reader comes to it.</summary>
     private ref struct Puts : IPutSource
     {
         private OperationReader _reader;
@@ -127,6 +132,9 @@ internal static class RecordApplier
             WriteHeader();
         }
 
+        /// <summary>Whether the reader is at one.</summary>
+        public static bool Has(in OperationReader reader) => reader.Code == OperationCode.Put && reader.Life.IsUnlimited;
+
         public readonly ReadOnlySpan<byte> Key => _reader.Key;
 
         public readonly ReadOnlySpan<byte> Header => _header[.._headerBytes];
@@ -144,12 +152,12 @@ internal static class RecordApplier
             _nextChange++;
             _count++;
             IsAtEnd = !_reader.MoveNext();
-            if (IsAtEnd || _reader.Code != OperationCode.Put)
+            if (IsAtEnd || !Has(_reader))
                 return false;
             WriteHeader();
             return true;
         }
 
-        private void WriteHeader() => _headerBytes = KvValue.WriteHeader(_header, _nextChange, _reader.Life);
+        private void WriteHeader() => _headerBytes = KvValue.WriteHeader(_header, _nextChange, default);
     }
 }

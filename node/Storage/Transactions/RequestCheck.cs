@@ -30,6 +30,10 @@ internal ref struct RequestCheck(WriteBatch batch, RequestOperations operations,
     /// <summary>Deletes of ranges so far.</summary>
     private int _ranges;
 
+    /// <summary>Keys that sessions are to own so far, and their bytes.</summary>
+    private ulong _ownedKeys;
+    private ulong _ownedBytes;
+
     /// <summary><see cref="WriteOutcome.Applied"/> if all operations can be applied, otherwise how the request ends. Ranges are not looked at.</summary>
     public WriteOutcome Run()
     {
@@ -39,8 +43,8 @@ internal ref struct RequestCheck(WriteBatch batch, RequestOperations operations,
         {
             if (reader.Code == RequestOperation.Increment && CheckIncrement(reader, index) is not WriteOutcome.Applied and var notAdded)
                 return notAdded;
-            if (reader.Code == RequestOperation.PutOnTerms && reader.Terms.Owner != 0 && !SessionTable.TryFindOwner(batch, reader.Terms.Owner, out _))
-                return WriteOutcome.NoOwner;
+            if (reader.Code == RequestOperation.PutOnTerms && reader.Terms.Owner != 0 && CheckOwner(reader) is not WriteOutcome.Applied and var notOwned)
+                return notOwned;
             _ranges += reader.Code == RequestOperation.DeleteRange ? 1 : 0;
             // What only reads is read once, and refused while it is read.
             if (resultBytesMax == 0 || !_changes)
@@ -50,6 +54,15 @@ internal ref struct RequestCheck(WriteBatch batch, RequestOperations operations,
                 return WriteOutcome.ResultsTooLarge;
         }
         return WriteOutcome.Applied;
+    }
+
+    /// <summary>All keys that the request has owned so far count for each of its sessions, and keys that it replaces are not left out.</summary>
+    private WriteOutcome CheckOwner(in RequestReader put)
+    {
+        if (!SessionTable.TryFindOwner(batch, put.Terms.Owner, out var opened))
+            return WriteOutcome.NoOwner;
+        (_ownedKeys, _ownedBytes) = (_ownedKeys + 1, _ownedBytes + (ulong)(put.Key.Length + NumberText.KeyDigits));
+        return OwnedKeys.HasRoom(batch, opened, _ownedKeys, _ownedBytes) ? WriteOutcome.Applied : WriteOutcome.TooManyOwned;
     }
 
     private readonly WriteOutcome CheckIncrement(in RequestReader increment, int index)

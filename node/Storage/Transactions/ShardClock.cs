@@ -16,6 +16,8 @@ internal sealed class ShardClock(TimeProvider time)
     /// </summary>
     public static readonly TimeSpan OpenStepMax = TimeSpan.FromMinutes(1);
 
+    private const long MicrosecondsOfDay = 24L * 60 * 60 * 1_000_000;
+
     private long _steppedAt;
 
     /// <summary>Microseconds since 1970 UTC. Decreases only in <see cref="Reset"/>. 0 means that the shard has no record.</summary>
@@ -40,11 +42,30 @@ internal sealed class ShardClock(TimeProvider time)
     public void Step(DateTimeOffset wallTime)
     {
         var now = time.GetTimestamp();
-        var passed = time.GetElapsedTime(_steppedAt, now).Ticks / TimeSpan.TicksPerMicrosecond;
-        var wall = ToMicroseconds(wallTime);
-        Microseconds += wall > Microseconds ? Math.Min(wall - Microseconds, 2 * passed) : passed / 2;
-        _steppedAt = now;
+        (Microseconds, _steppedAt) = (At(wallTime, now), now);
     }
+
+    /// <summary>The shard time that a later record would have now.</summary>
+    public long Peek(DateTimeOffset wallTime) => At(wallTime, time.GetTimestamp());
+
+    /// <summary>How long it is until a later record would have this shard time, if the wall clock goes on as it is. A wait of at most a day.</summary>
+    public TimeSpan Until(long microseconds, DateTimeOffset wallTime)
+    {
+        var (wall, passed) = (ToMicroseconds(wallTime), Passed(time.GetTimestamp()));
+        var ofWall = microseconds - wall;
+        var left = wall > Microseconds
+            ? Math.Max(ofWall, ((microseconds - Microseconds + 1) / 2) - passed)
+            : Math.Min(ofWall, (2 * (microseconds - Microseconds)) - passed);
+        return TimeSpan.FromMicroseconds(Math.Clamp(left, 0, MicrosecondsOfDay));
+    }
+
+    private long At(DateTimeOffset wallTime, long now)
+    {
+        var (wall, passed) = (ToMicroseconds(wallTime), Passed(now));
+        return Microseconds + (wall > Microseconds ? Math.Min(wall - Microseconds, 2 * passed) : passed / 2);
+    }
+
+    private long Passed(long now) => time.GetElapsedTime(_steppedAt, now).Ticks / TimeSpan.TicksPerMicrosecond;
 
     private static long ToMicroseconds(DateTimeOffset wallTime) => (wallTime - DateTimeOffset.UnixEpoch).Ticks / TimeSpan.TicksPerMicrosecond;
 }

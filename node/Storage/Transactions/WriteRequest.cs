@@ -152,6 +152,12 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <summary>Whether the request opens a session, and does nothing else.</summary>
     public bool OpensSession { get; private set; }
 
+    /// <summary>The lifetime of the session that it opens, in milliseconds; 0 = none.</summary>
+    public ulong LifetimeMilliseconds { get; private set; }
+
+    /// <summary>Whether the request ends a session, and does nothing else.</summary>
+    public bool EndsSession { get; private set; }
+
     /// <summary>The owner that opens the session.</summary>
     public SessionOwner Owner { get; private set; }
 
@@ -373,6 +379,29 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         (_failureAt, _firstCount, _firstChanges) = (_operations.Count, OperationCount, _changes);
     }
 
+    /// <summary>
+    /// Adds a put of a key whose life is known: the expiry in shard time, and the etag of the opening of a session that exists. What callers state, a time to live and the id of a
+    /// session, is resolved when the request is executed.
+    /// </summary>
+    /// <exception cref="ArgumentOutOfRangeException">A limit is exceeded. The request can then only be passed to <see cref="Return"/>.</exception>
+    public void Put(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, in KeyLife life)
+    {
+        ValidateKey(key);
+        ArgumentOutOfRangeException.ThrowIfGreaterThan(value.Length, KvLimits.ValueBytesMax);
+        Operations.Put(_operations, key, value, life);
+        HasPut = true;
+        CountChange();
+    }
+
+    /// <summary>Adds a new expiry of a key, in milliseconds of shard time; 0 = never. The key keeps its value and its etag. Nothing changes if it does not exist.</summary>
+    /// <exception cref="ArgumentOutOfRangeException">A limit is exceeded. The request can then only be passed to <see cref="Return"/>.</exception>
+    public void TouchUntil(ReadOnlySpan<byte> key, ulong expiryMilliseconds)
+    {
+        ValidateKey(key);
+        Operations.Touch(_operations, key, expiryMilliseconds);
+        CountChange();
+    }
+
     /// <summary>Adds a delete, which also succeeds when the key does not exist.</summary>
     /// <exception cref="ArgumentOutOfRangeException">A limit is exceeded. The request can then only be passed to <see cref="Return"/>.</exception>
     public void Delete(ReadOnlySpan<byte> key)
@@ -443,12 +472,25 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <summary>Makes it a request that opens a session.</summary>
     /// <param name="session">Its id, which must be unguessable: whoever knows it can make changes of the session.</param>
     /// <param name="owner">The owner in whose share of the sessions it counts.</param>
-    public void OpenSession(UInt128 session, SessionOwner owner)
+    /// <param name="lifetimeMilliseconds">How long it lives without a KeepAlive; 0 = it has no lifetime, and can own no keys.</param>
+    public void OpenSession(UInt128 session, SessionOwner owner, ulong lifetimeMilliseconds = 0)
     {
         Invariant.Check(OperationCount == 0 && Session == 0, $"A request that already has a session or operations ({OperationCount}) cannot open a session.");
-        Operations.SessionOpen(_operations, session, owner);
+        Operations.SessionOpen(_operations, session, owner, lifetimeMilliseconds);
         (OperationCount, _changes) = (1, 1);
-        (OpensSession, Session, Owner) = (true, session, owner);
+        (OpensSession, Session, Owner, LifetimeMilliseconds) = (true, session, owner, lifetimeMilliseconds);
+    }
+
+    /// <summary>
+    /// Makes it a request that ends a session and removes its keys; <see cref="WriteResult.Deleted"/> is their number. It is answered <see cref="WriteOutcome.SessionExpired"/> if
+    /// there is no such session, and that is a read.
+    /// </summary>
+    public void EndSession(UInt128 session)
+    {
+        Invariant.Check(OperationCount == 0 && Session == 0, $"A request that already has a session or operations ({OperationCount}) cannot end a session.");
+        Operations.SessionEnd(_operations, session);
+        (OperationCount, _changes) = (1, 1);
+        (EndsSession, Session) = (true, session);
     }
 
     /// <summary>Called by the submitting thread when everything has been added, to keep this work off the writer.</summary>
@@ -522,7 +564,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         (OperationCount, _puts, _changes, _firstChanges, _firstCount, _failureAt) = (0, 0, 0, 0, 0, 0);
         (HasPut, HasRange, IsWhole, HasIncrement, ReadsRange, _isDependent) = (false, false, false, false, false, false);
         (HasFailureList, WantsResults, CountsMembers, LeavesOutUnchanged) = (false, false, false, false);
-        (OpensSession, Owner, Digest) = (false, default, 0);
+        (OpensSession, EndsSession, LifetimeMilliseconds, Owner, Digest) = (false, false, 0, default, 0);
         (Session, Sequence, LowestOpen) = (0, 0, 0);
         (ReleaseEtag, IsReadAnswer) = (Etag.None, false);
         (DeadlineTimestamp, ArrivedTimestamp, Trace) = (0, 0, null);

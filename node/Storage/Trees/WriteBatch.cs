@@ -117,6 +117,9 @@ internal sealed unsafe class WriteBatch
         return RangeCount.Of(_space, Root(tree), from, to);
     }
 
+    /// <summary>How many keys a tree has as this batch sees it.</summary>
+    public ulong KeysOf(TreeId tree) => _trees[(int)tree].Count;
+
     /// <summary>The value of a key as this batch sees it. Valid until the batch changes anything.</summary>
     public bool TryGet(TreeId tree, ReadOnlySpan<byte> key, out ReadOnlySpan<byte> value)
     {

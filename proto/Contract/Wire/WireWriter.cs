@@ -118,6 +118,17 @@ internal ref struct WireWriter(Span<byte> destination)
         BinaryPrimitives.WriteUInt128BigEndian(Take(SessionBytes), session);
     }
 
+    /// <summary>Writes a repeated varint field.</summary>
+    /// <param name="field">Its number.</param>
+    /// <param name="count">The sum of <see cref="VarintSize"/> of the values.</param>
+    /// <param name="values">The values.</param>
+    public void PackedField(int field, int count, scoped ReadOnlySpan<ulong> values)
+    {
+        BytesHeader(field, count);
+        foreach (var value in values)
+            Varint(value);
+    }
+
     /// <summary>Takes space for content that someone else writes.</summary>
     public Span<byte> Take(int count)
     {

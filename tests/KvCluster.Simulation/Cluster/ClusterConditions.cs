@@ -55,6 +55,9 @@ internal sealed record ClusterConditions
     /// <summary>One caller fills sets and has them deleted.</summary>
     public bool HasSets { get; init; }
 
+    /// <summary>One caller puts keys that expire or that a session owns, and keeps sessions alive.</summary>
+    public bool HasLives { get; init; }
+
     /// <summary>
     /// Writes have many keys and long values. The tree gets thousands of pages, checkpoints start by themselves, snapshots have many chunks, and
     /// frames to a follower fill its window.

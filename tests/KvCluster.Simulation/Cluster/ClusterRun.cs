@@ -27,6 +27,7 @@ internal sealed class ClusterRun : ISimulation
 
     // The same for a caller of sets.
     private const int SetsInOneOf = 4;
+    private const int LivesInOneOf = 4;
 
     private UInt128 _sessionsDrawn;
     private ulong _replicaIdLast = 1_000;
@@ -34,6 +35,7 @@ internal sealed class ClusterRun : ISimulation
     private readonly ClusterClient[] _clients;
     private readonly RoutedClient[] _routed = [];
     private readonly SetCaller? _sets;
+    private readonly LifeCaller? _lives;
     private readonly ClusterFaults _faults;
     private readonly ClusterHistory _history = new();
     private readonly CommittedLog _log = new();
@@ -64,7 +66,7 @@ internal sealed class ClusterRun : ISimulation
         Time = new VirtualTime(Transcript.Step);
         Conditions = scenario.Draw(Random);
         // Keys of large runs are deleted as one range, which may then have as many pages as many sets.
-        Conditions = Conditions with { HasSets = !Conditions.IsLarge && seed % SetsInOneOf == 1 };
+        Conditions = Conditions with { HasSets = !Conditions.IsLarge && seed % SetsInOneOf == 1, HasLives = !Conditions.IsLarge && seed % LivesInOneOf == 2 };
         if (Conditions.IsLarge)
             Options = Options with { WindowBytes = 64 << 10, FrameBytes = 32 << 10, SnapshotChunkBytes = 64 << 10, SnapshotWindowBytes = 256 << 10 };
         var record = new ShardRecord { Generation = 1, End = Conditions.RoutedCallers ? ByteString.CopyFromUtf8("n") : ByteString.Empty };
@@ -75,6 +77,7 @@ internal sealed class ClusterRun : ISimulation
         _nodes = [.. Enumerable.Range(1, scenario.Nodes).Select(id => new ClusterNode(this, new((uint)id), id <= ReplicaCount ? new((ulong)id * 11) : ReplicaId.None))];
         _clients = [.. Enumerable.Range(0, ClientCount).Select(client => new ClusterClient(this, _history, first: new(Conditions.PinnedCallers ? (uint)client + 1 : 1), hardlyWrites: client == 0))];
         _sets = Conditions.HasSets ? new SetCaller(this) : null;
+        _lives = Conditions.HasLives ? new LifeCaller(this) : null;
         _replacements = new Replacements(this);
         if (Conditions.RoutedCallers)
             _routed = [.. Enumerable.Range(1, RoutedCount).Select(number => new RoutedClient(this, _history, number))];
@@ -138,6 +141,7 @@ internal sealed class ClusterRun : ISimulation
             foreach (var client in _clients)
                 client.Start();
             _sets?.Start();
+            _lives?.Start();
             _replacements.Start();
             new Availability(this, _history).Start();
             _faults.Start();
@@ -264,5 +268,6 @@ internal sealed class ClusterRun : ISimulation
         whole.Published.Check(_log);
         _history.Check(_log);
         _sets?.Check(_log);
+        _lives?.Check(_log);
     }
 }

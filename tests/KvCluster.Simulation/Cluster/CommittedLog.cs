@@ -14,7 +14,9 @@ internal sealed class CommittedLog
 {
     private const string MarkerPrefix = "write";
 
-    private readonly Dictionary<Etag, byte[]> _sent = [];
+    private readonly Dictionary<Etag, (byte[] Body, long SentUs)> _sent = [];
+    private readonly Dictionary<string, KeyLife> _lives = new(StringComparer.Ordinal);
+    private readonly List<(UInt128 Session, long SentUs)> _sessionEnds = [];
     private readonly Dictionary<string, List<Version>> _versions = new(StringComparer.Ordinal);
     private readonly Dictionary<long, List<Etag>> _appliedAt = [];
     private readonly SortedDictionary<string, (SortedSet<string> Members, Etag Etag)> _sets = new(StringComparer.Ordinal);
@@ -26,31 +28,34 @@ internal sealed class CommittedLog
     /// <summary>The sets in the last state, in the order of their keys, each with its members and the etag of its last change.</summary>
     public IReadOnlyDictionary<string, (SortedSet<string> Members, Etag Etag)> Sets => _sets;
 
+    /// <summary>The ends of sessions, and when their records were first sent, in the run's time.</summary>
+    public IReadOnlyList<(UInt128 Session, long SentUs)> SessionEnds => _sessionEnds;
+
     /// <summary>A record is in flight to another replica.</summary>
-    public void Add(ReadOnlySpan<byte> body)
+    public void Add(ReadOnlySpan<byte> body, long nowUs)
     {
         Violation.Unless(RecordBody.TryReadHeader(body, out var header), Rule.Contract, "a body without a header is sent");
         var etag = header.Etag;
         if (!_sent.TryGetValue(etag, out var known))
-            _sent.Add(etag, body.ToArray());
+            _sent.Add(etag, (body.ToArray(), nowUs));
         else
-            Violation.Unless(known.AsSpan().SequenceEqual(body), Rule.EtagsRise, $"two records have the etag {etag}");
+            Violation.Unless(known.Body.AsSpan().SequenceEqual(body), Rule.EtagsRise, $"two records have the etag {etag}");
     }
 
     /// <summary>The run is over and this is the last committed record. Finds the records before it by their chain.</summary>
     public void Settle(Etag last)
     {
-        var bodies = new Stack<byte[]>();
+        var bodies = new Stack<(byte[] Body, long SentUs)>();
         for (var etag = last; etag != Etag.None;)
         {
-            Violation.Unless(_sent.TryGetValue(etag, out var body), Rule.CommittedStays, $"record {etag} is committed, and no replica has sent it to another one");
-            bodies.Push(body);
-            _ = RecordBody.TryReadHeader(body, out var header);
+            Violation.Unless(_sent.TryGetValue(etag, out var sent), Rule.CommittedStays, $"record {etag} is committed, and no replica has sent it to another one");
+            bodies.Push(sent);
+            _ = RecordBody.TryReadHeader(sent.Body, out var header);
             etag = header.Previous;
         }
 
-        foreach (var body in bodies)
-            Apply(body);
+        foreach (var (body, sentUs) in bodies)
+            Apply(body, sentUs);
         Keys = [.. _versions.Keys.Order(StringComparer.Ordinal)];
     }
 
@@ -78,15 +83,24 @@ internal sealed class CommittedLog
     /// <summary>The version of a key just before the change with this etag.</summary>
     public Version Before(string key, Etag etag) => At(key, etag.Predecessor);
 
-    private void Apply(byte[] body)
+    private void Apply(byte[] body, long sentUs)
     {
+        var owned = 0;
         var etag = new Etag(RecordBody.Epoch(body), RecordBody.FirstChange(body));
         using var payload = new RecordPayload(body);
         var reader = new OperationReader(payload.Operations);
         while (reader.MoveNext())
         {
             if (reader.Code is OperationCode.Put or OperationCode.Delete)
-                Apply(Encoding.ASCII.GetString(reader.Key), etag, reader.Code == OperationCode.Put ? reader.Value.ToArray() : null);
+                Apply(Encoding.ASCII.GetString(reader.Key), etag, reader.Code == OperationCode.Put ? reader.Value.ToArray() : null, reader.Life);
+            if (reader.Code is OperationCode.Expire or OperationCode.DeleteOwned)
+                ApplyEnd(reader, etag, RecordBody.WallTimeMicroseconds(body));
+            owned += reader.Code == OperationCode.DeleteOwned ? 1 : 0;
+            if (reader.Code == OperationCode.SessionEnd)
+            {
+                _sessionEnds.Add((reader.Session, sentUs));
+                owned = 0;
+            }
             if (reader.Code == OperationCode.DeleteRange)
                 ApplyDelete(Encoding.ASCII.GetString(reader.Key), Encoding.ASCII.GetString(reader.KeyEnd), etag);
             if (reader.Code is OperationCode.SetAdd or OperationCode.SetDelete)
@@ -94,10 +108,30 @@ internal sealed class CommittedLog
             if (reader.Code != OperationCode.Results)
                 etag = new Etag(etag.Epoch, etag.Change + 1);
         }
+        Violation.Unless(owned == 0, Rule.LivesEnd, $"{owned} keys of a session end at {etag}, and no session does");
     }
 
-    private void Apply(string key, Etag etag, byte[]? value)
+    private void ApplyEnd(in OperationReader end, Etag etag, long shardTime)
     {
+        var key = Encoding.ASCII.GetString(end.Key);
+        var version = At(key, etag);
+        var life = _lives.GetValueOrDefault(key);
+        Violation.Unless(version.Exists, Rule.LivesEnd, $"{key} ends at {etag} and does not exist");
+        if (end.Code == OperationCode.Expire)
+        {
+            Violation.Unless(version.Etag == end.Etag && life.ExpiryMilliseconds == end.ExpiryMilliseconds, Rule.LivesEnd, $"{key} expires at {etag} as of {end.Etag}, and was changed by {version.Etag}");
+            Violation.Unless((ulong)shardTime / 1_000 >= end.ExpiryMilliseconds, Rule.LivesEnd, $"{key} expires at {etag} before its time");
+        }
+        else
+        {
+            Violation.Unless(life.Owner != Etag.None, Rule.LivesEnd, $"{key} ends at {etag} with a session that does not own it");
+        }
+        Apply(key, etag, null, default);
+    }
+
+    private void Apply(string key, Etag etag, byte[]? value, KeyLife life)
+    {
+        _lives[key] = life;
         if (!_versions.TryGetValue(key, out var versions))
             _versions.Add(key, versions = []);
         versions.Add(new Version(etag, value));

@@ -60,6 +60,35 @@ internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
     /// <summary>Deletes a set, as far as one request does that.</summary>
     public void DeleteSet(string set, Action<WriteResult> done) => Change(request => request.SetDelete(Encoding.ASCII.GetBytes(set)), done);
 
+    /// <summary>Puts a key that expires so many milliseconds after the newest state (0: never), or that a session owns. Nobody waits for the answer.</summary>
+    public void PutWithLife(string key, byte[] value, int ttlMs, Etag owner) => Change(request =>
+    {
+        using var snapshot = node.Replica!.Reads.OpenSnapshot();
+        request.Put(Encoding.ASCII.GetBytes(key), value, new KeyLife(ttlMs == 0 ? 0 : (ulong)((snapshot.Root.ShardTime / 1_000) + ttlMs), owner));
+    }, static _ => { });
+
+    /// <summary>Opens a session with a lifetime.</summary>
+    public void OpenSession(UInt128 session, SessionOwner owner, ulong lifetimeMs, Action<WriteResult> done) => Change(request => request.OpenSession(session, owner, lifetimeMs), done);
+
+    /// <summary>Keeps a session alive. Gives its lifetime, 0 if it does not exist, or a negative number if nothing is known.</summary>
+    public void KeepAlive(UInt128 session, Action<long> done) => node.Events.Deliver(() =>
+    {
+        if (node.Replica is not { } replica)
+            return;
+        // As SessionKeeping.KeepAsync, whose continuations would run on the thread pool.
+        var (sessions, leftMs) = (new[] { session }, new ulong[1]);
+        node.UnlessStopped(() =>
+        {
+            if (replica.Sessions.Restart(sessions, leftMs) is not { } lifetimes)
+                done(-1);
+            else if (replica.Sessions.TryAnswer(lifetimes, sessions, leftMs, isConfirmed: false, out var kept))
+                done(kept.IsEnding ? -1 : (long)leftMs[0]);
+            else
+                node.Events.Poll(replica.Reads.ConfirmAsync(CancellationToken.None), confirmed => node.UnlessStopped(
+                    () => done(confirmed is not null && replica.Sessions.TryAnswer(lifetimes, sessions, leftMs, isConfirmed: true, out kept) && !kept.IsEnding ? (long)leftMs[0] : -1), () => done(-1)));
+        }, () => done(-1));
+    });
+
     /// <summary>Opens a session.</summary>
     public void OpenSession(UInt128 session, SessionOwner owner, Action<WriteResult> done) => Change(request => request.OpenSession(session, owner), done);
 

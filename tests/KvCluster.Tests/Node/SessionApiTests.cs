@@ -81,6 +81,60 @@ public sealed class SessionApiTests(KvApiTests.OneNode fixture) : IClassFixture<
             await RefusedAsync(() => PutAsync("k", bad), StatusCode.InvalidArgument, "BAD_REQUEST", "no");
     }
 
+    [Fact]
+    public async Task Session_WithALifetime_IsKeptAliveAndEnded()
+    {
+        var opened = await _kv.OpenSessionAsync(new OpenSessionRequest { Key = Key("k"), LifetimeMs = 60_000 });
+        var plain = await _kv.OpenSessionAsync(new OpenSessionRequest { Key = Key("k") });
+        var kept = await _kv.KeepAliveAsync(new KeepAliveRequest { Key = Key("k"), Sessions = { opened.Session, Guess(), plain.Session, opened.Session } });
+        Assert.Equal([60_000ul, 0ul, 0ul, 60_000ul], kept.LeftMs);
+        Assert.True(kept.Position.Etag.Change >= opened.Position.Etag.Change);
+        Assert.Empty((await _kv.KeepAliveAsync(new KeepAliveRequest { Key = Key("k") })).LeftMs);
+        var ended = await _kv.EndSessionAsync(new EndSessionRequest { Key = Key("k"), Session = opened.Session });
+        Assert.Equal((true, 0ul), (ended.Existed, ended.Deleted));
+        Assert.False((await _kv.EndSessionAsync(new EndSessionRequest { Key = Key("k"), Session = opened.Session })).Existed);
+        Assert.Equal([0ul], (await _kv.KeepAliveAsync(new KeepAliveRequest { Key = Key("k"), Sessions = { opened.Session } })).LeftMs);
+        Assert.True((await _kv.EndSessionAsync(new EndSessionRequest { Key = Key("k"), Session = plain.Session })).Existed);
+    }
+
+    [Fact]
+    public async Task Session_WithoutAKeepAlive_Ends()
+    {
+        var opened = await _kv.OpenSessionAsync(new OpenSessionRequest { Key = Key("k"), LifetimeMs = 1_000 });
+        // A request of the session is no KeepAlive. It is refused as soon as the session has ended.
+        var put = new PutRequest { Key = Key("k"), RequestId = new RequestId { Session = opened.Session, Sequence = 1, LowestOpen = 1, Shard = opened.Position.Shard } };
+        await Eventually.TrueAsync(
+            async () =>
+            {
+                try
+                {
+                    await _kv.PutAsync(put);
+                    return false;
+                }
+                catch (RpcException refused)
+                {
+                    return refused.GetRpcStatus()!.GetDetail<ErrorInfo>()!.Reason == "SESSION_EXPIRED";
+                }
+            },
+            "the session ends");
+    }
+
+    [Fact]
+    public async Task Sessions_ThatCannotBe_AreBadRequests()
+    {
+        foreach (var lifetime in (ulong[])[0, 999, 86_400_001, ulong.MaxValue])
+            await RefusedAsync(() => _kv.OpenSessionAsync(new OpenSessionRequest { Key = Key("k"), LifetimeMs = lifetime }), StatusCode.InvalidArgument, "BAD_REQUEST", "no");
+        foreach (var session in (ByteString[])[ByteString.Empty, ByteString.CopyFrom(new byte[16]), ByteString.CopyFrom(new byte[17])])
+        {
+            await RefusedAsync(() => _kv.KeepAliveAsync(new KeepAliveRequest { Key = Key("k"), Sessions = { session } }), StatusCode.InvalidArgument, "BAD_REQUEST", "no");
+            await RefusedAsync(() => _kv.EndSessionAsync(new EndSessionRequest { Key = Key("k"), Session = session }), StatusCode.InvalidArgument, "BAD_REQUEST", "no");
+        }
+        var many = new KeepAliveRequest { Key = Key("k") };
+        many.Sessions.AddRange(Enumerable.Repeat(Guess(), 10_001));
+        await RefusedAsync(() => _kv.KeepAliveAsync(many), StatusCode.InvalidArgument, "TOO_MANY_OPERATIONS", "no");
+        await RefusedAsync(() => _kv.KeepAliveAsync(new KeepAliveRequest()), StatusCode.InvalidArgument, "KEY_EMPTY", "no");
+    }
+
     /// <summary>One error text listed the rules for ids, but a session of zeros and a sequence beyond the largest broke none of those listed.</summary>
     [Fact]
     public async Task Put_WithAnInvalidId_IsToldWhichRuleItBreaks()

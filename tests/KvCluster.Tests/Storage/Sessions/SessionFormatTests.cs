@@ -1,5 +1,6 @@
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Journal;
+using KvCluster.Storage.Pages;
 using KvCluster.Storage.Sessions;
 using KvCluster.Storage.Transactions;
 using KvCluster.Tests.Storage.Store;
@@ -95,9 +96,10 @@ public sealed class SessionFormatTests
     public void State_Bytes_ArePinned()
     {
         var bytes = new byte[SessionState.Bytes];
-        new SessionState(1, 2, 3, new SessionOwner(4, 5)).WriteTo(bytes);
-        Assert.Equal("0100000000000000" + "0200000000000000" + "0300000000000000" + "0500000004000000", Convert.ToHexString(bytes));
-        Assert.Equal(new SessionState(1, 2, 3, new SessionOwner(4, 5)), SessionState.Read(bytes));
+        var state = new SessionState(1, 2, 3, new SessionOwner(4, 5), new Etag(6, 7), 8);
+        state.WriteTo(bytes);
+        Assert.Equal("0100000000000000" + "0200000000000000" + "0300000000000000" + "0500000004000000" + "0600000000000000" + "0700000000000000" + "0800000000000000", Convert.ToHexString(bytes));
+        Assert.Equal(state, SessionState.Read(bytes));
     }
 
     [Fact]
@@ -118,7 +120,7 @@ public sealed class SessionFormatTests
         Assert.Equal(
             [
                 "00 = 0100000000000000",
-                $"01{IdBytes} = 41000000000000004200000000000000{time}0900000007000000",
+                $"01{IdBytes} = 41000000000000004200000000000000{time}090000000700000003000000000000000200000000000000{new string('0', 16)}",
                 $"02{IdBytes}0000000000000001 = {new string('0', 48)}0B00000003000000000000000200000000000000984DC641{new string('0', 62 * 48)}",
                 "0300000007 = 0100000000000000",
                 "040000000700000009 = 0100000000000000",
@@ -167,6 +169,26 @@ public sealed class SessionFormatTests
         Assert.NotNull(leader.Store.Life.Failure);
         Assert.DoesNotContain("A1A2", leader.Store.Life.Failure.ToString(), StringComparison.OrdinalIgnoreCase);
         Assert.DoesNotContain(Id.ToString(System.Globalization.CultureInfo.InvariantCulture), leader.Store.Life.Failure.ToString(), StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void Tree_OfASessionWithALifetime_Bytes_ArePinned()
+    {
+        using var bench = new ReplicaBench(new(1));
+        bench.Lead(3);
+        Assert.Equal(WriteOutcome.Applied, bench.Append(request => request.OpenSession(Id, ReplicaBench.Owner, 0x1234)).Outcome);
+        Assert.Equal("05" + IdBytes + "0900000007000000" + "B424", Payload(bench));
+        var time = Convert.ToHexString(BitConverter.GetBytes((ReplicaBench.WallTime - DateTimeOffset.UnixEpoch).Ticks / TimeSpan.TicksPerMicrosecond));
+        Assert.Equal(
+            [
+                "07 = 0100000000000000",
+                $"07{IdBytes} = 01000000000000000100000000000000{time}0900000007000000030000000000000002000000000000003412000000000000",
+                "080000000700000009 = 0100000000000000",
+            ],
+            bench.Sessions());
+        bench.Append(request => request.Put(StoreBench.Text("k"), StoreBench.Text("v"), new KeyLife(0x0102030405, new Etag(3, 2))));
+        Assert.Equal(["00000001020304050000000000000003" + "0000000000000003 = 6B"], bench.Entries(TreeId.Expiry));
+        Assert.Equal(["00000000000000030000000000000002 = 01000000000000000100000000000000", "000000000000000300000000000000020000000000000003" + "0000000000000003 = 6B"], bench.Entries(TreeId.Owned));
     }
 
     private static string Payload(ReplicaBench bench)

@@ -167,11 +167,14 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
     public IEnumerable<string> SessionIds() => Sessions().Where(static entry => entry.StartsWith("01", StringComparison.Ordinal)).Select(static entry => entry[2..34]);
 
     /// <summary>The entries of the tree of sessions.</summary>
-    public List<string> Sessions()
+    public List<string> Sessions() => Entries(TreeId.Sessions);
+
+    /// <summary>The entries of a tree.</summary>
+    public List<string> Entries(TreeId tree)
     {
         var entries = new List<string>();
         using var snapshot = Store.OpenSnapshot();
-        using var cursor = snapshot.Cursor(TreeId.Sessions);
+        using var cursor = snapshot.Cursor(tree);
         while (cursor.MoveNext())
             entries.Add($"{Convert.ToHexString(cursor.Key)} = {Convert.ToHexString(cursor.Value)}");
         return entries;

@@ -1,0 +1,93 @@
+using System.Buffers.Binary;
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Pages;
+using KvCluster.Storage.Trees;
+
+namespace KvCluster.Storage.Transactions;
+
+/// <summary>
+/// The tree <c>expiry</c> (FORMAT.md, "Entries of the trees"): the keys that expire, in the order of time. An entry stays where a range was deleted, and is stale
+/// then: its key has another etag or is gone. Changed by <see cref="RecordApplier"/> only. Writer executor, or the opening thread.
+/// </summary>
+internal static class ExpiryIndex
+{
+    private const int KeyBytes = sizeof(ulong) + Etag.ByteLength;
+
+    /// <summary>A value with this etag expires then.</summary>
+    public static void Add(WriteBatch batch, ulong expiryMilliseconds, Etag etag, ReadOnlySpan<byte> key)
+    {
+        Span<byte> entryKey = stackalloc byte[KeyBytes];
+        WriteKey(entryKey, expiryMilliseconds, etag);
+        batch.Put(TreeId.Expiry, entryKey, key);
+    }
+
+    /// <summary>It does not, or has.</summary>
+    public static void Remove(WriteBatch batch, ulong expiryMilliseconds, Etag etag)
+    {
+        Span<byte> entryKey = stackalloc byte[KeyBytes];
+        WriteKey(entryKey, expiryMilliseconds, etag);
+        batch.Delete(TreeId.Expiry, entryKey);
+    }
+
+    /// <summary>When the first entry expires, in milliseconds of shard time; null if there is none.</summary>
+    public static ulong? First(WriteBatch batch)
+    {
+        if (batch.KeysOf(TreeId.Expiry) == 0)
+            return null;
+        using var cursor = batch.Cursor(TreeId.Expiry, default, default);
+        return cursor.MoveNext() ? ReadKey(cursor.Key).ExpiryMilliseconds : null;
+    }
+
+    /// <summary>
+    /// Appends the end of what is due to a payload: of each value that has the etag of its entry, and of the entry alone if it is stale. The batch must have all that was written.
+    /// </summary>
+    /// <param name="batch">The newest state.</param>
+    /// <param name="nowMilliseconds">Shard time. What expires then is due.</param>
+    /// <param name="payload">Gets the operations.</param>
+    /// <param name="countMax">The most operations.</param>
+    /// <param name="bytesMax">Bytes after which no further one follows.</param>
+    /// <returns>The number of keys that expire, and when the first of them was due.</returns>
+    public static (int Keys, ulong FirstMilliseconds) AppendDue(WriteBatch batch, ulong nowMilliseconds, ByteBuffer payload, int countMax, long bytesMax)
+    {
+        var (keys, first, count, begin) = (0, 0ul, 0, payload.Count);
+        Span<byte> upper = stackalloc byte[KeyBytes];
+        WriteKey(upper, nowMilliseconds + 1, Etag.None);
+        using var cursor = batch.Cursor(TreeId.Expiry, default, upper);
+        while (count < countMax && payload.Count - begin < bytesMax && cursor.MoveNext())
+        {
+            var (expiry, etag) = ReadKey(cursor.Key);
+            var isLive = IsLive(batch, cursor.Value, expiry, etag);
+            Operations.Expire(payload, isLive ? OperationCode.Expire : OperationCode.ForgetExpiry, cursor.Value, expiry, etag);
+            count++;
+            if (isLive && keys++ == 0)
+                first = expiry;
+        }
+        return (keys, first);
+    }
+
+    /// <summary>The parts of an entry's key.</summary>
+    public static (ulong ExpiryMilliseconds, Etag Etag) ReadKey(ReadOnlySpan<byte> key) =>
+        (BinaryPrimitives.ReadUInt64BigEndian(key), Etag.ReadFrom(key[sizeof(ulong)..]));
+
+    /// <summary>Verifies that an entry of the tree has a key and a value as this class writes them.</summary>
+    /// <exception cref="CorruptStoreException">It has not.</exception>
+    public static void Check(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
+    {
+        if (key.Length != KeyBytes || value.Length is 0 or > KvLimits.KeyBytesMax)
+            throw new CorruptStoreException($"An entry of the expiries has a key of {key.Length} bytes and {value.Length} bytes.");
+    }
+
+    private static bool IsLive(WriteBatch batch, ReadOnlySpan<byte> key, ulong expiryMilliseconds, Etag etag)
+    {
+        if (!batch.TryGet(TreeId.Kv, key, out var stored))
+            return false;
+        _ = KvValue.Read(stored, out var found, out var life);
+        return found == etag && life.ExpiryMilliseconds == expiryMilliseconds;
+    }
+
+    private static void WriteKey(Span<byte> entryKey, ulong expiryMilliseconds, Etag etag)
+    {
+        BinaryPrimitives.WriteUInt64BigEndian(entryKey, expiryMilliseconds);
+        etag.WriteTo(entryKey[sizeof(ulong)..]);
+    }
+}

@@ -1,0 +1,198 @@
+using KvCluster.Storage.Context;
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Sessions;
+using KvCluster.Storage.Threads;
+using KvCluster.Storage.Trees;
+
+namespace KvCluster.Storage.Transactions;
+
+/// <summary>
+/// What a leader ends without being asked: keys that have expired by shard time, and sessions whose lifetime is over, with the keys that they own. It knows when the next end is due,
+/// wakes the owner then, and writes the operations into the record that is being made. Costs nothing in a shard without lives. Owned by a store; writer executor, unless a
+/// member says otherwise.
+/// </summary>
+internal sealed class LifeEnds : IDisposable
+{
+    /// <summary>Expiries that are due for longer are put before the requests that wait. The others use what these leave of a record.</summary>
+    private const long LateMilliseconds = 100;
+
+    /// <summary>The most expiries before the requests, and in a record at all. One takes some microseconds.</summary>
+    private const int LateCountMax = 512;
+    private const int CountMax = 4_096;
+
+    /// <summary>The share of a record's bytes that ends may take before the requests.</summary>
+    private const int ShareBefore = 4;
+
+    /// <summary>The most sessions that end in one record.</summary>
+    private const int SessionsMax = 64;
+
+    /// <summary>Pages that an end may make: a leaf and perhaps a branch of each tree that it changes.</summary>
+    private const int PagesPerEnd = 8;
+
+    /// <summary>Bytes of an operation beside its key.</summary>
+    private const int OperationBytesMax = 1 + (4 * Varint.BytesMax);
+
+    /// <summary>When to try again if no record could be made.</summary>
+    private static readonly TimeSpan RetryInterval = TimeSpan.FromMilliseconds(100);
+
+    /// <summary>Timers are no finer.</summary>
+    private static readonly TimeSpan WaitMin = TimeSpan.FromMilliseconds(1);
+
+    private readonly StoreContext _context;
+    private readonly ShardClock _clock;
+    private readonly WorkAction _woken;
+    private ITimer? _timer;
+    private long? _wakesAt;
+    private ulong? _firstExpiryMs;
+    private volatile SessionLifetimes? _lifetimes;
+
+    /// <summary>Ends nothing before <see cref="Begin"/>.</summary>
+    /// <param name="context">The clocks and the observer.</param>
+    /// <param name="clock">Shard time.</param>
+    /// <param name="wake">Called on the writer executor when an end may be due.</param>
+    public LifeEnds(StoreContext context, ShardClock clock, Action wake)
+    {
+        (_context, _clock) = (context, clock);
+        _woken = new WorkAction(() =>
+        {
+            _wakesAt = null;
+            wake();
+        });
+    }
+
+    /// <summary>The countdowns of the present leadership; null if this replica does not lead. Any thread.</summary>
+    public SessionLifetimes? Lifetimes => _lifetimes;
+
+    /// <summary>A leadership begins with this state.</summary>
+    public void Begin(WriteBatch batch, ulong epoch)
+    {
+        var lifetimes = new SessionLifetimes(epoch, _context.Time);
+        SessionTable.ListWithLifetime(batch, lifetimes.Add);
+        _lifetimes = lifetimes;
+        Saw(batch);
+    }
+
+    /// <summary>The leadership ends.</summary>
+    public void Stop() => (_lifetimes, _firstExpiryMs) = (null, null);
+
+    /// <summary>The newest state.</summary>
+    public void Saw(WriteBatch batch) => _firstExpiryMs = ExpiryIndex.First(batch);
+
+    /// <summary>A session with a lifetime was opened in the record that is being made.</summary>
+    public void Opened(UInt128 session, ulong lifetimeMilliseconds) => _lifetimes!.Open(session, lifetimeMilliseconds);
+
+    /// <summary>
+    /// Whether a record made now would end something. Only a leader may ask whose first record is committed, so that it has counted while its callers could reach it.
+    /// </summary>
+    public bool IsDue(DateTimeOffset wallTime)
+    {
+        if (_lifetimes is not { } lifetimes)
+            return false;
+        if (lifetimes.Count > 0 && lifetimes.UntilNextLook == TimeSpan.Zero)
+            lifetimes.Look();
+        return lifetimes.HasDue || (_firstExpiryMs is { } first && IsReached(first, _clock.Peek(wallTime)));
+    }
+
+    /// <summary>Looks at the countdowns, and has the owner woken when the next end is due, or to try again.</summary>
+    public void Arm(DateTimeOffset wallTime)
+    {
+        if (_lifetimes is not { } lifetimes || (lifetimes.Count == 0 && _firstExpiryMs is null))
+            return;
+        if (lifetimes.Count > 0)
+            lifetimes.Look();
+        var wait = lifetimes.HasDue ? RetryInterval : lifetimes.UntilNextLook ?? Timeout.InfiniteTimeSpan;
+        if (_firstExpiryMs is { } first && UntilExpiry(first, wallTime) is var until && (wait == Timeout.InfiniteTimeSpan || until < wait))
+            wait = until;
+        wait = wait < WaitMin ? WaitMin : wait;
+        var at = _context.Time.GetTimestamp() + (long)(wait.TotalSeconds * _context.Time.TimestampFrequency);
+        if (_wakesAt <= at)
+            return;
+        _wakesAt = at;
+        _timer ??= _context.Time.CreateTimer(_ => _context.Writer.Post(_woken), null, Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
+        _timer.Change(wait, Timeout.InfiniteTimeSpan);
+    }
+
+    /// <summary>Appends the ends that come before the requests: sessions, and expiries that are late.</summary>
+    /// <param name="batch">The newest state, which has all that was written.</param>
+    /// <param name="shardTime">The record's shard time in microseconds.</param>
+    /// <param name="payload">Gets the operations, which the caller applies.</param>
+    /// <param name="bytesMax">Size of the payload at which the record is closed.</param>
+    /// <param name="pagesLeft">Pages that the record may make.</param>
+    /// <param name="recordBytesLeft">On a full disk, what the record may still take; otherwise null.</param>
+    public void AppendBefore(WriteBatch batch, long shardTime, ByteBuffer payload, int bytesMax, int pagesLeft, long? recordBytesLeft)
+    {
+        if (_lifetimes is not { } lifetimes)
+            return;
+        var room = Math.Min(bytesMax / ShareBefore, recordBytesLeft ?? long.MaxValue);
+        var begin = payload.Count;
+        if (lifetimes.HasDue)
+            AppendSessions(batch, lifetimes, payload, room, recordBytesLeft);
+        if (_firstExpiryMs is { } first && IsReached(first + LateMilliseconds, shardTime))
+            AppendExpiries(batch, shardTime, payload, Math.Min(LateCountMax, CountFor(pagesLeft)), room - (payload.Count - begin));
+    }
+
+    /// <summary>Appends the expiries that are due behind the requests. The parameters are those of <see cref="AppendBefore"/>.</summary>
+    public void AppendBehind(WriteBatch batch, long shardTime, ByteBuffer payload, long bytesLeft, int pagesLeft) =>
+        AppendExpiries(batch, shardTime, payload, Math.Min(CountMax, CountFor(pagesLeft)), bytesLeft);
+
+    /// <summary>Whether there is something for <see cref="AppendBehind"/>.</summary>
+    public bool HasExpiry(long shardTime) => _firstExpiryMs is { } first && IsReached(first, shardTime);
+
+    /// <summary>The most bytes that the end of a session takes in a record.</summary>
+    public static long BytesOfEnd(WriteBatch batch, in SessionState state) => OwnedKeys.SumOf(batch, state.Opened) is var (keys, bytes)
+        ? (long)(bytes + (keys * (1 + Varint.BytesMax))) + 1 + Operations.SessionBytes : 0;
+
+    /// <summary>Appends the end of a session: a delete of each of its keys, and then its own. Returns the number of keys.</summary>
+    public int AppendEnd(WriteBatch batch, UInt128 session, in SessionState state, ByteBuffer payload)
+    {
+        var keys = state.LifetimeMilliseconds == 0 ? 0 : OwnedKeys.AppendDeletes(batch, state.Opened, payload);
+        Operations.SessionEnd(payload, session);
+        if (state.LifetimeMilliseconds != 0)
+            _lifetimes!.Remove(session);
+        return keys;
+    }
+
+    /// <inheritdoc/>
+    public void Dispose() => _timer?.Dispose();
+
+    private static bool IsReached(ulong milliseconds, long shardTime) => shardTime >= 0 && (ulong)shardTime / 1_000 >= milliseconds;
+
+    private static int CountFor(int pagesLeft) => Math.Max(1, pagesLeft / PagesPerEnd);
+
+    private void AppendSessions(WriteBatch batch, SessionLifetimes lifetimes, ByteBuffer payload, long room, long? recordBytesLeft)
+    {
+        var (begin, sessions) = (payload.Count, 0);
+        while (sessions < SessionsMax && payload.Count - begin < room && lifetimes.TryPeekDue(out var session))
+        {
+            var exists = SessionTable.TryRead(batch, session, out var state);
+            Invariant.Check(exists, $"A session that does not exist was counted down.");
+            // The end of a session is in one record. On a full disk it waits for a record that has the room.
+            if (recordBytesLeft is { } left && payload.Count - begin + BytesOfEnd(batch, state) > left)
+                break;
+            if (!lifetimes.TryEndDue())
+                continue;
+            AppendEnd(batch, session, state, payload);
+            sessions++;
+        }
+        if (sessions > 0)
+            _context.Observer.SessionsEnded(sessions);
+    }
+
+    private void AppendExpiries(WriteBatch batch, long shardTime, ByteBuffer payload, int countMax, long bytesMax)
+    {
+        // The last operation may be as large as a key.
+        var room = bytesMax - KvLimits.KeyBytesMax - OperationBytesMax;
+        if (room <= 0)
+            return;
+        var (keys, first) = ExpiryIndex.AppendDue(batch, (ulong)shardTime / 1_000, payload, countMax, room);
+        if (keys > 0)
+            _context.Observer.Expired(keys, TimeSpan.FromMilliseconds((shardTime / 1_000d) - first));
+    }
+
+    private TimeSpan UntilExpiry(ulong milliseconds, DateTimeOffset wallTime)
+    {
+        if (IsReached(milliseconds, _clock.Peek(wallTime)))
+            return RetryInterval;
+        return milliseconds > long.MaxValue / 1_000 ? SessionLifetimes.LookInterval : _clock.Until((long)milliseconds * 1_000, wallTime);
+    }
+}

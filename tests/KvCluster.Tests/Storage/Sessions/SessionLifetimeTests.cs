@@ -1,0 +1,259 @@
+using KvCluster.Storage.Context;
+using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Sessions;
+using KvCluster.Tests.Storage.Store;
+
+namespace KvCluster.Tests.Storage.Sessions;
+
+/// <summary>Sessions with a lifetime at a store that leads, and the keys that they own.</summary>
+public sealed class SessionLifetimeTests : IDisposable
+{
+    private const int LifetimeMs = 2_000;
+    private readonly StoreBench _bench = new();
+
+    public SessionLifetimeTests() => _bench.Open();
+
+    private SessionLifetimes Lifetimes => _bench.Store.Writes.Lifetimes!;
+
+    public void Dispose() => _bench.Dispose();
+
+    [Fact]
+    public void Session_WithoutAKeepAlive_EndsOnceWithItsKeys()
+    {
+        var opened = Open(1);
+        var other = Open(2);
+        Put("a", opened);
+        Put("b", opened);
+        Put("c", other);
+        Put("b", Etag.None);
+        Pass(LifetimeMs - 100, keep: [2]);
+        Assert.Equal(["a", "b", "c"], _bench.ReadAllKeys().Keys);
+        Pass(400, keep: [2]);
+        Assert.Equal(["b", "c"], _bench.ReadAllKeys().Keys);
+        Assert.Equal(["DeleteOwned a", "SessionEnd 1"], LifeBench.Ends(_bench));
+        Assert.Equal(0ul, Lifetimes.KeepAlive(1));
+        Assert.Equal((0, 2), LifeBench.Entries(_bench));
+        LifeBench.CheckFile(_bench);
+        Pass(LifetimeMs + 400);
+        Assert.Equal(["b"], _bench.ReadAllKeys().Keys);
+        Assert.Equal(["DeleteOwned a", "SessionEnd 1", "DeleteOwned c", "SessionEnd 2"], LifeBench.Ends(_bench));
+        Assert.Equal((0, 0), LifeBench.Entries(_bench));
+    }
+
+    [Fact]
+    public void KeepAlive_RestartsTheCountdown()
+    {
+        Put("k", Open(1));
+        for (var turn = 0; turn < 20; turn++)
+        {
+            Pass(LifetimeMs - 200);
+            Assert.Equal((ulong)LifetimeMs, Lifetimes.KeepAlive(1));
+        }
+        Assert.Equal(0ul, Lifetimes.KeepAlive(77));
+        Assert.Equal("v", _bench.Read("k"));
+    }
+
+    [Fact]
+    public void EndSession_RemovesTheKeysThatItStillOwns()
+    {
+        var opened = Open(1);
+        foreach (var key in (string[])["a", "b", "c", "d"])
+            Put(key, opened);
+        _bench.Write(request => request.DeleteRange("a"u8, "b"u8));
+        Put("a", Etag.None);
+        _bench.Write(request => request.Delete("b"u8));
+        var ended = _bench.Write(request => request.EndSession(1));
+        Assert.Equal((WriteOutcome.Applied, 2), (ended.Outcome, ended.Deleted));
+        Assert.Equal(["a"], _bench.ReadAllKeys().Keys);
+        Assert.Equal(WriteOutcome.SessionExpired, _bench.Write(request => request.EndSession(1)).Outcome);
+        Assert.Equal(["DeleteOwned c", "DeleteOwned d", "SessionEnd 1"], LifeBench.Ends(_bench));
+        Assert.Equal((0, 0), LifeBench.Entries(_bench));
+        Assert.Equal(0, Lifetimes.Count);
+    }
+
+    [Fact]
+    public void EndSession_InTheBatchOfItsRequests_EndsIt()
+    {
+        Open(1);
+        var written = _bench.Submit(request =>
+        {
+            request.Identify(1, 1, 1);
+            request.Put("k"u8, "v"u8);
+        });
+        var ended = _bench.Submit(request => request.EndSession(1));
+        var late = _bench.Submit(request =>
+        {
+            request.Identify(1, 2, 1);
+            request.Put("k"u8, "w"u8);
+        });
+        _bench.RunUntilIdle();
+        Assert.Equal((WriteOutcome.Applied, WriteOutcome.Applied, WriteOutcome.SessionExpired), (StoreBench.Answer(written).Outcome, StoreBench.Answer(ended).Outcome, StoreBench.Answer(late).Outcome));
+        Assert.Equal("v", _bench.Read("k"));
+    }
+
+    [Fact]
+    public void NewLeader_GivesTheFullLifetime()
+    {
+        Put("k", Open(1));
+        Pass(LifetimeMs - 100);
+        _bench.Close();
+        _bench.Time.Advance(TimeSpan.FromHours(1));
+        _bench.Open();
+        Pass(LifetimeMs - 100);
+        Assert.Equal("v", _bench.Read("k"));
+        Pass(400);
+        Assert.Null(_bench.Read("k"));
+    }
+
+    /// <summary>The process was stopped, or the machine suspended. What callers sent meanwhile was not heard.</summary>
+    [Fact]
+    public void Leader_ThatStoodStill_GivesTheFullLifetime()
+    {
+        Put("k", Open(1));
+        Pass(LifetimeMs - 100);
+        _bench.Time.Advance(TimeSpan.FromSeconds(30));
+        _bench.RunUntilIdle();
+        Assert.Equal("v", _bench.Read("k"));
+        Pass(LifetimeMs - 100);
+        Assert.Equal("v", _bench.Read("k"));
+        Pass(400);
+        Assert.Null(_bench.Read("k"));
+    }
+
+    /// <summary>etcd revoked 1,000 leases because their KeepAlives waited behind a stalled disk (#15247).</summary>
+    [Fact]
+    public void KeepAlive_WhileTheDiskStalls_Counts()
+    {
+        const int Sessions = 200;
+        using var bench = new ReplicaBench(new(1));
+        bench.Lead(3);
+        for (var session = 1u; session <= Sessions; session++)
+            bench.Append(request => request.OpenSession(session, ReplicaBench.Owner, LifetimeMs));
+        // Two writes that the disk does not finish, as many as there are lanes: nothing is committed.
+        bench.Submit(request => request.Put("a"u8, "v"u8), thenAppend: true);
+        bench.Submit(request => request.Put("b"u8, "v"u8), thenAppend: true);
+        var lifetimes = bench.Store.Writes.Lifetimes!;
+        for (var second = 0; second < 20; second++)
+        {
+            bench.Time.Advance(TimeSpan.FromMilliseconds(500));
+            bench.Run();
+            // Every second session is kept alive, and some only when they are due already.
+            for (var session = 2u; second % 5 == 4 && session <= Sessions; session += 2)
+                Assert.Equal((ulong)LifetimeMs, lifetimes.KeepAlive(session));
+        }
+        bench.Commit(bench.Store.Log.Last.Etag);
+        for (var round = 0; round < 10; round++)
+        {
+            bench.AppendBatch(ReplicaBench.WallTime);
+            bench.Commit(bench.Store.Log.Last.Etag);
+            bench.Run();
+        }
+        Assert.Equal(Sessions / 2, lifetimes.Count);
+        Assert.Equal((ulong)LifetimeMs, lifetimes.KeepAlive(2));
+        Assert.Equal(0ul, lifetimes.KeepAlive(1));
+    }
+
+    [Fact]
+    public void FormerLeader_AppendsNoEnd_AndTheNextOneCountsAnew()
+    {
+        using var bench = new ReplicaBench(new(1));
+        bench.Lead(3);
+        bench.Append(request => request.OpenSession(1, ReplicaBench.Owner, LifetimeMs));
+        bench.Store.Writes.StopLeading();
+        Assert.Null(bench.Store.Writes.Lifetimes);
+        bench.Time.Advance(TimeSpan.FromMinutes(1));
+        bench.Run();
+        bench.Lead(4);
+        // Nobody could reach it before its first record was committed.
+        bench.Time.Advance(TimeSpan.FromMinutes(1));
+        bench.Run();
+        Assert.False(bench.AppendBatch(ReplicaBench.WallTime));
+        bench.Commit(bench.Store.Log.Last.Etag);
+        Advance(LifetimeMs - 200);
+        Assert.False(bench.AppendBatch(ReplicaBench.WallTime));
+        Advance(600);
+        Assert.True(bench.AppendBatch(ReplicaBench.WallTime));
+
+        void Advance(int milliseconds)
+        {
+            for (var passed = 0; passed < milliseconds; passed += 100)
+            {
+                bench.Time.Advance(TimeSpan.FromMilliseconds(100));
+                bench.Run();
+            }
+        }
+    }
+
+    [Fact]
+    public void Sessions_WithALifetime_AreApartFromThoseThatAge()
+    {
+        using var bench = new ReplicaBench(new(1), StoreBench.SmallOptions with { SessionsMax = 2, SessionsWithLifetimeMax = 6 });
+        bench.Lead(3);
+        for (var session = 1u; session <= 3; session++)
+            Assert.Equal(WriteOutcome.Applied, bench.Append(request => request.OpenSession(session, ReplicaBench.Owner, LifetimeMs)).Outcome);
+        var refused = bench.Submit(request => request.OpenSession(4, ReplicaBench.Owner, LifetimeMs));
+        Assert.False(bench.AppendBatch());
+        Assert.Equal(WriteOutcome.Busy, StoreBench.Answer(refused).Outcome);
+        Assert.Equal(WriteOutcome.Applied, bench.Append(request => request.OpenSession(4, new SessionOwner(8, 1), LifetimeMs)).Outcome);
+        bench.OpenSession(11);
+        bench.OpenSession(12);
+        Assert.Equal(WriteOutcome.Busy, bench.TryOpenSession(13, ReplicaBench.Owner));
+        Assert.Equal([$"{11:X32}", $"{12:X32}"], bench.SessionIds());
+    }
+
+    [Fact]
+    public void HundredThousandSessions_AreCountedDown()
+    {
+        const int Sessions = 100_000;
+        var time = new ManualTime();
+        var lifetimes = new SessionLifetimes(1, time);
+        for (var session = 1u; session <= Sessions; session++)
+            lifetimes.Add(session, LifetimeMs);
+        Assert.Equal(TimeSpan.Zero, lifetimes.UntilNextLook);
+        for (var round = 0; round < 10; round++)
+        {
+            for (var step = 0; step < 10; step++)
+            {
+                time.Advance(TimeSpan.FromMilliseconds(LifetimeMs / 20));
+                while (lifetimes.UntilNextLook == TimeSpan.Zero)
+                    lifetimes.Look();
+                lifetimes.Look();
+            }
+            Assert.False(lifetimes.HasDue);
+            for (var session = 1u; session <= Sessions; session++)
+                Assert.Equal((ulong)LifetimeMs, lifetimes.KeepAlive(session));
+        }
+        var ended = 0;
+        for (var step = 0; step < 21; step++)
+        {
+            time.Advance(TimeSpan.FromMilliseconds(LifetimeMs / 20));
+            lifetimes.Look();
+            while (lifetimes.UntilNextLook == TimeSpan.Zero)
+                lifetimes.Look();
+            while (lifetimes.TryPeekDue(out _))
+                ended += lifetimes.TryEndDue() ? 1 : 0;
+        }
+        Assert.Equal((Sessions, 0), (ended, lifetimes.Count));
+    }
+
+    private Etag Open(ulong session)
+    {
+        var result = _bench.Write(request => request.OpenSession(session, ReplicaBench.Owner, LifetimeMs));
+        Assert.Equal(WriteOutcome.Applied, result.Outcome);
+        return result.Etag;
+    }
+
+    private void Put(string key, Etag owner) =>
+        Assert.Equal(WriteOutcome.Applied, _bench.Write(request => request.Put(StoreBench.Text(key), "v"u8, new KeyLife(0, owner))).Outcome);
+
+    private void Pass(int milliseconds, params UInt128[] keep)
+    {
+        for (var passed = 0; passed < milliseconds; passed += 100)
+        {
+            _bench.Time.Advance(TimeSpan.FromMilliseconds(100));
+            foreach (var session in keep)
+                Assert.NotEqual(0ul, Lifetimes.KeepAlive(session));
+            _bench.RunUntilIdle();
+        }
+    }
+}
