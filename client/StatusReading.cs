@@ -66,7 +66,13 @@ internal static class StatusReading
         TimeSpan.FromMicroseconds(message.HeldBackUs));
 
     private static NodeStatus ToNode(V1.NodeStatus message) =>
-        new(message.Node, message.Address, message.Version, message.Error, [.. message.Replicas.OrderBy(replica => replica.Route.Shard).Select(ToReplica)]);
+        new(message.Node, message.Address, message.Version, message.Error, [.. message.Replicas.OrderBy(replica => replica.Route.Shard).Select(ToReplica)])
+        {
+            FormatLevels = ToRange(message.Levels?.Format),
+            ContractLevels = ToRange(message.Levels?.Contract),
+        };
+
+    private static KvLevelRange? ToRange(V1.LevelRange? range) => range is null ? null : new KvLevelRange(range.Min, range.Max);
 
     private static ReplicaStatus ToReplica(V1.ReplicaStatus message) => new(
         message.Route.Shard,

@@ -11,7 +11,19 @@ public sealed record ClusterStatus(string Cluster, IReadOnlyList<NodeStatus> Nod
 /// <param name="Version">The version of its program.</param>
 /// <param name="Error">Why it did not answer; empty if it did.</param>
 /// <param name="Replicas">By shard id.</param>
-public sealed record NodeStatus(uint Node, string Address, string Version, string Error, IReadOnlyList<ReplicaStatus> Replicas);
+public sealed record NodeStatus(uint Node, string Address, string Version, string Error, IReadOnlyList<ReplicaStatus> Replicas)
+{
+    /// <summary>The format levels that its program supports; null if it did not answer.</summary>
+    public KvLevelRange? FormatLevels { get; init; }
+
+    /// <summary>The contract levels that its program supports; null if it did not answer.</summary>
+    public KvLevelRange? ContractLevels { get; init; }
+}
+
+/// <summary>Versions of a format that a program supports.</summary>
+/// <param name="Min">The least.</param>
+/// <param name="Max">The greatest.</param>
+public sealed record KvLevelRange(uint Min, uint Max);
 
 /// <summary>The status of one replica of a shard.</summary>
 /// <param name="Shard">The shard's id.</param>

@@ -38,6 +38,8 @@ internal static class StatusCommand
             node.Node,
             node.Address,
             node.Version,
+            node.FormatLevels,
+            node.ContractLevels,
             Error = OrNull(node.Error),
             Replicas = node.Replicas.Select(replica => new
             {

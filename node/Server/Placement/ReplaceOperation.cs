@@ -7,11 +7,12 @@ namespace KvCluster.Node.Placement;
 /// <param name="id">Its id.</param>
 /// <param name="request">What is asked for.</param>
 /// <param name="node">This node.</param>
-/// <param name="stopping">The node stops.</param>
-internal sealed class ReplaceOperation(OperationId id, Replacement request, NodeId node, CancellationToken stopping)
+internal sealed class ReplaceOperation(OperationId id, Replacement request, NodeId node)
 {
     private readonly Lock _lock = new();
-    private readonly CancellationTokenSource _cancelled = CancellationTokenSource.CreateLinkedTokenSource(stopping);
+
+    // Never disposed, because it has no timer, and its wait handle is not used.
+    private readonly CancellationTokenSource _cancelled = new();
     private readonly TaskCompletionSource _ended = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private readonly long _startedUs = NowUs();
     private TaskCompletionSource _changed = new(TaskCreationOptions.RunContinuationsAsynchronously);
@@ -70,6 +71,9 @@ internal sealed class ReplaceOperation(OperationId id, Replacement request, Node
             return (state, _changed.Task);
         }
     }
+
+    /// <summary>Ends its work here, because the node stops.</summary>
+    public void Stop() => _cancelled.Cancel();
 
     /// <summary>Ends it early. It has ended when <see cref="Ended"/> completes.</summary>
     public void Cancel()

@@ -88,7 +88,10 @@ internal sealed class ReplaceOperations : IAsyncDisposable
     public async ValueTask DisposeAsync()
     {
         await _loop.DisposeAsync().ConfigureAwait(false);
+        // None begins from here on.
         await _stopping.CancelAsync().ConfigureAwait(false);
+        foreach (var operation in All)
+            operation.Stop();
         await Task.WhenAll(All.Select(static operation => operation.Running)).ConfigureAwait(false);
         _stopping.Dispose();
     }
@@ -101,7 +104,11 @@ internal sealed class ReplaceOperations : IAsyncDisposable
             return FindRunningLocked(request);
     }
 
-    private ReplaceOperation? FindRunningLocked(Replacement request) => _operations.Find(operation => operation.IsRunning && operation.Request with { Force = false } == request with { Force = false });
+    private ReplaceOperation? FindRunningLocked(Replacement request)
+    {
+        Invariant.CheckHeld(_lock);
+        return _operations.Find(operation => operation.IsRunning && operation.Request with { Force = false } == request with { Force = false });
+    }
 
     private (ReplaceOperation? Operation, string Refusal) Begin(HostedShard shard, Replacement request, ulong number, OrderResult? known)
     {
@@ -110,11 +117,14 @@ internal sealed class ReplaceOperations : IAsyncDisposable
             var id = new OperationId(shard.Shard, number);
             if ((_operations.Find(operation => operation.Id == id) ?? FindRunningLocked(request)) is { } other)
                 return (other, "");
+            if (_stopping.IsCancellationRequested)
+                return (null, $"node {_identity.Node} is stopping; try again");
             if (_operations.Count(static operation => operation.IsRunning) >= RunningMax)
                 return (null, $"node {_identity.Node} executes {RunningMax} operations already; try again later");
-            var operation = new ReplaceOperation(id, request, _identity.Node, _stopping.Token);
+            var operation = new ReplaceOperation(id, request, _identity.Node);
             operation.Running = known is { } result ? EndAsync(operation, result) : Task.Run(() => RunAsync(shard, operation));
             _operations.Add(operation);
+            ForgetLocked();
             return (operation, "");
         }
     }
@@ -152,7 +162,8 @@ internal sealed class ReplaceOperations : IAsyncDisposable
             PlacementLog.OperationFailed(_log, operation.Id.ToString(), failure);
             operation.End(OperationState.Failed, $"node {_identity.Node} failed with {failure.GetType().Name}; see its log");
         }
-        Forget();
+        lock (_lock)
+            ForgetLocked();
     }
 
     private async Task CancelAsync(HostedShard shard, ReplaceOperation operation)
@@ -176,13 +187,11 @@ internal sealed class ReplaceOperations : IAsyncDisposable
         operation.LeaveTo(shard.Route.LeaderId == _identity.Node ? NodeId.None : shard.Route.LeaderId);
     }
 
-    private void Forget()
+    private void ForgetLocked()
     {
-        lock (_lock)
-        {
-            for (var surplus = _operations.Count(static operation => !operation.IsRunning) - EndedMax; surplus > 0; surplus--)
-                _operations.RemoveAt(_operations.FindIndex(static operation => !operation.IsRunning));
-        }
+        Invariant.CheckHeld(_lock);
+        for (var surplus = _operations.Count(static operation => !operation.IsRunning) - EndedMax; surplus > 0; surplus--)
+            _operations.RemoveAt(_operations.FindIndex(static operation => !operation.IsRunning));
     }
 
     // Learners whose operation an earlier leader began.

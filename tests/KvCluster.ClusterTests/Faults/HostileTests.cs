@@ -7,7 +7,6 @@ using Grpc.Net.Client;
 using KvCluster.Client;
 using KvCluster.Internal.V1;
 using KvCluster.Processes;
-using KvCluster.V1;
 
 namespace KvCluster.ClusterTests.Faults;
 
@@ -103,10 +102,10 @@ public sealed class HostileTests(SharedCluster shared) : IClassFixture<SharedClu
         }
     }
 
-    private static NodeLevels LevelsOf(ClusterRecord cluster) => new()
+    private static V1.NodeLevels LevelsOf(ClusterRecord cluster) => new()
     {
-        Format = new LevelRange { Min = cluster.FormatLevel, Max = cluster.FormatLevel },
-        Contract = new LevelRange { Min = cluster.ContractLevel, Max = cluster.ContractLevel },
+        Format = new V1.LevelRange { Min = cluster.FormatLevel, Max = cluster.FormatLevel },
+        Contract = new V1.LevelRange { Min = cluster.ContractLevel, Max = cluster.ContractLevel },
     };
 
     // Sends until the node has read everything and ended its side.

@@ -83,6 +83,7 @@ public sealed class GoldenBytesTests
         FieldType.UInt64 or FieldType.Fixed64 => (ulong)number + (1UL << 40),
         FieldType.Int32 => number + 1_000,
         FieldType.Int64 => number + (1L << 40),
+        FieldType.SInt64 => -number - (1L << 40),
         FieldType.Enum => field.EnumType.Values[1].Number,
         FieldType.Message => Example(field.MessageType, choice: 0),
         _ => throw new InvalidOperationException($"{field.FullName} is of a type that no message had; add a value for it."),

@@ -46,6 +46,28 @@ public sealed class ForeignClusterTests
         Assert.True(await expected.ResponseStream.MoveNext(CancellationToken.None));
     }
 
+    /// <summary>A node's address was given to a node of another cluster, as in Kubernetes. Its callers had not noticed yet, and wrote there.</summary>
+    [Fact]
+    public async Task Client_WhenAnotherClusterHasTheAddressOfItsNode_AppliesNothingThere()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        await using var other = await NodeCluster.StartAsync(1);
+        var address = cluster.AddressOf(1);
+        await using var client = new KvCluster.Client.KvClient(new KvCluster.Client.KvClientOptions { Endpoints = [address], Timeout = TimeSpan.FromSeconds(3), ExactlyOnce = false });
+        await cluster.LeaderOfAsync(0);
+        await client.PutAsync("b", "1");
+        await cluster.StopNodeAsync(1);
+        await other.StopNodeAsync(1);
+        await other.StartNodeAsync(other.OptionsOf(1) with { Listen = address });
+        await other.LeaderOfAsync(0);
+        for (var attempt = 0; attempt < 3; attempt++)
+        {
+            var failure = await Assert.ThrowsAsync<KvCluster.Client.KvUnavailableException>(() => client.PutAsync("a", "2").AsTask());
+            Assert.Equal(KvCluster.Client.ChangeOutcome.NotApplied, failure.Outcome);
+        }
+        Assert.False((await other.KvOf(1).GetAsync(new GetRequest { Key = ByteString.CopyFromUtf8("a") })).Found);
+    }
+
     /// <summary>Operators' calls are at the port for nodes unless the node is told otherwise, and the map says where.</summary>
     [Fact]
     public async Task Admin_WithoutServeAdmin_IsServedAtThePortForNodesOnly()

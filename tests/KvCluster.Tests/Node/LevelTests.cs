@@ -1,4 +1,3 @@
-using KvCluster.Node.Configuration;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Runtime;
 using KvCluster.V1;

@@ -46,6 +46,7 @@ public sealed class LineageTests
     public async Task Change_WithARequestIdOfAnotherLineage_IsRefusedAsOfUnknownOutcome()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
+        await cluster.LeaderOfAsync(0);
         var kv = cluster.KvOf(1);
         var opened = await kv.OpenSessionAsync(new OpenSessionRequest { Key = Key });
         RequestId Id(ulong lineage) => new() { Session = opened.Session, Sequence = 1, LowestOpen = 1, Lineage = lineage };

@@ -4,9 +4,7 @@ using KvCluster.Admin.V1;
 using KvCluster.Client;
 using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
-using KvCluster.Processes;
 using KvCluster.Replication.Protocol;
-using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;
 
