@@ -7,13 +7,13 @@ using KvCluster.V1;
 namespace KvCluster.Client.Routing;
 
 /// <summary>
-/// What this process knows of the cluster: the shard map with its prefix cache, and the nodes' addresses. Read without a lock. Updated from map streams and
+/// What this process knows of the cluster: the shard map with its last hit, and the nodes' addresses. Read without a lock. Updated from map streams and
 /// route hints; a route with a greater (generation, epoch) replaces a lesser one of the same shard.
 /// </summary>
 internal sealed class RouteTable : IDisposable
 {
     /// <summary>The shard of a key that no known route covers. No cluster has it; ids count from 0.</summary>
-    public static readonly ShardId NoShard = new(uint.MaxValue);
+    public static readonly ShardId NoShard = ShardMap.NoShard;
 
     private readonly ClientRuntime _runtime;
     private readonly Lock _lock = new();
@@ -26,7 +26,7 @@ internal sealed class RouteTable : IDisposable
         _runtime = runtime;
         _changed = runtime.NewSignal();
         var map = new ShardMap([]);
-        _snapshot = new Snapshot(map, new PrefixCache(map, Counts), new Dictionary<NodeId, string>(), "", "", false, ByteString.Empty, 0, new Dictionary<NodeId, string>());
+        _snapshot = new Snapshot(map, new LastHit(map, Counts), new Dictionary<NodeId, string>(), "", "", false, ByteString.Empty, 0, new Dictionary<NodeId, string>());
     }
 
     /// <summary>Counts how keys found their shards.</summary>
@@ -60,11 +60,15 @@ internal sealed class RouteTable : IDisposable
     public ShardRoute? Find(ReadOnlySpan<byte> key)
     {
         var snapshot = _snapshot;
-        return snapshot.Map.RouteOf(snapshot.Cache.FindSlot(key));
+        return snapshot.Map.RouteOf(snapshot.Last.FindSlot(key));
     }
 
     /// <summary>The id of the shard that owns a key, or <see cref="NoShard"/>.</summary>
-    public ShardId ShardOf(ReadOnlySpan<byte> key) => Find(key)?.ShardId ?? NoShard;
+    public ShardId ShardOf(ReadOnlySpan<byte> key)
+    {
+        var snapshot = _snapshot;
+        return snapshot.Map.ShardOf(snapshot.Last.FindSlot(key));
+    }
 
     /// <summary>Completes at the next change of the map. Take it before reading the map, so that no change is missed.</summary>
     public Task NextChange()
@@ -86,8 +90,9 @@ internal sealed class RouteTable : IDisposable
                 : null;
             if (foreign is not null)
                 return false;
-            var ranges = message.Complete && ForgetAllButLocked(message.Shards);
-            var routes = FoldLocked(message.Shards, ref ranges);
+            var forgotten = message.Complete && ForgetAllButLocked(message.Shards);
+            var changed = new HashSet<ShardId>();
+            var routes = FoldLocked(message.Shards, changed);
             var nodes = message.Complete ? [] : new Dictionary<NodeId, string>(before.Nodes);
             var admin = message.Complete ? [] : new Dictionary<NodeId, string>(before.AdminAddresses);
             foreach (var node in message.Nodes)
@@ -102,10 +107,10 @@ internal sealed class RouteTable : IDisposable
                 Known = before.Known || message.Complete,
             };
             // A greater revision alone is no news for those who wait.
-            var isNews = routes || ranges || after != before;
+            var isNews = routes || forgotten || after != before;
             after = after with { Revision = Math.Max(before.Revision, message.Revision) };
             if (isNews)
-                PublishLocked(after, ranges);
+                PublishLocked(after, changed, forgotten);
             else
                 _snapshot = after;
             return true;
@@ -117,11 +122,11 @@ internal sealed class RouteTable : IDisposable
     {
         lock (_lock)
         {
-            var ranges = false;
-            if (!FoldLocked(hint.Routes, ref ranges))
+            var changed = new HashSet<ShardId>();
+            if (!FoldLocked(hint.Routes, changed))
                 return false;
             Counts.CountStale();
-            PublishLocked(_snapshot, ranges);
+            PublishLocked(_snapshot, changed, false);
             return true;
         }
     }
@@ -156,8 +161,9 @@ internal sealed class RouteTable : IDisposable
         return gone.Length > 0;
     }
 
-    // Returns true if some route is newer. Most are new leaders of known ranges, which replace one reference each, however many shards there are.
-    private bool FoldLocked(IEnumerable<ShardRoute> routes, ref bool ranges)
+    // Returns true if some route is newer. Most are new leaders of known ranges, which replace one reference each, however many shards there are. The others
+    // are added to the changed ones.
+    private bool FoldLocked(IEnumerable<ShardRoute> routes, HashSet<ShardId> changed)
     {
         Invariant.CheckHeld(_lock);
         var news = false;
@@ -168,18 +174,18 @@ internal sealed class RouteTable : IDisposable
             _routes[route.ShardId] = route;
             news = true;
             if (!_snapshot.Map.TryReplace(route))
-                ranges = true;
+                changed.Add(route.ShardId);
         }
         return news;
     }
 
-    private void PublishLocked(Snapshot snapshot, bool ranges)
+    private void PublishLocked(Snapshot snapshot, HashSet<ShardId> changedRanges, bool forgotten)
     {
         Invariant.CheckHeld(_lock);
-        if (ranges)
+        if (changedRanges.Count > 0 || forgotten)
         {
-            var map = new ShardMap(_routes.Values);
-            snapshot = snapshot with { Map = map, Cache = new PrefixCache(map, Counts) };
+            var map = snapshot.Map.With(_routes, changedRanges);
+            snapshot = snapshot with { Map = map, Last = new LastHit(map, Counts) };
         }
         _snapshot = snapshot;
         ClientMetrics.MapChanged();
@@ -188,6 +194,6 @@ internal sealed class RouteTable : IDisposable
         changed.TrySetResult();
     }
 
-    private sealed record Snapshot(ShardMap Map, PrefixCache Cache, IReadOnlyDictionary<NodeId, string> Nodes, string Cluster, string ClusterId, bool Known,
+    private sealed record Snapshot(ShardMap Map, LastHit Last, IReadOnlyDictionary<NodeId, string> Nodes, string Cluster, string ClusterId, bool Known,
         ByteString Lineage, ulong Revision, IReadOnlyDictionary<NodeId, string> AdminAddresses);
 }

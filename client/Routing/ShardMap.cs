@@ -1,3 +1,4 @@
+using Google.Protobuf;
 using KvCluster.V1;
 
 namespace KvCluster.Client.Routing;
@@ -9,37 +10,48 @@ namespace KvCluster.Client.Routing;
 /// </summary>
 internal sealed class ShardMap
 {
+    /// <summary>The shard of a gap. No cluster has it; ids count from 0.</summary>
+    public static readonly ShardId NoShard = new(uint.MaxValue);
+
     // Slot 0 begins at the empty key, slot n at boundary n - 1.
     private readonly Boundaries _boundaries;
     private readonly ShardRoute?[] _routes;
+    // The routes' shards, without the cache misses that their objects cost.
+    private readonly ShardId[] _shards;
+    // Of all routes given to the constructor, also those that others hide. Later maps take their order from it.
+    private readonly ShardId[] _order;
 
     /// <summary>Takes routes in any order. If ranges overlap, the one with the later start wins; with equal starts the newer generation wins.</summary>
     public ShardMap(IEnumerable<ShardRoute> routes)
+        : this(Sorted([.. routes]))
     {
-        var sorted = routes.Select(route => (Start: route.Start.ToByteArray(), Route: route)).ToArray();
-        Array.Sort(sorted, static (left, right) => left.Start.AsSpan().SequenceCompareTo(right.Start) is not 0 and var order
-            ? order
-            : left.Route.Generation.CompareTo(right.Route.Generation));
-        var boundaries = new List<byte[]>(sorted.Length);
+    }
+
+    // One pass.
+    private ShardMap(ShardRoute[] sorted)
+    {
+        _order = Array.ConvertAll(sorted, static route => route.ShardId);
+        var boundaries = new List<ReadOnlyMemory<byte>>(sorted.Length);
         var slots = new List<ShardRoute?>(sorted.Length + 1) { null };
         for (var index = 0; index < sorted.Length; index++)
         {
-            var (start, route) = sorted[index];
-            Add(start, route);
-            if (!route.End.IsEmpty && (index + 1 == sorted.Length || route.End.Span.SequenceCompareTo(sorted[index + 1].Start) < 0))
-                Add(route.End.ToByteArray(), null);
+            var route = sorted[index];
+            Add(route.Start, route);
+            if (!route.End.IsEmpty && (index + 1 == sorted.Length || route.End.Span.SequenceCompareTo(sorted[index + 1].Start.Span) < 0))
+                Add(route.End, null);
         }
         _boundaries = new Boundaries(boundaries);
         _routes = [.. slots];
+        _shards = Array.ConvertAll(_routes, static route => route?.ShardId ?? NoShard);
 
-        void Add(byte[] start, ShardRoute? route)
+        void Add(ByteString start, ShardRoute? route)
         {
-            if (start.Length == 0)
+            if (start.IsEmpty)
             {
                 slots[0] = route;
                 return;
             }
-            boundaries.Add(start);
+            boundaries.Add(start.Memory);
             slots.Add(route);
         }
     }
@@ -66,6 +78,9 @@ internal sealed class ShardMap
     /// <summary>The newest known route of a slot; null for a gap.</summary>
     public ShardRoute? RouteOf(int slot) => Volatile.Read(ref _routes[slot]);
 
+    /// <summary>The shard of a slot, or <see cref="NoShard"/> for a gap.</summary>
+    public ShardId ShardOf(int slot) => _shards[slot];
+
     /// <summary>The shard that owns the key; null if the map has a gap there.</summary>
     public ShardRoute? Find(ReadOnlySpan<byte> key) => RouteOf(FindSlot(key));
 
@@ -80,17 +95,14 @@ internal sealed class ShardMap
         return RouteOf(slot);
     }
 
-    /// <summary>Whether the slot contains the key.</summary>
-    public bool Holds(int slot, ReadOnlySpan<byte> key) =>
-        (slot == 0 || _boundaries[slot - 1].SequenceCompareTo(key) <= 0) && (slot == _boundaries.Count || key.SequenceCompareTo(_boundaries[slot]) < 0);
-
-    /// <summary>Whether the slot contains every key with the prefix. It is known to contain one of them.</summary>
-    public bool HoldsPrefix(int slot, ReadOnlySpan<byte> prefix)
+    /// <summary>Finds the key in a slot or in the one after it; compares it with two boundaries.</summary>
+    public bool TryFindNear(int slot, ReadOnlySpan<byte> key, out int found)
     {
-        if (slot > 0 && _boundaries[slot - 1].SequenceCompareTo(prefix) > 0)
-            return false;
-        // The slot ends after that key: either at a boundary with the prefix, or after all keys that have it.
-        return slot == _boundaries.Count || !_boundaries[slot].StartsWith(prefix);
+        found = slot;
+        if (slot == _boundaries.Count || key.SequenceCompareTo(_boundaries[slot]) < 0)
+            return slot == 0 || _boundaries[slot - 1].SequenceCompareTo(key) <= 0;
+        found = slot + 1;
+        return found == _boundaries.Count || key.SequenceCompareTo(_boundaries[found]) < 0;
     }
 
     /// <summary>Replaces a route with a newer one of the same range. Returns false if there is none, and another map is needed.</summary>
@@ -101,5 +113,44 @@ internal sealed class ShardMap
             return false;
         Volatile.Write(ref _routes[slot], route);
         return true;
+    }
+
+    /// <summary>A map of these routes, without sorting those that this map was made of.</summary>
+    /// <param name="routes">All routes of the new map.</param>
+    /// <param name="changed">Those of them that are not in this map, or with another range.</param>
+    public ShardMap With(Dictionary<ShardId, ShardRoute> routes, HashSet<ShardId> changed)
+    {
+        var others = Sorted([.. changed.Select(shard => routes[shard])]);
+        var merged = new List<ShardRoute>(routes.Count);
+        var next = 0;
+        foreach (var shard in _order)
+        {
+            if (changed.Contains(shard) || !routes.TryGetValue(shard, out var route))
+                continue;
+            while (next < others.Length && Compare(others[next], route) < 0)
+                merged.Add(others[next++]);
+            merged.Add(route);
+        }
+        merged.AddRange(others.AsSpan(next));
+        // Routes are missing if an earlier change ended with an exception, before it had a map.
+        return merged.Count == routes.Count ? new ShardMap([.. merged]) : new ShardMap(routes.Values);
+    }
+
+    private static int Compare(ShardRoute left, ShardRoute right) => left.Start.Span.SequenceCompareTo(right.Start.Span) is not 0 and var order
+        ? order
+        : left.Generation.CompareTo(right.Generation);
+
+    // Maps are sent and kept in order, and comparing neighbours takes one pass.
+    private static ShardRoute[] Sorted(ShardRoute[] routes)
+    {
+        for (var index = 1; index < routes.Length; index++)
+        {
+            if (Compare(routes[index - 1], routes[index]) > 0)
+            {
+                Array.Sort(routes, Compare);
+                break;
+            }
+        }
+        return routes;
     }
 }

@@ -30,7 +30,7 @@ internal static class ClientMetrics
 
     static ClientMetrics()
     {
-        Meter.CreateObservableCounter("kvcluster.client.routes", MeasureRoutes, "{key}", "Keys routed, by result: hit (in the prefix cache), miss (searched in the shard map), stale (a node answered with a newer route).");
+        Meter.CreateObservableCounter("kvcluster.client.routes", MeasureRoutes, "{key}", "Keys routed, by result: hit (in the shard of the last key or the one after it), miss (searched in the shard map), stale (a node answered with a newer route).");
         Meter.CreateObservableCounter("kvcluster.client.map.changes", static () => Volatile.Read(ref _mapChanges), "{change}", "Changes of the shard map that the client has adopted.");
         Meter.CreateObservableUpDownCounter("kvcluster.client.connections", static () => Volatile.Read(ref _connections), "{connection}", "Streams to nodes that are open or being opened.");
         Meter.CreateObservableCounter("kvcluster.client.connections.lost", static () => Volatile.Read(ref _connectionsLost), "{connection}", "Streams to nodes that broke or could not be opened.");

@@ -19,7 +19,7 @@ internal sealed class RouteCounts : IDisposable
         ClientMetrics.Add(this);
     }
 
-    /// <summary>Number of keys that the prefix cache found.</summary>
+    /// <summary>Number of keys that were in the shard of the last key or in the one after it.</summary>
     public long Hits => Sum(0);
 
     /// <summary>Number of keys that were searched in the map.</summary>
@@ -28,15 +28,19 @@ internal sealed class RouteCounts : IDisposable
     /// <summary>Number of answers with routes newer than the one by which the call was sent.</summary>
     public long Stale => Volatile.Read(ref _stale);
 
-    public void Hit() => _counts[Line()]++;
+    /// <summary>Number of places to count at, which other fields of a processor may use too.</summary>
+    public int Places => _mask + 1;
 
-    public void Miss() => _counts[Line() + 1]++;
+    /// <summary>The place of the processor that the caller runs on.</summary>
+    public int Place => Thread.GetCurrentProcessorId() & _mask;
+
+    public void Hit(int place) => _counts[place * LongsPerLine]++;
+
+    public void Miss(int place) => _counts[(place * LongsPerLine) + 1]++;
 
     public void CountStale() => Interlocked.Increment(ref _stale);
 
     public void Dispose() => ClientMetrics.Remove(this);
-
-    private int Line() => (Thread.GetCurrentProcessorId() & _mask) * LongsPerLine;
 
     private long Sum(int place)
     {

@@ -61,6 +61,8 @@ root.SetAction(async (arguments, cancellation) =>
             foreach (var verdict in EngineTargets.Verdicts(rows, arguments.GetValue(quick), isWhole))
                 Console.WriteLine(verdict);
         }
+        foreach (var verdict in RoutingTargets.Verdicts(rows))
+            Console.WriteLine(verdict);
         if (arguments.GetValue(json) is { } path)
             await BenchmarkReport.WriteJsonAsync(path, rows);
         return 0;

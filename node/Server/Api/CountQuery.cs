@@ -1,5 +1,4 @@
 using KvCluster.Storage.Pages;
-using KvCluster.Storage.Trees;
 using KvCluster.V1;
 using KvCluster.Wire;
 
@@ -9,8 +8,6 @@ namespace KvCluster.Node.Api;
 internal sealed class CountQuery : SnapshotQuery
 {
     private readonly int _bytesMax;
-    private Cursor? _cursor;
-    private ulong _count;
 
     /// <exception cref="MalformedMessageException">The bytes are not a valid message.</exception>
     public CountQuery(ReadOnlySpan<byte> request, out ReadOnlySpan<byte> options)
@@ -39,20 +36,11 @@ internal sealed class CountQuery : SnapshotQuery
 
     public override bool Step(TimeProvider clock, long until)
     {
-        _cursor ??= Read.Snapshot.Cursor(TreeId.Kv, Bounds.Lower.Span, Bounds.Upper.Span);
-        for (var more = true; more;)
-        {
-            for (var left = 4_096; left > 0 && (more = _cursor.MoveNext()); left--)
-                _count++;
-            if (more && clock.GetTimestamp() >= until)
-                return false;
-        }
-        new WireWriter(Answer.Append(WireWriter.VarintFieldSize(_count))).VarintField(CountResponse.CountFieldNumber, _count);
+        var count = Read.Snapshot.CountRange(TreeId.Kv, Bounds.Lower.Span, Bounds.Upper.Span);
+        new WireWriter(Answer.Append(WireWriter.VarintFieldSize(count))).VarintField(CountResponse.CountFieldNumber, count);
         var next = Route.End.Span;
         if (!next.IsEmpty && (Bounds.Upper.IsEmpty || next.SequenceCompareTo(Bounds.Upper.Span) < 0))
             AppendBytes(CountResponse.NextStartFieldNumber, next);
         return true;
     }
-
-    public override void End() => _cursor?.Dispose();
 }

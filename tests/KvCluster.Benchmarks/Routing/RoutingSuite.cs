@@ -1,5 +1,5 @@
-// Suite "routing": the cost of finding the shard of a key among 100,000, and of learning about them, on one thread, without other load. The budget is 30 ns
-// for keys in file order and 200 ns for shuffled ones, without allocation, and 1 s for the whole map.
+// Suite "routing": the cost of finding the shard of a key, and of learning about 100,000 of them, on one thread, without other load. RoutingTargets has the
+// budget. Rows that only touch keys or routes show how much of it the memory takes, whatever the search does.
 using System.Diagnostics;
 using System.Globalization;
 using System.Text;
@@ -10,24 +10,31 @@ using KvCluster.V1;
 
 namespace KvCluster.Benchmarks.Routing;
 
-/// <summary>Routes the paths of a Linux distribution, or without its list made-up ones, through the client library's map and prefix cache.</summary>
+/// <summary>Routes the paths of a Linux distribution, or without its list made-up ones, through the client library's map and its last hit.</summary>
 internal static class RoutingSuite
 {
-    private const string Suite = "routing";
+    public const string Suite = "routing";
+    public const string Bytes = "bytes/op";
     private const string System = "kvcluster";
     private const int Shards = 100_000;
     private const int MadeUpKeys = 1_000_000;
     private const int Changes = 1_000;
 
+    public static string LearnFirst { get; } = $"learn a map of {Shards:N0} shards, the process's first";
+
+    public static string FileOrder { get; } = $"route a key, {Shards:N0} shards, file order";
+
+    public static string Shuffled { get; } = $"route a key, {Shards:N0} shards, shuffled";
+
     public static async Task<IReadOnlyList<BenchmarkRow>> RunAsync(bool quick, Action<string> progress, CancellationToken cancellation)
     {
         var random = new Random(1);
         var keys = await PackageFiles.ReadAsync(progress) is { } lines ? Sorted(lines) : MadeUp(random, MadeUpKeys);
-        var whole = new V1.ShardMap { Cluster = "benchmark", Complete = true, Shards = { Routes(keys) } };
+        var whole = MapOf(keys, Shards);
         progress($"{keys.Length:N0} keys, {Shards:N0} shards");
         var rows = new List<BenchmarkRow>();
         using var table = new RouteTable(ClientRuntime.Machine);
-        rows.Add(BenchmarkRow.Of(Suite, $"learn a map of {Shards:N0} shards, the process's first", System, "ms", [Milliseconds(() => table.TryFold(whole, out _))]));
+        rows.Add(BenchmarkRow.Of(Suite, LearnFirst, System, "ms", [Milliseconds(() => table.TryFold(whole, out _))]));
         rows.Add(Row($"learn a map of {Shards:N0} shards", "ms", quick ? 3 : 9, () =>
         {
             using var another = new RouteTable(ClientRuntime.Machine);
@@ -39,10 +46,25 @@ internal static class RoutingSuite
 
         var shuffled = keys.ToArray();
         random.Shuffle(shuffled);
-        Route("file order", new RoutedKeys(keys));
-        Route("shuffled", new RoutedKeys(shuffled));
-        // The processor has to fetch each key from memory, which takes about as long as routing it.
-        rows.Add(Row($"route a key, {Shards:N0} shards, shuffled and scattered", "ns", quick ? 5 : 15, () => OfScatteredKeys(table, shuffled)));
+        var (inOrder, inNoOrder) = (new RoutedKeys(keys), new RoutedKeys(shuffled));
+        rows.Add(Row("only read a key, file order or shuffled", "ns", quick ? 5 : 15, () => OfReading(inNoOrder)));
+        foreach (var shards in (int[])[1_000, 10_000])
+        {
+            using var fewer = new RouteTable(ClientRuntime.Machine);
+            fewer.TryFold(MapOf(keys, shards), out _);
+            Route(fewer, $"route a key, {shards:N0} shards, file order", inOrder);
+            Route(fewer, $"route a key, {shards:N0} shards, shuffled", inNoOrder);
+        }
+        Route(table, FileOrder, inOrder);
+        Route(table, Shuffled, inNoOrder);
+        var slots = shuffled.Select(key => table.Map.FindSlot(key.Span)).ToArray();
+        rows.Add(Row($"find only the shard's id, {Shards:N0} shards, file order", "ns", quick ? 5 : 15, () => OfIds(table, inOrder)));
+        rows.Add(Row($"find only the shard's id, {Shards:N0} shards, shuffled", "ns", quick ? 5 : 15, () => OfIds(table, inNoOrder)));
+        rows.Add(Row($"only search for a key, {Shards:N0} shards, shuffled", "ns", quick ? 5 : 15, () => OfSearches(table, inNoOrder)));
+        rows.Add(Row($"only fetch a route, {Shards:N0} shards, shuffled", "ns", quick ? 5 : 15, () => OfRoutes(table, slots)));
+        // The processor has to fetch each key from memory, too.
+        rows.Add(Row("only read a key, shuffled and scattered", "ns", quick ? 5 : 15, () => OfReadingScattered(shuffled)));
+        rows.Add(Row($"{Shuffled} and scattered", "ns", quick ? 5 : 15, () => OfScatteredKeys(table, shuffled)));
         return rows;
 
         BenchmarkRow Row(string workload, string unit, int rounds, Func<double> measure)
@@ -57,9 +79,9 @@ internal static class RoutingSuite
             return BenchmarkRow.Of(Suite, workload, System, unit, values);
         }
 
-        void Route(string order, RoutedKeys list)
+        void Route(RouteTable table, string workload, RoutedKeys list)
         {
-            // The first passes run code that is not optimized yet, and fill the prefix cache.
+            // The first passes run code that is not optimized yet.
             for (var pass = 0; pass < 3; pass++)
                 OfKeys(table, list);
             var (hits, misses) = (table.Counts.Hits, table.Counts.Misses);
@@ -67,9 +89,9 @@ internal static class RoutingSuite
             OfKeys(table, list);
             allocated = GC.GetAllocatedBytesForCurrentThread() - allocated;
             (hits, misses) = (table.Counts.Hits - hits, table.Counts.Misses - misses);
-            rows.Add(Row($"route a key, {Shards:N0} shards, {order}", "ns", quick ? 5 : 15, () => OfKeys(table, list)));
-            rows.Add(BenchmarkRow.Of(Suite, $"route a key, {Shards:N0} shards, {order}", System, "bytes/op", [(double)allocated / list.Count]));
-            rows.Add(BenchmarkRow.Of(Suite, $"route a key, {Shards:N0} shards, {order}", System, "% hits", [100.0 * hits / (hits + misses)]));
+            rows.Add(Row(workload, "ns", quick ? 5 : 15, () => OfKeys(table, list)));
+            rows.Add(BenchmarkRow.Of(Suite, workload, System, Bytes, [(double)allocated / list.Count]));
+            rows.Add(BenchmarkRow.Of(Suite, workload, System, "% hits", [100.0 * hits / (hits + misses)]));
         }
     }
 
@@ -80,8 +102,7 @@ internal static class RoutingSuite
         var started = Stopwatch.GetTimestamp();
         for (var index = 0; index < keys.Count; index++)
             sum += table.Find(keys[index])!.Shard;
-        var nanoseconds = Stopwatch.GetElapsedTime(started).TotalNanoseconds / keys.Count;
-        return sum > 0 ? nanoseconds : throw new InvalidOperationException("Nothing was routed.");
+        return Each(started, keys.Count, sum);
     }
 
     private static double OfScatteredKeys(RouteTable table, ReadOnlyMemory<byte>[] keys)
@@ -90,8 +111,68 @@ internal static class RoutingSuite
         var started = Stopwatch.GetTimestamp();
         foreach (var key in keys)
             sum += table.Find(key.Span)!.Shard;
-        var nanoseconds = Stopwatch.GetElapsedTime(started).TotalNanoseconds / keys.Length;
+        return Each(started, keys.Length, sum);
+    }
+
+    // Does not touch the route.
+    private static double OfIds(RouteTable table, RoutedKeys keys)
+    {
+        var sum = 0L;
+        var started = Stopwatch.GetTimestamp();
+        for (var index = 0; index < keys.Count; index++)
+            sum += table.ShardOf(keys[index]).Value;
+        return Each(started, keys.Count, sum);
+    }
+
+    private static double OfReading(RoutedKeys keys)
+    {
+        var sum = 0L;
+        var started = Stopwatch.GetTimestamp();
+        for (var index = 0; index < keys.Count; index++)
+            sum += Touch(keys[index]);
+        return Each(started, keys.Count, sum);
+    }
+
+    private static double OfReadingScattered(ReadOnlyMemory<byte>[] keys)
+    {
+        var sum = 0L;
+        var started = Stopwatch.GetTimestamp();
+        foreach (var key in keys)
+            sum += Touch(key.Span);
+        return Each(started, keys.Length, sum);
+    }
+
+    private static double OfSearches(RouteTable table, RoutedKeys keys)
+    {
+        var (sum, map) = (0L, table.Map);
+        var started = Stopwatch.GetTimestamp();
+        for (var index = 0; index < keys.Count; index++)
+            sum += map.FindSlot(keys[index]);
+        return Each(started, keys.Count, sum);
+    }
+
+    private static double OfRoutes(RouteTable table, int[] slots)
+    {
+        var (sum, map) = (0L, table.Map);
+        var started = Stopwatch.GetTimestamp();
+        foreach (var slot in slots)
+            sum += map.RouteOf(slot)!.Shard;
+        return Each(started, slots.Length, sum);
+    }
+
+    private static double Each(long started, int count, long sum)
+    {
+        var nanoseconds = Stopwatch.GetElapsedTime(started).TotalNanoseconds / count;
         return sum > 0 ? nanoseconds : throw new InvalidOperationException("Nothing was routed.");
+    }
+
+    // Every cache line of a key, and its last byte.
+    private static long Touch(ReadOnlySpan<byte> key)
+    {
+        long sum = key[^1];
+        for (var at = 0; at < key.Length; at += 64)
+            sum += key[at];
+        return sum;
     }
 
     // Microseconds a change.
@@ -123,11 +204,12 @@ internal static class RoutingSuite
     }
 
     // As many keys in each shard.
-    private static IEnumerable<ShardRoute> Routes(ReadOnlyMemory<byte>[] keys)
+    private static V1.ShardMap MapOf(ReadOnlyMemory<byte>[] keys, int shards)
     {
-        return Enumerable.Range(0, Shards).Select(shard => new ShardRoute { Shard = (uint)shard + 1, Start = Bound(shard), End = Bound(shard + 1), Epoch = 1, Leader = 1 });
+        var routes = Enumerable.Range(0, shards).Select(shard => new ShardRoute { Shard = (uint)shard + 1, Start = Bound(shard), End = Bound(shard + 1), Epoch = 1, Leader = 1 });
+        return new V1.ShardMap { Cluster = "benchmark", Complete = true, Shards = { routes } };
 
-        ByteString Bound(int shard) => shard is 0 or Shards ? ByteString.Empty : ByteString.CopyFrom(keys[(int)((long)shard * keys.Length / Shards)].Span);
+        ByteString Bound(int shard) => shard == 0 || shard == shards ? ByteString.Empty : ByteString.CopyFrom(keys[(int)((long)shard * keys.Length / shards)].Span);
     }
 
     private static ReadOnlyMemory<byte>[] Sorted(ReadOnlyMemory<byte> lines)

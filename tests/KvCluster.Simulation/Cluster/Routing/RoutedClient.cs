@@ -9,7 +9,7 @@ using WriteResult = KvCluster.Storage.Sessions.WriteResult;
 namespace KvCluster.Simulation.Cluster.Routing;
 
 /// <summary>
-/// A process with the real <see cref="KvClient"/>: its map with the prefix cache, its retries and deadlines, its sessions. One operation at a time,
+/// A process with the real <see cref="KvClient"/>: its map with the last hit, its retries and deadlines, its sessions. One operation at a time,
 /// sometimes very many, on keys of the shard under test and of each node's own shard. Its answers go into the run's history like any caller's, and
 /// every call must end by its deadline.
 /// </summary>

@@ -1,12 +1,16 @@
+using System.Text;
+using Google.Protobuf;
 using KvCluster.Client.Routing;
 using KvCluster.Client.Runtime;
 using KvCluster.V1;
+using Xunit.Abstractions;
+using ShardMap = KvCluster.Client.Routing.ShardMap;
 using static KvCluster.Tests.Client.Routing.ShardMapTests;
 
 namespace KvCluster.Tests.Client.Routing;
 
 /// <summary>Which entry wins when maps and hints of several nodes arrive in any order.</summary>
-public sealed class RouteTableTests
+public sealed class RouteTableTests(ITestOutputHelper output)
 {
     /// <summary>Known (generation, epoch, leader), offered (generation, epoch, leader), and whether the offered one replaces it.</summary>
     public static TheoryData<(ulong Generation, ulong Epoch, uint Leader), (ulong Generation, ulong Epoch, uint Leader), bool> Table => new()
@@ -36,7 +40,7 @@ public sealed class RouteTableTests
     }
 
     [Fact]
-    public void Fold_OfANewLeader_KeepsRangesAndCacheEntries()
+    public void Fold_OfANewLeader_KeepsTheMap()
     {
         using var table = new RouteTable(ClientRuntime.Machine);
         table.TryFold(Map(Route(1, "", "m/"), Route(2, "m/", "")), out _);
@@ -90,6 +94,91 @@ public sealed class RouteTableTests
         Assert.False(table.TryFold(others, out var foreign));
         Assert.Equal("it belongs to cluster 'test' (b2), but other endpoints belong to 'test' (a1)", foreign);
         Assert.Equal((1ul, "a1"), (table.Find("k"u8)!.Generation, table.ClusterId));
+    }
+
+    /// <summary>A change takes the order of the routes from the map before it. It must end with what sorting all of them gives.</summary>
+    [Fact]
+    public void Fold_OfManySplitsMergesAndLeaders_GivesTheMapOfAllRoutes()
+    {
+        var random = Seeds.Next(output);
+        for (var round = 0; round < 30; round++)
+        {
+            using var table = new RouteTable(ClientRuntime.Machine);
+            var routes = new List<ShardRoute> { Route(1, "", "") };
+            table.TryFold(Map([.. routes]), out _);
+            for (var change = 0; change < 60; change++)
+            {
+                var (changed, isMerge) = Change(random, routes, (uint)change + 2);
+                // Hints cannot say that a shard is gone. Complete maps do not name it any more.
+                if (isMerge || random.Next(3) == 0)
+                    Assert.True(table.TryFold(Map([.. routes.OrderBy(_ => random.Next())]), out _));
+                else
+                    Assert.True(table.Fold(new RouteHint { Routes = { changed } }));
+                Assert.Equal(new ShardMap(routes).Routes, table.Map.Routes);
+                foreach (var route in routes)
+                    Assert.Same(route, table.Find(route.Start.Span));
+            }
+        }
+    }
+
+    /// <summary>Callers route without a lock while the ranges change. Each finds a shard that has, or had, its key.</summary>
+    [Fact]
+    public async Task Find_WhileRangesChange_FindsAShardOfTheKey()
+    {
+        var random = Seeds.Next(output);
+        using var table = new RouteTable(ClientRuntime.Machine);
+        var routes = Enumerable.Range(0, 500).Select(shard => Route((uint)shard + 1, shard == 0 ? "" : $"k{shard:000}/", shard == 499 ? "" : $"k{shard + 1:000}/")).ToList();
+        table.TryFold(Map([.. routes]), out _);
+        using var changed = new CancellationTokenSource();
+        var callers = Enumerable.Range(0, 3).Select(caller => Task.Run(() => RouteUntil(caller, changed.Token))).ToArray();
+        for (var change = 0; change < 300; change++)
+        {
+            Change(random, routes, (uint)change + 1_000);
+            table.TryFold(Map([.. routes]), out _);
+        }
+        await changed.CancelAsync();
+        Assert.All(await Task.WhenAll(callers), static routed => Assert.True(routed > 0));
+
+        long RouteUntil(int caller, CancellationToken end)
+        {
+            var (routed, order) = (0L, new Random(caller));
+            do
+            {
+                // In order and in no order.
+                var number = routed % 2_000 < 1_000 ? (int)(routed % 500) : order.Next(500);
+                var key = Encoding.UTF8.GetBytes($"k{number:000}/{routed % 7}");
+                var route = table.Find(key)!;
+                Assert.True(route.Start.Span.SequenceCompareTo(key) <= 0 && (route.End.IsEmpty || route.End.Span.SequenceCompareTo(key) > 0), $"{route} has no key {number}");
+                routed++;
+            }
+            while (!end.IsCancellationRequested);
+            return routed;
+        }
+    }
+
+    // Splits a shard, merges it with the next one, or gives it another leader.
+    private static (ShardRoute[] Changed, bool IsMerge) Change(Random random, List<ShardRoute> routes, uint unused)
+    {
+        var index = random.Next(routes.Count);
+        var route = routes[index];
+        var kind = random.Next(4);
+        if (kind == 0)
+        {
+            routes[index] = new(route) { Epoch = route.Epoch + 1, Leader = route.Leader + 1 };
+            return ([routes[index]], false);
+        }
+        if (kind == 1 && index + 1 < routes.Count)
+        {
+            routes[index] = new(route) { End = routes[index + 1].End, Generation = route.Generation + 1 };
+            routes.RemoveAt(index + 1);
+            return ([routes[index]], true);
+        }
+        var middle = ByteString.CopyFrom([.. route.Start.Span, (byte)random.Next(1, 3)]);
+        if (!route.End.IsEmpty && middle.Span.SequenceCompareTo(route.End.Span) >= 0)
+            return Change(random, routes, unused);
+        routes[index] = new(route) { End = middle, Generation = route.Generation + 1 };
+        routes.Insert(index + 1, new(route) { Shard = unused, Start = middle });
+        return ([routes[index], routes[index + 1]], false);
     }
 
     private static V1.ShardMap Map(params ShardRoute[] routes) => new() { Cluster = "test", Complete = true, Shards = { routes } };

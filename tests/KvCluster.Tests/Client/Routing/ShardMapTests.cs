@@ -8,7 +8,7 @@ using ShardMap = KvCluster.Client.Routing.ShardMap;
 
 namespace KvCluster.Tests.Client.Routing;
 
-/// <summary>Compares the packed map and the cache in front of it with a linear search through all routes.</summary>
+/// <summary>Compares the packed map and the last hit in front of it with a linear search through all routes.</summary>
 public sealed class ShardMapTests(ITestOutputHelper output)
 {
     [Fact]
@@ -24,13 +24,14 @@ public sealed class ShardMapTests(ITestOutputHelper output)
             {
                 var key = RandomKey(random, routes);
                 Assert.Same(Linear(routes, key), map.Find(key));
-                Assert.True(map.Holds(map.FindSlot(key), key));
+                Assert.True(map.TryFindNear(map.FindSlot(key), key, out var found));
+                Assert.Equal(map.FindSlot(key), found);
             }
         }
     }
 
     [Fact]
-    public void FindSlot_OfThePrefixCache_IsNeverWrong()
+    public void FindSlot_OfTheLastHit_IsNeverWrong()
     {
         var random = Seeds.Next(output);
         for (var round = 0; round < 100; round++)
@@ -38,30 +39,47 @@ public sealed class ShardMapTests(ITestOutputHelper output)
             var routes = RandomRoutes(random, holes: round % 3 == 0);
             var map = new ShardMap(routes);
             using var counts = new RouteCounts();
-            var cache = new PrefixCache(map, counts);
+            var last = new LastHit(map, counts);
             for (var probe = 0; probe < 1_000; probe++)
             {
                 var key = RandomKey(random, routes);
-                Assert.Equal(map.FindSlot(key), cache.FindSlot(key));
+                Assert.Equal(map.FindSlot(key), last.FindSlot(key));
             }
             Assert.InRange(counts.Hits + counts.Misses, 990, 1_000);
         }
     }
 
     [Fact]
-    public void FindSlot_OfKeysThatShareAPath_SearchesTheMapOnce()
+    public void FindSlot_OfKeysInOrder_NeverSearchesTheMap()
     {
-        var map = new ShardMap([Route(1, "", "b/"), Route(2, "b/", "c/"), Route(3, "c/", "")]);
+        var map = new ShardMap([Route(1, "", "b/"), Route(2, "b/", "c/"), Route(3, "c/", "d/"), Route(4, "d/", "")]);
         using var counts = new RouteCounts();
-        var cache = new PrefixCache(map, counts);
-        for (var number = 0; number < 100; number++)
+        var last = new LastHit(map, counts);
+        var slots = from letter in "abcde" from number in Enumerable.Range(0, 25) select last.FindSlot(Encoding.UTF8.GetBytes($"{letter}/orders/{number:00}"));
+        Assert.Equal(Enumerable.Range(0, 125).Select(static index => Math.Min(index / 25, 3)), slots);
+        // This thread may have been moved to a processor that has seen none of these keys.
+        Assert.Equal(125, counts.Hits + counts.Misses);
+        Assert.True(counts.Misses <= 4 * Environment.ProcessorCount, $"{counts.Misses} searches");
+    }
+
+    /// <summary>Comparing each key with the last one's boundaries would fetch them from memory, for nothing.</summary>
+    [Fact]
+    public void FindSlot_OfKeysFarApart_StopsGuessingAndStartsAgain()
+    {
+        var map = new ShardMap([Route(1, "", "b/"), Route(2, "b/", "c/"), Route(3, "c/", "d/"), Route(4, "d/", "")]);
+        using var counts = new RouteCounts();
+        var last = new LastHit(map, counts);
+        for (var pair = 0; pair < 100; pair++)
         {
-            // Alternating, so that the last slot never helps.
-            Assert.Equal(1, cache.FindSlot(Encoding.UTF8.GetBytes($"b/orders/{number}")));
-            Assert.Equal(2, cache.FindSlot(Encoding.UTF8.GetBytes($"c/orders/{number}")));
+            Assert.Equal(3, last.FindSlot("e/1"u8));
+            Assert.Equal(0, last.FindSlot("a/1"u8));
         }
-        Assert.Equal(2, counts.Misses);
-        Assert.Equal(198, counts.Hits);
+        // A processor that this thread is moved to makes its first guesses, and one of them may be right.
+        var misses = counts.Misses;
+        Assert.InRange(misses, 200 - Environment.ProcessorCount, 200);
+        for (var key = 0; key < 100; key++)
+            Assert.Equal(1, last.FindSlot("b/1"u8));
+        Assert.InRange(counts.Misses - misses, 1, 2 * Environment.ProcessorCount);
     }
 
     [Fact]
@@ -69,9 +87,9 @@ public sealed class ShardMapTests(ITestOutputHelper output)
     {
         var map = new ShardMap([Route(1, "", "b/m"), Route(2, "b/m", "")]);
         using var counts = new RouteCounts();
-        var cache = new PrefixCache(map, counts);
+        var last = new LastHit(map, counts);
         foreach (var key in (string[])["b/a", "b/z", "b/l", "b/m", "b/", "c/x", "b/n"])
-            Assert.Equal(map.FindSlot(Encoding.UTF8.GetBytes(key)), cache.FindSlot(Encoding.UTF8.GetBytes(key)));
+            Assert.Equal(map.FindSlot(Encoding.UTF8.GetBytes(key)), last.FindSlot(Encoding.UTF8.GetBytes(key)));
     }
 
     [Fact]
@@ -81,11 +99,11 @@ public sealed class ShardMapTests(ITestOutputHelper output)
         var routes = RandomRoutes(random, holes: false);
         var keys = Enumerable.Range(0, 1_000).Select(_ => RandomKey(random, routes)).ToArray();
         using var counts = new RouteCounts();
-        var cache = new PrefixCache(new ShardMap(routes), counts);
-        cache.FindSlot(keys[0]);
+        var last = new LastHit(new ShardMap(routes), counts);
+        last.FindSlot(keys[0]);
         var before = GC.GetAllocatedBytesForCurrentThread();
         foreach (var key in keys)
-            cache.FindSlot(key);
+            last.FindSlot(key);
         Assert.Equal(0, GC.GetAllocatedBytesForCurrentThread() - before);
     }
 
