@@ -80,7 +80,7 @@ internal static class ApiErrors
         StatusCode.FailedPrecondition, "SEQUENCE_REUSED", "Another change of the session has the same sequence. Nothing was applied; increase the sequence by one for each change.");
 
     public static readonly ApiError RangeTooLarge = new(
-        StatusCode.FailedPrecondition, "RANGE_TOO_LARGE", "The ranges have too many keys to be deleted in one change with others, or to be read for a condition. Nothing was applied; delete most of them before, each range alone, or name smaller ranges.");
+        StatusCode.FailedPrecondition, "RANGE_TOO_LARGE", "The ranges have too many keys to be deleted in one change with others, or to be read for a condition, or the values of the keys that are touched are too large together. Nothing was applied; delete most of the keys before, each range alone, name smaller ranges, or touch fewer keys.");
 
     public static readonly ApiError NotANumber = new(
         StatusCode.FailedPrecondition, "NOT_A_NUMBER", "A key that is incremented does not have the decimal text of a signed 64-bit number as its value. Nothing was applied.");

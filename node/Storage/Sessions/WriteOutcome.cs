@@ -47,7 +47,7 @@ internal enum WriteOutcome : byte
 
     /// <summary>
     /// It deletes ranges or large sets, and more of them than can be deleted at once; in parts, only a request that does nothing else is applied. Or it has
-    /// conditions on ranges with more keys than are read.
+    /// conditions on ranges with more keys than are read, or touches values of more bytes than it might put.
     /// </summary>
     RangeTooLarge,
 

@@ -27,6 +27,13 @@ internal ref struct RequestCheck(WriteBatch batch, RequestOperations operations,
     private readonly bool _changes = operations.Changes > 0;
     private int _comparisonsLeft = ComparisonsMax;
 
+    /// <summary>A put of a larger value is remembered, because a touch behind it copies the value. There are at most some hundred of them in a request.</summary>
+    private const int LargeValueBytes = 32 << 10;
+
+    /// <summary>Where large values are put, and the bytes of the values that are touched.</summary>
+    private List<int>? _largePuts;
+    private long _bytesTouched;
+
     /// <summary>Deletes of ranges so far.</summary>
     private int _ranges;
 
@@ -34,7 +41,7 @@ internal ref struct RequestCheck(WriteBatch batch, RequestOperations operations,
     private ulong _ownedKeys;
     private ulong _ownedBytes;
 
-    /// <summary><see cref="WriteOutcome.Applied"/> if all operations can be applied, otherwise how the request ends. Ranges are not looked at.</summary>
+    /// <summary><see cref="WriteOutcome.Applied"/> if all operations can be applied, otherwise how the request ends. Ranges that are deleted are not looked at.</summary>
     public WriteOutcome Run()
     {
         long bytes = 0;
@@ -45,6 +52,8 @@ internal ref struct RequestCheck(WriteBatch batch, RequestOperations operations,
                 return notAdded;
             if (reader.Code == RequestOperation.PutOnTerms && reader.Terms.Owner != 0 && CheckOwner(reader) is not WriteOutcome.Applied and var notOwned)
                 return notOwned;
+            if (!MayTouch(reader))
+                return WriteOutcome.RangeTooLarge;
             _ranges += reader.Code == RequestOperation.DeleteRange ? 1 : 0;
             // What only reads is read once, and refused while it is read.
             if (resultBytesMax == 0 || !_changes)
@@ -63,6 +72,28 @@ internal ref struct RequestCheck(WriteBatch batch, RequestOperations operations,
             return WriteOutcome.NoOwner;
         (_ownedKeys, _ownedBytes) = (_ownedKeys + 1, _ownedBytes + (ulong)(put.Key.Length + NumberText.KeyDigits));
         return OwnedKeys.HasRoom(batch, opened, _ownedKeys, _ownedBytes) ? WriteOutcome.Applied : WriteOutcome.TooManyOwned;
+    }
+
+    /// <summary>
+    /// False if the values that are touched have more bytes together than a request may put. A touch takes few bytes in a request and a record, and all of the value when it
+    /// is applied.
+    /// </summary>
+    private bool MayTouch(in RequestReader operation)
+    {
+        if (operation.Code is RequestOperation.Put or RequestOperation.PutOnTerms && operation.Value.Length > LargeValueBytes)
+            (_largePuts ??= []).Add(_operations.Length - operation.BytesLeft - operation.Encoded.Length);
+        if (operation.Code != RequestOperation.Touch)
+            return true;
+        var bytes = batch.TryGet(TreeId.Kv, operation.Key, out var stored) ? stored.Length : 0;
+        for (var index = 0; index < _largePuts?.Count; index++)
+        {
+            var put = new RequestReader(_operations[_largePuts[index]..]);
+            put.MoveNext();
+            if (put.Key.SequenceEqual(operation.Key) || put is { Code: RequestOperation.PutOnTerms, Terms.IsNumbered: true })
+                bytes = Math.Max(bytes, put.Value.Length);
+        }
+        _bytesTouched += bytes;
+        return _bytesTouched <= KvLimits.WriteBytesMax;
     }
 
     private readonly WriteOutcome CheckIncrement(in RequestReader increment, int index)

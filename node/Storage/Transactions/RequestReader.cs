@@ -42,6 +42,9 @@ internal ref struct RequestReader(ReadOnlySpan<byte> operations)
     /// <summary>The operation's bytes. Below 128 a record has the same.</summary>
     public readonly ReadOnlySpan<byte> Encoded => _from[..^_rest.Length];
 
+    /// <summary>Bytes of the operations behind this one.</summary>
+    public readonly int BytesLeft => _rest.Length;
+
     /// <summary>Whether the operation only reads.</summary>
     public readonly bool IsRead => Code is RequestOperation.Get or RequestOperation.Scan or RequestOperation.SetGet;
 

@@ -157,6 +157,33 @@ public sealed class RequestTests : IDisposable
         Assert.Equal(default, LifeOf("k"));
     }
 
+    /// <summary>Ten thousand touches of one large value took the writer for as long as eighty gigabytes take to be copied.</summary>
+    [Theory]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void Touches_OfValuesThatAreTooLargeTogether_AreRefused(bool isStored)
+    {
+        var value = new byte[1 << 20];
+        if (isStored)
+            Apply(request => request.Put("k"u8, value));
+        var last = _bench.Store.Log.Last;
+        Assert.Equal(WriteOutcome.RangeTooLarge, Touch(times: 16).Outcome);
+        Assert.Equal(last, _bench.Store.Log.Last);
+        Assert.Equal(WriteOutcome.Applied, Touch(times: 15).Outcome);
+
+        WriteResult Touch(int times) => Apply(request =>
+        {
+            if (!isStored)
+                request.Put("k"u8, value);
+            for (var time = 1; time <= times; time++)
+                request.Touch("k"u8, (ulong)time * 60_000);
+            // A value and its header are more than a mebibyte.
+            request.Touch("absent"u8, 0);
+            if (!isStored && times > 15)
+                request.Touch("k"u8, 60_000);
+        });
+    }
+
     [Fact]
     public void NumberedPuts_CountUnderTheirPrefix_AndGiveNoNumberTwice()
     {
