@@ -187,7 +187,7 @@ public sealed class KvClient : IAsyncDisposable
     /// <exception cref="KvException">Some keys of the range may have been removed before.</exception>
     public async ValueTask<DeleteRangeResult> DeleteRangeAsync(KvRange range, CancellationToken cancellationToken = default)
     {
-        var request = new DeleteRangeRequest { Start = range.Start.ToByteString(), End = range.End.ToByteString(), Prefix = range.Prefix.ToByteString() };
+        var request = new DeleteRangeRequest { Start = range.Start.ToByteString(), End = range.End.ToByteString(), Prefix = range.Prefix.ToByteString(), All = range.All };
         var deleted = 0ul;
         while (true)
         {

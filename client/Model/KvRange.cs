@@ -11,6 +11,9 @@ public sealed record KvRange
 
     /// <summary>End, exclusive; empty means after the last.</summary>
     public ReadOnlyMemory<byte> End { get; init; }
+
+    /// <summary>Required to delete a range without prefix, start and end, so that nobody deletes all keys by mistake. Reads do not need it.</summary>
+    public bool All { get; init; }
 }
 
 /// <summary>Which key a read returns, by its place beside the requested one in key order.</summary>

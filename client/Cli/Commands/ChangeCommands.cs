@@ -45,15 +45,16 @@ internal static class ChangeCommands
         var prefix = new Option<string?>("--prefix") { Description = "Remove all keys with this prefix.", HelpName = "PREFIX" };
         var start = new Option<string?>("--start") { Description = "Remove all keys from this one on, inclusive.", HelpName = "KEY" };
         var end = new Option<string?>("--end") { Description = "Remove all keys up to this one, exclusive.", HelpName = "KEY" };
-        return CliCommand.Create("rm", "Remove a key, or all keys of a range at once, and print how many there were.", [key, prefix, start, end], async (arguments, output, stop) =>
+        var all = new Option<bool>("--all") { Description = "Remove all keys of the cluster." };
+        return CliCommand.Create("rm", "Remove a key, or all keys of a range at once, and print how many there were.", [key, prefix, start, end, all], async (arguments, output, stop) =>
         {
-            var isRange = arguments.GetValue(prefix) is not null || arguments.GetValue(start) is not null || arguments.GetValue(end) is not null;
-            if (isRange == arguments.GetValue(key) is not null)
-                throw new CliException(ExitCodes.Usage, "rm takes either a KEY, or --prefix, --start or --end.");
+            var isPart = new[] { prefix, start, end }.Any(option => arguments.GetValue(option) is { Length: > 0 });
+            if (new[] { arguments.GetValue(key) is not null, isPart, arguments.GetValue(all) }.Count(static given => given) != 1)
+                throw new CliException(ExitCodes.Usage, "rm takes one of a KEY, a range by --prefix, --start and --end, and --all. Nothing was removed.");
             await using var client = Globals.ClientOf(arguments);
-            var (removed, position) = isRange
-                ? await RemoveRangeAsync(client, arguments.GetValue(prefix), arguments.GetValue(start), arguments.GetValue(end), stop)
-                : await RemoveKeyAsync(client, arguments.GetValue(key)!, stop);
+            var (removed, position) = arguments.GetValue(key) is { } one
+                ? await RemoveKeyAsync(client, one, stop)
+                : await RemoveRangeAsync(client, arguments.GetValue(prefix), arguments.GetValue(start), arguments.GetValue(end), stop);
             if (output.IsJson)
                 output.Document(new { Removed = removed, Shard = position.Shard, Etag = position.Etag.ToString() });
             else
@@ -64,7 +65,7 @@ internal static class ChangeCommands
 
     private static async Task<(ulong Removed, Client.ShardPosition Position)> RemoveRangeAsync(Client.KvClient client, string? prefix, string? start, string? end, CancellationToken stop)
     {
-        var range = new Client.KvRange { Prefix = Text.ToBytes(prefix ?? ""), Start = Text.ToBytes(start ?? ""), End = Text.ToBytes(end ?? "") };
+        var range = new Client.KvRange { All = true, Prefix = Text.ToBytes(prefix ?? ""), Start = Text.ToBytes(start ?? ""), End = Text.ToBytes(end ?? "") };
         var result = await client.DeleteRangeAsync(range, stop);
         return (result.Deleted, result.Position);
     }

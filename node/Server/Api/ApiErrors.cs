@@ -93,6 +93,8 @@ internal static class ApiErrors
     public static readonly ApiError ResultsTooLarge = new(
         StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", $"What the request reads may have more than {Text(KvLimits.ResultsBytesMax)} bytes, or {Text(KvLimits.KeptResultsBytesMax)} with a request id. Nothing was applied; read less.");
 
+    public static readonly ApiError RangeUnnamed = BadRequest("A range without start, end and prefix has all keys. Nothing was removed; set `all` if that is meant.");
+
     public static readonly ApiError TtlInvalid = BadRequest($"A ttl_ms must be from 1 to {KvLimits.TtlMillisecondsMax}. Nothing was applied.");
 
     public static readonly ApiError OwnerInvalid = BadRequest(

@@ -80,6 +80,8 @@ internal sealed class KvWrites(ShardLookup lookup)
         var change = new SingleChange(request, ChangeLayout.DeleteRange);
         if (Math.Max(Math.Max(change.Key.Length, change.Value.Length), change.Other.Length) > KvLimits.KeyBytesMax)
             return KvCalls.Refuse(sink, ApiErrors.KeyTooLong);
+        if (change.Key.IsEmpty && change.Value.IsEmpty && change.Other.IsEmpty && !change.IsFlagged)
+            return KvCalls.Refuse(sink, ApiErrors.RangeUnnamed);
         var bounds = KeyBounds.Of(change.Key.ToArray(), change.Value.ToArray(), change.Other.ToArray());
         var from = bounds.Lower.Span;
         if (TryBegin(change, from, request, target, out var shard, out var write) is { } refusal)

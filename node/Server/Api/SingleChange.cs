@@ -61,7 +61,7 @@ internal readonly ref struct SingleChange
     /// <summary>The owner of a key, or the prefix of a range.</summary>
     public ReadOnlySpan<byte> Other { get; }
 
-    /// <summary>Whether a Put appends a number, or a SetRemove removes all members.</summary>
+    /// <summary>Whether a Put appends a number, a DeleteRange may remove all keys, or a SetRemove removes all members.</summary>
     public bool IsFlagged { get; }
 
     /// <summary>The encoded RequestId, if <see cref="HasId"/>.</summary>
@@ -84,7 +84,7 @@ internal readonly record struct ChangeLayout(int Conditions, int Id, int Value =
     public static readonly ChangeLayout Delete = new(DeleteRequest.ConditionsFieldNumber, DeleteRequest.RequestIdFieldNumber);
 
     public static readonly ChangeLayout DeleteRange = new(
-        DeleteRangeRequest.ConditionsFieldNumber, DeleteRangeRequest.RequestIdFieldNumber, DeleteRangeRequest.EndFieldNumber, Other: DeleteRangeRequest.PrefixFieldNumber);
+        DeleteRangeRequest.ConditionsFieldNumber, DeleteRangeRequest.RequestIdFieldNumber, DeleteRangeRequest.EndFieldNumber, Other: DeleteRangeRequest.PrefixFieldNumber, Flag: DeleteRangeRequest.AllFieldNumber);
 
     public static readonly ChangeLayout Increment = new(IncrementRequest.ConditionsFieldNumber, IncrementRequest.RequestIdFieldNumber, Number: IncrementRequest.ByFieldNumber);
 

@@ -213,6 +213,7 @@ public sealed class WriteApiTests(KvApiTests.OneNode fixture) : IClassFixture<Kv
         await RefusedAsync(() => _kv.PutAsync(new PutRequest { Key = Key("k"), TtlMs = ulong.MaxValue }), StatusCode.InvalidArgument, "BAD_REQUEST");
         await RefusedAsync(() => _kv.PutAsync(new PutRequest { Key = Key("k"), Owner = Bytes("short") }), StatusCode.InvalidArgument, "BAD_REQUEST");
         await RefusedAsync(() => _kv.PutAsync(new PutRequest { Key = almostLongKey, Sequence = true }), StatusCode.InvalidArgument, "KEY_TOO_LONG");
+        await RefusedAsync(() => _kv.DeleteRangeAsync(new DeleteRangeRequest()), StatusCode.InvalidArgument, "BAD_REQUEST");
         await RefusedAsync(() => _kv.DeleteRangeAsync(new DeleteRangeRequest { End = longKey }), StatusCode.InvalidArgument, "KEY_TOO_LONG");
         await RefusedAsync(() => _kv.SetAddAsync(new SetAddRequest { Key = Key("s") }), StatusCode.InvalidArgument, "BAD_REQUEST");
         await RefusedAsync(() => _kv.SetAddAsync(new SetAddRequest { Key = Key("s"), Members = { ByteString.Empty } }), StatusCode.InvalidArgument, "MEMBER_EMPTY");
