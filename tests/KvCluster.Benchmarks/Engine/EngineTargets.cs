@@ -42,7 +42,7 @@ internal static class EngineTargets
         Bound(OpenRows.Clean, OpenRows.Milliseconds, 100),
         Bound(OpenRows.Killed, OpenRows.Milliseconds, 2_000),
         Bound(AllocationRows.Read, AllocationRows.Bytes, 0, accepted: 0),
-        Bound(AllocationRows.Put, AllocationRows.Bytes, 100, accepted: 145),
+        Bound(AllocationRows.Put, AllocationRows.Bytes, 100, accepted: 60),
         Bound(CheckpointRows.Overwritten, CheckpointRows.FileToLive, 1.3, accepted: 1.20),
         Bound(LoadRows.RandomPuts, LoadRows.FilesToRaw, 1.35, accepted: 1.29),
     ];
