@@ -34,6 +34,9 @@ internal sealed class GroupCommit
     private readonly LifeEnds _lives;
     private IStoreEvents? _events;
 
+    /// <summary>Has room for further bodies. Left to the collector at the end, like all whose bodies are not dropped.</summary>
+    private BodySlab? _bodies;
+
     /// <summary>Appends nothing until <see cref="Lead"/>.</summary>
     /// <param name="context">The shard's executors, clock and bounds.</param>
     /// <param name="life">Nothing is appended when the store has ended.</param>
@@ -264,7 +267,7 @@ internal sealed class GroupCommit
         {
             var length = rented is null ? 0 : RecordPayload.Compress(operations, rented);
             var payload = length == 0 ? operations : rented.AsSpan(0, length);
-            return VerifiedBody.Seal(previous, length == 0 ? flags : flags | RecordFlags.Lz4, epoch, operationCount, shardTime, payload);
+            return VerifiedBody.Seal(ref _bodies, previous, length == 0 ? flags : flags | RecordFlags.Lz4, epoch, operationCount, shardTime, payload);
         }
         finally
         {

@@ -139,7 +139,7 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
     {
         var entry = EntryAt(position);
         AddBodyBytes(position, -entry.Body.Length);
-        entry.Body = default;
+        entry.Drop();
     }
 
     private void AddBodyBytes(int position, int bytes)

@@ -27,7 +27,7 @@ internal sealed class JournalReader(StoreContext context, StoreLifecycle life, P
         return record.Etag <= etag;
     }
 
-    /// <summary>The body of a record.</summary>
+    /// <summary>The body of a record, valid during this step.</summary>
     /// <exception cref="CorruptStoreException">The segment no longer holds that record.</exception>
     public ReadOnlyMemory<byte> BodyOf(JournalEntry entry) => entry.Body.IsEmpty ? segments.ReadBody(entry) : entry.Body;
 
@@ -48,7 +48,7 @@ internal sealed class JournalReader(StoreContext context, StoreLifecycle life, P
             var entry = index[next];
             try
             {
-                bodies.Add(BodyOf(entry));
+                bodies.Add(entry.Body.IsEmpty ? segments.ReadBody(entry) : entry.Share());
             }
             catch (CorruptStoreException damage) when (entry.Record.Etag <= pages.Covered.Etag)
             {

@@ -20,7 +20,15 @@ namespace KvCluster.Storage.Journal;
 /// </remarks>
 internal sealed class JournalSegments : IDisposable
 {
-    private const int SparesMax = 2;
+    /// <summary>Spares that are kept in any case, also while space is short.</summary>
+    private const int SparesMin = 2;
+    private const int SparesMost = 8;
+
+    /// <summary>
+    /// Spares while there is space: one for each segment that a checkpoint makes unnecessary, and one more. With fewer, a busy store deletes segments at each
+    /// checkpoint, and until the next one fills as many new ones with zeros.
+    /// </summary>
+    private readonly int _sparesMax;
     private readonly StoreContext _context;
     private readonly string _directory;
     private readonly ControlFile _control;
@@ -37,8 +45,11 @@ internal sealed class JournalSegments : IDisposable
     /// <summary>Dead segments that the background has to retire.</summary>
     private readonly ConcurrentQueue<ulong> _dead = new();
     private readonly IWorkItem _retireDead;
+    private readonly IWorkItem _deleteSpares;
     private SegmentPreparation? _next;
-    private int _nextBytes;
+
+    /// <summary>The size of the next segment that is prepared. The background reads it.</summary>
+    private volatile int _nextBytes;
     private long _bytes;
     private volatile CurrentSegment _current = new(0, Etag.MaxValue);
     private volatile bool _isSmall;
@@ -46,6 +57,7 @@ internal sealed class JournalSegments : IDisposable
     /// <summary>The store has been idle since the last record that began a segment, so no spares are kept.</summary>
     private volatile bool _isShrunk;
     private volatile bool _isDiskFull;
+    private volatile bool _isSpaceShort;
     private volatile bool _retiresNoMore;
 
     /// <summary>Nothing is live yet.</summary>
@@ -58,6 +70,8 @@ internal sealed class JournalSegments : IDisposable
     public JournalSegments(StoreContext context, string directory, ControlFile control, SpaceReserve reserve, JournalTail tail, Action<Exception> failed)
     {
         _retireDead = new WorkAction(() => RetireDead(failed));
+        _deleteSpares = new WorkAction(() => DeleteSpares(failed));
+        _sparesMax = (int)Math.Clamp((context.Options.CheckpointJournalBytes / context.Options.SegmentBytesMax) + 1, SparesMin, SparesMost);
         _context = context;
         _directory = directory;
         _control = control;
@@ -201,6 +215,18 @@ internal sealed class JournalSegments : IDisposable
         }
     }
 
+    /// <summary>
+    /// Notes whether the disk has little space besides what the store needs for its next checkpoint. Then spares beyond the fewest are deleted in the background. Writer
+    /// executor.
+    /// </summary>
+    public void NoteSpace(bool isShort)
+    {
+        var wasShort = _isSpaceShort;
+        _isSpaceShort = isShort;
+        if (isShort && !wasShort)
+            _context.Checkpoints.Post(_deleteSpares);
+    }
+
     /// <summary>Records that a write found no space.</summary>
     public void NoteFull() => _isDiskFull = true;
 
@@ -221,13 +247,16 @@ internal sealed class JournalSegments : IDisposable
     }
 
     /// <summary>
-    /// Reuses a dead segment's file for a later segment, or deletes it. If there is no space for either, the file stays as it is, outside the line, and
+    /// Reuses a dead segment's file for a later segment, or deletes it. Beyond the fewest spares it is deleted also if it is shorter than the next segment: those that a journal
+    /// begins with, which come first, would leave no room for long ones. If there is no space for either, the file stays as it is, outside the line, and
     /// the next open retires it. During an open the opening thread calls it, after <see cref="Start"/>; later the checkpoint executor or a lane does.
     /// </summary>
     public void Retire(ulong number)
     {
         var path = SegmentName.PathOf(_directory, number);
-        if (!_isShrunk && _spares.Count < SparesMax && TryWithinRoom(() => SegmentPreparation.EraseFront(_context.Files, path)))
+        var (isErased, bytesMin) = (false, _spares.Count < SparesMin ? 0 : _nextBytes);
+        if (!_isShrunk && _spares.Count < (_isSpaceShort || _isDiskFull ? SparesMin : _sparesMax)
+            && TryWithinRoom(() => isErased = SegmentPreparation.TryEraseFront(_context.Files, path, bytesMin)) && isErased)
         {
             _spares.Push(number);
             _isSmall = false;
@@ -365,6 +394,26 @@ internal sealed class JournalSegments : IDisposable
         // The oldest first, as always.
         while (_dead.TryDequeue(out var dead))
             Retire(dead);
+    }
+
+    /// <summary>Deletes spares beyond the fewest. Checkpoint executor.</summary>
+    private void DeleteSpares(Action<Exception> failed)
+    {
+        try
+        {
+            while (!_retiresNoMore && _spares.Count > SparesMin && _spares.TryPop(out var spare))
+            {
+                if (TryWithinRoom(() => _context.Files.Delete(SegmentName.PathOf(_directory, spare))))
+                    continue;
+                // It stays one. What deletes without having to write first makes room.
+                _spares.Push(spare);
+                return;
+            }
+        }
+        catch (Exception exception)
+        {
+            failed(exception);
+        }
     }
 
     /// <summary>Retires one dead segment. Checkpoint executor.</summary>

@@ -76,6 +76,9 @@ internal sealed class JournalWriter : IDisposable
     /// <summary>Queues a job. Writer executor.</summary>
     public void Enqueue(JournalJob job) => _schedule.Enqueue(job);
 
+    /// <inheritdoc cref="JournalSegments.NoteSpace"/>
+    public void NoteSpace(bool isShort) => _segments.NoteSpace(isShort);
+
     /// <inheritdoc cref="JournalSegments.Adopt"/>
     public void Adopt(IEnumerable<(ulong Number, ulong Incarnation, long Bytes)> line, ulong nextNumber) => _segments.Adopt(line, nextNumber);
 

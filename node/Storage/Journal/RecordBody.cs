@@ -85,25 +85,35 @@ internal static class RecordBody
     public static byte[] Encode(
         in RecordRef previous, RecordFlags flags, ulong epoch, int operationCount, long wallTimeMicroseconds, ReadOnlySpan<byte> payload, out RecordRef record)
     {
-        var body = GC.AllocateUninitializedArray<byte>(HeaderBytes + payload.Length + TrailerBytes);
+        var body = GC.AllocateUninitializedArray<byte>(BytesOf(payload.Length));
+        Encode(body, previous, flags, epoch, operationCount, wallTimeMicroseconds, payload, out record);
+        return body;
+    }
+
+    /// <summary>The length of a body with a payload of this length.</summary>
+    public static int BytesOf(int payloadBytes) => HeaderBytes + payloadBytes + TrailerBytes;
+
+    /// <summary>The same in memory of <see cref="BytesOf"/> bytes.</summary>
+    public static void Encode(
+        Span<byte> body, in RecordRef previous, RecordFlags flags, ulong epoch, int operationCount, long wallTimeMicroseconds, ReadOnlySpan<byte> payload, out RecordRef record)
+    {
         var first = previous.Change + 1;
         var last = first + (ulong)Math.Max(operationCount, 1) - 1;
         BinaryPrimitives.WriteUInt32LittleEndian(body, Magic);
-        BinaryPrimitives.WriteUInt32LittleEndian(body.AsSpan(4), (uint)body.Length);
-        BinaryPrimitives.WriteUInt16LittleEndian(body.AsSpan(8), (ushort)flags);
-        BinaryPrimitives.WriteUInt16LittleEndian(body.AsSpan(10), 0);
-        BinaryPrimitives.WriteInt32LittleEndian(body.AsSpan(12), operationCount);
-        BinaryPrimitives.WriteUInt64LittleEndian(body.AsSpan(16), epoch);
-        BinaryPrimitives.WriteUInt64LittleEndian(body.AsSpan(24), first);
-        BinaryPrimitives.WriteUInt64LittleEndian(body.AsSpan(32), last);
-        EtagBytes.Write(body.AsSpan(40), previous.Etag);
-        BinaryPrimitives.WriteUInt32LittleEndian(body.AsSpan(56), previous.Checksum);
-        BinaryPrimitives.WriteUInt32LittleEndian(body.AsSpan(60), 0);
-        BinaryPrimitives.WriteInt64LittleEndian(body.AsSpan(64), wallTimeMicroseconds);
-        payload.CopyTo(body.AsSpan(HeaderBytes));
-        var checksum = Crc32C.Of(body.AsSpan(0, body.Length - TrailerBytes));
-        BinaryPrimitives.WriteUInt32LittleEndian(body.AsSpan(body.Length - TrailerBytes), checksum);
+        BinaryPrimitives.WriteUInt32LittleEndian(body[4..], (uint)body.Length);
+        BinaryPrimitives.WriteUInt16LittleEndian(body[8..], (ushort)flags);
+        BinaryPrimitives.WriteUInt16LittleEndian(body[10..], 0);
+        BinaryPrimitives.WriteInt32LittleEndian(body[12..], operationCount);
+        BinaryPrimitives.WriteUInt64LittleEndian(body[16..], epoch);
+        BinaryPrimitives.WriteUInt64LittleEndian(body[24..], first);
+        BinaryPrimitives.WriteUInt64LittleEndian(body[32..], last);
+        EtagBytes.Write(body[40..], previous.Etag);
+        BinaryPrimitives.WriteUInt32LittleEndian(body[56..], previous.Checksum);
+        BinaryPrimitives.WriteUInt32LittleEndian(body[60..], 0);
+        BinaryPrimitives.WriteInt64LittleEndian(body[64..], wallTimeMicroseconds);
+        payload.CopyTo(body[HeaderBytes..]);
+        var checksum = Crc32C.Of(body[..^TrailerBytes]);
+        BinaryPrimitives.WriteUInt32LittleEndian(body[^TrailerBytes..], checksum);
         record = new RecordRef(new Etag(epoch, last), previous.Etag, checksum, previous.Checksum, body.Length, flags);
-        return body;
     }
 }

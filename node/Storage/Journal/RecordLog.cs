@@ -39,7 +39,7 @@ internal sealed class RecordLog(StoreLifecycle life, JournalIndex index, Segment
     public void Append(in VerifiedBody body)
     {
         var isOwn = OwnEpoch is not null;
-        var entry = new JournalEntry(body.Record, body.Bytes);
+        var entry = new JournalEntry(body.Record, body.Bytes, body.Slab);
         index.Append(entry);
         var bytes = entry.Bytes;
         durable.Await(body.Record.Etag, bytes, isOwn);

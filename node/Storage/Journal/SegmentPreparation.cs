@@ -55,15 +55,18 @@ internal sealed class SegmentPreparation : IDisposable
 
     /// <summary>
     /// Zeroes a dead segment's header and the block of its first record, so that when the file is reused nothing in it can be mistaken for the
-    /// continuation of the line.
+    /// continuation of the line. False, with nothing changed, if the file is shorter than this.
     /// </summary>
-    public static void EraseFront(IFileSystem files, string path)
+    public static bool TryEraseFront(IFileSystem files, string path, int bytesMin)
     {
         using var file = files.Open(path, new StorageFileOptions(StorageFileMode.OpenExisting));
+        if (file.Length < bytesMin)
+            return false;
         Span<byte> zeros = stackalloc byte[(int)Math.Min(2 * SegmentHeader.BlockBytes, file.Length)];
         zeros.Clear();
         file.Write(zeros, 0);
         file.Sync();
+        return true;
     }
 
     /// <summary>Writes one step of zeros, using the buffer; nothing if the whole file is filled.</summary>

@@ -4,14 +4,15 @@ namespace KvCluster.Storage.Journal;
 
 /// <summary>
 /// A record's body whose magic, length and checksum are right, because they were checked here or the body was made here. Nothing that has one checks again.
-/// The bytes never change and may be kept.
+/// The bytes do not change and may be kept, as long as the index keeps those of a body that was made here (<see cref="JournalEntry.Drop"/>).
 /// </summary>
 internal readonly struct VerifiedBody
 {
-    private VerifiedBody(in RecordRef record, ReadOnlyMemory<byte> bytes)
+    private VerifiedBody(in RecordRef record, ReadOnlyMemory<byte> bytes, BodySlab? slab = null)
     {
         Record = record;
         Bytes = bytes;
+        Slab = slab;
     }
 
     /// <summary>Its header and checksum.</summary>
@@ -19,6 +20,9 @@ internal readonly struct VerifiedBody
 
     /// <summary>The whole body.</summary>
     public ReadOnlyMemory<byte> Bytes { get; }
+
+    /// <summary>Has the bytes of a body that was made here; null: they have memory of their own.</summary>
+    public BodySlab? Slab { get; }
 
     /// <summary>Checks a body that came from elsewhere. False if the bytes are not a whole, intact body; nothing of them may then be used.</summary>
     /// <param name="bytes">The bytes, which nobody changes from here on.</param>
@@ -31,11 +35,31 @@ internal readonly struct VerifiedBody
     }
 
     /// <summary>Makes the body that follows <paramref name="previous"/>.</summary>
-    /// <inheritdoc cref="RecordBody.Encode" path="/param"/>
+    /// <param name="slab">Takes the body if it has room, or is replaced. Null at first.</param>
+    /// <param name="previous">The record it is chained to.</param>
+    /// <param name="flags">Its kind.</param>
+    /// <param name="epoch">The epoch it belongs to.</param>
+    /// <param name="operationCount">Operations in the payload.</param>
+    /// <param name="wallTimeMicroseconds">Shard time.</param>
+    /// <param name="payload">See <see cref="RecordBody"/>.</param>
     public static VerifiedBody Seal(
-        in RecordRef previous, RecordFlags flags, ulong epoch, int operationCount, long wallTimeMicroseconds, ReadOnlySpan<byte> payload)
+        ref BodySlab? slab, in RecordRef previous, RecordFlags flags, ulong epoch, int operationCount, long wallTimeMicroseconds, ReadOnlySpan<byte> payload)
     {
-        var bytes = RecordBody.Encode(previous, flags, epoch, operationCount, wallTimeMicroseconds, payload, out var record);
-        return new VerifiedBody(record, bytes);
+        var length = RecordBody.BytesOf(payload.Length);
+        if (length > BodySlab.BodyBytesMax)
+        {
+            var own = RecordBody.Encode(previous, flags, epoch, operationCount, wallTimeMicroseconds, payload, out var large);
+            return new VerifiedBody(large, own);
+        }
+        slab ??= BodySlab.Rent();
+        var bytes = slab.Take(length);
+        if (bytes.IsEmpty)
+        {
+            slab.Release();
+            slab = BodySlab.Rent();
+            bytes = slab.Take(length);
+        }
+        RecordBody.Encode(bytes.Span, previous, flags, epoch, operationCount, wallTimeMicroseconds, payload, out var record);
+        return new VerifiedBody(record, bytes, slab);
     }
 }

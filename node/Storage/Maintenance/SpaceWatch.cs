@@ -103,7 +103,9 @@ internal sealed class SpaceWatch : IDisposable
         if (_life.HasEnded || (!IsDiskFull && Math.Abs(changed - _changedBytes) < Math.Clamp(_bytesBeyond / 2, LookBytesMin, LookBytesMax) && _journal.Bytes == _journalBytes))
             return;
         Measure();
-        if (_changedBytes > ChangedBytesFew && _bytesBeyond < _changedBytes)
+        var isShort = _changedBytes > ChangedBytesFew && _bytesBeyond < _changedBytes;
+        _journal.NoteSpace(isShort || IsDiskFull);
+        if (isShort)
             _checkpoints.StartForMemory();
         Watch();
     }
@@ -129,6 +131,7 @@ internal sealed class SpaceWatch : IDisposable
             return;
         if (_journal.IsDiskFull || _checkpoints.IsDiskFull || !_reserve.IsHeld)
             _journal.Enqueue(new JournalJob(JournalJobKind.LookForSpace));
+        _journal.NoteSpace(isShort: true);
         _checkpoints.StartForSpace();
         Measure();
         Watch();

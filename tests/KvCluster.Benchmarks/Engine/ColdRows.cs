@@ -19,11 +19,20 @@ internal static class ColdRows
     public const string Scan = "forward scan, data 4x memory";
     public static readonly string Puts = $"durable put, {WriteRows.ManyCallers} callers, data 4x memory";
     public const string Transactions = "100-put transactions, data 4x memory";
+    public const string SinglePuts = "single put, data 4x memory";
+    private static readonly (string Workload, string[] Units)[] Workloads =
+    [
+        (Reads, [ReadRows.ReadsPerSecond]), (Scan, [ReadRows.ItemsPerSecond]), (SinglePuts, [WriteRows.PutsPerSecond, PutLatency.P999, PutLatency.P9999]),
+        (Puts, [WriteRows.PutsPerSecond]), (Transactions, [WriteRows.PutsPerSecond]),
+    ];
     private const int MemoryPart = 4;
     // With much less, the runtime's own memory decides: at 116 MB the kernel ended the measuring process.
     private const long KeysMin = 10_000_000;
     private const int CachePart = 4;
     private const int ReadsPerCheck = 16;
+    private const long WarmKeys = 100_000;
+    private const int WarmParts = 8;
+    private static readonly TimeSpan WarmTime = TimeSpan.FromSeconds(1);
 
     /// <summary>The rows of the group.</summary>
     public static async Task RunAsync(EngineRun run)
@@ -33,7 +42,7 @@ internal static class ColdRows
         using var limit = MemoryLimit.TryCreate(memory, out var reason);
         if (limit is null)
         {
-            run.Progress($"SKIPPED {Reads}, {Scan}, {Puts}, {Transactions}: no memory limit can be set here: {reason}");
+            run.Progress($"SKIPPED {string.Join(", ", Workloads.Select(row => row.Workload))}: no memory limit can be set here: {reason}");
             return;
         }
         using var stores = run.NewStores();
@@ -43,32 +52,44 @@ internal static class ColdRows
             await store.Engine.SettleAsync();
             store.Close();
         }
-        foreach (var (workload, unit) in ((string, string)[])
-            [(Reads, ReadRows.ReadsPerSecond), (Scan, ReadRows.ItemsPerSecond), (Puts, WriteRows.PutsPerSecond), (Transactions, WriteRows.PutsPerSecond)])
-            await run.AlternateAsync(workload, [unit], stores, store => MeasureAsync(run, store, limit, keys, memory, workload));
+        foreach (var (workload, units) in Workloads)
+            await run.AlternateAsync(workload, units, stores, store => MeasureAsync(run, store, limit, keys, memory, workload));
     }
 
-    /// <summary>The process that measures: prints a rate. The arguments are those of <see cref="MeasureAsync"/>.</summary>
+    /// <summary>The process that measures: prints a rate, or several numbers. The arguments are those of <see cref="MeasureAsync"/>.</summary>
     public static int RunLimited(string[] arguments)
     {
         File.WriteAllText(arguments[1], Environment.ProcessId.ToString(CultureInfo.InvariantCulture));
         var (system, directory, keys, workload) = (arguments[2], arguments[3], long.Parse(arguments[4], CultureInfo.InvariantCulture), arguments[5]);
         var (memory, seconds) = (long.Parse(arguments[6], CultureInfo.InvariantCulture), double.Parse(arguments[7], CultureInfo.InvariantCulture));
         var seed = int.Parse(arguments[8], CultureInfo.InvariantCulture);
-        using IEngine engine = system switch
+        // A scan takes a second, and would otherwise measure code that is not compiled for good yet.
+        var warm = directory + ".warm";
+        using (var engine = Open(warm))
         {
-            EngineSystem.Lmdb => new LmdbEngine(directory, readAhead: workload == Scan),
-            EngineSystem.RocksDb => new RocksDbEngine(directory, memory / CachePart, memory / CachePart),
-            _ => new KvClusterEngine(directory, new StoreOptions(), memory / CachePart),
-        };
-        var rate = workload switch
-        {
-            Reads => ReadRate(engine, keys, seconds, seed),
-            Scan => ScanRate(engine),
-            _ => PutRate(engine, keys, seconds, seed, workload == Puts ? (WriteRows.ManyCallers, 1) : (1, WriteRows.TransactionKeys)),
-        };
-        Console.WriteLine(rate.ToString(CultureInfo.InvariantCulture));
+            LoadRows.LoadAsync(engine, WarmKeys).GetAwaiter().GetResult();
+            for (var started = Stopwatch.GetTimestamp(); Stopwatch.GetElapsedTime(started) < WarmTime;)
+                _ = Measure(engine, WarmKeys, WarmTime.TotalSeconds / WarmParts);
+        }
+        Directory.Delete(warm, recursive: true);
+        using (var engine = Open(directory))
+            Console.WriteLine(string.Join(' ', Measure(engine, keys, seconds).Select(number => number.ToString(CultureInfo.InvariantCulture))));
         return 0;
+
+        IEngine Open(string path) => system switch
+        {
+            EngineSystem.Lmdb => new LmdbEngine(path, readAhead: workload == Scan),
+            EngineSystem.RocksDb => new RocksDbEngine(path, memory / CachePart, memory / CachePart),
+            _ => new KvClusterEngine(path, new StoreOptions(), memory / CachePart),
+        };
+
+        double[] Measure(IEngine engine, long keys, double seconds) => workload switch
+        {
+            Reads => [ReadRate(engine, keys, seconds, seed)],
+            Scan => [ScanRate(engine)],
+            SinglePuts => PutLatency.MeasureAsync(engine, new EngineData(seed), keys, TimeSpan.FromSeconds(seconds)).GetAwaiter().GetResult(),
+            _ => [PutRate(engine, keys, seconds, seed, workload == Puts ? (WriteRows.ManyCallers, 1) : (1, WriteRows.TransactionKeys))],
+        };
     }
 
     private static double ReadRate(IEngine engine, long keys, double seconds, int seed)
@@ -117,6 +138,6 @@ internal static class ColdRows
         ];
         var (exitCode, output, error) = await Tools.RunAsync(Environment.ProcessPath!, Path.GetFileNameWithoutExtension(Environment.ProcessPath) == "dotnet"
             ? [Path.Combine(AppContext.BaseDirectory, "KvCluster.Benchmarks.dll"), .. arguments] : arguments);
-        return exitCode == 0 ? [double.Parse(output, CultureInfo.InvariantCulture)] : throw new InvalidOperationException($"The measuring process of {store.System.Name} failed: {error}");
+        return exitCode == 0 ? [.. output.Split((char[]?)null, StringSplitOptions.RemoveEmptyEntries).Select(number => double.Parse(number, CultureInfo.InvariantCulture))] : throw new InvalidOperationException($"The measuring process of {store.System.Name} failed: {error}");
     }
 }

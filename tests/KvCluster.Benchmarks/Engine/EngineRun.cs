@@ -63,8 +63,8 @@ internal sealed class EngineRun(EnginePlan plan, string directory, Action<string
     }
 
     /// <summary>The same with stores that stay open.</summary>
-    public Task AlternateAsync(string workload, string[] units, EngineStores stores, Func<EngineStore, Task<double[]>> measure) =>
-        AlternateAsync(workload, units, stores.All.Select(store => store.System), system => measure(stores.All.First(store => store.System == system)));
+    public Task AlternateAsync(string workload, string[] units, EngineStores stores, Func<EngineStore, Task<double[]>> measure, int rounds = 0) =>
+        AlternateAsync(workload, units, stores.All.Select(store => store.System), system => measure(stores.All.First(store => store.System == system)), rounds);
 
     private static bool CanCount(string directory, Action<string> progress)
     {

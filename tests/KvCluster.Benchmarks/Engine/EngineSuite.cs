@@ -12,6 +12,7 @@ internal static class EngineSuite
         ["puts"] = WriteRows.PutsAsync,
         ["transactions"] = WriteRows.TransactionsAsync,
         ["large-transactions"] = WriteRows.LargeTransactionsAsync,
+        ["steady"] = WriteRows.SteadyAsync,
         ["reads"] = ReadRows.ReadsAsync,
         ["embedded"] = EmbeddedRows.RunAsync,
         ["load"] = LoadRows.SortedAsync,

@@ -15,8 +15,6 @@ internal static class PauseRows
     public const string Checkpoint = "single put during a checkpoint";
     public const string AskedCheckpoint = "single put during a checkpoint that a caller awaits";
     public const string Load = "single put during a load";
-    public const string P999 = "p99.9 ms";
-    public const string P9999 = "p99.99 ms";
     public const string Longest = "longest ms";
     public const string LongestBeyondDevice = "longest ms less the device's";
     private const string Device = "device";
@@ -44,7 +42,9 @@ internal static class PauseRows
         for (var round = 0; round < run.Plan.Rounds; round++)
         {
             using var loaded = run.NewStore(EngineSystem.Ours);
+            var started = Stopwatch.GetTimestamp();
             await latencies.MeasureAsync(Load, loaded, keys, LoadRows.LoadAsync(loaded.Engine, run.Plan.Keys));
+            latencies.Add(Load, EngineSystem.KvCluster, LoadRows.ItemsPerSecond, run.Plan.Keys / Stopwatch.GetElapsedTime(started).TotalSeconds);
         }
         latencies.Report();
     }
@@ -79,7 +79,7 @@ internal static class PauseRows
 
         public async Task MeasureAsync(string workload, EngineStore store, long keys, Task until)
         {
-            var puts = Task.Run(() => PutAsync(store.Engine, new EngineData(run.NextSeed()), keys, until));
+            var puts = PutLatency.MeasureAsync(store.Engine, new EngineData(run.NextSeed()), keys, () => until.IsCompleted);
             var bare = Task.Factory.StartNew(() => Write(store.Directory + ".bare", until), CancellationToken.None, TaskCreationOptions.LongRunning, TaskScheduler.Default);
             await until;
             var (ours, device) = (await puts, await bare);
@@ -94,38 +94,21 @@ internal static class PauseRows
 
         public void Report() => run.Rows.AddRange(_values.Select(entry => BenchmarkRow.Of(EngineRun.Suite, entry.Key.Workload, entry.Key.System, entry.Key.Unit, entry.Value)));
 
-        // Adds the numbers of one round, and returns the longest time in ms.
+        // Adds the numbers of one round, whose times are sorted, and returns the longest time in ms.
         private double Add(string workload, string system, List<long> latencies)
         {
-            latencies.Sort();
             run.Progress($"{workload}, {system}: {latencies.Count} writes");
-            foreach (var (unit, part) in ((string, double)[])[(P999, 0.999), (P9999, 0.9999), (Longest, 1)])
-                Add(workload, system, unit, Milliseconds(latencies[Math.Min(latencies.Count - 1, (int)(latencies.Count * part))]));
-            return Milliseconds(latencies[^1]);
+            foreach (var (unit, part) in ((string, double)[])[(PutLatency.P50, 0.5), (PutLatency.P99, 0.99), (PutLatency.P999, 0.999), (PutLatency.P9999, 0.9999), (Longest, 1)])
+                Add(workload, system, unit, PutLatency.MillisecondsOf(latencies, part));
+            return PutLatency.MillisecondsOf(latencies, 1);
         }
 
-        private void Add(string workload, string system, string unit, double value)
+        public void Add(string workload, string system, string unit, double value)
         {
             if (!_values.TryGetValue((workload, system, unit), out var list))
                 _values.Add((workload, system, unit), list = []);
             list.Add(value);
             run.Progress($"{workload}, {system}: {value:N2} {unit}");
-        }
-
-        private static double Milliseconds(long ticks) => ticks * 1000.0 / Stopwatch.Frequency;
-
-        private static async Task<List<long>> PutAsync(IEngine engine, EngineData data, long keys, Task until)
-        {
-            using var writer = engine.OpenWriter();
-            var latencies = new List<long>(1 << 20);
-            while (!until.IsCompleted)
-            {
-                var started = Stopwatch.GetTimestamp();
-                writer.Put(data.RandomKey((ulong)keys), data.Value());
-                await writer.CommitAsync();
-                latencies.Add(Stopwatch.GetTimestamp() - started);
-            }
-            return latencies;
         }
 
         private static List<long> Write(string path, Task until)
@@ -144,6 +127,7 @@ internal static class PauseRows
                 }
             }
             LocalDisk.Instance.Delete(path);
+            latencies.Sort();
             return latencies;
         }
     }

@@ -13,6 +13,8 @@ internal static class WriteRows
     public const string Puts = "durable put";
     public const string TransactionsOfNew = "100-put transactions, new store";
     public const string TransactionsOfLarge = "100-put transactions, large store";
+    public static readonly string TransactionsOfMany = $"100-put transactions, large store, {TransactionCallers} callers";
+    public const string SinglePuts = "single put, large store";
     public const string PutsPerSecond = "puts/s";
     public const string SettledPutsPerSecond = "puts/s until settled";
     public const string DeviceBytes = "device bytes/put";
@@ -26,6 +28,12 @@ internal static class WriteRows
     /// <summary>Puts in a transaction of many.</summary>
     public const int TransactionKeys = 100;
 
+    private const int TransactionCallers = 16;
+
+    // Some gigabytes of journal, in large transactions, because it has to be there and nothing more.
+    private const long SteadyPuts = 10_000_000;
+    private const int SteadyCallers = 4;
+    private const int SteadyTransactionKeys = 1_000;
     private const long SmallKeys = 100_000;
 
     // Where a durable write takes a fifth of a millisecond, our engine makes at least as many puts per second, here and in Singles, so they take it the planned time at most.
@@ -55,13 +63,49 @@ internal static class WriteRows
             return await MeasureAsync(run, store, callers: 1, TransactionKeys, (long)EngineData.NumbersMax, TransactionsRate);
         });
 
-    /// <summary>Transactions of random puts into stores with many keys.</summary>
+    /// <summary>Transactions of random puts into stores with many keys, and single puts, one after the other.</summary>
     public static async Task LargeTransactionsAsync(EngineRun run)
     {
         using var stores = run.NewStores();
         await LoadAsync(stores, run.Plan.Keys);
-        await run.AlternateAsync(TransactionsOfLarge, UnitsOf(run), stores, store => MeasureAsync(run, store, callers: 1, TransactionKeys, run.Plan.Keys, TransactionsRate));
+        foreach (var (workload, callers) in ((string, int)[])[(TransactionsOfLarge, 1), (TransactionsOfMany, TransactionCallers)])
+            await run.AlternateAsync(workload, UnitsOf(run), stores, store => MeasureAsync(run, store, callers, TransactionKeys, run.Plan.Keys, TransactionsRate));
+        await run.AlternateAsync(SinglePuts, [PutsPerSecond, PutLatency.P999, PutLatency.P9999], stores, store =>
+            PutLatency.MeasureAsync(store.Engine, new EngineData(run.NextSeed()), run.Plan.Keys, run.Plan.Time));
     }
+
+    /// <summary>
+    /// Device bytes of the same puts when the engines have been at work for a while and go on for longer: journals are used again, and what is written later, such as our checkpoints,
+    /// is written as often as such puts cause it, and not only because a measurement ends.
+    /// </summary>
+    public static async Task SteadyAsync(EngineRun run)
+    {
+        if (!run.CountsDeviceBytes)
+            return;
+        using (var stores = run.NewStores())
+        {
+            await LoadAsync(stores, SmallKeys);
+            foreach (var (callers, putsRate) in Singles.Where(static single => single.Callers is 1 or ManyCallers))
+                await MeasureAsync(PutsOf(callers), stores, callers, 1, SmallKeys, putsRate);
+        }
+        using (var stores = run.NewStores())
+        {
+            await LoadAsync(stores, run.Plan.Keys);
+            await MeasureAsync(TransactionsOfLarge, stores, 1, TransactionKeys, run.Plan.Keys, TransactionsRate);
+        }
+
+        Task MeasureAsync(string workload, EngineStores stores, int callers, int transactionKeys, long keys, double putsRate) =>
+            run.AlternateAsync(Steady(workload), UnitsOf(run), stores, async store =>
+            {
+                await CallAsync(store.Engine, SteadyCallers, SteadyTransactionKeys, keys, SteadyPuts / SteadyCallers, TimesMax * run.Plan.Time, _ => new EngineData(run.NextSeed()));
+                // Without a rest, in which an engine would give its journals back.
+                await store.Engine.SettleAsync();
+                return await WriteRows.MeasureAsync(run, store, callers, transactionKeys, keys, TimesMax * putsRate);
+            }, rounds: 1);
+    }
+
+    /// <summary>The name of a row of <see cref="SteadyAsync"/>.</summary>
+    public static string Steady(string workload) => $"{workload}, at work for a while";
 
     /// <summary>Random puts over so many keys: as many as fit into the planned time at this rate, but no more than fit into a multiple of it.</summary>
     /// <returns>The number of puts, and puts per second.</returns>

@@ -219,6 +219,67 @@ public sealed class ReplicaStoreTests : IDisposable
         Assert.Equal(0, byALane);
     }
 
+    // Two segments were kept for use again at a checkpoint that made four unnecessary. So a busy store filled two new ones with zeros in each cycle.
+    [Fact]
+    public void Checkpoints_OfABusyStore_UseAllSegmentsAgain()
+    {
+        var options = StoreBench.SmallOptions with { CheckpointJournalBytes = 4 * StoreBench.SmallOptions.SegmentBytesMax };
+        using var bench = new StoreBench(options: options);
+        bench.Open();
+        var (isSteady, changes) = (false, new List<string>());
+        bench.Disk.Fault = call =>
+        {
+            if (isSteady && call.Operation is "Delete" or "Resize" && call.Path.EndsWith(".journal", StringComparison.Ordinal))
+                changes.Add($"{call.Operation} {call.Path}");
+            return DiskFault.None;
+        };
+        for (var cycle = 0; cycle < 8; cycle++)
+        {
+            isSteady = cycle >= 4;
+            for (var index = 0; index < 50; index++)
+                bench.Write(request => request.Put(StoreBench.Text($"key-{index}"), new byte[3000]));
+            bench.Checkpoint();
+        }
+        Assert.Equal([], changes);
+        Assert.InRange(SegmentsOf(bench), 5, 12);
+    }
+
+    [Fact]
+    public void Spares_WhenSpaceBecomesShort_AreDeleted()
+    {
+        const int Keys = 8_000;
+        const int KeysPerPut = 25;
+        const int Apart = 12;
+        using var bench = new StoreBench(options: StoreBench.SmallOptions with { CheckpointJournalBytes = 8 * StoreBench.SmallOptions.SegmentBytesMax, ReserveBytes = 1 << 20 });
+        bench.Open();
+        for (var key = 0; key < Keys; key += KeysPerPut)
+            PutSome(key, apart: 1);
+        for (var cycle = 0; cycle < 6; cycle++)
+        {
+            for (var index = 0; index < 100; index++)
+                bench.Write(request => request.Put("other"u8, new byte[3000]));
+            bench.Checkpoint();
+        }
+        var segments = SegmentsOf(bench);
+        Assert.True(segments >= 10, $"There are only {segments} segments.");
+        // Leaves all over the tree change, for which a checkpoint needs more than is left.
+        bench.Disk.CapacityBytes = bench.Disk.UsedBytes + StoreBench.SmallOptions.SegmentBytesMax + (256 << 10);
+        for (var key = 0; key + (KeysPerPut * Apart) <= Keys; key += KeysPerPut * Apart)
+            PutSome(key, Apart);
+        bench.RunUntilIdle();
+        Assert.True(SegmentsOf(bench) <= segments - 3, $"Of {segments} segments {SegmentsOf(bench)} are left.");
+        // What was deleted made room for the checkpoint.
+        bench.Checkpoint();
+
+        void PutSome(int from, int apart) => bench.Write(request =>
+        {
+            for (var index = 0; index < KeysPerPut; index++)
+                request.Put(StoreBench.Text($"key-{from + (index * apart):D6}"), new byte[200]);
+        });
+    }
+
+    private static int SegmentsOf(StoreBench bench) => StoreBench.PathsOf(bench.Disk, StoreBench.DirectoryPath).Count(path => path.EndsWith(".journal", StringComparison.Ordinal));
+
     /// <summary>
     /// One of the two meta pages is the newer one. If it is damaged, the older one's checkpoint and the journal after that must still exist (S5).
     /// </summary>

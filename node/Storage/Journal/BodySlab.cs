@@ -1,0 +1,60 @@
+using System.Collections.Concurrent;
+
+namespace KvCluster.Storage.Journal;
+
+/// <summary>
+/// A piece of memory for the bodies of a store's own records, one after the other. It is used again when all of them have been dropped from the index, so that a put makes next to
+/// nothing for the garbage collector. A body that somebody else was given is never dropped (<see cref="JournalEntry.Drop"/>), so its slab is left to the collector. Writer
+/// executor of the store; the slabs that are free are shared by all stores.
+/// </summary>
+internal sealed class BodySlab
+{
+    /// <summary>The longest body that shares a slab. A longer one has memory of its own, of which less is made per operation.</summary>
+    public const int BodyBytesMax = SlabBytes / 4;
+
+    /// <summary>Some batches of small puts. A store that writes little has one.</summary>
+    private const int SlabBytes = 64 << 10;
+
+    /// <summary>The most free slabs: 4 MiB.</summary>
+    private const int FreeMax = 64;
+
+    private static readonly ConcurrentQueue<BodySlab> _free = new();
+    private static int _freeCount;
+    private readonly byte[] _bytes = GC.AllocateUninitializedArray<byte>(SlabBytes);
+    private int _taken;
+
+    /// <summary>Bodies in it that were not dropped, and one more as long as a body may be added.</summary>
+    private int _users = 1;
+
+    /// <summary>An empty slab.</summary>
+    public static BodySlab Rent()
+    {
+        if (!_free.TryDequeue(out var slab))
+            return new BodySlab();
+        Interlocked.Decrement(ref _freeCount);
+        (slab._taken, slab._users) = (0, 1);
+        return slab;
+    }
+
+    /// <summary>Memory for a body, with undefined content; <see cref="Release"/> returns it. Empty if there is not enough left.</summary>
+    public Memory<byte> Take(int bytes)
+    {
+        if (bytes > SlabBytes - _taken)
+            return default;
+        _users++;
+        _taken += bytes;
+        return _bytes.AsMemory(_taken - bytes, bytes);
+    }
+
+    /// <summary>Nobody reads a body of it any more, or no body will be added.</summary>
+    public void Release()
+    {
+        Invariant.Check(_users > 0, $"A slab of bodies was released although nobody uses it.");
+        if (--_users > 0)
+            return;
+        if (Interlocked.Increment(ref _freeCount) <= FreeMax)
+            _free.Enqueue(this);
+        else
+            Interlocked.Decrement(ref _freeCount);
+    }
+}
