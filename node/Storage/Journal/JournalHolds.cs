@@ -21,7 +21,7 @@ internal sealed class JournalHolds
         return hold;
     }
 
-    /// <summary>How many of the bytes before an entry of the index the holds need. Writer executor.</summary>
+    /// <summary>How many of the bytes before an entry of the index the holds need, in whole segments, as these are recycled. Writer executor.</summary>
     /// <param name="index">The journal's records.</param>
     /// <param name="end">The position of the entry.</param>
     public long BytesBefore(JournalIndex index, int end)
@@ -30,7 +30,11 @@ internal sealed class JournalHolds
         lock (_lock)
         {
             foreach (var hold in _holds)
-                bytes = Math.Max(bytes, Math.Min(hold.BytesMax, index.BytesOf(Math.Min(end, index.FirstAfter(hold.After)), end)));
+            {
+                var needed = index.FirstAfter(hold.After);
+                if (needed < end)
+                    bytes = Math.Max(bytes, Math.Min(hold.BytesMax, index.BytesOf(index.FirstFrom(index[needed].Segment), end)));
+            }
         }
         return bytes;
     }
