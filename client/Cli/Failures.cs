@@ -15,6 +15,7 @@ internal static class Failures
         KvOutcomeUnknownException e => (ExitCodes.OutcomeUnknown, e.Message),
         KvUnavailableException e => (ExitCodes.Unavailable, e.Message),
         KvInvalidRequestException e => (ExitCodes.Usage, e.Message),
+        KvCompactedException e => (ExitCodes.NotFound, e.Message),
         KvException { Reason: "NO_SHARD" or "NO_NODE" or "SHARDS_DIFFER" or "TLS_FILE_UNUSABLE" } e => (ExitCodes.Usage, e.Message),
         KvException { Reason: "NOT_REPLACED" or "NOT_TRANSFERRED" or "NOT_PLACED" } e => (ExitCodes.Unavailable, e.Message),
         KvException e => (ExitCodes.Internal, $"{e.Reason}: {e.Message}"),

@@ -7,7 +7,7 @@ internal static class CommandTable
 {
     private static readonly (string Name, Func<Command> Create)[] All =
     [
-        ("get", KeyCommands.Get), ("put", KeyCommands.Put), ("delete", KeyCommands.Delete), ("scan", ScanCommands.Scan), ("count", ScanCommands.Count),
+        ("get", KeyCommands.Get), ("put", KeyCommands.Put), ("delete", KeyCommands.Delete), ("scan", ScanCommands.Scan), ("count", ScanCommands.Count), ("watch", WatchCommand.Create),
         ("load", LoadCommand.Create), ("verify", VerifyCommand.Create), ("bench", BenchCommand.Create), ("status", StatusCommand.Create),
         ("doctor", DoctorCommand.Create), ("admin", AdminCommand.Create),
     ];
