@@ -45,7 +45,8 @@ internal sealed class KvService(KvCalls calls, KvScans scans, KvWatches watches,
     public override async Task Watch(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
         var end = await watches.RunAsync(request, responseStream, context.CancellationToken).ConfigureAwait(false);
-        metrics.WatchEnded(end.Reason);
+        if (end != ApiErrors.Cancelled)
+            metrics.WatchEnded(end.Reason);
         throw end.ToStatus().ToRpcException();
     }
 

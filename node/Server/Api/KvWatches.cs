@@ -83,7 +83,9 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
             {
                 await using var gone = cancellationToken.UnsafeRegister(static state => ((Watcher)state!).Hub.Interrupt((Watcher)state), watcher).ConfigureAwait(false);
                 var output = new Output(shard, query, responses, cancellationToken);
-                return await BeginAsync(output, watcher, snapshot).ConfigureAwait(false) ?? await SendAsync(output, watcher, isVerified: after is null).ConfigureAwait(false);
+                var refusal = await BeginAsync(output, watcher, snapshot).ConfigureAwait(false);
+                snapshot?.Dispose();
+                return refusal ?? await SendAsync(output, watcher, isVerified: after is null).ConfigureAwait(false);
             }
             finally
             {
@@ -275,7 +277,6 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
             if (more && (snapshot.IsTooOld || clock.GetElapsedTime(opened) >= options.SnapshotAgeMax))
                 return ApiErrors.SnapshotTooOld;
         }
-        snapshot.Dispose();
         return null;
     }
 
