@@ -103,7 +103,7 @@ internal sealed partial class WatchHubs(StoreOptions options, TimeProvider clock
             if (hasEnded)
                 hub.EndAll(WatchEnd.Stopped);
             else
-                hub.Wake();
+                hub.Applied();
         });
         _timer ??= clock.CreateTimer(_ => Look(), null, LookInterval, LookInterval);
         return hub;

@@ -35,9 +35,11 @@ internal sealed class CommittedTail(StoreContext context, StoreLifecycle life, P
     /// <param name="withSnapshot">Whether to open a snapshot, see <see cref="TailPage.Snapshot"/>.</param>
     /// <param name="done">Called once, on the writer or the checkpoint executor. Must not block or throw.</param>
     public void Read(Etag after, int bytesMax, bool withSnapshot, Action<TailPage> done) =>
-        context.Writer.Post(new WorkAction(() => Collect(after, bytesMax, withSnapshot, done)));
+        context.Writer.Post(new WorkAction(() => ReadHere(after, bytesMax, withSnapshot, done)));
 
-    private void Collect(Etag after, int bytesMax, bool withSnapshot, Action<TailPage> done)
+    /// <summary>The same for a caller on the writer executor: what is in memory is read at once.</summary>
+    /// <inheritdoc cref="Read"/>
+    public void ReadHere(Etag after, int bytesMax, bool withSnapshot, Action<TailPage> done)
     {
         var committed = pages.Roots.PublishedEtag;
         var state = life.HasEnded ? TailState.Stopped : StateOf(after, committed);

@@ -28,12 +28,16 @@ internal sealed class ClusterRun : ISimulation
     // The same for a caller of sets.
     private const int SetsInOneOf = 4;
 
+    // The same for a watch.
+    private const int WatchesInOneOf = 4;
+
     private UInt128 _sessionsDrawn;
     private ulong _replicaIdLast = 1_000;
     private readonly ClusterNode[] _nodes;
     private readonly ClusterClient[] _clients;
     private readonly RoutedClient[] _routed = [];
     private readonly SetCaller? _sets;
+    private readonly WatchCaller? _watch;
     private readonly ClusterFaults _faults;
     private readonly ClusterHistory _history = new();
     private readonly CommittedLog _log = new();
@@ -75,6 +79,7 @@ internal sealed class ClusterRun : ISimulation
         _nodes = [.. Enumerable.Range(1, scenario.Nodes).Select(id => new ClusterNode(this, new((uint)id), id <= ReplicaCount ? new((ulong)id * 11) : ReplicaId.None))];
         _clients = [.. Enumerable.Range(0, ClientCount).Select(client => new ClusterClient(this, _history, first: new(Conditions.PinnedCallers ? (uint)client + 1 : 1), hardlyWrites: client == 0))];
         _sets = Conditions.HasSets ? new SetCaller(this) : null;
+        _watch = seed % WatchesInOneOf == 2 ? new WatchCaller(this, seed) : null;
         _replacements = new Replacements(this);
         if (Conditions.RoutedCallers)
             _routed = [.. Enumerable.Range(1, RoutedCount).Select(number => new RoutedClient(this, _history, number))];
@@ -120,7 +125,7 @@ internal sealed class ClusterRun : ISimulation
 
     public Activity Activity => new(
         _history.Writes, _history.Reads, _history.Scans, _history.FailedConditions, (long)Coordinator.Record.Epoch, Network.SnapshotsInstalled, Transfers,
-        (long)Coordinator.Record.Generation - 1, _history.FollowerReads, _history.Repeats, DigestsCompared, Unapplied, _sets?.Parts ?? 0);
+        (long)Coordinator.Record.Generation - 1, _history.FollowerReads, _history.Repeats, DigestsCompared, Unapplied, _sets?.Parts ?? 0, _watch?.Events ?? 0);
 
     public Tally Tally { get; } = new();
 
@@ -138,6 +143,7 @@ internal sealed class ClusterRun : ISimulation
             foreach (var client in _clients)
                 client.Start();
             _sets?.Start();
+            _watch?.Start();
             _replacements.Start();
             new Availability(this, _history).Start();
             _faults.Start();
@@ -264,5 +270,6 @@ internal sealed class ClusterRun : ISimulation
         whole.Published.Check(_log);
         _history.Check(_log);
         _sets?.Check(_log);
+        _watch?.Check(_log);
     }
 }
