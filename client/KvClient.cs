@@ -267,6 +267,29 @@ public sealed class KvClient : IAsyncDisposable
         }
     }
 
+    /// <summary>
+    /// Returns the changes of a range, those of each shard in order and each once, until it is cancelled. It goes on by itself when leaders change and connections break.
+    /// </summary>
+    /// <exception cref="KvCompactedException">The journal does not reach back to where the watch was to begin, or the reader was too slow.</exception>
+    /// <exception cref="KvUnavailableException">No replica of a shard answered for a minute, or at the beginning for <see cref="KvClientOptions.Timeout"/>.</exception>
+    /// <exception cref="KvException">Reason LINEAGE_CHANGED: the cluster was restored, and its history does not have the position.</exception>
+    public async IAsyncEnumerable<KvWatchMessage> WatchAsync(KvWatch watch, [EnumeratorCancellation] CancellationToken cancellationToken = default)
+    {
+        var request = watch.ToMessage();
+        var positions = new WatchPositions(request);
+        var messages = new WatchWalk(_router, _channels, _options.Timeout).MessagesAsync(request, cancellationToken).GetAsyncEnumerator(cancellationToken);
+        await using (messages.ConfigureAwait(false))
+        {
+            while (await MoveNextAsync(messages, cancellationToken).ConfigureAwait(false))
+            {
+                var message = messages.Current;
+                // One without content only shows that the connection lives.
+                if (message.Position is not null || message.Events.Count > 0 || message.Initial)
+                    yield return new KvWatchMessage(message.Position.ToPosition(), [.. message.Events.Select(ToEvent)], message.Initial) { Positions = positions.Advance(message) };
+            }
+        }
+    }
+
     /// <summary>Returns one page of a range. The next page is from the same snapshot as long as its shard keeps it.</summary>
     /// <param name="list">The range and the limits of a page.</param>
     /// <param name="pageToken">Of the page before; empty for the first one.</param>
@@ -353,6 +376,47 @@ public sealed class KvClient : IAsyncDisposable
             throw thrown;
         }
     }
+
+    private static async ValueTask<bool> MoveNextAsync(IAsyncEnumerator<WatchResponse> messages, CancellationToken cancellationToken)
+    {
+        try
+        {
+            return await messages.MoveNextAsync().ConfigureAwait(false);
+        }
+        catch (RpcException failure)
+        {
+            throw KvErrors.ToException(failure, cancellationToken);
+        }
+    }
+
+    private static KvEvent ToEvent(Event message) => new(
+        message.Kind switch
+        {
+            EventKind.Put => KvEventKind.Put,
+            EventKind.Delete => KvEventKind.Delete,
+            EventKind.DeleteRange => KvEventKind.DeleteRange,
+            EventKind.SetAdd => KvEventKind.SetAdd,
+            EventKind.SetRemove => KvEventKind.SetRemove,
+            EventKind.Touch => KvEventKind.Touch,
+            _ => KvEventKind.Unknown,
+        },
+        message.Reason switch
+        {
+            EventReason.User => KvEventReason.User,
+            EventReason.Expired => KvEventReason.Expired,
+            EventReason.SessionEnded => KvEventReason.SessionEnded,
+            _ => KvEventReason.Unknown,
+        },
+        message.Key.Memory,
+        message.Etag.ToEtag())
+    {
+        RangeEnd = message.RangeEnd.Memory,
+        Value = message.Value.Memory,
+        Member = message.Member.Memory,
+        IsPreviousKnown = message.PreviousKnown,
+        PreviousEtag = message.PreviousEtag?.ToEtag(),
+        PreviousValue = message.PreviousValue.Memory,
+    };
 
     private GetResult ToResult(GetResponse response)
     {

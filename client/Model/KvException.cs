@@ -58,3 +58,10 @@ public enum ChangeOutcome
     /// <summary>It may have been applied, or may still be applied.</summary>
     Unknown,
 }
+
+/// <summary>A watch was to begin after a position that no replica's journal has any more. Read the keys anew and watch after that, or watch with <see cref="KvWatch.Initial"/>.</summary>
+public sealed class KvCompactedException(string message, ShardPosition oldest, Exception? cause = null) : KvException("COMPACTED", message, ChangeOutcome.NotApplied, cause)
+{
+    /// <summary>The oldest position of the shard from which a watch could have begun.</summary>
+    public ShardPosition Oldest { get; } = oldest;
+}

@@ -11,6 +11,7 @@ using KvCluster.Node.Placement;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Telemetry;
 using KvCluster.Node.Transport;
+using KvCluster.Node.Watching;
 using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Admin;
 using KvCluster.ServiceDefaults.Memory;
@@ -226,7 +227,9 @@ internal sealed class NodeHost : IAsyncDisposable
         var replaceCalls = new ReplaceCalls(identity, found, placement, replacement, operations);
         var admin = new AdminService(identity, shards, placement, found, replaceCalls, replicas, voters, examiner);
         var reads = Own("the threads of reads", ReadThreads.Start());
-        Own("the server", await ServeAsync(identity, map, shards, reads, placement, admin, _grpcHealth, metrics, logs, listen, tls, port, cancellationToken).ConfigureAwait(false));
+        var watches = Own("the watches", new WatchHubs(shards.Threads.Options, BootClock.Instance, logs.CreateLogger<WatchHubs>()));
+        metrics.Watches = () => (watches.Watchers, watches.LagMax);
+        Own("the server", await ServeAsync(identity, map, shards, reads, placement, admin, _grpcHealth, metrics, watches, logs, listen, tls, port, cancellationToken).ConfigureAwait(false));
         Own("the server for nodes", await ServePeersAsync(identity, peers, voters, replaceCalls, admin, logs, listenPeers, tls, peerPort, cancellationToken).ConfigureAwait(false));
         peers.Start(map, shards.Receive, shards.NodeSilent);
         shards.Start();
@@ -293,6 +296,7 @@ internal sealed class NodeHost : IAsyncDisposable
         AdminService admin,
         HealthService health,
         NodeMetrics metrics,
+        WatchHubs watches,
         ILoggerFactory logs,
         Uri listen,
         ServerTls? tls,
@@ -313,6 +317,7 @@ internal sealed class NodeHost : IAsyncDisposable
         var lookup = new ShardLookup(identity.Node, shards, metrics.Activity.Hot);
         services.AddSingleton(lookup).AddSingleton(new ReadOpener(lookup, BootClock.Instance, _options.ReadWaitMax)).AddSingleton(reads);
         services.AddSingleton(_ => new KeptSnapshots(BootClock.Instance, shards.Threads.Options.SnapshotAgeMax)).AddSingleton<KvCalls>().AddSingleton<KvScans>();
+        services.AddSingleton(watches).AddSingleton<KvWatches>();
         services.AddReflection(_options.ServeAdmin);
         services.AddSingleton<KvService>().AddSingleton<ClusterService>();
         services.AddSingleton(new ForeignCalls(() => identity.ClusterId));
@@ -327,6 +332,7 @@ internal sealed class NodeHost : IAsyncDisposable
         if (_options.ServeAdmin)
             app.MapGrpcService<AdminService>();
         app.MapHealthAndReflection();
+        app.Lifetime.ApplicationStopping.Register(watches.Stop);
         return await OwnedServer.StartAsync(app, listen, health, cancellationToken).ConfigureAwait(false);
     }
 }

@@ -49,10 +49,11 @@ internal sealed class ReplicaStore : IDisposable
         Durable = new DurableRecords(index, _journal.Completed, recovered.Control.State);
         Log = new RecordLog(Life, index, segments, _journal, Durable);
         Reader = new JournalReader(context, Life, Pages, index, segments);
+        Tail = new CommittedTail(context, Life, Pages, index, Reader, recovered.JournalDirectory);
         Committed = new CommittedRecords(context, Life, Pages, index, Log, Reader, _shardClock);
         // A checkpoint names nothing beyond what is durable here.
         Checkpoints = new CheckpointSchedule(
-            context, Life, Pages, index, segments, _journal, reserve, () => Etag.Min(Pages.Roots.PublishedEtag, Durable.Last.Etag), () => Space!.Watch());
+            context, Life, Pages, index, Tail.Holds, segments, _journal, reserve, () => Etag.Min(Pages.Roots.PublishedEtag, Durable.Last.Etag), () => Space!.Watch());
         _memory = new StoreMemory(context, Life, Pages, index, Checkpoints, OnPauseEnded);
         Space = new SpaceWatch(context, Life, Pages, _journal, reserve, Checkpoints, _memory, () => Requests!.RefuseOnFullDisk());
         var prefetch = context.Prefetch is { } executor ? new PathPrefetch(executor, Pages, OpenSnapshot, failure => context.Writer.Post(new WorkAction(() => Life.Fail(failure)))) : null;
@@ -89,6 +90,9 @@ internal sealed class ReplicaStore : IDisposable
 
     /// <summary>The journal, to read it.</summary>
     public JournalReader Reader { get; }
+
+    /// <summary>The committed records, for those who follow the shard. Any thread.</summary>
+    public CommittedTail Tail { get; }
 
     /// <summary>The committed records that are not applied yet.</summary>
     public CommittedRecords Committed { get; }

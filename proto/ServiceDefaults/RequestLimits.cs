@@ -17,7 +17,7 @@ internal static class RequestLimits
     /// </summary>
     public const int PositionsMax = 32_768;
 
-    /// <summary>For a Get or a Scan: this many positions of up to 28 bytes, and four keys of 2 KiB.</summary>
+    /// <summary>For a Get, a Scan or a Watch: this many positions of up to 28 bytes, and four keys of 2 KiB.</summary>
     public const int ReadBytesMax = 1 << 20;
 
     /// <summary>For operators' calls, the largest of which names 10,000 shards, and for OpenSession and EndSession, which have one key.</summary>
@@ -40,7 +40,7 @@ internal static class RequestLimits
     /// <summary>The maximum message size of a method, by its path.</summary>
     internal static int BytesMaxOf(string method) => method switch
     {
-        "/kvcluster.v1.Kv/Get" or "/kvcluster.v1.Kv/Scan" => ReadBytesMax,
+        "/kvcluster.v1.Kv/Get" or "/kvcluster.v1.Kv/Scan" or "/kvcluster.v1.Kv/Watch" => ReadBytesMax,
         "/kvcluster.v1.Kv/OpenSession" or "/kvcluster.v1.Kv/EndSession" => OperatorBytesMax,
         // Values and conditions on values are large, and so are 10,000 keys.
         _ when method.StartsWith("/kvcluster.v1.Kv/", StringComparison.Ordinal) => ListenerLimits.MessageBytesMax,

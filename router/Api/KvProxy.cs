@@ -25,6 +25,8 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
     /// <summary>Fields that this version does not know are discarded, because as objects they take twenty times their bytes.</summary>
     private static readonly MessageParser<ScanRequest> ScanParser = ScanRequest.Parser.WithDiscardUnknownFields(true);
 
+    private static readonly MessageParser<WatchRequest> WatchParser = WatchRequest.Parser.WithDiscardUnknownFields(true);
+
     private static readonly TimeSpan RoomPause = TimeSpan.FromMilliseconds(10);
 
     private static readonly Google.Rpc.Status RequestsWait = CallStatus.Create(
@@ -82,7 +84,7 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
         var requestBytes = 0;
         try
         {
-            requestBytes = HoldRequest(request);
+            requestBytes = HoldRequest(request, RequestKeys.CountPositions(request.Written, ScanRequest.ReadFieldNumber));
             var message = ScanParser.ParseFrom(request.Written);
             request.Return();
             await SendPagesAsync(message, responseStream, context).ConfigureAwait(false);
@@ -102,6 +104,39 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
         {
             memory.Requests.GiveBack(requestBytes);
             metrics.EndScan(began, error);
+        }
+    }
+
+    public override async Task Watch(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
+    {
+        var requestBytes = 0;
+        try
+        {
+            requestBytes = HoldRequest(request, RequestKeys.CountPositionsOfWatch(request.Written));
+            var message = WatchParser.ParseFrom(request.Written);
+            request.Return();
+            await SendEventsAsync(message, responseStream, context).ConfigureAwait(false);
+        }
+        catch (Exception failure) when (failure is InvalidProtocolBufferException or MalformedMessageException)
+        {
+            throw CallStatus.Create(StatusCode.InvalidArgument, "BAD_REQUEST", MalformedMessageException.Text, "no").ToRpcException();
+        }
+        finally
+        {
+            memory.Requests.GiveBack(requestBytes);
+        }
+    }
+
+    // The bytes of a message are counted from when a node has sent it until it is read.
+    private async Task SendEventsAsync(WatchRequest message, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
+    {
+        var walk = new WatchWalk(calls, channels, options.Timeout) { Received = bytes => memory.Replies.Take(bytes), Passed = bytes => memory.Replies.GiveBack(bytes) };
+        await foreach (var received in walk.MessagesAsync(message, context.CancellationToken).ConfigureAwait(false))
+        {
+            var response = MessageBytes.Rent();
+            received.WriteTo(response.Append(received.CalculateSize()));
+            if (!await StalledWrite.EndsAsync(responseStream.WriteAsync(response), memory.Replies).ConfigureAwait(false))
+                throw CallStatus.Create(StatusCode.ResourceExhausted, "NOT_READ", "The caller does not read the events that it asked for. Watch again after the last position received.", "no").ToRpcException();
         }
     }
 
@@ -159,9 +194,8 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
     bool IReplyRoom.MayRespond(int bytes) => memory.MayRespond(bytes);
 
     // Includes the memory of positions as objects, which may be many.
-    private int HoldRequest(MessageBytes request)
+    private int HoldRequest(MessageBytes request, int positions)
     {
-        var positions = RequestKeys.CountPositions(request.Written, ScanRequest.ReadFieldNumber);
         if (positions > RequestLimits.PositionsMax)
             throw CallStatus.Create(StatusCode.InvalidArgument, "BAD_REQUEST", RequestKeys.TooManyPositions, "no").ToRpcException();
         var bytes = request.Count + (positions * RequestKeys.PartBytes);

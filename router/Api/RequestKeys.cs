@@ -102,6 +102,20 @@ internal static class RequestKeys
         return (keys, positions);
     }
 
+    /// <summary>Counts the positions that a watch goes on after.</summary>
+    /// <exception cref="MalformedMessageException">The bytes are not a message.</exception>
+    public static int CountPositionsOfWatch(ReadOnlySpan<byte> request)
+    {
+        var positions = 0;
+        var reader = new WireReader(request);
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            positions += field == WatchRequest.AfterFieldNumber ? 1 : 0;
+            reader.Skip();
+        }
+        return positions;
+    }
+
     /// <summary>
     /// The memory that a call takes besides its bytes. The keys and positions of a GetMany become objects, to be sent to their shards, and so do the positions of a Count
     /// and of a search of the nearest key. For other methods it is 0, because their bytes are passed on. Requests with too many parts are refused.

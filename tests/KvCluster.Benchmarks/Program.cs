@@ -2,6 +2,7 @@
 // Prints a table and, if asked, writes the rows as a JSON array. Exit codes: 0 measured, 1 failed, 2 usage.
 using System.CommandLine;
 using KvCluster.Benchmarks;
+using KvCluster.Benchmarks.Api;
 using KvCluster.Benchmarks.Cluster;
 using KvCluster.Benchmarks.Engine;
 using KvCluster.Benchmarks.Engine.Peers;
@@ -31,6 +32,7 @@ ParseResult? chosen = null;
 // One line per suite. The last two are long parts of the suites cluster and faults, which can be run alone.
 var suites = new Dictionary<string, BenchmarkSuite>
 {
+    ["api"] = ApiSuite.RunAsync,
     ["cluster"] = ClusterSuite.Run,
     ["engine"] = (quick, progress, cancellation) => EngineSuite.RunAsync(
         EnginePlan.Of(quick, chosen!.GetValue(only) ?? [], chosen.GetValue(systems) ?? [], chosen.GetValue(keys), chosen.GetValue(rounds), chosen.GetValue(seconds)), progress, cancellation),

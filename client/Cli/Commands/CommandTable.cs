@@ -8,8 +8,8 @@ internal static class CommandTable
     private static readonly (string Name, Func<Command> Create)[] All =
     [
         ("get", KeyCommands.Get), ("put", KeyCommands.Put), ("delete", KeyCommands.Delete), ("rm", ChangeCommands.Remove), ("incr", ChangeCommands.Increment),
-        ("touch", ChangeCommands.Touch), ("txn", TransactCommand.Create), ("scan", ScanCommands.Scan), ("count", ScanCommands.Count), ("set", SetCommands.Create),
-        ("session", SessionCommands.Create),
+        ("touch", ChangeCommands.Touch), ("txn", TransactCommand.Create), ("scan", ScanCommands.Scan), ("count", ScanCommands.Count), ("watch", WatchCommand.Create),
+        ("set", SetCommands.Create), ("session", SessionCommands.Create),
         ("load", LoadCommand.Create), ("verify", VerifyCommand.Create), ("bench", BenchCommand.Create), ("status", StatusCommand.Create),
         ("doctor", DoctorCommand.Create), ("admin", AdminCommand.Create),
     ];

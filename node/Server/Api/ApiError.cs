@@ -30,6 +30,9 @@ internal sealed record ApiError(StatusCode Code, string Reason, string Message)
     /// <summary>Size in bytes of the response that the call would have had.</summary>
     public int? ReplyBytes { get; init; }
 
+    /// <summary>The oldest position from which a watch can begin.</summary>
+    public (ShardId Shard, Etag Oldest)? Compacted { get; init; }
+
     /// <summary>The correct routes, as far as this node knows them.</summary>
     public IReadOnlyList<ShardRoute>? Routes { get; init; }
 
@@ -51,6 +54,8 @@ internal sealed record ApiError(StatusCode Code, string Reason, string Message)
             status.Details.Add(Any.Pack(new RetryInfo { RetryDelay = Duration.FromTimeSpan(delay) }));
         if (Routes is { Count: > 0 })
             status.Details.Add(Any.Pack(new RouteHint { Routes = { Routes } }));
+        if (Compacted is var (ofShard, oldest))
+            status.Details.Add(Any.Pack(new Compacted { Oldest = new Position { ShardId = ofShard, Etag = new V1.Etag { Epoch = oldest.Epoch, Change = oldest.Change } } }));
         return status;
     }
 }

@@ -130,6 +130,9 @@ internal static class ApiErrors
     public static readonly ApiError SnapshotTooOld = new(
         StatusCode.Aborted, "SNAPSHOT_TOO_OLD", "The scan was read too slowly for one snapshot, which kept memory from being reused. The entries received are valid; continue after the last one.");
 
+    /// <summary>For a watch of a range without keys.</summary>
+    public static readonly ApiError WatchEmpty = BadRequest("The range of a watch must have room for a key: its end is not after its start.");
+
     public static readonly ApiError IntersectionTooLarge = new(
         StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", "The intersection has too many members to be counted in facets. Ask for it without facet prefixes, or intersect more sets.");
 
@@ -228,6 +231,20 @@ internal static class ApiErrors
     public static ApiError ReplicaFailed(ShardRoute route, string failure) => route.LeaderId.IsNone
         ? new(StatusCode.Unavailable, "NO_LEADER", $"The replica on this node failed: {failure}") { Routes = [route], RetryAfter = LeaderPause }
         : new(StatusCode.Unavailable, "NOT_LEADER", $"The replica on this node failed: {failure}") { Routes = [route] };
+
+    /// <summary>For a watch from a position that the journal does not have any more.</summary>
+    /// <param name="shard">The shard.</param>
+    /// <param name="asked">The position asked for.</param>
+    /// <param name="oldest">The oldest that would do.</param>
+    public static ApiError Compacted(ShardId shard, Etag asked, Etag oldest) => new(
+        StatusCode.OutOfRange, "COMPACTED", $"The journal of shard {shard} begins after {oldest}, so the changes after {asked} are not all there. Read the keys anew and watch after that, or watch with initial.")
+    {
+        Compacted = (shard, oldest),
+    };
+
+    /// <summary>For a position that is not in the shard's history, for example after the cluster was restored from a backup.</summary>
+    public static ApiError LineageChanged(ShardId shard, Etag asked) => new(
+        StatusCode.FailedPrecondition, "LINEAGE_CHANGED", $"Shard {shard} has no change {asked}. The position is of another history of the cluster, which was restored perhaps. Read the keys anew and watch after that.");
 
     public static ApiError ConditionFailed(ShardId shard, in WriteResult result) =>
         new(StatusCode.FailedPrecondition, "CONDITION_FAILED", $"Condition {Text(result.FailedCondition)} does not hold.")

@@ -9,7 +9,7 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Node.Api;
 
 /// <summary>The Kv service of a node. A singleton; each call runs on a thread of the pool.</summary>
-internal sealed class KvService(KvCalls calls, KvScans scans, NodeMetrics metrics, CallMemory memory, TimeProvider clock, ILogger<KvService> log) : EncodedKvService
+internal sealed class KvService(KvCalls calls, KvScans scans, KvWatches watches, NodeMetrics metrics, CallMemory memory, TimeProvider clock, ILogger<KvService> log) : EncodedKvService
 {
     private readonly ExchangePlaces _places = new(memory.Requests);
 
@@ -66,6 +66,14 @@ internal sealed class KvService(KvCalls calls, KvScans scans, NodeMetrics metric
         }
         if (refusal is not null)
             throw refusal.ToStatus().ToRpcException();
+    }
+
+    public override async Task Watch(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
+    {
+        var end = await watches.RunAsync(request, responseStream, context.CancellationToken).ConfigureAwait(false);
+        if (end != ApiErrors.Cancelled)
+            metrics.WatchEnded(end.Reason);
+        throw end.ToStatus().ToRpcException();
     }
 
     public override Task Exchange(IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context) =>

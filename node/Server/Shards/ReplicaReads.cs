@@ -21,6 +21,9 @@ internal sealed class ReplicaReads(ShardReplicaContext context, ReplicaCore core
     private readonly AppliedWaits _appliedWaits = new();
     private long _currentUs = long.MinValue;
     private bool _failedConditionsWait;
+    private Etag _toldApplied;
+    private volatile Action<bool>? _follower;
+    private volatile bool _hasEnded;
 
     /// <summary>The lease under which reads need no round.</summary>
     public Lease Lease => core.Lease;
@@ -91,6 +94,17 @@ internal sealed class ReplicaReads(ShardReplicaContext context, ReplicaCore core
     /// <summary>Opens a snapshot of the published state, whatever its age.</summary>
     public ReadSnapshot OpenSnapshot() => journal.Store.OpenSnapshot();
 
+    /// <summary>
+    /// Has somebody told each time that more is applied, with false, and at the end of the replica, perhaps twice, with true. There is one at a time; null: nobody any more.
+    /// </summary>
+    /// <param name="follower">Called on the writer executor, or once by this call. Must not block.</param>
+    public void Follow(Action<bool>? follower)
+    {
+        _follower = follower;
+        if (_hasEnded)
+            follower?.Invoke(true);
+    }
+
     // From here on: the writer executor only.
 
     /// <summary>Whether failed conditions, which are reads, may be answered now. Otherwise they wait for the next round.</summary>
@@ -131,8 +145,16 @@ internal sealed class ReplicaReads(ShardReplicaContext context, ReplicaCore core
     /// <summary>What is published by now is as new as the core's <see cref="ReplicaCore.CurrentUs"/> says.</summary>
     public void Advance(long currentUs) => Volatile.Write(ref _currentUs, Math.Max(_currentUs, currentUs));
 
-    /// <summary>Releases the reads that wait for what is published by now.</summary>
-    public void ReleaseApplied() => _appliedWaits.Release(journal.Store.Pages.Roots.PublishedEtag);
+    /// <summary>Releases the reads that wait for what is published by now, and tells who follows it.</summary>
+    public void ReleaseApplied()
+    {
+        var applied = journal.Store.Pages.Roots.PublishedEtag;
+        _appliedWaits.Release(applied);
+        if (applied == _toldApplied)
+            return;
+        _toldApplied = applied;
+        _follower?.Invoke(false);
+    }
 
     /// <summary>The replica has ended: refuses all waiting reads and all that come later.</summary>
     public void RefuseAll()
@@ -140,6 +162,8 @@ internal sealed class ReplicaReads(ShardReplicaContext context, ReplicaCore core
         _waiting.RefuseAll();
         _ofFollower.RefuseAll();
         _appliedWaits.RefuseAll();
+        _hasEnded = true;
+        _follower?.Invoke(true);
     }
 
     private Task<Etag?> JoinAsync(WaitingReads reads, CancellationToken cancellationToken)

@@ -89,6 +89,9 @@ internal sealed class ShardReplica : IAsyncDisposable
     /// <summary>Describes it. Any thread.</summary>
     public ReplicaReport Report { get; }
 
+    /// <summary>The store in use, which is replaced when a snapshot was received. Any thread.</summary>
+    public ReplicaStore Store => _journal.Store;
+
     /// <summary>The newest route this replica knows. Immutable; any thread.</summary>
     public ShardRoute Route => _published.Route;
 

@@ -55,6 +55,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
     private volatile NodeReading _reading = NodeReading.None;
     private volatile CallMemory? _calls;
     private volatile MemoryAccount? _stores;
+    private volatile Func<(long Count, long Lag)>? _watches;
     private long _activeRequests;
     private long _elections;
     private long _transfersDone;
@@ -135,6 +136,12 @@ internal sealed class NodeMetrics : IAsyncDisposable
         set => _stores = value;
     }
 
+    /// <summary>Counts the watchers, and the changes that the slowest one lacks. Set when the node begins to serve.</summary>
+    public Func<(long Count, long Lag)> Watches
+    {
+        set => _watches = value;
+    }
+
     public void RequestBegan() => Interlocked.Increment(ref _activeRequests);
 
     /// <summary>A call was answered.</summary>
@@ -174,6 +181,9 @@ internal sealed class NodeMetrics : IAsyncDisposable
             Activity.Refused();
         }
     }
+
+    /// <summary>A watch has ended. If its caller has gone, that is not counted.</summary>
+    public void WatchEnded(string reason) => _refused.Add(1, MethodTags.Watch, new Tag(RpcTags.Error, reason));
 
     public void TransactionAppended(int operations, TimeSpan waited)
     {
@@ -261,6 +271,8 @@ internal sealed class NodeMetrics : IAsyncDisposable
     {
         _meter.CreateObservableCounter("kvcluster.node.elections", () => Volatile.Read(ref _elections), "{election}", "Elections won by replicas of this node, those of transfers included.");
         _meter.CreateObservableCounter("kvcluster.node.transfers", () => Both(Result, ("done", _transfersDone), ("refused", _transfersRefused)), "{transfer}", "Leadership transfers that replicas of this node were asked for, by outcome.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.watchers", () => _watches?.Invoke().Count ?? 0, "{watcher}", "Watches in progress.");
+        _meter.CreateObservableGauge("kvcluster.node.watch.lag", () => _watches?.Invoke().Lag ?? 0, "{change}", "Changes that the slowest watcher of the node has not been sent yet. It lags in the journal, and ends with COMPACTED when that no longer has them.");
         _meter.CreateObservableCounter("kvcluster.node.calls.refused", () => _calls?.CallsRefused ?? 0, "{call}", "Calls refused on arrival because too many were open. They are counted nowhere else.");
         _meter.CreateObservableCounter("kvcluster.node.loops.failed", () => LoopFailures.Total, "{failure}", "Iterations of background loops that ended with an unexpected exception. The log says which.");
         _meter.CreateObservableCounter("kvcluster.node.alarms", () => Volatile.Read(ref _alarms), "{alarm}", "Events that an operator must look at. The log describes each.");

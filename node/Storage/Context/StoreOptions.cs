@@ -110,6 +110,12 @@ internal sealed record StoreOptions
     public long RetainedJournalBytes { get; init; } = 256 << 20;
 
     /// <summary>
+    /// Bytes of covered journal that are kept for watchers that are connected and behind, if <see cref="RetainedJournalBytes"/> is less. A watcher further behind
+    /// is told that the journal is compacted. Some minutes of the writes of a busy shard.
+    /// </summary>
+    public long WatchedJournalBytes { get; init; } = 64 << 20;
+
+    /// <summary>
     /// Bytes of disk space that must remain free after receiving a snapshot; without them it is not started. Enough for the first journal segments after
     /// it, and for those that other shards of the node start meanwhile.
     /// </summary>

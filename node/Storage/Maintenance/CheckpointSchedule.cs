@@ -50,13 +50,14 @@ internal sealed class CheckpointSchedule
     /// <param name="life">Ended by a failure.</param>
     /// <param name="pages">The trees.</param>
     /// <param name="index">The journal's records.</param>
+    /// <param name="holds">Who else needs the journal.</param>
     /// <param name="reader">Closed before segments are recycled.</param>
     /// <param name="journal">Recycles segments.</param>
     /// <param name="reserve">Released when the disk is full.</param>
     /// <param name="bound">Returns the last etag that a checkpoint may cover: the lesser of the committed and the locally durable one.</param>
     /// <param name="foundNoRoom">Called when the disk is full.</param>
     public CheckpointSchedule(
-        StoreContext context, StoreLifecycle life, PageStore pages, JournalIndex index, SegmentReader reader, JournalWriter journal, SpaceReserve reserve,
+        StoreContext context, StoreLifecycle life, PageStore pages, JournalIndex index, JournalHolds holds, SegmentReader reader, JournalWriter journal, SpaceReserve reserve,
         Func<Etag> bound, Action foundNoRoom)
     {
         _context = context;
@@ -68,7 +69,7 @@ internal sealed class CheckpointSchedule
         _foundNoRoom = foundNoRoom;
         _backlog = new CheckpointBacklog(context, pages, index);
         _requests = new CheckpointRequests(context, pages, () => life.Guard(OnRequested));
-        _recycling = new JournalRecycling(context, pages, index, reader, journal);
+        _recycling = new JournalRecycling(context, pages, index, holds, reader, journal);
         _quiet = new QuietTimer(context, life, () => _backlog.IsMuchToReplay, () => _backlog.JournalBytes, StartQuietly);
         _return = new SpaceReturn(context, life, pages, () => _running is not null);
         _idle = new IdleReturn(context, life, pages, index, journal, this);

@@ -9,13 +9,13 @@ namespace KvCluster.Storage.Maintenance;
 /// Recycles the journal that checkpoints make unnecessary, and knows the snapshots in progress that still need some of it. Owned by
 /// <see cref="CheckpointSchedule"/>; writer executor.
 /// </summary>
-internal sealed class JournalRecycling(StoreContext context, PageStore pages, JournalIndex index, SegmentReader reader, JournalWriter journal)
+internal sealed class JournalRecycling(StoreContext context, PageStore pages, JournalIndex index, JournalHolds holds, SegmentReader reader, JournalWriter journal)
 {
     private readonly List<SnapshotSource> _sources = [];
     private long _keptBytes;
 
     /// <summary>
-    /// Bytes of the records that are kept for followers, beyond what a restart needs, as of the open or the last <see cref="Recycle"/>. Any thread.
+    /// Bytes of the records that are kept for followers and holds, beyond what a restart needs, as of the open or the last <see cref="Recycle"/>. Any thread.
     /// </summary>
     public long KeptBytes => Volatile.Read(ref _keptBytes);
 
@@ -34,8 +34,8 @@ internal sealed class JournalRecycling(StoreContext context, PageStore pages, Jo
     public void TakeBackSources(string reason) => TakeBack(static _ => true, reason);
 
     /// <summary>
-    /// Recycles segments that neither the older meta page (S5) nor a snapshot in progress needs, as far as the segments kept for followers exceed their
-    /// bound, in bytes or, while memory is short, in what their index takes. On a full disk none are kept for followers.
+    /// Recycles segments that neither the older meta page (S5) nor a snapshot in progress needs, as far as the segments kept for followers and holds exceed their
+    /// bound, in bytes or, while memory is short, in what their index takes. On a full disk none are kept for them.
     /// </summary>
     /// <param name="isForSpace">The checkpoint was written to free space.</param>
     public void Recycle(bool isForSpace)
@@ -45,7 +45,7 @@ internal sealed class JournalRecycling(StoreContext context, PageStore pages, Jo
             "the shard has written more journal since than a snapshot may retain");
         var needed = FirstSegmentNeeded();
         var covered = index.FirstFrom(needed);
-        var retainedBytes = journal.IsDiskFull || isForSpace ? 0 : context.Options.RetainedJournalBytes;
+        var retainedBytes = journal.IsDiskFull || isForSpace ? 0 : Math.Max(context.Options.RetainedJournalBytes, holds.BytesBefore(index, covered));
         var retainedCount = context.Memory.KeptIndexBytesMax / JournalIndex.EntryBytes;
         var dropped = 0;
         while (dropped < covered && (index.BytesOf(dropped, covered) > retainedBytes || covered - dropped > retainedCount))

@@ -34,6 +34,9 @@ internal static class MethodTags
     /// <summary>For a scan, which is not a <see cref="Method"/>.</summary>
     public static readonly Tag Scan = new(RpcTags.Method, "kvcluster.v1.Kv/Scan");
 
+    /// <summary>For a watch, likewise.</summary>
+    public static readonly Tag Watch = new(RpcTags.Method, "kvcluster.v1.Kv/Watch");
+
     private static readonly Tag[] All = [.. Enum.GetValues<Method>().Order().Select(static method => new Tag(RpcTags.Method, NameOf(method)))];
 
     /// <summary>A method's name by OpenTelemetry's conventions: "kvcluster.v1.Kv/Put".</summary>

@@ -74,6 +74,9 @@ internal sealed class ClusterNode : IDisposable
 
     public TimeProvider Clock => _clock;
 
+    /// <summary>The thread pool of its process; null if it does not run.</summary>
+    public VirtualExecutor? Pool { get; private set; }
+
     /// <summary>What it knows of all shards: of its own replicas from themselves, of the others from the coordinator.</summary>
     public ShardDirectorySnapshot Map { get; private set; } = ShardDirectorySnapshot.Empty;
 
@@ -355,7 +358,8 @@ internal sealed class ClusterNode : IDisposable
         VirtualExecutor[] lanes = [.. Enumerable.Range(0, 2).Select(_ => new VirtualExecutor(_run.Time, _run.Random, () => Disk.SyncUs, Guarded))];
         var checkpoints = new VirtualExecutor(_run.Time, _run.Random, () => Disk.BackgroundUs, Guarded);
         var completions = new VirtualExecutor(_run.Time, _run.Random, () => 20, Guarded);
-        _executors = [writer, .. lanes, checkpoints, completions];
+        Pool = new VirtualExecutor(_run.Time, _run.Random, () => 20, Guarded);
+        _executors = [writer, .. lanes, checkpoints, completions, Pool];
         // While one journal lane writes, the writer and the other lane continue, so a later write may be durable first.
         Disk.Files.DuringWrite = _ =>
         {
@@ -432,6 +436,7 @@ internal sealed class ClusterNode : IDisposable
     {
         foreach (var executor in _executors)
             executor.Kill();
+        Pool = null;
         Neighbour?.End();
         (IsUp, _isStopped, Replica) = (false, false, null);
         Map = ShardDirectorySnapshot.Empty;

@@ -29,6 +29,9 @@ internal sealed class ClusterRun : ISimulation
     private const int SetsInOneOf = 4;
     private const int LivesInOneOf = 4;
 
+    // The same for a watch.
+    private const int WatchesInOneOf = 4;
+
     private UInt128 _sessionsDrawn;
     private ulong _replicaIdLast = 1_000;
     private readonly ClusterNode[] _nodes;
@@ -36,6 +39,7 @@ internal sealed class ClusterRun : ISimulation
     private readonly RoutedClient[] _routed = [];
     private readonly SetCaller? _sets;
     private readonly LifeCaller? _lives;
+    private readonly WatchCaller? _watch;
     private readonly ClusterFaults _faults;
     private readonly ClusterHistory _history = new();
     private readonly CommittedLog _log = new();
@@ -78,6 +82,7 @@ internal sealed class ClusterRun : ISimulation
         _clients = [.. Enumerable.Range(0, ClientCount).Select(client => new ClusterClient(this, _history, first: new(Conditions.PinnedCallers ? (uint)client + 1 : 1), hardlyWrites: client == 0))];
         _sets = Conditions.HasSets ? new SetCaller(this) : null;
         _lives = Conditions.HasLives ? new LifeCaller(this) : null;
+        _watch = seed % WatchesInOneOf == 2 ? new WatchCaller(this, seed) : null;
         _replacements = new Replacements(this);
         if (Conditions.RoutedCallers)
             _routed = [.. Enumerable.Range(1, RoutedCount).Select(number => new RoutedClient(this, _history, number))];
@@ -123,7 +128,7 @@ internal sealed class ClusterRun : ISimulation
 
     public Activity Activity => new(
         _history.Writes, _history.Reads, _history.Scans, _history.FailedConditions, (long)Coordinator.Record.Epoch, Network.SnapshotsInstalled, Transfers,
-        (long)Coordinator.Record.Generation - 1, _history.FollowerReads, _history.Repeats, DigestsCompared, Unapplied, _sets?.Parts ?? 0);
+        (long)Coordinator.Record.Generation - 1, _history.FollowerReads, _history.Repeats, DigestsCompared, Unapplied, _sets?.Parts ?? 0, _watch?.Events ?? 0);
 
     public Tally Tally { get; } = new();
 
@@ -142,6 +147,7 @@ internal sealed class ClusterRun : ISimulation
                 client.Start();
             _sets?.Start();
             _lives?.Start();
+            _watch?.Start();
             _replacements.Start();
             new Availability(this, _history).Start();
             _faults.Start();
@@ -269,5 +275,6 @@ internal sealed class ClusterRun : ISimulation
         _history.Check(_log);
         _sets?.Check(_log);
         _lives?.Check(_log);
+        _watch?.Check(_log);
     }
 }

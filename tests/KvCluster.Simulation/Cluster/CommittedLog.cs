@@ -22,6 +22,9 @@ internal sealed class CommittedLog
     private readonly SortedDictionary<string, (SortedSet<string> Members, Etag Etag)> _sets = new(StringComparer.Ordinal);
     private readonly Dictionary<Etag, (string Set, int Deleted, bool IsPartial)> _setDeletes = [];
 
+    /// <summary>The changes that watchers see, in order.</summary>
+    public List<WatchedChange> Events { get; } = [];
+
     /// <summary>All keys that were ever put, in the order of their bytes.</summary>
     public IReadOnlyList<string> Keys { get; private set; } = [];
 
@@ -91,6 +94,8 @@ internal sealed class CommittedLog
         var reader = new OperationReader(payload.Operations);
         while (reader.MoveNext())
         {
+            if (reader.Code is not (OperationCode.Results or OperationCode.SessionOpen or OperationCode.SessionEnd or OperationCode.ForgetExpiry))
+                Events.Add(new WatchedChange(etag, Encoding.ASCII.GetString(reader.Key)));
             if (reader.Code is OperationCode.Put or OperationCode.Delete)
                 Apply(Encoding.ASCII.GetString(reader.Key), etag, reader.Code == OperationCode.Put ? reader.Value.ToArray() : null, reader.Life);
             if (reader.Code is OperationCode.Expire or OperationCode.DeleteOwned)

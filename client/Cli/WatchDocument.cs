@@ -1,0 +1,99 @@
+using KvCluster.Client;
+
+namespace KvCluster.Cli;
+
+/// <summary>An event of `watch` in JSON; bytes as in <see cref="EntryDocument"/>.</summary>
+internal sealed record WatchDocument
+{
+    public required string Kind { get; init; }
+
+    public required string Reason { get; init; }
+
+    public string? Key { get; init; }
+
+    public string? KeyBase64 { get; init; }
+
+    public string? Value { get; init; }
+
+    public string? ValueBase64 { get; init; }
+
+    public string? Member { get; init; }
+
+    public string? MemberBase64 { get; init; }
+
+    /// <summary>Of a range; empty: the end of the shard.</summary>
+    public string? RangeEnd { get; init; }
+
+    public string? RangeEndBase64 { get; init; }
+
+    public required string Etag { get; init; }
+
+    public required uint Shard { get; init; }
+
+    public required bool Initial { get; init; }
+
+    public required bool PreviousKnown { get; init; }
+
+    public string? PreviousEtag { get; init; }
+
+    public string? PreviousValue { get; init; }
+
+    public string? PreviousValueBase64 { get; init; }
+
+    /// <summary>For `--after`; only of the last event of a message, because the events of one change belong together.</summary>
+    public string? Token { get; init; }
+
+    /// <param name="message">The message.</param>
+    /// <param name="happened">One of its events.</param>
+    /// <param name="keysOnly">Values were not asked for.</param>
+    /// <param name="token">The token, if the event is the last one.</param>
+    public static WatchDocument Of(KvWatchMessage message, KvEvent happened, bool keysOnly, string? token)
+    {
+        var hasValue = happened.Kind == KvEventKind.Put && !keysOnly;
+        var isOfSet = happened.Kind is KvEventKind.SetAdd or KvEventKind.SetRemove;
+        var hadValue = happened is { IsPreviousKnown: true, PreviousEtag: not null };
+        return new WatchDocument
+        {
+            Kind = NameOf(happened.Kind),
+            Reason = NameOf(happened.Reason),
+            Key = Text.FromBytes(happened.Key.Span),
+            KeyBase64 = Base64Of(happened.Key.Span),
+            Value = hasValue ? Text.FromBytes(happened.Value.Span) : null,
+            ValueBase64 = hasValue ? Base64Of(happened.Value.Span) : null,
+            Member = isOfSet ? Text.FromBytes(happened.Member.Span) : null,
+            MemberBase64 = isOfSet ? Base64Of(happened.Member.Span) : null,
+            RangeEnd = happened.Kind == KvEventKind.DeleteRange ? Text.FromBytes(happened.RangeEnd.Span) : null,
+            RangeEndBase64 = happened.Kind == KvEventKind.DeleteRange ? Base64Of(happened.RangeEnd.Span) : null,
+            Etag = happened.Etag.ToString(),
+            Shard = message.Position.Shard,
+            Initial = message.IsInitial,
+            PreviousKnown = happened.IsPreviousKnown,
+            PreviousEtag = happened.PreviousEtag?.ToString(),
+            PreviousValue = hadValue ? Text.FromBytes(happened.PreviousValue.Span) : null,
+            PreviousValueBase64 = hadValue ? Base64Of(happened.PreviousValue.Span) : null,
+            Token = token,
+        };
+    }
+
+    /// <summary>The name of a kind, for people and scripts.</summary>
+    public static string NameOf(KvEventKind kind) => kind switch
+    {
+        KvEventKind.Put => "put",
+        KvEventKind.Delete => "delete",
+        KvEventKind.DeleteRange => "delete_range",
+        KvEventKind.SetAdd => "set_add",
+        KvEventKind.SetRemove => "set_remove",
+        KvEventKind.Touch => "touch",
+        _ => "unknown",
+    };
+
+    private static string NameOf(KvEventReason reason) => reason switch
+    {
+        KvEventReason.User => "user",
+        KvEventReason.Expired => "expired",
+        KvEventReason.SessionEnded => "session_ended",
+        _ => "unknown",
+    };
+
+    private static string? Base64Of(ReadOnlySpan<byte> bytes) => Text.FromBytes(bytes) is null ? Convert.ToBase64String(bytes) : null;
+}

@@ -1,0 +1,58 @@
+using KvCluster.V1;
+
+namespace KvCluster.Client;
+
+/// <summary>What a watch observes, and from where on.</summary>
+public sealed record KvWatch
+{
+    /// <summary>Only keys with this prefix; empty means all.</summary>
+    public ReadOnlyMemory<byte> Prefix { get; init; }
+
+    /// <summary>Only the key that is the prefix.</summary>
+    public bool IsOneKey { get; init; }
+
+    /// <summary>First key, inclusive; empty means the first of all.</summary>
+    public ReadOnlyMemory<byte> Start { get; init; }
+
+    /// <summary>End, exclusive; empty means after the last.</summary>
+    public ReadOnlyMemory<byte> End { get; init; }
+
+    /// <summary>Go on after the message that had this token (<see cref="KvWatchMessage.Token"/>), of this client or another one. Null: begin anew.</summary>
+    public string? After { get; init; }
+
+    /// <summary>Begin after these positions, for example that of an answer, in their shards. Not together with <see cref="After"/>.</summary>
+    public IReadOnlyList<ShardPosition> AfterPositions { get; init; } = [];
+
+    /// <summary>First return the entries that there are, and then every change after them. Without effect on shards that the watch goes on in.</summary>
+    public bool Initial { get; init; }
+
+    /// <summary>Omit the values.</summary>
+    public bool KeysOnly { get; init; }
+
+    /// <summary>Also return what a change has replaced, where it is known.</summary>
+    public bool WithPrevious { get; init; }
+
+    /// <summary>Also return changes of sets whose key is in the range.</summary>
+    public bool WithSets { get; init; }
+
+    /// <exception cref="KvInvalidRequestException">The token is none.</exception>
+    internal WatchRequest ToMessage()
+    {
+        var request = new WatchRequest
+        {
+            Prefix = Prefix.ToByteString(),
+            Exact = IsOneKey,
+            Start = Start.ToByteString(),
+            End = End.ToByteString(),
+            Initial = Initial,
+            KeysOnly = KeysOnly,
+            WithPrevious = WithPrevious,
+            WithSets = WithSets,
+        };
+        if (After is not null)
+            request.After.Add(WatchToken.Parse(After));
+        else
+            request.After.Add(AfterPositions.Select(static position => new Position { Shard = position.Shard, Etag = new V1.Etag { Epoch = position.Etag.Epoch, Change = position.Etag.Change } }));
+        return request;
+    }
+}

@@ -1,0 +1,95 @@
+using System.Collections.Immutable;
+using KvCluster.V1;
+
+namespace KvCluster.Client;
+
+/// <summary>A message of a watch: the events of one or several changes of a shard, or only the position that the watch has come to.</summary>
+/// <param name="Position">Everything of the shard up to here was returned. Default for entries that a watch begins with, except their last message.</param>
+/// <param name="Events">
+/// The events, in the order of their etags; those of one atomic change are in one message. None: the message is a bookmark, which comes from each shard at least
+/// once a second.
+/// </param>
+/// <param name="IsInitial">
+/// The events are entries that were there when the watch began. If the connection breaks before their last message, they are returned again.
+/// </param>
+public sealed record KvWatchMessage(ShardPosition Position, IReadOnlyList<KvEvent> Events, bool IsInitial)
+{
+    /// <summary>
+    /// For <see cref="KvWatch.After"/>: what follows this message, in all shards, also in another process and after a failover. Null until every shard has told where
+    /// the watch begins. Made when it is asked for.
+    /// </summary>
+    public string? Token => Positions is null ? null : WatchToken.Of(Positions.Values);
+
+    /// <summary>The positions of all shards with this message; null if some are not known.</summary>
+    internal ImmutableSortedDictionary<uint, Position>? Positions { get; init; }
+
+    /// <summary>Whether it has only a position.</summary>
+    public bool IsBookmark => Events.Count == 0 && !IsInitial;
+}
+
+/// <summary>What happened.</summary>
+public enum KvEventKind
+{
+    /// <summary>Of a newer version than this library.</summary>
+    Unknown,
+
+    /// <summary>A key was set.</summary>
+    Put,
+
+    /// <summary>A key was removed, or was to be removed and did not exist.</summary>
+    Delete,
+
+    /// <summary>All keys from <see cref="KvEvent.Key"/> to <see cref="KvEvent.RangeEnd"/> were removed.</summary>
+    DeleteRange,
+
+    /// <summary>A member was added to a set.</summary>
+    SetAdd,
+
+    /// <summary>A member was removed from a set, or all if <see cref="KvEvent.Member"/> is empty.</summary>
+    SetRemove,
+
+    /// <summary>The expiry of a key was changed.</summary>
+    Touch,
+}
+
+/// <summary>Why it happened.</summary>
+public enum KvEventReason
+{
+    /// <summary>Of a newer version than this library.</summary>
+    Unknown,
+
+    /// <summary>A caller did it.</summary>
+    User,
+
+    /// <summary>The key had expired.</summary>
+    Expired,
+
+    /// <summary>The session that owned the key has ended.</summary>
+    SessionEnded,
+}
+
+/// <summary>A change of a key, a range or a set.</summary>
+/// <param name="Kind">What happened.</param>
+/// <param name="Reason">Why.</param>
+/// <param name="Key">The key, the first one of the range, or the key of the set.</param>
+/// <param name="Etag">The etag of the change.</param>
+public sealed record KvEvent(KvEventKind Kind, KvEventReason Reason, ReadOnlyMemory<byte> Key, Etag Etag)
+{
+    /// <summary>The end of a range, exclusive; empty: that of the shard. Of a set from which all members were removed: only those before this one, unless it is empty.</summary>
+    public ReadOnlyMemory<byte> RangeEnd { get; init; }
+
+    /// <summary>The value of a put; empty with <see cref="KvWatch.KeysOnly"/>.</summary>
+    public ReadOnlyMemory<byte> Value { get; init; }
+
+    /// <summary>The member of a set.</summary>
+    public ReadOnlyMemory<byte> Member { get; init; }
+
+    /// <summary>Whether what follows is known. Only with <see cref="KvWatch.WithPrevious"/>, and if the change was recent when it was sent.</summary>
+    public bool IsPreviousKnown { get; init; }
+
+    /// <summary>The etag that the key had before; null, if known: there was no key.</summary>
+    public Etag? PreviousEtag { get; init; }
+
+    /// <summary>The value that it had.</summary>
+    public ReadOnlyMemory<byte> PreviousValue { get; init; }
+}

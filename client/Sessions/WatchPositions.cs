@@ -1,0 +1,34 @@
+using System.Collections.Immutable;
+using KvCluster.V1;
+
+namespace KvCluster.Client.Sessions;
+
+/// <summary>The positions of a watch by shard, from which its messages make their resume tokens. Used by the reader of one watch.</summary>
+internal sealed class WatchPositions
+{
+    private ImmutableSortedDictionary<uint, Position> _positions;
+
+    /// <summary>
+    /// All shards have told where they begin. They do that one after the other, before anything else is passed on, so this is known from the first message that is
+    /// more than that.
+    /// </summary>
+    private bool _isComplete;
+
+    /// <param name="request">Has the positions that the watch goes on after.</param>
+    public WatchPositions(WatchRequest request)
+    {
+        _positions = request.After.ToImmutableSortedDictionary(static position => position.Shard, static position => position);
+        _isComplete = request.After.Count > 0;
+    }
+
+    /// <summary>Advances behind a message.</summary>
+    /// <returns>The positions of all shards with it; null if some are not known yet.</returns>
+    public ImmutableSortedDictionary<uint, Position>? Advance(WatchResponse message)
+    {
+        if (message.Position is not { } position)
+            return null;
+        _isComplete |= _positions.ContainsKey(position.Shard) || (message.Events.Count > 0 && !message.Initial);
+        _positions = _positions.SetItem(position.Shard, position);
+        return _isComplete ? _positions : null;
+    }
+}

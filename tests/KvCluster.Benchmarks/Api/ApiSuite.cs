@@ -1,0 +1,16 @@
+using KvCluster.Benchmarks.Cluster;
+
+namespace KvCluster.Benchmarks.Api;
+
+/// <summary>The calls of the API against three node processes, each with its own way to be measured.</summary>
+internal static class ApiSuite
+{
+    /// <summary>The suite's name in its rows.</summary>
+    public const string Name = "api";
+
+    public static async Task<IReadOnlyList<BenchmarkRow>> RunAsync(bool quick, Action<string> progress, CancellationToken cancellation)
+    {
+        await using var servers = await KvServers.StartAsync(cancellation);
+        return await WatchMeasure.RunAsync(servers, quick, progress, cancellation);
+    }
+}
