@@ -2,6 +2,7 @@ using System.Runtime.CompilerServices;
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Client.Runtime;
+using KvCluster.Client.Sessions;
 using KvCluster.Client.Transport;
 using KvCluster.Tls;
 using KvCluster.V1;

@@ -156,7 +156,7 @@ internal sealed class WatchWalk(CallRouter calls, NodeChannels channels, TimeSpa
     {
         var (map, parts) = (calls.Table.Map, new List<Part>());
         var start = request.Start.Span.SequenceCompareTo(request.Prefix.Span) >= 0 ? request.Start : request.Prefix;
-        var prefixEnd = KeyRange.EndOfPrefix(request.Prefix.Span);
+        var prefixEnd = KeyBounds.EndOfPrefix(request.Prefix.Span);
         var end = request.End.IsEmpty || (prefixEnd.Length > 0 && request.End.Span.SequenceCompareTo(prefixEnd) > 0) ? ByteString.CopyFrom(prefixEnd) : request.End;
         while (true)
         {

@@ -106,7 +106,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
     {
         if (snapshot is { } entries)
             return await SendEntriesAsync(output, entries).ConfigureAwait(false);
-        return watcher.State == WatchState.Behind ? null : await WriteAsync(output, WatchMessages.Begin(output.Shard.Shard, watcher.Taken)).ConfigureAwait(false);
+        return watcher.State == WatchState.Behind ? null : await WriteAsync(output, WatchMessages.Begin(output.Shard.InLineage, watcher.Taken)).ConfigureAwait(false);
     }
 
     private async Task<ApiError> SendAsync(Output output, Watcher watcher, bool isVerified)
@@ -122,7 +122,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
                     end = ApiErrors.LeaderSilent(output.Shard.Route, lookup.Node);
                     break;
                 case WatchStep.Send:
-                    end = await WriteAsync(output, WatchMessages.Encode(output.Shard.Shard, position, runs, output.Query)).ConfigureAwait(false);
+                    end = await WriteAsync(output, WatchMessages.Encode(output.Shard.InLineage, position, runs, output.Query)).ConfigureAwait(false);
                     break;
                 case WatchStep.CatchUp:
                     end = await CatchUpAsync(output, watcher, position, isVerified).ConfigureAwait(false);
@@ -213,7 +213,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
 
         void Flush(Etag position)
         {
-            messages.Add(WatchMessages.Encode(output.Shard.Shard, position, runs, output.Query));
+            messages.Add(WatchMessages.Encode(output.Shard.InLineage, position, runs, output.Query));
             runs.Clear();
             bytes = 0;
         }
@@ -267,7 +267,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
             }
             if (!more)
             {
-                var last = WatchMessages.Begin(output.Shard.Shard, snapshot.Etag);
+                var last = WatchMessages.Begin(output.Shard.InLineage, snapshot.Etag);
                 message.Append(last.Written);
                 last.Return();
             }

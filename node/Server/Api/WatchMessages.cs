@@ -12,7 +12,7 @@ internal static class WatchMessages
     /// <param name="position">The position.</param>
     /// <param name="runs">The events; none for a bookmark.</param>
     /// <param name="query">What is left out.</param>
-    public static MessageBytes Encode(ShardId shard, Etag position, List<WatchRun> runs, WatchQuery query)
+    public static MessageBytes Encode(LineageShard shard, Etag position, List<WatchRun> runs, WatchQuery query)
     {
         var message = Begin(shard, position);
         foreach (var run in runs)
@@ -24,7 +24,7 @@ internal static class WatchMessages
     }
 
     /// <summary>Begins a message: only a position, unless something is appended.</summary>
-    public static MessageBytes Begin(ShardId shard, Etag position)
+    public static MessageBytes Begin(LineageShard shard, Etag position)
     {
         var message = MessageBytes.Rent();
         var writer = new WireWriter(message.Append(WireWriter.BytesFieldSize(WireWriter.PositionSize(shard))));

@@ -1,5 +1,3 @@
-using Google.Protobuf;
-using KvCluster.Node.Coordination.Etcd;
 using KvCluster.Node.Watching;
 using KvCluster.V1;
 using KvCluster.Wire;
@@ -76,12 +74,8 @@ internal sealed class WatchQuery
 
     private static WatchedRange RangeOf(ReadOnlySpan<byte> start, ReadOnlySpan<byte> end, ReadOnlySpan<byte> prefix)
     {
-        var lower = start.SequenceCompareTo(prefix) >= 0 ? start : prefix;
-        var upper = end;
-        // One zero byte: no key follows those with the prefix.
-        if (!prefix.IsEmpty && EtcdRequests.EndOfPrefix(ByteString.CopyFrom(prefix)) is var prefixEnd && prefixEnd is not [0])
-            upper = WatchedRange.EndsAfter(end, prefixEnd.Span) ? prefixEnd.Span : end;
-        return new WatchedRange(lower.ToArray(), upper.ToArray());
+        var bounds = KeyBounds.Of(start.ToArray(), end.ToArray(), prefix.ToArray());
+        return new WatchedRange(bounds.Lower, bounds.Upper);
     }
 
     private static (uint Shard, Etag Etag, ulong Lineage) ReadPosition(ReadOnlySpan<byte> message)
