@@ -68,6 +68,38 @@ public sealed class WriteApiTests(KvApiTests.OneNode fixture) : IClassFixture<Kv
     }
 
     [Fact]
+    public async Task Put_WithAnOwner_EndsWithItsSession_AlsoIfItWasIncrementedOrNumbered()
+    {
+        var session = await _kv.OpenSessionAsync(new OpenSessionRequest { Key = Key("k"), LifetimeMs = 86_400_000 });
+        await _kv.PutAsync(new PutRequest { Key = Key("n"), Value = Bytes("1"), Owner = session.Session, TtlMs = 86_400_000 });
+        await IncrementAsync(1);
+        var numbered = await WriteOf(new Operation { Put = new PutOperation { Key = Key("queue/"), Owner = session.Session, Sequence = true } }, Put("free", "v"));
+        await _kv.PutAsync(new PutRequest { Key = Key("taken"), Owner = session.Session });
+        await PutAsync("taken", "by nobody");
+        Assert.Equal(2ul, (await _kv.EndSessionAsync(new EndSessionRequest { Key = Key("k"), Session = session.Session })).Deleted);
+        Assert.False((await GetAsync("n")).Found);
+        Assert.False((await _kv.GetAsync(new GetRequest { Key = numbered.Results[0].Entries[0].Key })).Found);
+        Assert.True((await GetAsync("free")).Found);
+        Assert.True((await GetAsync("taken")).Found);
+    }
+
+    [Fact]
+    public async Task Put_WithAShortTtl_IsGoneAfterwards_AndOneThatIsTouchedIsNot()
+    {
+        await _kv.WriteAsync(new WriteRequest
+        {
+            Operations =
+            {
+                new Operation { Put = new PutOperation { Key = Key("short"), TtlMs = 1 } },
+                new Operation { Put = new PutOperation { Key = Key("kept"), TtlMs = 1 } },
+                new Operation { Touch = new TouchOperation { Key = Key("kept") } },
+            },
+        });
+        await Eventually.TrueAsync(async () => !(await GetAsync("short")).Found, "the key that expires is gone");
+        Assert.True((await GetAsync("kept")).Found);
+    }
+
+    [Fact]
     public async Task DeleteRange_RemovesThePart_InItsShard_AndSaysWhereItGoesOn()
     {
         foreach (var name in (string[])["b/1", "b/2", "c"])

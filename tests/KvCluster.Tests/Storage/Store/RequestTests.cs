@@ -136,6 +136,18 @@ public sealed class RequestTests : IDisposable
     }
 
     [Fact]
+    public void PutWithAnOwner_HasTheEtagOfItsOpening_AndSoHasANumberAfterAnIncrement()
+    {
+        var opened = Apply(static request => request.OpenSession(9, ReplicaBench.Owner, lifetimeMilliseconds: 10_000));
+        Apply(request => request.Put("n"u8, "1"u8, new PutTerms(0, 9, false)));
+        Assert.Equal(new KeyLife(0, opened.Etag), LifeOf("n"));
+        Apply(request => request.Increment("n"u8, 1));
+        Assert.Equal(new KeyLife(0, opened.Etag), LifeOf("n"));
+        Assert.Equal(1, Apply(static request => request.EndSession(9)).Deleted);
+        Assert.Equal((WriteOutcome.NoOwner, null), (Apply(request => request.Put("n"u8, "1"u8, new PutTerms(0, 9, false))).Outcome, _bench.Read("n")));
+    }
+
+    [Fact]
     public void Touch_SetsAndRemovesTheExpiry_AndKeepsValueAndEtag()
     {
         var put = Apply(request => request.Put("k"u8, "v"u8));
