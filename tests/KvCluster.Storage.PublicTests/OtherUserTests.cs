@@ -1,4 +1,5 @@
 using System.Diagnostics;
+using System.Runtime.Versioning;
 using KvCluster.Storage;
 
 namespace KvCluster.PublicTests;
@@ -7,6 +8,7 @@ namespace KvCluster.PublicTests;
 /// Directories that a process may not use, because they belong to another user. The administrator may use everything, so each is opened by a process of the user "nobody", which only the administrator
 /// can start: elsewhere these tests are skipped.
 /// </summary>
+[UnsupportedOSPlatform("windows")]
 public sealed class OtherUserTests : StoreTest
 {
     private const UnixFileMode OnlyRead = UnixFileMode.UserRead | UnixFileMode.GroupRead | UnixFileMode.OtherRead;
