@@ -98,8 +98,8 @@ public sealed class BadInputTests : StoreTest
     {
         if (OperatingSystem.IsWindows())
             return;
-        // The administrator may write everywhere, except where the kernel itself refuses. So under root, as in most containers, the rest of this shows only that the store opens; what a user
-        // without rights gets is shown where the tests run as one.
+        // The administrator may write everywhere, except where the kernel itself refuses. So under root, as in most containers, the rest of this shows only that the store opens. What a user
+        // without rights gets there is shown by OtherUserTests.
         if (OperatingSystem.IsLinux())
             Assert.Throws<KvStoreDiskException>(() => KvStore.Open("/proc/self/data"));
         await KvStore.Open(Folder).DisposeAsync();

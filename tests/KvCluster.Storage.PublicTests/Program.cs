@@ -1,4 +1,4 @@
-// The other process of the tests, started with `dotnet exec` on the tests' own assembly.
+// The other process of the tests, started with `dotnet exec` on the tests' own assembly, and the program of tests/nightly/beyond-memory.
 using System.Buffers.Binary;
 using KvCluster.Storage;
 
@@ -6,10 +6,34 @@ namespace KvCluster.PublicTests;
 
 internal static class Program
 {
-    /// <summary>"hold DIRECTORY": opens the store, says so, and keeps it open. "write DIRECTORY": also writes until it is killed, and prints the number of each acknowledged write.</summary>
-    public static async Task<int> Main(string[] arguments)
+    /// <summary>
+    /// "hold DIRECTORY": opens the store, says so, and keeps it open. "write DIRECTORY": also writes until it is killed, and prints the number of each acknowledged write.
+    /// "try DIRECTORY": opens and closes it, and prints "open", or the type and the message of the exception. Others: see <see cref="BeyondMemory"/>.
+    /// </summary>
+    public static Task<int> Main(string[] arguments) => arguments[0] switch
     {
-        var (command, directory) = (arguments[0], arguments[1]);
+        BeyondMemory.Command => BeyondMemory.RunAsync(arguments),
+        BeyondMemory.LimitedCommand => BeyondMemory.RunLimitedAsync(arguments),
+        "try" => TryAsync(arguments[1]),
+        _ => KeepAsync(arguments[0], arguments[1]),
+    };
+
+    private static async Task<int> TryAsync(string directory)
+    {
+        try
+        {
+            await KvStore.Open(directory).DisposeAsync();
+            Console.WriteLine("open");
+        }
+        catch (KvStoreException refused)
+        {
+            Console.WriteLine($"{refused.GetType().Name}: {refused.Message}");
+        }
+        return 0;
+    }
+
+    private static async Task<int> KeepAsync(string command, string directory)
+    {
         await using var store = KvStore.Open(directory);
         var tree = await store.CreateTreeAsync("numbers");
         Console.WriteLine("open");

@@ -72,7 +72,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
     {
         var replica = shard.Replica!;
         var after = query.AfterIn(shard.Shard);
-        if (after is { Lineage: not 0 } foreign && foreign.Lineage != Lineage)
+        if (after is { Lineage: not 0 } foreign && foreign.Lineage != shard.InLineage.Lineage)
             return ApiErrors.LineageChanged(shard.Shard, foreign.Etag);
         var snapshot = after is null && query.Initial ? replica.Reads.OpenSnapshot() : (ReadSnapshot?)null;
         try
@@ -97,9 +97,6 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
             snapshot?.Dispose();
         }
     }
-
-    /// <summary>The lineage that this node's positions have; 0: none yet.</summary>
-    private static ulong Lineage => 0;
 
     // Tells the caller where it begins.
     private async Task<ApiError?> BeginAsync(Output output, Watcher watcher, ReadSnapshot? snapshot)

@@ -31,11 +31,18 @@ internal static class StoreErrors
         return translated is not null;
     }
 
-    /// <summary>The same for the open of a directory, where any failure of the file system is one.</summary>
+    /// <summary>
+    /// The same for the open of a directory, where any failure of the file system is one. Most are rights that this process's user does not have, and the system's own words say neither what became of
+    /// the open nor what to do.
+    /// </summary>
     public static bool TryTranslateOpen(Exception failure, [NotNullWhen(true)] out Exception? translated)
     {
-        if (!TryTranslate(failure, out translated) && failure is IOException or UnauthorizedAccessException)
-            translated = new KvStoreDiskException(failure.Message, isFull: false, failure);
+        var isKnown = TryTranslate(failure, out translated);
+        if (translated is KvStoreDiskException { IsFull: false } || (!isKnown && failure is IOException or UnauthorizedAccessException))
+        {
+            translated = new KvStoreDiskException(
+                $"The store was not opened. {failure.Message.TrimEnd('.')}. Check the rights of this process's user to the directory and everything in it, and the disk.", isFull: false, failure);
+        }
         return translated is not null;
     }
 }

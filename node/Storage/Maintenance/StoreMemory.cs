@@ -51,6 +51,8 @@ internal sealed class StoreMemory : IDisposable
         checkpoints.Released = OnReleased;
         checkpoints.Ended = () =>
         {
+            // A small checkpoint leaves nothing to be released in steps, but its memory, which is free now.
+            _steps++;
             Observe();
             _share.Relieved();
         };

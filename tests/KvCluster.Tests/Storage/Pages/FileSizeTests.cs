@@ -39,6 +39,23 @@ public sealed class FileSizeTests
         Assert.InRange(Ratio(records.ToList()), 1.0, 1.45);
     }
 
+    /// <summary>
+    /// Computed from FORMAT.md as node/Storage/Embedded/README.md does for up to a billion keys. They begin with the number of their tree, as those of an embedded store. The keys of a page have all but their last
+    /// digits in common, so each takes a head, a slot and a cell without a rest.
+    /// </summary>
+    [Fact]
+    public void SortedKeys_TakeThePagesThatTheFormatImplies()
+    {
+        const int Keys = 200_000, Body = Page.Bytes - Page.HeaderBytes, HeadAndSlot = 8 + 2, LeafCell = 2 + 2 + 5 + 100, BranchCell = 16, PrefixMax = 24;
+        var records = Enumerable.Range(0, Keys).Select(static number => (Encoding.ASCII.GetBytes($"\0\0\0\u0001key-{number:d12}"), new byte[100])).ToList();
+        var pages = (long)Math.Round(Ratio(records) * records.Sum(static record => record.Item1.Length + record.Item2.Length) / Page.Bytes);
+        var computed = 0L;
+        for (var (level, each) = (Keys, (Body - PrefixMax) / (HeadAndSlot + LeafCell)); level > 1; each = (Body - PrefixMax) / (HeadAndSlot + BranchCell))
+            computed += level = (level + each - 1) / each;
+        // Two meta pages, and what the checkpoint before this one has left.
+        Assert.InRange(pages, computed, computed * 102 / 100);
+    }
+
     private static List<(byte[] Key, byte[] Value)> Paths(int count) =>
     [
         .. Enumerable.Range(0, count)

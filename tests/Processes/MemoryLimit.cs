@@ -1,10 +1,10 @@
 using System.Globalization;
 
-namespace KvCluster.Benchmarks.Engine;
+namespace KvCluster.Processes;
 
 /// <summary>
-/// A group of processes (cgroup, version 1 or 2) that together may use only so much memory, page cache included. Removed at the end, when its processes have
-/// ended.
+/// A group of processes (cgroup, version 1 or 2) that together may use only so much memory, page cache included. Benchmarks and tests of data larger than memory make one and
+/// start a program in it. Removed at the end, when its processes have ended.
 /// </summary>
 internal sealed class MemoryLimit : IDisposable
 {
@@ -13,17 +13,23 @@ internal sealed class MemoryLimit : IDisposable
     private const string ControlledInChildren = "cgroup.subtree_control";
     private const string Memory = "memory";
     private const string This = "0";
+    private const string KillCount = "oom_kill";
     private readonly string _path;
+    private readonly bool _isFirstVersion;
 
     // The group that this process left for a child of it; null if it left none.
     private readonly string? _home;
 
-    private MemoryLimit(string path, string? home) => (_path, _home) = (path, home);
+    private MemoryLimit(string path, string? home, bool isFirstVersion) => (_path, _home, _isFirstVersion) = (path, home, isFirstVersion);
 
     /// <summary>The file into which a process writes its id to join.</summary>
     public string Processes => Path.Combine(_path, Members);
 
-    private static string Name => $"kvcluster-benchmark-{Environment.ProcessId}";
+    /// <summary>How many processes of the group the system has ended because it found no memory for them.</summary>
+    public long Kills => File.ReadLines(Path.Combine(_path, _isFirstVersion ? "memory.oom_control" : "memory.events")).Select(static line => line.Split(' '))
+        .Where(static words => words[0] == KillCount).Select(static words => long.Parse(words[1], CultureInfo.InvariantCulture)).FirstOrDefault();
+
+    private static string Name => $"kvcluster-{Environment.ProcessId}";
 
     /// <summary>Makes the group, or returns null with the reason if that is not possible here.</summary>
     public static MemoryLimit? TryCreate(long bytes, out string reason)
@@ -40,7 +46,7 @@ internal sealed class MemoryLimit : IDisposable
                 own = mount;
             string? home = null;
             var parent = isFirstVersion ? own : FindParent(own, out home);
-            var limit = new MemoryLimit(Path.Combine(parent, Name), home);
+            var limit = new MemoryLimit(Path.Combine(parent, Name), home, isFirstVersion);
             try
             {
                 Directory.CreateDirectory(limit._path);
