@@ -4,7 +4,6 @@ using System.Threading.Channels;
 using Google.Protobuf;
 using Google.Rpc;
 using Grpc.Core;
-using KvCluster.Client.Routing;
 using KvCluster.V1;
 
 namespace KvCluster.Client.Transport;

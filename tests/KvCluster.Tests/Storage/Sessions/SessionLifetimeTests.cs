@@ -1,4 +1,3 @@
-using KvCluster.Storage.Context;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Sessions;
 using KvCluster.Tests.Storage.Store;

@@ -1,5 +1,4 @@
 using KvCluster.Disk;
-using KvCluster.Storage.Context;
 using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
