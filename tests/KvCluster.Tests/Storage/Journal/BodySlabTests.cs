@@ -13,6 +13,9 @@ public sealed class BodySlabTests
 {
     private const int PayloadBytes = 1_000;
 
+    // More than the free slabs of the process have room for.
+    private const int BodiesOfAllSlabs = 8_000;
+
     [Fact]
     public void Seal_AfterAllBodiesOfASlabWereDropped_UsesItAgain()
     {
@@ -44,7 +47,7 @@ public sealed class BodySlabTests
         var bytes = entry.Share();
         entry.Drop();
         var last = shared;
-        for (var count = 0; count < 2_000; count++)
+        for (var count = 0; count < BodiesOfAllSlabs; count++)
         {
             var next = Seal(ref slab, last.Record);
             Durable(next).Drop();
