@@ -3,19 +3,22 @@ using KvCluster.Processes;
 
 namespace KvCluster.Benchmarks;
 
-/// <summary>The list of the files of a Linux distribution, real data that stands beside the repository, or where KV_SHARED points.</summary>
+/// <summary>Lists of the files and the tags of a Linux distribution, real data that stands beside the repository, or where KV_SHARED points.</summary>
 internal static class PackageFiles
 {
-    /// <summary>The list's name.</summary>
+    /// <summary>The list of files: 1.7 million lines of a key, a tab and a value, 146 MB.</summary>
     public const string Name = "files.tsv";
 
-    /// <summary>Unpacks the list: 1.7 million lines of a key, a tab and a value, 146 MB. Null, and a line of progress, if it or xz is not there.</summary>
-    public static async Task<ReadOnlyMemory<byte>?> ReadAsync(Action<string> progress)
+    /// <summary>The list of tags: 176,000 lines of the key of a set, a tab and a member.</summary>
+    public const string Tags = "tags.tsv";
+
+    /// <summary>Unpacks a list. Null, and a line of progress, if it or xz is not there.</summary>
+    public static async Task<ReadOnlyMemory<byte>?> ReadAsync(Action<string> progress, string name = Name)
     {
-        var path = Path.Combine(Environment.GetEnvironmentVariable("KV_SHARED") ?? Path.Combine(Tools.Repository(), "..", "shared"), "data", Name + ".xz");
+        var path = Path.Combine(Environment.GetEnvironmentVariable("KV_SHARED") ?? Path.Combine(Tools.Repository(), "..", "shared"), "data", name + ".xz");
         if (!File.Exists(path) || Tools.Find("xz") is not { } xz)
         {
-            progress($"SKIPPED {Name}: {Name}.xz or xz is not there");
+            progress($"SKIPPED {name}: {name}.xz or xz is not there");
             return null;
         }
         using var lines = new MemoryStream();

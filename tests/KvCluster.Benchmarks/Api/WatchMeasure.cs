@@ -48,11 +48,12 @@ internal static class WatchMeasure
     private static async Task<double> IdleBytesAsync(KvServers servers, Action<string> progress, CancellationToken cancellation)
     {
         await servers.FindLeaderAsync(cancellation);
-        using var channel = GrpcChannel.ForAddress(servers.LeaderAddress);
+        // A connection has a share of the calls that a node allows.
+        var channels = Enumerable.Range(0, 4).Select(_ => GrpcChannel.ForAddress(servers.LeaderAddress)).ToArray();
         using var ended = CancellationTokenSource.CreateLinkedTokenSource(cancellation);
         var begun = new CountdownEvent(IdleWatchers);
         var before = ResidentBytes(servers.Processes);
-        var watching = Enumerable.Range(0, IdleWatchers).Select(number => WatchAsync(new Kv.KvClient(channel), $"idle/{number}/", [], begun, ended.Token)).ToArray();
+        var watching = Enumerable.Range(0, IdleWatchers).Select(number => WatchAsync(new Kv.KvClient(channels[number % channels.Length]), $"idle/{number}/", [], begun, ended.Token)).ToArray();
         while (!begun.IsSet)
         {
             if (watching.FirstOrDefault(static one => one.IsCompleted) is { } failed)
@@ -65,6 +66,8 @@ internal static class WatchMeasure
         progress($"{IdleWatchers:N0} idle watchers: {bytes:N0} bytes each");
         await ended.CancelAsync();
         await Task.WhenAll(watching);
+        foreach (var channel in channels)
+            channel.Dispose();
         return bytes;
     }
 

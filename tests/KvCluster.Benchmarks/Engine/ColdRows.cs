@@ -30,9 +30,9 @@ internal static class ColdRows
     private const long KeysMin = 10_000_000;
     private const int CachePart = 4;
     private const int ReadsPerCheck = 16;
-    private const long WarmKeys = 100_000;
+    private const long WarmKeys = 20_000;
     private const int WarmParts = 8;
-    private static readonly TimeSpan WarmTime = TimeSpan.FromSeconds(1);
+    private const int WarmPart = 5;
 
     /// <summary>The rows of the group.</summary>
     public static async Task RunAsync(EngineRun run)
@@ -68,8 +68,9 @@ internal static class ColdRows
         using (var engine = Open(warm))
         {
             LoadRows.LoadAsync(engine, WarmKeys).GetAwaiter().GetResult();
-            for (var started = Stopwatch.GetTimestamp(); Stopwatch.GetElapsedTime(started) < WarmTime;)
-                _ = Measure(engine, WarmKeys, WarmTime.TotalSeconds / WarmParts);
+            var warmSeconds = seconds / WarmPart;
+            for (var started = Stopwatch.GetTimestamp(); Stopwatch.GetElapsedTime(started).TotalSeconds < warmSeconds;)
+                _ = Measure(engine, WarmKeys, warmSeconds / WarmParts);
         }
         Directory.Delete(warm, recursive: true);
         using (var engine = Open(directory))

@@ -33,6 +33,7 @@ internal static class WriteRows
     // Some gigabytes of journal, in large transactions, because it has to be there and nothing more.
     private const long SteadyPuts = 10_000_000;
     private const int SteadyCallers = 4;
+    private static readonly TimeSpan SteadyTimeMin = TimeSpan.FromSeconds(2);
     private const int SteadyTransactionKeys = 1_000;
     private const long SmallKeys = 100_000;
 
@@ -80,7 +81,8 @@ internal static class WriteRows
     /// </summary>
     public static async Task SteadyAsync(EngineRun run)
     {
-        if (!run.CountsDeviceBytes)
+        // In a short run nothing gets that far.
+        if (!run.CountsDeviceBytes || run.Plan.Time < SteadyTimeMin)
             return;
         using (var stores = run.NewStores())
         {
