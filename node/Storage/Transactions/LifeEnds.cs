@@ -112,26 +112,28 @@ internal sealed class LifeEnds : IDisposable
         _timer.Change(wait, Timeout.InfiniteTimeSpan);
     }
 
-    /// <summary>Appends the ends that come before the requests: sessions, and expiries that are late.</summary>
+    /// <summary>Appends the ends of sessions that are due, which come before the requests.</summary>
     /// <param name="batch">The newest state, which has all that was written.</param>
-    /// <param name="shardTime">The record's shard time in microseconds.</param>
-    /// <param name="payload">Gets the operations, which the caller applies.</param>
+    /// <param name="payload">Gets the operations, which the caller applies before it calls anything else, because a key that ends with its session may be due to expire as well.</param>
     /// <param name="bytesMax">Size of the payload at which the record is closed.</param>
-    /// <param name="pagesLeft">Pages that the record may make.</param>
     /// <param name="recordBytesLeft">On a full disk, what the record may still take; otherwise null.</param>
-    public void AppendBefore(WriteBatch batch, long shardTime, ByteBuffer payload, int bytesMax, int pagesLeft, long? recordBytesLeft)
+    public void AppendSessions(WriteBatch batch, ByteBuffer payload, int bytesMax, long? recordBytesLeft)
     {
-        if (_lifetimes is not { } lifetimes)
-            return;
-        var room = Math.Min(bytesMax / ShareBefore, recordBytesLeft ?? long.MaxValue);
-        var begin = payload.Count;
-        if (lifetimes.HasDue)
-            AppendSessions(batch, lifetimes, payload, room, recordBytesLeft);
-        if (_firstExpiryMs is { } first && IsReached(first + LateMilliseconds, shardTime))
-            AppendExpiries(batch, shardTime, payload, Math.Min(LateCountMax, CountFor(pagesLeft)), room - (payload.Count - begin));
+        if (_lifetimes is { HasDue: true } lifetimes)
+            AppendSessions(batch, lifetimes, payload, Math.Min(bytesMax / ShareBefore, recordBytesLeft ?? long.MaxValue), recordBytesLeft);
     }
 
-    /// <summary>Appends the expiries that are due behind the requests. The parameters are those of <see cref="AppendBefore"/>.</summary>
+    /// <summary>Appends the expiries that are late, which come before the requests. The other parameters are those of <see cref="AppendSessions(WriteBatch, ByteBuffer, int, long?)"/>.</summary>
+    /// <param name="shardTime">The record's shard time in microseconds.</param>
+    /// <param name="bytesOfSessions">What the ends of sessions have taken of the share that comes before the requests.</param>
+    /// <param name="pagesLeft">Pages that the record may make.</param>
+    public void AppendLate(WriteBatch batch, long shardTime, ByteBuffer payload, int bytesMax, int bytesOfSessions, int pagesLeft, long? recordBytesLeft)
+    {
+        if (_lifetimes is not null && _firstExpiryMs is { } first && IsReached(first + LateMilliseconds, shardTime))
+            AppendExpiries(batch, shardTime, payload, Math.Min(LateCountMax, CountFor(pagesLeft)), Math.Min((bytesMax / ShareBefore) - bytesOfSessions, recordBytesLeft ?? long.MaxValue));
+    }
+
+    /// <summary>Appends the expiries that are due behind the requests. The parameters are those of <see cref="AppendLate"/>.</summary>
     public void AppendBehind(WriteBatch batch, long shardTime, ByteBuffer payload, long bytesLeft, int pagesLeft) =>
         AppendExpiries(batch, shardTime, payload, Math.Min(CountMax, CountFor(pagesLeft)), bytesLeft);
 

@@ -163,12 +163,15 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         RecordApplier.ApplyOperations(batch, _payload.Written, _etagFirst, _shardTime, ref _next, ref _operationCount);
     }
 
-    /// <summary>Ends what is due before the requests.</summary>
+    /// <summary>Ends what is due before the requests. The ends of sessions are applied before expiries are looked for, because both may end the same key.</summary>
     private void EndLives(WriteBatch batch, int bytesMax, int pagesMax, long? recordBytesLeft)
     {
-        var operationBytes = _payload.Count;
-        lives.AppendBefore(batch, _shardTime, _payload, bytesMax, pagesMax - batch.PagesMade, recordBytesLeft - RecordBytes(RecordEnvelope.BlockBytes));
-        RecordApplier.ApplyOperations(batch, _payload.Written[operationBytes..], _etagFirst, _shardTime, ref _next, ref _operationCount);
+        var begin = _payload.Count;
+        lives.AppendSessions(batch, _payload, bytesMax, recordBytesLeft - RecordBytes(RecordEnvelope.BlockBytes));
+        RecordApplier.ApplyOperations(batch, _payload.Written[begin..], _etagFirst, _shardTime, ref _next, ref _operationCount);
+        var late = _payload.Count;
+        lives.AppendLate(batch, _shardTime, _payload, bytesMax, late - begin, pagesMax - batch.PagesMade, recordBytesLeft - RecordBytes(RecordEnvelope.BlockBytes));
+        RecordApplier.ApplyOperations(batch, _payload.Written[late..], _etagFirst, _shardTime, ref _next, ref _operationCount);
     }
 
     /// <summary>Ends what is due with what the requests have left of the record.</summary>

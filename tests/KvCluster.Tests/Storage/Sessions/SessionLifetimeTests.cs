@@ -39,6 +39,23 @@ public sealed class SessionLifetimeTests : IDisposable
         Assert.Equal((0, 0), LifeBench.Entries(_bench));
     }
 
+    /// <summary>A key that was due to expire and to end with its session in the same record ended twice: watchers were told of two deletes.</summary>
+    [Fact]
+    public void Session_ThatEndsWhenItsKeyIsLate_EndsTheKeyOnce()
+    {
+        var opened = Open(1);
+        var expiry = (ulong)(_bench.Store.Pages.Roots.Published.ShardTime / 1_000) + LifetimeMs - 300;
+        Assert.Equal(WriteOutcome.Applied, _bench.Write(request => request.Put("k"u8, "v"u8, new KeyLife(expiry, opened))).Outcome);
+        Pass(LifetimeMs - 400);
+        // Both are due now. A longer pause would restart the countdown.
+        _bench.Time.Advance(TimeSpan.FromMilliseconds(900));
+        _bench.RunUntilIdle();
+        Pass(1_000);
+        Assert.Empty(_bench.ReadAllKeys().Keys);
+        Assert.Equal(["DeleteOwned k", "SessionEnd 1"], LifeBench.Ends(_bench));
+        Assert.Equal((0, 0), LifeBench.Entries(_bench));
+    }
+
     [Fact]
     public void KeepAlive_RestartsTheCountdown()
     {
