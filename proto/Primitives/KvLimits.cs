@@ -39,6 +39,9 @@ internal static class KvLimits
     /// <summary>Longest time to live of a key, in milliseconds: about 100 years.</summary>
     public const ulong TtlMillisecondsMax = 100UL * 365 * 24 * 3_600 * 1_000;
 
+    /// <summary>Most conditions on ranges of a request. The count of a range visits its pages that no checkpoint has, on the thread that writes.</summary>
+    public const int RangeConditionsMax = 64;
+
     /// <summary>Largest response of a GetMany, in bytes.</summary>
     public const int AnswerBytesMax = 16 << 20;
 }

@@ -133,7 +133,7 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
             if (method == Method.GetMany)
                 return await GetManyAsync(request, deadlineMs, way, cancellationToken).ConfigureAwait(false);
             if (method is Method.Count || (method == Method.Get && RequestKeys.IsOfNearest(request.Span)))
-                return await GoOnAsync(method, request, deadlineMs, cancellationToken).ConfigureAwait(false);
+                return await GoOnAsync(method, request, deadlineMs, way, cancellationToken).ConfigureAwait(false);
             if (method == Method.DeleteRange)
                 return await DeleteRangeAsync(request, deadlineMs, cancellationToken).ConfigureAwait(false);
             if (method is Method.Write or Method.Transact or Method.SetIntersect && !await IsOfOneShardAsync(method, request, deadlineMs, cancellationToken).ConfigureAwait(false))
@@ -171,16 +171,16 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     }
 
     // Reads that go on in other shards.
-    private async ValueTask<RoutedReply> GoOnAsync(Method method, ByteString request, long deadlineMs, CancellationToken cancellationToken)
+    private async ValueTask<RoutedReply> GoOnAsync(Method method, ByteString request, long deadlineMs, ReplyWay way, CancellationToken cancellationToken)
     {
         if (RequestKeys.CountPositions(request.Span, method.ReadOptionsField()) > RequestLimits.PositionsMax)
             return Refused("BAD_REQUEST", RequestKeys.TooManyPositions);
         if (method == Method.Count)
         {
-            var (count, countError) = await RangeCalls.CountAsync(calls, CountParser.ParseFrom(request), deadlineMs, cancellationToken).ConfigureAwait(false);
+            var (count, countError) = await RangeCalls.CountAsync(calls, CountParser.ParseFrom(request), deadlineMs, cancellationToken, way).ConfigureAwait(false);
             return new RoutedReply(count?.ToByteString() ?? ByteString.Empty, countError);
         }
-        var (found, error) = await RangeCalls.GetNearestAsync(calls, GetParser.ParseFrom(request), deadlineMs, cancellationToken).ConfigureAwait(false);
+        var (found, error) = await RangeCalls.GetNearestAsync(calls, GetParser.ParseFrom(request), deadlineMs, cancellationToken, way).ConfigureAwait(false);
         return new RoutedReply(found?.ToByteString() ?? ByteString.Empty, error);
     }
 

@@ -41,6 +41,9 @@ internal static class ApiErrors
     public static readonly ApiError TooManyResults = new(
         StatusCode.InvalidArgument, "TOO_MANY_OPERATIONS", $"A Write that returns a result for each operation, and each list of a Transact, has at most {Text(KvLimits.ResultsMax)} operations.");
 
+    public static readonly ApiError TooManyRanges = new(
+        StatusCode.InvalidArgument, "TOO_MANY_OPERATIONS", $"A request has at most {Text(KvLimits.RangeConditionsMax)} conditions on ranges. Nothing was applied.");
+
     public static readonly ApiError AnswerTooLarge = new(
         StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", $"The requested values have more than {Text(KvLimits.AnswerBytesMax)} bytes in total; request fewer keys.");
 

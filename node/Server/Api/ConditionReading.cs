@@ -24,7 +24,7 @@ internal static class ConditionReading
         WriteRequest write, ReadOnlySpan<byte> request, int conditionsField, ReadOnlySpan<byte> keyOfOperation, in CallTarget target, ShardLookup lookup, ref HostedShard? shard)
     {
         var reader = new WireReader(request);
-        var conditionCount = 0;
+        var (conditionCount, rangeCount) = (0, 0);
         for (int field; (field = reader.ReadField()) != 0;)
         {
             if (field != conditionsField)
@@ -34,7 +34,10 @@ internal static class ConditionReading
             }
             if (++conditionCount > KvLimits.KeysMax)
                 return ApiErrors.TooManyOperations;
-            if (TryAdd(write, new ConditionFields(reader.ReadBytes()), keyOfOperation, target, lookup, ref shard) is { } bad)
+            var condition = new ConditionFields(reader.ReadBytes());
+            if (condition.Test == Condition.TestOneofCase.Range && ++rangeCount > KvLimits.RangeConditionsMax)
+                return ApiErrors.TooManyRanges;
+            if (TryAdd(write, condition, keyOfOperation, target, lookup, ref shard) is { } bad)
                 return bad;
         }
         return null;

@@ -108,7 +108,8 @@ internal sealed class KvQueries(ShardLookup lookup, ReadOpener opener, ReadThrea
         where TSink : struct, IReplySink
     {
         var answer = MessageBytes.Rent();
-        var token = 0ul;
+        // A page whose answer is lost or too large for its way is asked for again, with the token of the page before.
+        var token = query.TokenBefore;
         try
         {
             query.Begin(answer, shard, held.Read);
@@ -131,13 +132,12 @@ internal sealed class KvQueries(ShardLookup lookup, ReadOpener opener, ReadThrea
                     return;
                 }
             }
-            token = query.TokenForMore;
             if (query.Refusal is { } failed)
                 sink.Refuse(failed);
             else if (answer.Count > sink.ReplyBytesMax)
                 sink.Refuse(ApiErrors.ReplyLarge(answer.Count));
-            else
-                sink.Answer(new EncodedAnswer(answer.Written));
+            else if (sink.Answer(new EncodedAnswer(answer.Written)) is null && query.TokenForMore != 0)
+                token = query.TokenForMore;
         }
         catch (Exception failure) when (ApiErrors.Of(failure) is { } refusal)
         {

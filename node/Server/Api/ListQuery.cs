@@ -67,6 +67,8 @@ internal sealed class ListQuery : SnapshotQuery
     /// <summary>The snapshot of the page before; 0 if this page begins in a new one.</summary>
     public ulong Token { get; }
 
+    public override ulong TokenBefore => Token;
+
     public override ulong TokenForMore => _tokenForMore;
 
     public ApiError? Check()

@@ -122,9 +122,15 @@ internal sealed class SetIntersectQuery : SnapshotQuery
     // The page and the number of the common members, and with facets a list of them.
     private bool Intersect(TimeProvider clock, long until)
     {
-        var found = _common is null ? Begin() : _common.MoveNext();
-        for (var seen = 1; found; found = _common!.MoveNext(), seen++)
+        var found = _common is null ? Begin() : _common.IsPaused ? _common.Resume() : _common.MoveNext();
+        for (var seen = 1; found || _common is { IsPaused: true }; found = found ? _common!.MoveNext() : _common!.Resume(), seen++)
         {
+            if (!found)
+            {
+                if (clock.GetTimestamp() >= until)
+                    return false;
+                continue;
+            }
             var member = _common!.Member;
             _count++;
             if (_returned < _membersMax && member.SequenceCompareTo(_start) >= 0)

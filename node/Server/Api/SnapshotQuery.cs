@@ -21,6 +21,9 @@ internal abstract class SnapshotQuery
     /// <summary>Why there is no answer.</summary>
     public ApiError? Refusal { get; protected set; }
 
+    /// <summary>If the snapshot was kept since the page before, its token; otherwise 0.</summary>
+    public virtual ulong TokenBefore => 0;
+
     /// <summary>If the snapshot is to be kept for the next page, its token; otherwise 0.</summary>
     public virtual ulong TokenForMore => 0;
 

@@ -74,6 +74,7 @@ internal ref struct RequestReader(ReadOnlySpan<byte> operations)
                 break;
             case RequestOperation.Increment:
                 Key = ReadBytes();
+                Value = default;
                 By = (long)Varint.Unfold(ReadNumber());
                 break;
             case RequestOperation.Touch:

@@ -9,6 +9,9 @@ namespace KvCluster.Storage.Trees;
 /// <exception cref="CorruptStoreException">From any move: a page is not what was written.</exception>
 internal sealed class SetIntersection : IDisposable
 {
+    /// <summary>Moves after which a search pauses: some hundred microseconds.</summary>
+    private const int StepsMax = 4_096;
+
     private readonly SetCursor[] _cursors;
 
     /// <param name="sets">At least one; of the same snapshot.</param>
@@ -17,7 +20,13 @@ internal sealed class SetIntersection : IDisposable
     /// <summary>The current member. Valid until the next move.</summary>
     public ReadOnlySpan<byte> Member => _cursors[0].Member;
 
-    /// <summary>Moves to the first common member not less than the given one (empty: to the first one); false if there is none.</summary>
+    /// <summary>Whether the last move has found nothing yet because it took long. <see cref="Resume"/> goes on.</summary>
+    public bool IsPaused { get; private set; }
+
+    /// <summary>Goes on with a move that paused; false if there is no further common member, or it pauses again.</summary>
+    public bool Resume() => Agree();
+
+    /// <summary>Moves to the first common member not less than the given one (empty: to the first one); false if there is none, or it pauses.</summary>
     public bool Seek(ReadOnlySpan<byte> from)
     {
         foreach (var cursor in _cursors)
@@ -28,7 +37,7 @@ internal sealed class SetIntersection : IDisposable
         return Agree();
     }
 
-    /// <summary>Moves to the next common member after <see cref="Seek"/> has found one; false if there is none.</summary>
+    /// <summary>Moves to the next common member after <see cref="Seek"/> has found one; false if there is none, or it pauses.</summary>
     public bool MoveNext() => _cursors[0].MoveNext() && Agree();
 
     /// <inheritdoc/>
@@ -41,8 +50,14 @@ internal sealed class SetIntersection : IDisposable
     // All cursors are at a member. The greatest of them is the least that can be common.
     private bool Agree()
     {
-        for (var agreed = 1; agreed < _cursors.Length;)
+        IsPaused = false;
+        for (int agreed = 1, steps = 0; agreed < _cursors.Length; steps++)
         {
+            if (steps == StepsMax)
+            {
+                IsPaused = true;
+                return false;
+            }
             var cursor = _cursors[agreed];
             if (!TryReach(cursor, Member, out var order))
                 return false;

@@ -100,6 +100,42 @@ public sealed class QueryApiTests(KvApiTests.OneNode fixture, ITestOutputHelper 
         Assert.Equal([$"l{name}", $"n{name}"], found);
     }
 
+    /// <summary>The last page of a list released its snapshot although its answer was lost or too large for its way, and asking again was refused.</summary>
+    [Fact]
+    public async Task List_LastPageAskedForAgain_IsTheSame()
+    {
+        await PutAllAsync("a", "b", "c");
+        var list = new ListRequest { Prefix = Utf8(_prefix), Limit = 2 };
+        list.PageToken = (await _kv.ListAsync(list)).NextPageToken;
+        var last = await _kv.ListAsync(list);
+        Assert.Equal([Key("c")], last.Entries.Select(entry => entry.Key));
+        Assert.Equal(last, await _kv.ListAsync(list));
+    }
+
+    [Fact]
+    public async Task Write_WithTooManyConditionsOnRanges_IsRefused()
+    {
+        var write = new V1.WriteRequest { Operations = { new Operation { Put = new PutOperation { Key = Key("k") } } } };
+        for (var condition = 0; condition <= 64; condition++)
+            write.Conditions.Add(new Condition { Key = Key("k"), Range = new RangeCondition { End = Key("l"), Keys = 0 } });
+        var failure = await Assert.ThrowsAsync<RpcException>(async () => await _kv.WriteAsync(write));
+        Assert.Equal("TOO_MANY_OPERATIONS", failure.GetRpcStatus()!.GetDetail<ErrorInfo>()!.Reason);
+        write.Conditions.RemoveAt(64);
+        Assert.NotNull((await _kv.WriteAsync(write)).Position);
+    }
+
+    /// <summary>Two sets of which one has the even members and the other the odd ones, so that a search for a common one goes through both.</summary>
+    [Fact]
+    public async Task SetIntersect_OfLargeSetsWithoutACommonMember_FindsNone()
+    {
+        await AddAsync("even", [.. Enumerable.Range(0, 8_000).Select(member => $"{member * 2:000000}")]);
+        await AddAsync("odd", [.. Enumerable.Range(0, 8_000).Select(member => $"{(member * 2) + 1:000000}")]);
+        var found = await _kv.SetIntersectAsync(new SetIntersectRequest { Keys = { Key("even"), Key("odd") }, Limit = 10 });
+        Assert.Equal((0ul, 0), (found.Count, found.Members.Count));
+        await AddAsync("odd", ["015998"]);
+        Assert.Equal("015998", (await _kv.SetIntersectAsync(new SetIntersectRequest { Keys = { Key("even"), Key("odd") }, Limit = 10 })).Members.Single().ToStringUtf8());
+    }
+
     [Fact]
     public async Task List_WithATokenThatIsNotKept_IsTold()
     {
