@@ -374,6 +374,19 @@ public sealed class RouterHostTests : IAsyncLifetime
         }
     }
 
+    /// <summary>A request id belongs to one shard. Such a range was deleted in its first shard, and answered as done.</summary>
+    [Fact]
+    public async Task DeleteRange_WithARequestIdOverTwoShards_IsRefused()
+    {
+        var request = new DeleteRangeRequest { Start = Utf8("a"), End = Utf8("zz"), RequestId = new RequestId { Session = ByteString.CopyFrom(new byte[16]), Sequence = 1, LowestOpen = 1 } };
+        var failure = await Assert.ThrowsAsync<RpcException>(async () => await _kv.DeleteRangeAsync(request));
+        Assert.Equal((StatusCode.FailedPrecondition, "SHARDS_DIFFER"), (failure.StatusCode, failure.GetRpcStatus()!.GetDetail<Google.Rpc.ErrorInfo>()!.Reason));
+        request.End = ByteString.Empty;
+        failure = await Assert.ThrowsAsync<RpcException>(async () => await _kv.DeleteRangeAsync(request));
+        Assert.Equal("SHARDS_DIFFER", failure.GetRpcStatus()!.GetDetail<Google.Rpc.ErrorInfo>()!.Reason);
+        Assert.All(_cluster.Nodes, node => Assert.Empty(node.Calls));
+    }
+
     [Fact]
     public async Task KvClient_LearnsTheNodesFromTheRouter()
     {
