@@ -61,11 +61,18 @@ internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
     public void DeleteSet(string set, Action<WriteResult> done) => Change(request => request.SetDelete(Encoding.ASCII.GetBytes(set)), done);
 
     /// <summary>Puts a key that expires so many milliseconds after the newest state (0: never), or that a session owns. Nobody waits for the answer.</summary>
-    public void PutWithLife(string key, byte[] value, int ttlMs, Etag owner) => Change(request =>
+    public void PutWithLife(string key, byte[] value, int ttlMs, Etag owner) => node.Events.Deliver(() =>
     {
-        using var snapshot = node.Replica!.Reads.OpenSnapshot();
-        request.Put(Encoding.ASCII.GetBytes(key), value, new KeyLife(ttlMs == 0 ? 0 : (ulong)((snapshot.Root.ShardTime / 1_000) + ttlMs), owner));
-    }, static _ => { });
+        if (node.Replica is not { } replica)
+            return;
+        node.UnlessStopped(() =>
+        {
+            using var snapshot = replica.Reads.OpenSnapshot();
+            var request = WriteRequest.Rent();
+            request.Put(Encoding.ASCII.GetBytes(key), value, new KeyLife(ttlMs == 0 ? 0 : (ulong)((snapshot.Root.ShardTime / 1_000) + ttlMs), owner));
+            node.Events.Poll(replica.Writes.SubmitAsync(request).AsTask(), static _ => { });
+        }, static () => { });
+    });
 
     /// <summary>Opens a session with a lifetime.</summary>
     public void OpenSession(UInt128 session, SessionOwner owner, ulong lifetimeMs, Action<WriteResult> done) => Change(request => request.OpenSession(session, owner, lifetimeMs), done);
