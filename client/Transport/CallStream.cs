@@ -51,7 +51,7 @@ internal sealed class CallStream(string address, ChannelReader<CallStream.Entry>
         }
         catch (Exception failure) when (failure is RpcException or OperationCanceledException or InvalidOperationException or IOException)
         {
-            return Describe(failure);
+            return Break(failure);
         }
     }
 
@@ -100,14 +100,19 @@ internal sealed class CallStream(string address, ChannelReader<CallStream.Entry>
         }
         catch (Exception failure) when (failure is RpcException or OperationCanceledException or IOException)
         {
-            // Another cluster, which has this address now, has read none of the calls. They may be made elsewhere.
-            if (failure is RpcException refusal && ClusterHeader.IsForeign(refusal))
-                open.FailAll(Describe(failure), isRefused: true);
-            return Describe(failure);
+            return Break(failure);
         }
     }
 
-    private string Describe(Exception failure) => failure is RpcException { Status.Detail: { Length: > 0 } detail } ? $"{address}: {detail}" : $"{address}: {failure.Message}";
+    /// <summary>Says why the stream broke. The status of its end is seen by a write as well as by a read, whichever comes first.</summary>
+    private string Break(Exception failure)
+    {
+        var reason = failure is RpcException { Status.Detail: { Length: > 0 } detail } ? $"{address}: {detail}" : $"{address}: {failure.Message}";
+        // Another cluster, which has this address now, has read none of the calls. They may be made elsewhere.
+        if (failure is RpcException refusal && ClusterHeader.IsForeign(refusal))
+            open.FailAll(reason, isRefused: true);
+        return reason;
+    }
 
     /// <summary>What the stream is to send: a call, or that a call which was sent has been given up.</summary>
     /// <param name="Call">The call. Until it is sent it is not used for another, because only a reply returns it to the pool.</param>
