@@ -155,7 +155,7 @@ public sealed class KvAdmin
         var states = _calls.WatchOperationAsync(new WatchOperationRequest { Id = id }, deadlineMs, cancellationToken).GetAsyncEnumerator(cancellationToken);
         await using (states.ConfigureAwait(false))
         {
-            while (await MoveNextAsync(states, cancellationToken).ConfigureAwait(false))
+            while (await KvErrors.MoveNextAsync(states, cancellationToken).ConfigureAwait(false))
                 yield return StatusReading.ToOperation(states.Current.Operation);
         }
     }
@@ -192,18 +192,6 @@ public sealed class KvAdmin
             request.StayUpTo = last;
         var answer = await CallAsync(_calls.PlaceAsync, request, _timeout, cancellationToken).ConfigureAwait(false);
         return new PlacementStatus(answer.Paused, answer.Leaving.ToDictionary(node => node.Node, node => (int)node.Replicas));
-    }
-
-    private static async ValueTask<bool> MoveNextAsync(IAsyncEnumerator<WatchOperationResponse> states, CancellationToken cancellationToken)
-    {
-        try
-        {
-            return await states.MoveNextAsync().ConfigureAwait(false);
-        }
-        catch (RpcException failure)
-        {
-            throw KvErrors.ToException(failure, cancellationToken);
-        }
     }
 
     private static async Task<TResponse> CallAsync<TRequest, TResponse>(

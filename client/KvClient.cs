@@ -281,7 +281,7 @@ public sealed class KvClient : IAsyncDisposable
         var messages = new WatchWalk(_router, _channels, _options.Timeout).MessagesAsync(request, cancellationToken).GetAsyncEnumerator(cancellationToken);
         await using (messages.ConfigureAwait(false))
         {
-            while (await MoveNextAsync(messages, cancellationToken).ConfigureAwait(false))
+            while (await KvErrors.MoveNextAsync(messages, cancellationToken).ConfigureAwait(false))
             {
                 var message = messages.Current;
                 // One without content only shows that the connection lives.
@@ -375,18 +375,6 @@ public sealed class KvClient : IAsyncDisposable
             if (thrown is KvLineageChangedException)
                 _calls.Seen.Forget();
             throw thrown;
-        }
-    }
-
-    private static async ValueTask<bool> MoveNextAsync(IAsyncEnumerator<WatchResponse> messages, CancellationToken cancellationToken)
-    {
-        try
-        {
-            return await messages.MoveNextAsync().ConfigureAwait(false);
-        }
-        catch (RpcException failure)
-        {
-            throw KvErrors.ToException(failure, cancellationToken);
         }
     }
 

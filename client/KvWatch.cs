@@ -52,7 +52,7 @@ public sealed record KvWatch
         if (After is not null)
             request.After.Add(WatchToken.Parse(After));
         else
-            request.After.Add(AfterPositions.Select(static position => new Position { Shard = position.Shard, Lineage = position.Lineage, Etag = new V1.Etag { Epoch = position.Etag.Epoch, Change = position.Etag.Change } }));
+            request.After.Add(AfterPositions.Select(static position => new Position { Shard = position.Shard, Lineage = position.Lineage, Etag = position.Etag.ToMessage() }));
         return request;
     }
 }

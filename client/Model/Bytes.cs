@@ -12,6 +12,8 @@ internal static class Bytes
 
     public static ReadOnlyMemory<byte> Utf8(string text) => Encoding.UTF8.GetBytes(text);
 
+    public static V1.Etag ToMessage(this Etag etag) => new() { Epoch = etag.Epoch, Change = etag.Change };
+
     public static Etag ToEtag(this V1.Etag? etag) => etag is null ? default : new Etag(etag.Epoch, etag.Change);
 
     /// <summary>Reads a field that holds a <see cref="V1.Position"/>.</summary>

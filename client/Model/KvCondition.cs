@@ -11,7 +11,7 @@ public sealed class KvCondition
     /// <param name="etag">As returned by an earlier answer.</param>
     /// <param name="key">A key other than that of the operation. If omitted, the operation's key is used (not possible in a <see cref="KvWrite"/>).</param>
     public static KvCondition EtagEquals(Etag etag, ReadOnlyMemory<byte> key = default) =>
-        new(new V1.Condition { Key = key.ToByteString(), EtagEquals = new V1.Etag { Epoch = etag.Epoch, Change = etag.Change } });
+        new(new V1.Condition { Key = key.ToByteString(), EtagEquals = etag.ToMessage() });
 
     /// <summary>The key exists.</summary>
     public static KvCondition Exists(ReadOnlyMemory<byte> key = default) => new(new V1.Condition { Key = key.ToByteString(), Exists = true });
@@ -27,7 +27,7 @@ public sealed class KvCondition
     public static KvCondition Etag(KvRelation relation, Etag etag, ReadOnlyMemory<byte> key = default) => new(new V1.Condition
     {
         Key = key.ToByteString(),
-        Etag = new V1.EtagComparison { Relation = (V1.Relation)relation, Etag = new V1.Etag { Epoch = etag.Epoch, Change = etag.Change } },
+        Etag = new V1.EtagComparison { Relation = (V1.Relation)relation, Etag = etag.ToMessage() },
     });
 
     /// <summary>The key exists, and its value compares with another one, byte by byte.</summary>
@@ -45,7 +45,7 @@ public sealed class KvCondition
         if (keys is { } count)
             range.Keys = count;
         if (etagGreatest is { } etag)
-            range.EtagGreatest = new V1.Etag { Epoch = etag.Epoch, Change = etag.Change };
+            range.EtagGreatest = etag.ToMessage();
         return new(new V1.Condition { Key = start.ToByteString(), Range = range });
     }
 

@@ -45,7 +45,7 @@ internal sealed class SessionToken
     private static Position ToMessage(ShardId shard, Seen seen)
     {
         var (etag, lineage) = seen.Newest;
-        return new Position { ShardId = shard, Etag = new V1.Etag { Epoch = etag.Epoch, Change = etag.Change }, Lineage = lineage };
+        return new Position { ShardId = shard, Etag = etag.ToMessage(), Lineage = lineage };
     }
 
     private sealed class Seen

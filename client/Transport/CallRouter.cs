@@ -1,7 +1,6 @@
 using System.Diagnostics;
 using System.Runtime.CompilerServices;
 using Google.Protobuf;
-using Google.Rpc;
 using KvCluster.Client.Routing;
 using KvCluster.Client.Runtime;
 using KvCluster.Client.Telemetry;
@@ -173,7 +172,7 @@ internal sealed class CallRouter : IAsyncDisposable
     /// <param name="cancellationToken">The caller has stopped waiting.</param>
     public Task PauseAsync(Status failure, int turn, long deadlineMs, CancellationToken cancellationToken)
     {
-        var asked = failure.GetDetail<RetryInfo>()?.RetryDelay?.ToTimeSpan() ?? TimeSpan.Zero;
+        var asked = CallStatus.RetryDelayOf(failure);
         var least = _budget.TryTake() ? TimeSpan.Zero : TimeSpan.FromMilliseconds(NewsWaitMs);
         var pause = Attempt.Failed(failure, mayRetry: true, (asked > least ? asked : least, _runtime.Left(deadlineMs))).Pause(turn, _runtime);
         return Task.Delay(pause ?? least, _runtime.Time, cancellationToken);

@@ -43,6 +43,9 @@ internal static class CallStatus
     /// <summary>The stable reason, or the name of the status code if the status has none.</summary>
     public static string ReasonOf(Status status) => status.GetDetail<ErrorInfo>()?.Reason ?? ((StatusCode)status.Code).ToString();
 
+    /// <summary>How long a failure asks its caller to wait; zero if it does not.</summary>
+    public static TimeSpan RetryDelayOf(Status? failure) => failure?.GetDetail<RetryInfo>()?.RetryDelay?.ToTimeSpan() ?? TimeSpan.Zero;
+
     /// <summary>A read's response is larger than the call allows.</summary>
     public static Status ReplyLarge(long bytes)
     {

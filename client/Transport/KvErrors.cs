@@ -7,6 +7,20 @@ namespace KvCluster.Client.Transport;
 /// <summary>Converts the statuses of calls to the exceptions that users see.</summary>
 internal static class KvErrors
 {
+    /// <summary>Reads the next message of a stream; false at its end.</summary>
+    /// <exception cref="KvException">The stream failed.</exception>
+    public static async ValueTask<bool> MoveNextAsync<T>(IAsyncEnumerator<T> messages, CancellationToken cancellationToken)
+    {
+        try
+        {
+            return await messages.MoveNextAsync().ConfigureAwait(false);
+        }
+        catch (RpcException failure)
+        {
+            throw ToException(failure, cancellationToken);
+        }
+    }
+
     public static KvException ToException(Status status)
     {
         var info = status.GetDetail<ErrorInfo>();

@@ -76,7 +76,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
         while (true)
         {
             var address = await LeaderAddressAsync(shard, deadlineMs, cancellationToken).ConfigureAwait(false);
-            using var stream = new AdminClient(channels.To(address)).WatchOperation(request, deadline: ToDeadline(deadlineMs), cancellationToken: cancellationToken);
+            using var stream = new AdminClient(channels.To(address)).WatchOperation(request, deadline: OperationStream.ToDeadline(deadlineMs), cancellationToken: cancellationToken);
             while (await OperationStream.NextAsync(stream.ResponseStream, deadlineMs, FoldHint, cancellationToken).ConfigureAwait(false) is { } state)
             {
                 yield return state;
@@ -103,7 +103,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
             {
                 try
                 {
-                    return await new AdminClient(channels.To(address)).PlaceAsync(request, deadline: ToDeadline(deadlineMs), cancellationToken: cancellationToken).ConfigureAwait(false);
+                    return await new AdminClient(channels.To(address)).PlaceAsync(request, deadline: OperationStream.ToDeadline(deadlineMs), cancellationToken: cancellationToken).ConfigureAwait(false);
                 }
                 catch (RpcException failure)
                 {
@@ -126,7 +126,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
         {
             try
             {
-                return await ask(channels.To(node.Value), ToDeadline(deadlineMs)).ConfigureAwait(false);
+                return await ask(channels.To(node.Value), OperationStream.ToDeadline(deadlineMs)).ConfigureAwait(false);
             }
             catch (RpcException failure) when (!cancellationToken.IsCancellationRequested)
             {
@@ -149,7 +149,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
         var address = await AddressOfAsync(node, deadlineMs, cancellationToken).ConfigureAwait(false);
         try
         {
-            return await ask(new AdminClient(channels.To(address)), ToDeadline(deadlineMs)).ConfigureAwait(false);
+            return await ask(new AdminClient(channels.To(address)), OperationStream.ToDeadline(deadlineMs)).ConfigureAwait(false);
         }
         catch (RpcException failure)
         {
@@ -165,12 +165,11 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
         while (true)
         {
             var changed = calls.Table.NextChange();
-            var route = calls.Table.Map.Routes.FirstOrDefault(route => route.ShardId == shard)
-                ?? throw CallStatus.Create(StatusCode.NotFound, "NO_SHARD", $"There is no shard {shard}.", "no").ToRpcException();
+            var address = LeaderOf(shard);
             try
             {
-                if (calls.Table.AdminAddresses.TryGetValue(route.LeaderId, out var address))
-                    return await ask(new AdminClient(channels.To(address)), ToDeadline(deadlineMs)).ConfigureAwait(false);
+                if (address is not null)
+                    return await ask(new AdminClient(channels.To(address)), OperationStream.ToDeadline(deadlineMs)).ConfigureAwait(false);
             }
             catch (RpcException failure)
             {
@@ -184,8 +183,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
                 attempts.Note(CallStatus.Unavailable($"shard {shard} has no leader").ToRpcException());
                 throw attempts.Weakest();
             }
-            await Task.WhenAny(changed, Task.Delay(RetryPauseMs, cancellationToken)).ConfigureAwait(false);
-            cancellationToken.ThrowIfCancellationRequested();
+            await WaitForNewsAsync(changed, cancellationToken).ConfigureAwait(false);
         }
     }
 
@@ -201,15 +199,26 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
         while (true)
         {
             var changed = calls.Table.NextChange();
-            var route = calls.Table.Map.Routes.FirstOrDefault(route => route.ShardId == shard)
-                ?? throw CallStatus.Create(StatusCode.NotFound, "NO_SHARD", $"There is no shard {shard}.", "no").ToRpcException();
-            if (calls.Table.AdminAddresses.TryGetValue(route.LeaderId, out var address))
+            if (LeaderOf(shard) is { } address)
                 return address;
             if (Environment.TickCount64 >= deadlineMs)
                 throw CallStatus.Unavailable($"shard {shard} has no leader").ToRpcException();
-            await Task.WhenAny(changed, Task.Delay(RetryPauseMs, cancellationToken)).ConfigureAwait(false);
-            cancellationToken.ThrowIfCancellationRequested();
+            await WaitForNewsAsync(changed, cancellationToken).ConfigureAwait(false);
         }
+    }
+
+    // Null if the map names no leader, or not its address.
+    private string? LeaderOf(ShardId shard)
+    {
+        var route = calls.Table.Map.Routes.FirstOrDefault(route => route.ShardId == shard)
+            ?? throw CallStatus.Create(StatusCode.NotFound, "NO_SHARD", $"There is no shard {shard}.", "no").ToRpcException();
+        return calls.Table.AdminAddresses.GetValueOrDefault(route.LeaderId);
+    }
+
+    private static async Task WaitForNewsAsync(Task changed, CancellationToken cancellationToken)
+    {
+        await Task.WhenAny(changed, Task.Delay(RetryPauseMs, cancellationToken)).ConfigureAwait(false);
+        cancellationToken.ThrowIfCancellationRequested();
     }
 
     private static ShardId ShardOf(string operation) => OperationId.TryParse(operation, out var id)
@@ -218,8 +227,6 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
 
     private static ShardId Required(bool isPresent, uint shard) =>
         isPresent ? new(shard) : throw CallStatus.Create(StatusCode.InvalidArgument, "BAD_REQUEST", "The request names no shard; nothing was changed.", "no").ToRpcException();
-
-    private static DateTime ToDeadline(long deadlineMs) => DateTime.UtcNow.AddMilliseconds(Math.Max(0, deadlineMs - Environment.TickCount64));
 
     private async Task RequireMapAsync(long deadlineMs, CancellationToken cancellationToken)
     {

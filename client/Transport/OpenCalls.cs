@@ -213,5 +213,4 @@ internal sealed class OpenCalls
     {
         public int RequestBytes => requestBytes;
     }
-
 }

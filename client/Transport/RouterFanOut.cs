@@ -43,13 +43,7 @@ internal sealed class RouterFanOut(GatewayChoice gateways, NodeChannels channels
     {
         while (true)
         {
-            if (!gateways.TryNext(out var address))
-            {
-                if (Environment.TickCount64 >= deadlineMs)
-                    throw CallStatus.Unavailable(gateways.Failure).ToRpcException();
-                await gateways.WaitAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
-                continue;
-            }
+            var address = await NextAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
             using var stream = new AdminClient(channels.To(address)).WatchOperation(request, deadline: OperationStream.ToDeadline(deadlineMs), cancellationToken: cancellationToken);
             while (await OperationStream.NextAsync(stream.ResponseStream, deadlineMs, failure => gateways.Pause(address, $"{address}: {failure.Status.Detail}"), cancellationToken).ConfigureAwait(false) is { } state)
             {
@@ -67,18 +61,24 @@ internal sealed class RouterFanOut(GatewayChoice gateways, NodeChannels channels
     public Task<PlaceResponse> PlaceAsync(PlaceRequest request, long deadlineMs, CancellationToken cancellationToken) =>
         AskAsync((router, options) => new AdminClient(router).PlaceAsync(request, options), isChange: true, deadlineMs, cancellationToken);
 
+    private async Task<string> NextAsync(long deadlineMs, CancellationToken cancellationToken)
+    {
+        while (true)
+        {
+            if (gateways.TryNext(out var address))
+                return address;
+            if (Environment.TickCount64 >= deadlineMs)
+                throw CallStatus.Unavailable(gateways.Failure).ToRpcException();
+            await gateways.WaitAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
+        }
+    }
+
     private async Task<TResponse> AskAsync<TResponse>(
         Func<CallInvoker, CallOptions, AsyncUnaryCall<TResponse>> call, bool isChange, long deadlineMs, CancellationToken cancellationToken)
     {
         while (true)
         {
-            if (!gateways.TryNext(out var address))
-            {
-                if (Environment.TickCount64 >= deadlineMs)
-                    throw CallStatus.Unavailable(gateways.Failure).ToRpcException();
-                await gateways.WaitAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
-                continue;
-            }
+            var address = await NextAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
             try
             {
                 var options = new CallOptions(deadline: DateTime.UtcNow.AddMilliseconds(Math.Max(1, deadlineMs - Environment.TickCount64)), cancellationToken: cancellationToken);

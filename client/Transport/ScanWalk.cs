@@ -1,6 +1,5 @@
 using System.Runtime.CompilerServices;
 using Google.Protobuf;
-using Google.Rpc;
 using Grpc.Core;
 using KvCluster.V1;
 
@@ -100,7 +99,7 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
     // At most as long as the scan may still wait.
     private static TimeSpan RetryDelayOf(RpcException failure, long giveUpMs)
     {
-        var asked = failure.GetRpcStatus()?.GetDetail<RetryInfo>()?.RetryDelay?.ToTimeSpan() ?? TimeSpan.Zero;
+        var asked = CallStatus.RetryDelayOf(failure.GetRpcStatus());
         var left = TimeSpan.FromMilliseconds(Math.Max(0, giveUpMs - Environment.TickCount64));
         return asked < left ? asked : left;
     }

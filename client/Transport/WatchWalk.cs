@@ -2,7 +2,6 @@ using System.Runtime.CompilerServices;
 using System.Runtime.ExceptionServices;
 using System.Threading.Channels;
 using Google.Protobuf;
-using Google.Rpc;
 using Grpc.Core;
 using KvCluster.V1;
 
@@ -90,7 +89,7 @@ internal sealed class WatchWalk(CallRouter calls, NodeChannels channels, TimeSpa
         try
         {
             var parts = await DivideAsync(request, cancellationToken).ConfigureAwait(false);
-            _notBegun = parts.Count(static part => part.Position is null);
+            _notBegun = parts.Count(static part => !part.HasBegun);
             if (_notBegun == 0)
                 _begun.TrySetResult();
             var following = parts.Select(part => FollowOrEndAsync(part, failed)).Append(ShowLifeAsync(failed.Token)).ToArray();
@@ -134,7 +133,7 @@ internal sealed class WatchWalk(CallRouter calls, NodeChannels channels, TimeSpa
     private async Task<List<Part>> DivideAsync(WatchRequest request, CancellationToken cancellationToken)
     {
         if (!calls.Destinations.NeedMap)
-            return [new Part(request.Clone(), request.Start, null) { Position = request.After.FirstOrDefault() }];
+            return [new Part(request.Clone(), request.Start, null)];
         var giveUpMs = Environment.TickCount64 + (long)patience.TotalMilliseconds;
         if (!await calls.WaitForMapAsync(giveUpMs, cancellationToken).ConfigureAwait(false))
             throw CallStatus.Unavailable(calls.MapFailure).ToRpcException();
@@ -154,9 +153,8 @@ internal sealed class WatchWalk(CallRouter calls, NodeChannels channels, TimeSpa
     private List<Part>? TryDivide(WatchRequest request)
     {
         var (map, parts) = (calls.Table.Map, new List<Part>());
-        var start = request.Start.Span.SequenceCompareTo(request.Prefix.Span) >= 0 ? request.Start : request.Prefix;
-        var prefixEnd = KeyBounds.EndOfPrefix(request.Prefix.Span);
-        var end = request.End.IsEmpty || (prefixEnd.Length > 0 && request.End.Span.SequenceCompareTo(prefixEnd) > 0) ? ByteString.CopyFrom(prefixEnd) : request.End;
+        var bounds = KeyBounds.Of(request.Start.Memory, request.End.Memory, request.Prefix.Memory);
+        var start = ByteString.CopyFrom(bounds.Lower.Span);
         while (true)
         {
             if (map.Find(start.Span) is not { } route)
@@ -167,8 +165,8 @@ internal sealed class WatchWalk(CallRouter calls, NodeChannels channels, TimeSpa
             part.After.Clear();
             if (request.After.FirstOrDefault(position => position.ShardId == route.ShardId) is { } after)
                 part.After.Add(after);
-            parts.Add(new Part(part, start, route.ShardId) { Position = part.After.FirstOrDefault() });
-            if (request.Exact || route.End.IsEmpty || (!end.IsEmpty && route.End.Span.SequenceCompareTo(end.Span) >= 0))
+            parts.Add(new Part(part, start, route.ShardId));
+            if (request.Exact || !bounds.GoesOnBeyond(route.End.Span, reverse: false))
                 return parts;
             start = route.End;
         }
@@ -213,13 +211,11 @@ internal sealed class WatchWalk(CallRouter calls, NodeChannels channels, TimeSpa
                 throw part.Failure!;
             // The first replica to try next is another one, and need not be waited for.
             if (attempt > 0)
-                await Task.Delay(Longer(Pause * Math.Min(attempt, PausesMax), RetryDelayOf(part.Failure!)), cancellationToken).ConfigureAwait(false);
+                await Task.Delay(Longer(Pause * Math.Min(attempt, PausesMax), CallStatus.RetryDelayOf(part.Failure!.GetRpcStatus())), cancellationToken).ConfigureAwait(false);
         }
     }
 
     private static TimeSpan Longer(TimeSpan left, TimeSpan right) => left > right ? left : right;
-
-    private static TimeSpan RetryDelayOf(RpcException failure) => failure.GetRpcStatus()?.GetDetail<RetryInfo>()?.RetryDelay?.ToTimeSpan() ?? TimeSpan.Zero;
 
     private async Task PassAsync(Part part, WatchResponse message, CancellationToken cancellationToken)
     {
@@ -289,7 +285,7 @@ internal sealed class WatchWalk(CallRouter calls, NodeChannels channels, TimeSpa
     private Destination ChooseFor(Part part, ShardRoute? route, int attempt, string? failed)
     {
         var choice = calls.Destinations.ForStream(route, attempt, atAnyReplica: false);
-        if (attempt > 0 && attempt % 2 == 1)
+        if (attempt % 2 == 1)
             choice = calls.Destinations.ForStream(route, 0, atAnyReplica: true);
         for (var left = route?.Nodes.Count ?? 1; left > 0 && (choice.Address is null || choice.Address == failed || part.Compacted.Contains(choice.Address)); left--)
             choice = calls.Destinations.ForStream(route, 0, atAnyReplica: true) is { Address: not null } other ? other : choice;
@@ -307,9 +303,6 @@ internal sealed class WatchWalk(CallRouter calls, NodeChannels channels, TimeSpa
         public ByteString Start => start;
 
         public ShardId? Shard => shard;
-
-        /// <summary>The position that it begins after, or that it has come to; null before the first.</summary>
-        public Position? Position { get; init; }
 
         /// <summary>Whether the reader has, or was given with the request, a position of it.</summary>
         public bool HasBegun { get; set; } = request.After.Count > 0;

@@ -76,10 +76,13 @@ internal sealed class GroupCommit
     /// <summary>The countdowns of sessions with a lifetime; null if this replica does not lead. Any thread.</summary>
     public SessionLifetimes? Lifetimes => _lives.Lifetimes;
 
+    // Whether this replica leads, and its first record is committed.
+    private bool IsOpen => _roots.PublishedEtag.Epoch == _log.OwnEpoch;
+
     /// <summary>
     /// Whether there is something to record: requests, or the end of keys and sessions. A leader ends nothing before its first record is committed: what is cut off before can end nothing.
     /// </summary>
-    public bool HasWork(DateTimeOffset wallTime) => !_requests.Queue.IsEmpty || (IsLeading && _roots.PublishedEtag.Epoch == _log.OwnEpoch && _lives.IsDue(wallTime));
+    public bool HasWork(DateTimeOffset wallTime) => !_requests.Queue.IsEmpty || (IsOpen && _lives.IsDue(wallTime));
 
     /// <summary>How many read answers have been held so far, including those released since.</summary>
     public long HeldReadAnswers => _answers.HeldCount;
@@ -156,7 +159,7 @@ internal sealed class GroupCommit
     /// <summary>Everything up to an etag is committed. Publishes the states up to it and answers their callers in etag order.</summary>
     public void Commit(Etag etag) => _life.Guard(() =>
     {
-        var wasOpen = _roots.PublishedEtag.Epoch == _log.OwnEpoch;
+        var wasOpen = IsOpen;
         _roots.Publish(etag);
         _durable.Settle(etag);
         Answer();
@@ -215,7 +218,7 @@ internal sealed class GroupCommit
     /// <summary>Something may be due: countdowns begin, or a timer has fired. It fires again if nothing could be done.</summary>
     private void OnLifeDue() => _life.Guard(() =>
     {
-        if (!IsLeading || _roots.PublishedEtag.Epoch != _log.OwnEpoch)
+        if (!IsOpen)
             return;
         var wallTime = _context.Time.GetUtcNow();
         if (CanAppend && _lives.IsDue(wallTime))

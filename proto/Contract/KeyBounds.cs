@@ -16,6 +16,16 @@ internal readonly record struct KeyBounds(ReadOnlyMemory<byte> Lower, ReadOnlyMe
     /// <summary>Whether no key can be in it.</summary>
     public bool IsEmpty => !Upper.IsEmpty && Lower.Span.SequenceCompareTo(Upper.Span) >= 0;
 
+    /// <summary>Whether it goes on beyond a bound between two shards: after it or, if reverse, before it. Empty: there is no shard beyond.</summary>
+    public bool GoesOnBeyond(ReadOnlySpan<byte> bound, bool reverse)
+    {
+        if (bound.IsEmpty)
+            return false;
+        return reverse
+            ? bound.SequenceCompareTo(Lower.Span) > 0
+            : Upper.IsEmpty || bound.SequenceCompareTo(Upper.Span) < 0;
+    }
+
     /// <summary>The part after a key; if reverse, the part before it.</summary>
     public KeyBounds Behind(ReadOnlyMemory<byte> key, bool reverse) => From(reverse ? key : (byte[])[.. key.Span, 0], reverse);
 

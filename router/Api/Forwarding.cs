@@ -184,7 +184,7 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
         return new RoutedReply(found?.ToByteString() ?? ByteString.Empty, error);
     }
 
-    // The caller's request goes to the first shard as it is, and requests for the rest to the others. A request id belongs to one shard, so a range with one must be in that.
+    // The whole request goes to the first shard, and requests for the rest to the others. A request id belongs to one shard, so a range with one must be in that.
     // If only the first keys of it were removed there, the caller goes on itself.
     private async ValueTask<RoutedReply> DeleteRangeAsync(ByteString request, long deadlineMs, CancellationToken cancellationToken)
     {
@@ -211,8 +211,8 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     // Without a map the call itself fails and says why.
     private async ValueTask<bool> IsInOneShardAsync(KeyBounds range, long deadlineMs, CancellationToken cancellationToken) =>
         !await calls.WaitForMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false)
-        || calls.Table.Find(range.Lower.Span) is not { End: { IsEmpty: false } end }
-        || (!range.Upper.IsEmpty && range.Upper.Span.SequenceCompareTo(end.Span) <= 0);
+        || calls.Table.Find(range.Lower.Span) is not { } route
+        || !range.GoesOnBeyond(route.End.Span, reverse: false);
 
     private static Google.Rpc.Status PartlyDeleted(Google.Rpc.Status failure, ulong deleted) => CallStatus.OutcomeUnknown(
         $"{deleted:N0} keys at the beginning of the range were removed, and then: {failure.Message}");

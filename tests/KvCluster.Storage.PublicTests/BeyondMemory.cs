@@ -61,7 +61,7 @@ internal sealed class BeyondMemory
             Console.WriteLine($"no memory limit can be set here: {reason}");
             return Skipped;
         }
-        var seed = Environment.GetEnvironmentVariable("KV_SEED") is { Length: > 0 } given ? given : Random.Shared.Next().ToString(CultureInfo.InvariantCulture);
+        var seed = (Seeds.Given ?? Random.Shared.Next()).ToString(CultureInfo.InvariantCulture);
         // Before the runtime starts, so that it knows of the limit, too.
         const string JoinThenRun = """echo $$ >"$0" && exec "$@" """;
         using var process = Process.Start(new ProcessStartInfo("/bin/sh", ["-c", JoinThenRun, limit.Processes, "dotnet", "exec", typeof(Program).Assembly.Location, LimitedCommand, .. arguments[1..], seed]))!;

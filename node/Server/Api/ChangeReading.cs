@@ -42,8 +42,8 @@ internal static class ChangeReading
         return null;
     }
 
-    // 0, which is never a session, if the bytes cannot be one.
-    private static UInt128 ReadSession(ReadOnlySpan<byte> id) => id.Length == WireWriter.SessionBytes ? BinaryPrimitives.ReadUInt128BigEndian(id) : default;
+    /// <summary>The id of a session; 0, which is never one, if the bytes cannot be one.</summary>
+    public static UInt128 ReadSession(ReadOnlySpan<byte> id) => id.Length == WireWriter.SessionBytes ? BinaryPrimitives.ReadUInt128BigEndian(id) : default;
 
     /// <summary>Adds the members of a SetAdd or SetRemove.</summary>
     public static ApiError? TryAddMembers(WriteRequest write, ReadOnlySpan<byte> request, ReadOnlySpan<byte> key, bool isAdded)
@@ -75,8 +75,8 @@ internal static class ChangeReading
     public static ApiError? TryReadTerms(ulong? ttlMs, ReadOnlySpan<byte> owner, bool isNumbered, out PutTerms terms)
     {
         terms = default;
-        if (ttlMs is 0 or > KvLimits.TtlMillisecondsMax)
-            return ApiErrors.TtlInvalid;
+        if (RequestRules.CheckTtl(ttlMs) is { } bad)
+            return bad;
         var session = ReadSession(owner);
         if (session == 0 && !owner.IsEmpty)
             return ApiErrors.OwnerInvalid;
@@ -121,7 +121,7 @@ internal static class ChangeReading
         {
             Operation.OperationOneofCase.Put => RequestRules.CheckEntry(operation.Key, operation.Value),
             Operation.OperationOneofCase.DeleteRange or Operation.OperationOneofCase.Scan => CheckRange(operation),
-            Operation.OperationOneofCase.Touch => RequestRules.CheckKey(operation.Key) ?? (operation.TtlMs is 0 or > KvLimits.TtlMillisecondsMax ? ApiErrors.TtlInvalid : null),
+            Operation.OperationOneofCase.Touch => RequestRules.CheckKey(operation.Key) ?? RequestRules.CheckTtl(operation.TtlMs),
             Operation.OperationOneofCase.SetAdd => RequestRules.CheckKey(operation.Key) ?? RequestRules.CheckMember(operation.Value),
             Operation.OperationOneofCase.SetRemove or Operation.OperationOneofCase.SetGet =>
                 RequestRules.CheckKey(operation.Key) ?? (operation.Value.IsEmpty ? null : RequestRules.CheckMember(operation.Value)),

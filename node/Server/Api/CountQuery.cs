@@ -39,7 +39,7 @@ internal sealed class CountQuery : SnapshotQuery
         var count = Read.Snapshot.CountRange(TreeId.Kv, Bounds.Lower.Span, Bounds.Upper.Span);
         new WireWriter(Answer.Append(WireWriter.VarintFieldSize(count))).VarintField(CountResponse.CountFieldNumber, count);
         var next = Route.End.Span;
-        if (!next.IsEmpty && (Bounds.Upper.IsEmpty || next.SequenceCompareTo(Bounds.Upper.Span) < 0))
+        if (Bounds.GoesOnBeyond(next, reverse: false))
             AppendBytes(CountResponse.NextStartFieldNumber, next);
         return true;
     }

@@ -1,5 +1,6 @@
 using System.Buffers.Binary;
 using System.Security.Cryptography;
+using KvCluster.Storage.DataFile;
 using KvCluster.Wire;
 
 namespace KvCluster.Node.Api;
@@ -58,7 +59,10 @@ internal sealed class KeptSnapshots(TimeProvider clock, TimeSpan ageMax) : IDisp
     }
 
     /// <summary>Whether a snapshot must end.</summary>
-    public bool IsTooOld(in Kept kept) => kept.Read.Snapshot.IsTooOld || clock.GetElapsedTime(kept.OpenedTimestamp) >= ageMax;
+    public bool IsTooOld(in Kept kept) => IsTooOld(kept.Read.Snapshot, kept.OpenedTimestamp);
+
+    /// <inheritdoc cref="IsTooOld(in Kept)"/>
+    public bool IsTooOld(in ReadSnapshot snapshot, long openedTimestamp) => snapshot.IsTooOld || clock.GetElapsedTime(openedTimestamp) >= ageMax;
 
     /// <summary>Ends all snapshots, and those that are given to it later.</summary>
     public void Dispose()

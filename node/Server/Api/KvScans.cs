@@ -42,10 +42,14 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
             if (lookup.FindForScan(request.Reverse, bounds.Lower.Span, bounds.Upper.Span, !isResumed && query.Mode.IsForLeader(), out var refusal) is not { } shard)
                 return refusal;
             var token = isResumed ? TokenIn(request.Snapshot.Span) : KeptSnapshots.NewToken();
-            if (!isResumed || !kept.TryTake(token, shard.Shard, out var held))
+            KeptSnapshots.Kept held;
+            if (isResumed)
             {
-                if (isResumed)
+                if (!kept.TryTake(token, shard.Shard, out held))
                     return ApiErrors.SnapshotNotKept;
+            }
+            else
+            {
                 if (query.TryIn(shard.InLineage, readOptions, out query) is { } ofAnother)
                     return ofAnother;
                 var read = await opener.OpenAsync(shard, query, deadlineTimestamp, cancellationToken).ConfigureAwait(false);
@@ -210,10 +214,6 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
     private static bool TryGoOn(bool reverse, ShardRoute route, in KeyBounds bounds, [NotNullWhen(true)] out ByteString? nextStart)
     {
         nextStart = reverse ? route.Start : route.End;
-        if (nextStart.IsEmpty)
-            return false;
-        return reverse
-            ? nextStart.Span.SequenceCompareTo(bounds.Lower.Span) > 0
-            : bounds.Upper.IsEmpty || nextStart.Span.SequenceCompareTo(bounds.Upper.Span) < 0;
+        return bounds.GoesOnBeyond(nextStart.Span, reverse);
     }
 }

@@ -1,4 +1,3 @@
-using System.Buffers.Binary;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Shards;
 using KvCluster.V1;
@@ -32,9 +31,6 @@ internal sealed class KvSessions(ShardLookup lookup)
         return lookup.Find(key, target, isForLeader: true, out var refusal) is { } shard ? KeepAsync(shard, sessions, target, sink) : KvCalls.Refuse(sink, refusal);
     }
 
-    /// <summary>The id of a session; 0, which is never one, if the bytes cannot be one.</summary>
-    public static UInt128 ReadSession(ReadOnlySpan<byte> id) => id.Length == WireWriter.SessionBytes ? BinaryPrimitives.ReadUInt128BigEndian(id) : default;
-
     // Null if one of them cannot be an id.
     private static UInt128[]? TryReadSessions(ReadOnlySpan<byte> request, int count)
     {
@@ -44,7 +40,7 @@ internal sealed class KvSessions(ShardLookup lookup)
         {
             if (field != KeepAliveRequest.SessionsFieldNumber)
                 reader.Skip();
-            else if ((sessions[next++] = ReadSession(reader.ReadBytes())) == 0)
+            else if ((sessions[next++] = ChangeReading.ReadSession(reader.ReadBytes())) == 0)
                 return null;
         }
         return sessions;

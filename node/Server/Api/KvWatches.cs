@@ -2,7 +2,6 @@ using Grpc.Core;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Watching;
 using KvCluster.ServiceDefaults.Memory;
-using KvCluster.Storage.Context;
 using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Journal;
@@ -21,9 +20,9 @@ namespace KvCluster.Node.Api;
 /// <param name="hubs">Give the events.</param>
 /// <param name="threads">Read the entries that a watch begins with.</param>
 /// <param name="memory">The budget of requests and messages.</param>
-/// <param name="clock">For the age of snapshots.</param>
-/// <param name="options">Their bounds.</param>
-internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads threads, CallMemory memory, TimeProvider clock, StoreOptions options)
+/// <param name="clock">Tells when a snapshot was opened.</param>
+/// <param name="kept">Knows their maximum age.</param>
+internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads threads, CallMemory memory, TimeProvider clock, KeptSnapshots kept)
 {
     /// <summary>About how many bytes of events are in one message; those of one record are not divided. Like a page of a scan.</summary>
     private const int MessageBytesMin = 128 << 10;
@@ -271,7 +270,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
             WatchMessages.MarkInitial(message);
             if (await WriteAsync(output, message).ConfigureAwait(false) is { } end)
                 return end;
-            if (more && (snapshot.IsTooOld || clock.GetElapsedTime(opened) >= options.SnapshotAgeMax))
+            if (more && kept.IsTooOld(snapshot, opened))
                 return ApiErrors.SnapshotTooOld;
         }
         return null;

@@ -63,9 +63,7 @@ internal sealed class KvWrites(ShardLookup lookup)
         where TSink : struct, IReplySink
     {
         var touch = new SingleChange(request, ChangeLayout.Touch);
-        if (touch.Number is 0 or > KvLimits.TtlMillisecondsMax)
-            return KvCalls.Refuse(sink, ApiErrors.TtlInvalid);
-        if (RequestRules.CheckKey(touch.Key) is { } bad)
+        if ((RequestRules.CheckTtl(touch.Number) ?? RequestRules.CheckKey(touch.Key)) is { } bad)
             return KvCalls.Refuse(sink, bad);
         if (TryBegin(touch, request, target, out var shard, out var write) is { } refusal)
             return KvCalls.Refuse(sink, refusal);
@@ -174,7 +172,7 @@ internal sealed class KvWrites(ShardLookup lookup)
             if (field == EndSessionRequest.KeyFieldNumber)
                 key = reader.ReadBytes();
             else if (field == EndSessionRequest.SessionFieldNumber)
-                session = KvSessions.ReadSession(reader.ReadBytes());
+                session = ChangeReading.ReadSession(reader.ReadBytes());
             else
                 reader.Skip();
         }

@@ -84,20 +84,14 @@ internal sealed class ListQuery : SnapshotQuery
     {
         using var cursor = Read.Snapshot.Cursor(TreeId.Kv, Bounds.Lower.Span, Bounds.Upper.Span);
         var entries = new EntryPages(cursor, IsReverse, _isKeysOnly) { EntriesLeft = _entriesMax, BytesLeft = _bytesMax };
-        if (entries.Fill(Answer, EntryPages.EntriesBytesMax) || entries.IsAtLimit)
+        if ((entries.Fill(Answer, EntryPages.EntriesBytesMax) || entries.IsAtLimit) && entries.HasMore())
         {
-            if (entries.HasMore())
-            {
-                _tokenForMore = Token == 0 ? KeptSnapshots.NewToken() : Token;
-                AppendToken(_tokenForMore, isBound: false, entries.LastKeyOf(Answer).ToArray());
-                return true;
-            }
+            _tokenForMore = Token == 0 ? KeptSnapshots.NewToken() : Token;
+            AppendToken(_tokenForMore, isBound: false, entries.LastKeyOf(Answer).ToArray());
+            return true;
         }
         var bound = (IsReverse ? Route.Start : Route.End).Span;
-        var goesOn = !bound.IsEmpty && (IsReverse
-            ? bound.SequenceCompareTo(Bounds.Lower.Span) > 0
-            : Bounds.Upper.IsEmpty || bound.SequenceCompareTo(Bounds.Upper.Span) < 0);
-        if (goesOn)
+        if (Bounds.GoesOnBeyond(bound, IsReverse))
             AppendToken(0, isBound: true, bound);
         return true;
     }

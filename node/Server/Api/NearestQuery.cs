@@ -59,21 +59,13 @@ internal sealed class NearestQuery : SnapshotQuery
             new WireWriter(Answer.Append(WireWriter.BytesFieldSize(WireWriter.EtagBytes))).EtagField(GetResponse.EtagFieldNumber, etag);
             AppendBytes(GetResponse.KeyFieldNumber, cursor.Key);
         }
-        else if (_nearest > Nearest.Exact && TryGoOn(bounds, out var bound))
+        else if (_nearest > Nearest.Exact)
         {
-            AppendBytes(GetResponse.NextBoundFieldNumber, bound);
+            // The neighbouring shard may have a key within the prefix.
+            var bound = (IsUpwards ? Route.End : Route.Start).Span;
+            if (bounds.GoesOnBeyond(bound, !IsUpwards))
+                AppendBytes(GetResponse.NextBoundFieldNumber, bound);
         }
         return true;
-    }
-
-    // Whether the neighbouring shard may have a key within the prefix.
-    private bool TryGoOn(in KeyBounds bounds, out ReadOnlySpan<byte> bound)
-    {
-        bound = IsUpwards ? Route.End.Span : Route.Start.Span;
-        if (bound.IsEmpty)
-            return false;
-        return IsUpwards
-            ? bounds.Upper.IsEmpty || bound.SequenceCompareTo(bounds.Upper.Span) < 0
-            : bound.SequenceCompareTo(bounds.Lower.Span) > 0;
     }
 }

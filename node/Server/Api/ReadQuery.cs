@@ -46,7 +46,8 @@ internal readonly record struct ReadQuery(ReadMode Mode, Etag Seen)
                 reader.Skip();
                 continue;
             }
-            var etag = EtagIn(shard.Shard, reader.ReadBytes(), out var lineage);
+            if (ReadPosition(reader.ReadBytes()) is var (ofShard, etag, lineage) && ofShard != shard.Shard)
+                continue;
             // Whatever the etag is: those of another history are not comparable.
             if (lineage != 0 && lineage != shard.Lineage)
                 return ApiErrors.LineageChanged(isIdentifiedChange: false);
@@ -56,27 +57,23 @@ internal readonly record struct ReadQuery(ReadMode Mode, Etag Seen)
         return null;
     }
 
-    // None, and no lineage, if it is a position of another shard.
-    private static Etag EtagIn(ShardId shard, ReadOnlySpan<byte> position, out ulong lineage)
+    /// <summary>Reads an encoded <see cref="Position"/>.</summary>
+    /// <param name="position">The encoded message.</param>
+    /// <exception cref="MalformedMessageException">The bytes are not a valid message.</exception>
+    public static (ShardId Shard, Etag Etag, ulong Lineage) ReadPosition(ReadOnlySpan<byte> position)
     {
-        ShardId ofShard = default;
-        var etag = Etag.None;
-        lineage = 0;
+        var (shard, etag, lineage) = (default(ShardId), Etag.None, 0ul);
         var reader = new WireReader(position);
         for (int field; (field = reader.ReadField()) != 0;)
         {
-            if (field == Position.ShardFieldNumber)
-                ofShard = new(reader.ReadUInt32());
-            else if (field == Position.EtagFieldNumber)
-                etag = reader.ReadEtag();
-            else if (field == Position.LineageFieldNumber)
-                lineage = reader.ReadFixed64();
-            else
-                reader.Skip();
+            switch (field)
+            {
+                case Position.ShardFieldNumber: shard = new(reader.ReadUInt32()); break;
+                case Position.EtagFieldNumber: etag = reader.ReadEtag(); break;
+                case Position.LineageFieldNumber: lineage = reader.ReadFixed64(); break;
+                default: reader.Skip(); break;
+            }
         }
-        if (ofShard == shard)
-            return etag;
-        lineage = 0;
-        return Etag.None;
+        return (shard, etag, lineage);
     }
 }

@@ -19,6 +19,9 @@ internal static class RequestRules
     public static ApiError? CheckMember(ReadOnlySpan<byte> member) =>
         member.IsEmpty ? ApiErrors.MemberEmpty : member.Length > KvLimits.MemberBytesMax ? ApiErrors.MemberTooLong : null;
 
+    /// <summary>Whether a time to live is valid. Null, which means none, is.</summary>
+    public static ApiError? CheckTtl(ulong? ttlMs) => ttlMs is 0 or > KvLimits.TtlMillisecondsMax ? ApiErrors.TtlInvalid : null;
+
     /// <summary>Whether a range lies in a shard. An empty end is the end of the shard.</summary>
     /// <param name="to">The end; empty if the shard has the last key.</param>
     public static ApiError? CheckRange(HostedShard shard, ShardLookup lookup, ReadOnlySpan<byte> from, ReadOnlySpan<byte> end, out ReadOnlySpan<byte> to)

@@ -49,10 +49,10 @@ internal sealed class WatchQuery
             return ApiErrors.KeyTooLong;
         if (exact && prefix.IsEmpty)
             return ApiErrors.KeyEmpty;
-        var range = exact ? new WatchedRange(prefix.ToArray(), (byte[])[.. prefix, 0]) : RangeOf(start, end, prefix);
-        if (!range.Upper.IsEmpty && range.Lower.Span.SequenceCompareTo(range.Upper.Span) >= 0)
+        var bounds = exact ? new KeyBounds(prefix.ToArray(), (byte[])[.. prefix, 0]) : KeyBounds.Of(start.ToArray(), end.ToArray(), prefix.ToArray());
+        if (bounds.IsEmpty)
             return ApiErrors.WatchEmpty;
-        query = new WatchQuery(message.ToArray(), range) { Initial = initial, KeysOnly = keysOnly, WithPrevious = withPrevious, WithSets = withSets };
+        query = new WatchQuery(message.ToArray(), new WatchedRange(bounds.Lower, bounds.Upper)) { Initial = initial, KeysOnly = keysOnly, WithPrevious = withPrevious, WithSets = withSets };
         return null;
     }
 
@@ -66,32 +66,9 @@ internal sealed class WatchQuery
         {
             if (field != WatchRequest.AfterFieldNumber)
                 reader.Skip();
-            else if (ReadPosition(reader.ReadBytes()) is var (ofShard, etag, lineage) && ofShard == shard.Value)
+            else if (ReadQuery.ReadPosition(reader.ReadBytes()) is var (ofShard, etag, lineage) && ofShard == shard)
                 after = (etag, lineage);
         }
         return after;
-    }
-
-    private static WatchedRange RangeOf(ReadOnlySpan<byte> start, ReadOnlySpan<byte> end, ReadOnlySpan<byte> prefix)
-    {
-        var bounds = KeyBounds.Of(start.ToArray(), end.ToArray(), prefix.ToArray());
-        return new WatchedRange(bounds.Lower, bounds.Upper);
-    }
-
-    private static (uint Shard, Etag Etag, ulong Lineage) ReadPosition(ReadOnlySpan<byte> message)
-    {
-        var (shard, etag, lineage) = (0u, default(Etag), 0ul);
-        var reader = new WireReader(message);
-        for (int field; (field = reader.ReadField()) != 0;)
-        {
-            switch (field)
-            {
-                case Position.ShardFieldNumber: shard = reader.ReadUInt32(); break;
-                case Position.EtagFieldNumber: etag = reader.ReadEtag(); break;
-                case Position.LineageFieldNumber: lineage = reader.ReadFixed64(); break;
-                default: reader.Skip(); break;
-            }
-        }
-        return (shard, etag, lineage);
     }
 }

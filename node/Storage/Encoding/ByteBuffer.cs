@@ -40,6 +40,9 @@ internal sealed class ByteBuffer(int capacity)
         Count += bytes.Length;
     }
 
+    /// <summary>Appends a number as a <see cref="Varint"/>.</summary>
+    public void AppendNumber(ulong number) => Advance(Varint.Write(Reserve(Varint.BytesMax), number));
+
     private void Grow(int bytes)
     {
         var larger = GC.AllocateUninitializedArray<byte>(Math.Max(checked(Count + bytes), _bytes.Length * 2));
@@ -50,7 +53,7 @@ internal sealed class ByteBuffer(int capacity)
     /// <summary>Appends a length and the bytes.</summary>
     public void AppendWithLength(ReadOnlySpan<byte> bytes)
     {
-        Advance(Varint.Write(Reserve(Varint.BytesMax), (ulong)bytes.Length));
+        AppendNumber((ulong)bytes.Length);
         Append(bytes);
     }
 }

@@ -38,8 +38,8 @@ internal sealed class OperationResults
     {
         _entries.AppendWithLength(key);
         _entries.AppendWithLength(value);
-        Append(_entries, etag.Epoch);
-        Append(_entries, etag.Change);
+        _entries.AppendNumber(etag.Epoch);
+        _entries.AppendNumber(etag.Change);
         _entryCount++;
     }
 
@@ -55,20 +55,18 @@ internal sealed class OperationResults
         _results.Append([(byte)flags]);
         if (etag != Etag.None)
         {
-            Append(_results, etag.Epoch);
-            Append(_results, etag.Change);
+            _results.AppendNumber(etag.Epoch);
+            _results.AppendNumber(etag.Change);
         }
         if (number is { } known)
-            Append(_results, Varint.Fold((ulong)known));
+            _results.AppendNumber(Varint.Fold((ulong)known));
         if (_entryCount == 0)
             return;
-        Append(_results, _entryCount);
+        _results.AppendNumber(_entryCount);
         _results.Append(_entries.Written);
         _entries.Clear(BytesKept);
         _entryCount = 0;
     }
-
-    private static void Append(ByteBuffer to, ulong number) => to.Advance(Varint.Write(to.Reserve(Varint.BytesMax), number));
 }
 
 /// <summary>Which parts of a result follow its first byte, and what it says itself.</summary>

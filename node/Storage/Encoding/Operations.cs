@@ -29,7 +29,7 @@ internal static class Operations
     {
         payload.Append([(byte)OperationCode.Touch]);
         payload.AppendWithLength(key);
-        AppendNumber(payload, expiryMilliseconds);
+        payload.AppendNumber(expiryMilliseconds);
     }
 
     /// <summary>
@@ -39,9 +39,9 @@ internal static class Operations
     {
         payload.Append([(byte)code]);
         payload.AppendWithLength(key);
-        AppendNumber(payload, expiryMilliseconds);
-        AppendNumber(payload, etag.Epoch);
-        AppendNumber(payload, etag.Change);
+        payload.AppendNumber(expiryMilliseconds);
+        payload.AppendNumber(etag.Epoch);
+        payload.AppendNumber(etag.Change);
     }
 
     /// <summary>Appends the delete of a key whose session ends in the same record.</summary>
@@ -84,7 +84,7 @@ internal static class Operations
         AppendSession(payload, session);
         BinaryPrimitives.WriteUInt64LittleEndian(payload.Reserve(sizeof(ulong)), owner.Value);
         payload.Advance(sizeof(ulong));
-        AppendNumber(payload, lifetimeMilliseconds);
+        payload.AppendNumber(lifetimeMilliseconds);
     }
 
     /// <summary>Appends the end of a session.</summary>
@@ -100,6 +100,4 @@ internal static class Operations
         BinaryPrimitives.WriteUInt128BigEndian(payload.Reserve(SessionBytes), session);
         payload.Advance(SessionBytes);
     }
-
-    private static void AppendNumber(ByteBuffer payload, ulong number) => payload.Advance(Varint.Write(payload.Reserve(Varint.BytesMax), number));
 }

@@ -1,6 +1,6 @@
-using System.Buffers.Binary;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Sessions;
 using KvCluster.Storage.Transactions;
 using KvCluster.Storage.Trees;
 
@@ -36,16 +36,11 @@ internal sealed unsafe class LifeCheck(PageSpace space, TreeRoot[] trees)
         _ = KvValue.Read(value, out var etag, out var life);
         if (life.IsUnlimited)
             return null;
-        Span<byte> entry = stackalloc byte[2 * Etag.ByteLength];
-        if (life.ExpiryMilliseconds != 0)
-        {
-            BinaryPrimitives.WriteUInt64BigEndian(entry, life.ExpiryMilliseconds);
-            etag.WriteTo(entry[sizeof(ulong)..]);
-            if (!TryGet(TreeId.Expiry, entry[..(sizeof(ulong) + Etag.ByteLength)], out var found) || !found.SequenceEqual(key))
-                return "a key that expires is not in the tree expiry";
-        }
-        life.Owner.WriteTo(entry);
-        etag.WriteTo(entry[Etag.ByteLength..]);
+        Span<byte> expiry = stackalloc byte[ExpiryIndex.KeyBytes], entry = stackalloc byte[OwnedKeys.EntryKeyBytes];
+        ExpiryIndex.WriteKey(expiry, life.ExpiryMilliseconds, etag);
+        if (life.ExpiryMilliseconds != 0 && (!TryGet(TreeId.Expiry, expiry, out var found) || !found.SequenceEqual(key)))
+            return "a key that expires is not in the tree expiry";
+        OwnedKeys.WriteEntryKey(entry, life.Owner, etag);
         return life.Owner == Etag.None || (TryGet(TreeId.Owned, entry, out var owned) && owned.SequenceEqual(key)) ? null : "a key that a session owns is not in the tree owned";
     }
 

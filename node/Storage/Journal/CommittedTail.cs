@@ -57,7 +57,7 @@ internal sealed class CommittedTail(StoreContext context, StoreLifecycle life, P
         }
         var (entries, bodies) = (new JournalEntry[end - first], new ReadOnlyMemory<byte>[end - first]);
         for (var place = 0; place < entries.Length; place++)
-            (entries[place], bodies[place]) = (index[first + place], index[first + place].Body.IsEmpty ? default : index[first + place].Share());
+            (entries[place], bodies[place]) = (index[first + place], index[first + place].Share());
         var until = entries.Length == 0 ? after : entries[^1].Record.Etag;
         var page = new TailPage(TailState.Read, until, index.Base.Etag, committed, bodies, withSnapshot && until == committed ? TryOpenSnapshot() : null);
         if (isInMemory)

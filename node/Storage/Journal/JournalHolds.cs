@@ -53,9 +53,6 @@ internal sealed class JournalHold(JournalHolds holds, string name, Etag after, l
     private readonly Lock _lock = new();
     private Etag _after = after;
 
-    /// <summary>What it is for.</summary>
-    public string Name => name;
-
     /// <summary>The most bytes of journal that it keeps.</summary>
     public long BytesMax => bytesMax;
 

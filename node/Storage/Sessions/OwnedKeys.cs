@@ -18,8 +18,10 @@ internal static class OwnedKeys
     /// <summary>Bytes that these keys may have together. A record has room for them behind those of its largest request.</summary>
     public const int BytesMax = 2 << 20;
 
+    /// <summary>Bytes of the key of an entry.</summary>
+    public const int EntryKeyBytes = 2 * Etag.ByteLength;
+
     private const int SumBytes = 2 * sizeof(ulong);
-    private const int EntryKeyBytes = 2 * Etag.ByteLength;
 
     /// <summary>How many entries a session has, and how many bytes their keys have together.</summary>
     public static (ulong Keys, ulong Bytes) SumOf(WriteBatch batch, Etag opened)
@@ -112,7 +114,8 @@ internal static class OwnedKeys
         batch.Put(TreeId.Owned, sumKey, sum);
     }
 
-    private static void WriteEntryKey(Span<byte> entryKey, Etag opened, Etag etag)
+    /// <summary>Writes the key of an entry: of a session by the etag of its opening, and a value by its own.</summary>
+    public static void WriteEntryKey(Span<byte> entryKey, Etag opened, Etag etag)
     {
         opened.WriteTo(entryKey);
         etag.WriteTo(entryKey[Etag.ByteLength..]);

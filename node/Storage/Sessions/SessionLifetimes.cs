@@ -20,7 +20,7 @@ internal sealed class SessionLifetimes(ulong epoch, TimeProvider time)
     public static readonly TimeSpan LookInterval = TimeSpan.FromMilliseconds(250);
 
     /// <summary>A longer time between two looks means that this process, or the machine, stood still.</summary>
-    public static readonly TimeSpan StillMax = TimeSpan.FromSeconds(1);
+    private static readonly TimeSpan StillMax = TimeSpan.FromSeconds(1);
 
     /// <summary>Bounds the time of a look. After an election all sessions may have the same moment.</summary>
     private const int MovesPerLookMax = 1_024;

@@ -58,16 +58,16 @@ internal sealed class SessionResults
     public void WriteTo(ByteBuffer content, Etag etagFirst)
     {
         Operations.AppendSession(content, _session);
-        Append(content, _lowestOpen);
+        content.AppendNumber(_lowestOpen);
         var sequence = _lowestOpen - 1;
         var change = etagFirst.Change - 1;
         foreach (var (added, result, digest) in _added)
         {
-            Append(content, Varint.Fold(added - sequence - 1));
+            content.AppendNumber(Varint.Fold(added - sequence - 1));
             var stored = StoredResult.Of(result);
-            Append(content, ((result.Etag.Change - change) << StoredResult.KindBits) | (ulong)stored.Kind);
+            content.AppendNumber(((result.Etag.Change - change) << StoredResult.KindBits) | (ulong)stored.Kind);
             if (stored.Kind is not (ResultKind.Applied or ResultKind.WithResults))
-                Append(content, stored.Number);
+                content.AppendNumber(stored.Number);
             BinaryPrimitives.WriteUInt32LittleEndian(content.Reserve(sizeof(uint)), digest);
             content.Advance(sizeof(uint));
             if (stored.Kind == ResultKind.WithResults)
@@ -79,6 +79,4 @@ internal sealed class SessionResults
             (sequence, change) = (added, result.Etag.Change);
         }
     }
-
-    private static void Append(ByteBuffer content, ulong number) => content.Advance(Varint.Write(content.Reserve(Varint.BytesMax), number));
 }

@@ -33,8 +33,8 @@ internal readonly record struct StoredResult(ResultKind Kind, uint Number)
     /// <summary>Appends what is kept of a result with those of its operations (FORMAT.md, "Results of operations").</summary>
     public static void WriteKept(ByteBuffer content, in WriteResult result)
     {
-        Append(content, (ulong)(result.FailedCondition + 1));
-        Append(content, ((ulong)result.Deleted << 1) | (result.IsPartial ? 1u : 0));
+        content.AppendNumber((ulong)(result.FailedCondition + 1));
+        content.AppendNumber(((ulong)result.Deleted << 1) | (result.IsPartial ? 1u : 0));
         content.Append(result.Results);
     }
 
@@ -46,8 +46,6 @@ internal readonly record struct StoredResult(ResultKind Kind, uint Number)
             throw new CorruptStoreException("What is kept of a request's results is malformed.");
         return new WriteResult(WriteOutcome.Applied, etag, (int)failed - 1, (int)(deleted >> 1), (deleted & 1) != 0) { Results = kept.ToArray() };
     }
-
-    private static void Append(ByteBuffer content, ulong number) => content.Advance(Varint.Write(content.Reserve(Varint.BytesMax), number));
 
     /// <summary>The result, with its etag, unless what else it has is kept apart.</summary>
     /// <exception cref="CorruptStoreException">There is no such kind, or the number is too large for it.</exception>

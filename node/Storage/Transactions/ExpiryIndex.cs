@@ -7,11 +7,12 @@ namespace KvCluster.Storage.Transactions;
 
 /// <summary>
 /// The tree <c>expiry</c> (FORMAT.md, "Entries of the trees"): the keys that expire, in the order of time. An entry stays where a range was deleted, and is stale
-/// then: its key has another etag or is gone. Changed by <see cref="RecordApplier"/> only. Writer executor, or the opening thread.
+/// then: its key has another etag or is gone. Changed by <see cref="KeyLives"/> only. Writer executor, or the opening thread.
 /// </summary>
 internal static class ExpiryIndex
 {
-    private const int KeyBytes = sizeof(ulong) + Etag.ByteLength;
+    /// <summary>Bytes of an entry's key.</summary>
+    public const int KeyBytes = sizeof(ulong) + Etag.ByteLength;
 
     /// <summary>A value with this etag expires then.</summary>
     public static void Add(WriteBatch batch, ulong expiryMilliseconds, Etag etag, ReadOnlySpan<byte> key)
@@ -56,7 +57,7 @@ internal static class ExpiryIndex
         while (count < countMax && payload.Count - begin < bytesMax && cursor.MoveNext())
         {
             var (expiry, etag) = ReadKey(cursor.Key);
-            var isLive = IsLive(batch, cursor.Value, expiry, etag);
+            var isLive = IsLive(batch, cursor.Value, expiry, etag, out _);
             Operations.Expire(payload, isLive ? OperationCode.Expire : OperationCode.ForgetExpiry, cursor.Value, expiry, etag);
             count++;
             if (isLive && keys++ == 0)
@@ -77,15 +78,18 @@ internal static class ExpiryIndex
             throw new CorruptStoreException($"An entry of the expiries has a key of {key.Length} bytes and {value.Length} bytes.");
     }
 
-    private static bool IsLive(WriteBatch batch, ReadOnlySpan<byte> key, ulong expiryMilliseconds, Etag etag)
+    /// <summary>Whether a key still has the etag and the expiry of an entry.</summary>
+    public static bool IsLive(WriteBatch batch, ReadOnlySpan<byte> key, ulong expiryMilliseconds, Etag etag, out KeyLife life)
     {
+        life = default;
         if (!batch.TryGet(TreeId.Kv, key, out var stored))
             return false;
-        _ = KvValue.Read(stored, out var found, out var life);
+        _ = KvValue.Read(stored, out var found, out life);
         return found == etag && life.ExpiryMilliseconds == expiryMilliseconds;
     }
 
-    private static void WriteKey(Span<byte> entryKey, ulong expiryMilliseconds, Etag etag)
+    /// <summary>Writes the key of an entry.</summary>
+    public static void WriteKey(Span<byte> entryKey, ulong expiryMilliseconds, Etag etag)
     {
         BinaryPrimitives.WriteUInt64BigEndian(entryKey, expiryMilliseconds);
         etag.WriteTo(entryKey[sizeof(ulong)..]);

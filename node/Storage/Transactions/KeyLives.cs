@@ -8,8 +8,8 @@ namespace KvCluster.Storage.Transactions;
 
 /// <summary>
 /// Changes of keys that have a life, or may have one: the key in <c>kv</c>, and its entries in <c>expiry</c> and <c>owned</c>, which name it by the etag of its value. Every value with a
-/// life has its entries. Deletes of ranges leave them, at no cost per key; they are stale then, and whoever uses them compares the etag. Called by
-/// <see cref="RecordApplier"/> only. Writer executor, or the opening thread.
+/// life has its entries. Deletes of ranges leave them, at no cost per key; they are stale then, and whoever uses them compares the etag. Keys are changed by
+/// <see cref="RecordApplier"/> only; a salvage makes their entries again. Writer executor, or the opening thread.
 /// </summary>
 internal static class KeyLives
 {
@@ -57,10 +57,7 @@ internal static class KeyLives
     public static bool Expire(WriteBatch batch, ReadOnlySpan<byte> key, ulong expiryMilliseconds, Etag etag)
     {
         ExpiryIndex.Remove(batch, expiryMilliseconds, etag);
-        if (!batch.TryGet(TreeId.Kv, key, out var stored))
-            return false;
-        _ = KvValue.Read(stored, out var found, out var life);
-        if (found != etag || life.ExpiryMilliseconds != expiryMilliseconds)
+        if (!ExpiryIndex.IsLive(batch, key, expiryMilliseconds, etag, out var life))
             return false;
         if (life.Owner != Etag.None)
             OwnedKeys.Remove(batch, life.Owner, etag, key.Length);

@@ -26,7 +26,7 @@ internal sealed class LifeEnds : IDisposable
     /// <summary>The most sessions that end in one record.</summary>
     private const int SessionsMax = 64;
 
-    /// <summary>Pages that an end may make: a leaf and perhaps a branch of each tree that it changes.</summary>
+    /// <summary>Pages that an end may make: a leaf and perhaps a branch of each tree that it changes, or a page of results.</summary>
     private const int PagesPerEnd = 8;
 
     /// <summary>Bytes of an operation beside its key.</summary>
@@ -159,7 +159,8 @@ internal sealed class LifeEnds : IDisposable
 
     private static bool IsReached(ulong milliseconds, long shardTime) => shardTime >= 0 && (ulong)shardTime / 1_000 >= milliseconds;
 
-    private static int CountFor(int pagesLeft) => Math.Max(1, pagesLeft / PagesPerEnd);
+    /// <summary>How many ends may be in a record with so many pages left.</summary>
+    public static int CountFor(int pagesLeft) => Math.Max(1, pagesLeft / PagesPerEnd);
 
     private void AppendSessions(WriteBatch batch, SessionLifetimes lifetimes, ByteBuffer payload, long room, long? recordBytesLeft)
     {

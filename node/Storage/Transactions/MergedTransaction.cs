@@ -17,9 +17,6 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
 {
     private static readonly ByteBuffer None = new(0);
 
-    /// <summary>Pages that the end of a session may make: a leaf and perhaps a branch of each tree that it changes, or a page of results.</summary>
-    private const int PagesPerEnd = 8;
-
     /// <summary>Requests between two checks of the clock, whose cost is negligible beside so many.</summary>
     private const int LookEvery = 16;
 
@@ -159,19 +156,19 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
 
     private void EndIdleSessions(WriteBatch batch, int pagesMax)
     {
-        _ageing.Collect(batch, _shardTime, _payload, Math.Max(1, pagesMax / PagesPerEnd));
-        RecordApplier.ApplyOperations(batch, _payload.Written, _etagFirst, _shardTime, ref _next, ref _operationCount);
+        _ageing.Collect(batch, _shardTime, _payload, LifeEnds.CountFor(pagesMax));
+        ApplyFrom(batch, 0);
     }
 
     /// <summary>Ends what is due before the requests. The ends of sessions are applied before expiries are looked for, because both may end the same key.</summary>
     private void EndLives(WriteBatch batch, int bytesMax, int pagesMax, long? recordBytesLeft)
     {
         var begin = _payload.Count;
-        lives.AppendSessions(batch, _payload, bytesMax, recordBytesLeft - RecordBytes(RecordEnvelope.BlockBytes));
-        RecordApplier.ApplyOperations(batch, _payload.Written[begin..], _etagFirst, _shardTime, ref _next, ref _operationCount);
+        lives.AppendSessions(batch, _payload, bytesMax, LeftForEnds(recordBytesLeft));
+        ApplyFrom(batch, begin);
         var late = _payload.Count;
-        lives.AppendLate(batch, _shardTime, _payload, bytesMax, late - begin, pagesMax - batch.PagesMade, recordBytesLeft - RecordBytes(RecordEnvelope.BlockBytes));
-        RecordApplier.ApplyOperations(batch, _payload.Written[late..], _etagFirst, _shardTime, ref _next, ref _operationCount);
+        lives.AppendLate(batch, _shardTime, _payload, bytesMax, late - begin, pagesMax - batch.PagesMade, LeftForEnds(recordBytesLeft));
+        ApplyFrom(batch, late);
     }
 
     /// <summary>Ends what is due with what the requests have left of the record.</summary>
@@ -179,9 +176,16 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     {
         ApplyLeft(batch);
         var operationBytes = _payload.Count;
-        lives.AppendBehind(batch, _shardTime, _payload, Math.Min(bytesMax - _payload.Count, recordBytesLeft - RecordBytes(RecordEnvelope.BlockBytes) ?? long.MaxValue), pagesMax - batch.PagesMade);
-        RecordApplier.ApplyOperations(batch, _payload.Written[operationBytes..], _etagFirst, _shardTime, ref _next, ref _operationCount);
+        lives.AppendBehind(batch, _shardTime, _payload, Math.Min(bytesMax - _payload.Count, LeftForEnds(recordBytesLeft) ?? long.MaxValue), pagesMax - batch.PagesMade);
+        ApplyFrom(batch, operationBytes);
     }
+
+    /// <summary>Applies the operations of the payload from a byte on; returns how many keys they deleted.</summary>
+    private ulong ApplyFrom(WriteBatch batch, int begin) =>
+        RecordApplier.ApplyOperations(batch, _payload.Written[begin..], _etagFirst, _shardTime, ref _next, ref _operationCount);
+
+    // What the record may still take now, less the block that its envelope may begin.
+    private long? LeftForEnds(long? recordBytesLeft) => recordBytesLeft - RecordBytes(RecordEnvelope.BlockBytes);
 
     private bool TryMakeRoom(WriteBatch batch, WriteRequest opening)
     {
@@ -194,7 +198,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         ApplyLeft(batch);
         var operationBytes = _payload.Count;
         Operations.SessionEnd(_payload, unfair);
-        RecordApplier.ApplyOperations(batch, _payload.Written[operationBytes..], _etagFirst, _shardTime, ref _next, ref _operationCount);
+        ApplyFrom(batch, operationBytes);
         return true;
     }
 
@@ -204,7 +208,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
             return;
         var operationBytes = _payload.Count;
         _results.WriteTo(_payload, _etagFirst);
-        RecordApplier.ApplyOperations(batch, _payload.Written[operationBytes..], _etagFirst, _shardTime, ref _next, ref _operationCount);
+        ApplyFrom(batch, operationBytes);
     }
 
     private int RecordBytesWith(WriteBatch batch, WriteRequest request)
@@ -291,8 +295,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
             _payload.Append(request.EncodedOperations);
         else if (!TryAppendRanges(batch, request, out isPartial))
             return Refusal(WriteOutcome.RangeTooLarge);
-        var deleted = RecordApplier.ApplyOperations(
-            batch, _payload.Written[operationBytes..], _etagFirst, _shardTime, ref _next, ref _operationCount);
+        var deleted = ApplyFrom(batch, operationBytes);
         if (request.LifetimeMilliseconds != 0)
             lives.Opened(request.Session, request.LifetimeMilliseconds);
         return new WriteResult(WriteOutcome.Applied, _next.Predecessor, -1, (int)deleted, isPartial);
@@ -330,7 +333,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         _results.Drop(session);
         var operationBytes = _payload.Count;
         lives.AppendEnd(batch, session, state, _payload);
-        var deleted = RecordApplier.ApplyOperations(batch, _payload.Written[operationBytes..], _etagFirst, _shardTime, ref _next, ref _operationCount);
+        var deleted = ApplyFrom(batch, operationBytes);
         return new WriteResult(WriteOutcome.Applied, _next.Predecessor, -1, (int)deleted);
     }
 

@@ -45,9 +45,6 @@ internal ref struct RequestReader(ReadOnlySpan<byte> operations)
     /// <summary>Bytes of the operations behind this one.</summary>
     public readonly int BytesLeft => _rest.Length;
 
-    /// <summary>Whether the operation only reads.</summary>
-    public readonly bool IsRead => Code is RequestOperation.Get or RequestOperation.Scan or RequestOperation.SetGet;
-
     /// <summary>Moves to the next operation; false at the end.</summary>
     public bool MoveNext()
     {

@@ -16,8 +16,6 @@ internal sealed class ShardClock(TimeProvider time)
     /// </summary>
     public static readonly TimeSpan OpenStepMax = TimeSpan.FromMinutes(1);
 
-    private const long MicrosecondsOfDay = 24L * 60 * 60 * 1_000_000;
-
     private long _steppedAt;
 
     /// <summary>Microseconds since 1970 UTC. Decreases only in <see cref="Reset"/>. 0 means that the shard has no record.</summary>
@@ -56,7 +54,7 @@ internal sealed class ShardClock(TimeProvider time)
         var left = wall > Microseconds
             ? Math.Max(ofWall, ((microseconds - Microseconds + 1) / 2) - passed)
             : Math.Min(ofWall, (2 * (microseconds - Microseconds)) - passed);
-        return TimeSpan.FromMicroseconds(Math.Clamp(left, 0, MicrosecondsOfDay));
+        return TimeSpan.FromMicroseconds(Math.Clamp(left, 0, TimeSpan.MicrosecondsPerDay));
     }
 
     private long At(DateTimeOffset wallTime, long now)

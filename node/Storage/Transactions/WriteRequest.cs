@@ -267,7 +267,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         _conditions.AppendWithLength(from);
         _conditions.AppendWithLength(to);
         _conditions.Append([(byte)((keys is null ? 0 : 1) | (greatest is null ? 0 : 2))]);
-        _conditions.Advance(Varint.Write(_conditions.Reserve(Varint.BytesMax), keys ?? 0));
+        _conditions.AppendNumber(keys ?? 0);
         AppendToConditions(greatest ?? Etag.None);
         ValidateSize();
     }
@@ -300,9 +300,9 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         AppendCode(RequestOperation.PutOnTerms);
         _operations.AppendWithLength(key);
         _operations.AppendWithLength(value);
-        AppendNumber(terms.TtlMilliseconds);
+        _operations.AppendNumber(terms.TtlMilliseconds);
         Operations.AppendSession(_operations, terms.Owner);
-        AppendNumber(terms.IsNumbered ? 1u : 0);
+        _operations.AppendNumber(terms.IsNumbered ? 1u : 0);
         HasPut = true;
         CountChange();
     }
@@ -314,7 +314,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         ValidateKey(key);
         AppendCode(RequestOperation.Increment);
         _operations.AppendWithLength(key);
-        AppendNumber(Varint.Fold((ulong)by));
+        _operations.AppendNumber(Varint.Fold((ulong)by));
         HasPut = true;
         HasIncrement = true;
         CountChange();
@@ -327,7 +327,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         ValidateKey(key);
         AppendCode(RequestOperation.Touch);
         _operations.AppendWithLength(key);
-        AppendNumber(ttlMilliseconds);
+        _operations.AppendNumber(ttlMilliseconds);
         HasPut = true;
         CountChange();
     }
@@ -352,8 +352,8 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         AppendCode(RequestOperation.Scan);
         _operations.AppendWithLength(from);
         _operations.AppendWithLength(to);
-        AppendNumber((ulong)limit);
-        AppendNumber(keysOnly ? 1u : 0);
+        _operations.AppendNumber((ulong)limit);
+        _operations.AppendNumber(keysOnly ? 1u : 0);
         CountRead();
         ReadsRange = true;
     }
@@ -637,8 +637,6 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         _operations.Append([(byte)code]);
         _isDependent = true;
     }
-
-    private void AppendNumber(ulong number) => _operations.Advance(Varint.Write(_operations.Reserve(Varint.BytesMax), number));
 
     private void AppendToConditions(Etag etag)
     {

@@ -1,11 +1,10 @@
-using System.Buffers.Binary;
 using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Pages;
 
 namespace KvCluster.Storage.Trees;
 
 /// <summary>
-/// Members in order, copied out of a snapshot, and how many of them other sets have. Each has the number of its first 8 bytes, big-endian, so that most comparisons
-/// need nothing else. One thread at a time.
+/// Members in order, copied out of a snapshot, and how many of them other sets have. Each has its <see cref="Page.Head"/>, so that most comparisons need nothing else. One thread at a time.
 /// </summary>
 internal sealed class MemberList
 {
@@ -30,7 +29,7 @@ internal sealed class MemberList
     {
         _bytes.Append(member);
         _ends.Add(_bytes.Count);
-        _heads.Add(HeadOf(member));
+        _heads.Add(Page.Head(member));
     }
 
     /// <summary>How many members a set has in common with this list.</summary>
@@ -67,7 +66,7 @@ internal sealed class MemberList
     /// <summary>Index of the first member from one on that is not less than the given one; it gallops, because the caller's members ascend.</summary>
     private int LowerBound(ReadOnlySpan<byte> member, int from, out bool found)
     {
-        var head = HeadOf(member);
+        var head = Page.Head(member);
         int low = from, step = 1;
         while (low + step < Count && _heads[low + step] < head)
         {
@@ -98,15 +97,5 @@ internal sealed class MemberList
             low++;
         }
         return low;
-    }
-
-    private static ulong HeadOf(ReadOnlySpan<byte> member)
-    {
-        if (member.Length >= sizeof(ulong))
-            return BinaryPrimitives.ReadUInt64BigEndian(member);
-        Span<byte> padded = stackalloc byte[sizeof(ulong)];
-        padded.Clear();
-        member.CopyTo(padded);
-        return BinaryPrimitives.ReadUInt64BigEndian(padded);
     }
 }

@@ -62,37 +62,36 @@ internal abstract class EncodedKvService
 
     public abstract Task Exchange(IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context);
 
-    public virtual Task<MessageBytes> DeleteRange(MessageBytes request, ServerCallContext context) => throw Unimplemented();
+    public abstract Task<MessageBytes> DeleteRange(MessageBytes request, ServerCallContext context);
 
-    public virtual Task<MessageBytes> Increment(MessageBytes request, ServerCallContext context) => throw Unimplemented();
+    public abstract Task<MessageBytes> Increment(MessageBytes request, ServerCallContext context);
 
-    public virtual Task<MessageBytes> Touch(MessageBytes request, ServerCallContext context) => throw Unimplemented();
+    public abstract Task<MessageBytes> Touch(MessageBytes request, ServerCallContext context);
 
-    public virtual Task<MessageBytes> Transact(MessageBytes request, ServerCallContext context) => throw Unimplemented();
+    public abstract Task<MessageBytes> Transact(MessageBytes request, ServerCallContext context);
 
-    public virtual Task<MessageBytes> KeepAlive(MessageBytes request, ServerCallContext context) => throw Unimplemented();
+    public abstract Task<MessageBytes> KeepAlive(MessageBytes request, ServerCallContext context);
 
-    public virtual Task<MessageBytes> EndSession(MessageBytes request, ServerCallContext context) => throw Unimplemented();
+    public abstract Task<MessageBytes> EndSession(MessageBytes request, ServerCallContext context);
 
-    public virtual Task<MessageBytes> List(MessageBytes request, ServerCallContext context) => throw Unimplemented();
+    public abstract Task<MessageBytes> List(MessageBytes request, ServerCallContext context);
 
-    public virtual Task<MessageBytes> Count(MessageBytes request, ServerCallContext context) => throw Unimplemented();
+    public abstract Task<MessageBytes> Count(MessageBytes request, ServerCallContext context);
 
-    public virtual Task<MessageBytes> SetAdd(MessageBytes request, ServerCallContext context) => throw Unimplemented();
+    public abstract Task<MessageBytes> SetAdd(MessageBytes request, ServerCallContext context);
 
-    public virtual Task<MessageBytes> SetRemove(MessageBytes request, ServerCallContext context) => throw Unimplemented();
+    public abstract Task<MessageBytes> SetRemove(MessageBytes request, ServerCallContext context);
 
-    public virtual Task<MessageBytes> SetScan(MessageBytes request, ServerCallContext context) => throw Unimplemented();
+    public abstract Task<MessageBytes> SetScan(MessageBytes request, ServerCallContext context);
 
-    public virtual Task<MessageBytes> SetCount(MessageBytes request, ServerCallContext context) => throw Unimplemented();
+    public abstract Task<MessageBytes> SetCount(MessageBytes request, ServerCallContext context);
 
-    public virtual Task<MessageBytes> SetIntersect(MessageBytes request, ServerCallContext context) => throw Unimplemented();
+    public abstract Task<MessageBytes> SetIntersect(MessageBytes request, ServerCallContext context);
 
-    public virtual Task Watch(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context) => throw Unimplemented();
+    public abstract Task Watch(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context);
 
-    public virtual Task BulkLoad(IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context) => throw Unimplemented();
-
-    private static RpcException Unimplemented() => new(new Status(StatusCode.Unimplemented, "This server does not have the method."));
+    public virtual Task BulkLoad(IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context) =>
+        throw new RpcException(new Status(StatusCode.Unimplemented, "This server does not have the method."));
 
     private static Method<MessageBytes, MessageBytes> MethodOf(string name, MethodType type) =>
         new(type, ServiceName, name, MessageBytes.Marshaller, MessageBytes.Marshaller);

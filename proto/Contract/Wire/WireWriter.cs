@@ -37,7 +37,7 @@ internal ref struct WireWriter(Span<byte> destination)
 
     /// <summary>Size of a <see cref="V1.Position"/> without its tag.</summary>
     public static int PositionSize(LineageShard shard, ulong? ageUs = null) =>
-        VarintFieldSize(shard.Shard.Value) + BytesFieldSize(EtagBytes) + (ageUs is { } age ? 1 + VarintSize(age) : 0) + Fixed64FieldSize(shard.Lineage);
+        VarintFieldSize(shard.Shard.Value) + BytesFieldSize(EtagBytes) + (ageUs is { } age ? OptionalVarintFieldSize(age) : 0) + Fixed64FieldSize(shard.Lineage);
 
     /// <summary>Size of a <see cref="V1.RequestId"/> without its tag.</summary>
     public static int RequestIdSize(LineageShard shard, ulong sequence, ulong lowestOpen) =>
@@ -92,11 +92,7 @@ internal ref struct WireWriter(Span<byte> destination)
         VarintField(1, shard.Shard.Value);
         EtagField(2, etag);
         if (ageUs is { } age)
-        {
-            // The field is optional, so 0 is written too.
-            Byte(3 << 3);
-            Varint(age);
-        }
+            OptionalVarintField(3, age);
         if (shard.Lineage != 0)
             Fixed64Field(4, shard.Lineage);
     }

@@ -54,12 +54,7 @@ internal static class WatchMeasure
         var begun = new CountdownEvent(IdleWatchers);
         var before = ResidentBytes(servers.Processes);
         var watching = Enumerable.Range(0, IdleWatchers).Select(number => WatchAsync(new Kv.KvClient(channels[number % channels.Length]), $"idle/{number}/", [], begun, ended.Token)).ToArray();
-        while (!begun.IsSet)
-        {
-            if (watching.FirstOrDefault(static one => one.IsCompleted) is { } failed)
-                await failed;
-            await Task.Delay(10, cancellation);
-        }
+        await BegunAsync(begun, watching, cancellation);
         // Bookmarks are being sent.
         await Task.Delay(TimeSpan.FromSeconds(5), cancellation);
         var bytes = (double)(ResidentBytes(servers.Processes) - before) / IdleWatchers;
@@ -69,6 +64,17 @@ internal static class WatchMeasure
         foreach (var channel in channels)
             channel.Dispose();
         return bytes;
+    }
+
+    // A watch that is refused ends the wait.
+    private static async Task BegunAsync(CountdownEvent begun, Task[] watching, CancellationToken cancellation)
+    {
+        while (!begun.IsSet)
+        {
+            if (watching.FirstOrDefault(static one => one.IsCompleted) is { } failed)
+                await failed;
+            await Task.Delay(10, cancellation);
+        }
     }
 
     private static long ResidentBytes(IEnumerable<int> processes) => processes.Sum(static process => Process.GetProcessById(process).WorkingSet64);
@@ -88,8 +94,7 @@ internal static class WatchMeasure
             var prefix = watcher < Prefixes ? PrefixOf(watcher) : "";
             watching[watcher] = WatchAsync(new Kv.KvClient(channel), prefix, lates[watcher] = [], begun, ended.Token);
         }
-        while (!begun.IsSet)
-            await Task.Delay(10, cancellation);
+        await BegunAsync(begun, watching, cancellation);
         var cpuBefore = ServerCpu.MicrosecondsOf(servers.Processes);
         await PutAsync(client, answered, cancellation);
         await ReceiveAllAsync(lates, changes, cancellation);

@@ -116,6 +116,26 @@ internal sealed class NodeCluster : IAsyncDisposable
     /// <summary>The shard's record at the coordinator.</summary>
     public async Task<ShardRecord> RecordAsync(uint shard = 0) => RecordText.Parse<ShardRecord>((await Coordinator.GetAsync(Keys.Shard(new(shard)), CancellationToken.None)).Value!);
 
+    /// <summary>Changes the record of shard 0 at the coordinator, as its leader would.</summary>
+    public async Task ChangeRecordAsync(Action<ShardRecord> change)
+    {
+        CompareAndSetResult set;
+        do
+        {
+            var read = await Coordinator.GetAsync(Keys.Shard(new(0)), CancellationToken.None);
+            var changed = RecordText.Parse<ShardRecord>(read.Value!);
+            changed.Generation++;
+            change(changed);
+            set = await Coordinator.CompareAndSetAsync(Keys.Shard(new(0)), read.ModRevision, RecordText.Format(changed), 0, CancellationToken.None);
+        }
+        while (set.Outcome != SetOutcome.Won);
+    }
+
+    /// <summary>Waits until both followers of shard 0 replicate.</summary>
+    public Task FollowedAsync() => Eventually.TrueAsync(
+        async () => (await StatusOfAsync(await LeaderOfAsync(0), shard: 0)).Replicas.SingleOrDefault()?.Detail.Followers is { Count: 2 } followers && followers.All(static follower => follower.State == FollowerStatus.Types.State.Replicate),
+        "both followers replicate");
+
     public string DirectoryOf(uint node) => Path.Combine(_directory.Path, $"node-{node}");
 
     public Task StartNodeAsync(uint node) => StartNodeAsync(OptionsOf(node));

@@ -3,8 +3,6 @@ using Grpc.Core;
 using KvCluster.Admin.V1;
 using KvCluster.Client;
 using KvCluster.Internal.V1;
-using KvCluster.Node.Coordination;
-using KvCluster.Replication.Protocol;
 
 namespace KvCluster.Tests.Node;
 
@@ -45,7 +43,7 @@ public sealed class OperationTests
     {
         await using var cluster = await StartAsync();
         var (leader, from, to) = await RolesAsync(cluster);
-        await ChangeRecordAsync(cluster, record => record.Replicas.Add(new ReplicaRecord { Replica = 77, Node = to, Learner = true, Operation = 5, ReplacesNode = from }));
+        await cluster.ChangeRecordAsync(record => record.Replicas.Add(new ReplicaRecord { Replica = 77, Node = to, Learner = true, Operation = 5, ReplacesNode = from }));
         await Eventually.TrueAsync(() => cluster.RecordAsync().Result.Replicas is var replicas && replicas.Any(replica => replica is { Replica: 77, Learner: false }) && replicas.All(replica => replica.Node != from), "the learner replaced the voter");
         await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.AddressOf(1)], Timeout = Eventually.Limit });
         var operation = await client.Admin.GetOperationAsync(new OperationId(new(0), 5).ToString());
@@ -57,13 +55,13 @@ public sealed class OperationTests
     public async Task CancelOperation_WhileItsLearnerCannotCatchUp_RemovesTheLearner()
     {
         await using var cluster = await NodeCluster.StartWithLinksToHoldAsync(3, NodeCluster.Steady);
-        await FollowedAsync(cluster);
+        await cluster.FollowedAsync();
         await cluster.AdminOf(1).PlaceAsync(new PlaceRequest { Paused = true });
         if (await cluster.LeaderOfAsync(0) == 1)
             await cluster.AdminOf(1).TransferAsync(new TransferRequest { Shard = 0, ToNode = 2 });
         var leader = 0u;
         await Eventually.TrueAsync(async () => (leader = await cluster.LeaderOfAsync(0)) != 1, "another leader");
-        await FollowedAsync(cluster);
+        await cluster.FollowedAsync();
         var before = (await cluster.RecordAsync()).Replicas.Single(static replica => replica.Node == 1).Replica;
         var admin = cluster.AdminOf(leader);
         cluster.HoldLinksOfFirst();
@@ -78,14 +76,10 @@ public sealed class OperationTests
     private static async Task<NodeCluster> StartAsync()
     {
         var cluster = await NodeCluster.StartAsync(4);
-        await FollowedAsync(cluster);
+        await cluster.FollowedAsync();
         await cluster.AdminOf(1).PlaceAsync(new PlaceRequest { Paused = true });
         return cluster;
     }
-
-    private static Task FollowedAsync(NodeCluster cluster) => Eventually.TrueAsync(
-        async () => (await cluster.StatusOfAsync(await cluster.LeaderOfAsync(0), shard: 0)).Replicas.SingleOrDefault()?.Detail.Followers is { Count: 2 } followers && followers.All(static follower => follower.State == V1.FollowerStatus.Types.State.Replicate),
-        "both followers replicate");
 
     private static async Task<(uint Leader, uint From, uint To)> RolesAsync(NodeCluster cluster)
     {
@@ -101,18 +95,4 @@ public sealed class OperationTests
         (await Assert.ThrowsAsync<RpcException>(async () => await cluster.AdminOf(leader).ReplaceAsync(new ReplaceRequest { Shard = 0, FromNode = 99, ToNode = to }))).Status.Detail;
 
     private static async Task<string> ReasonAsync(Func<Task> call) => (await Assert.ThrowsAsync<RpcException>(call)).GetRpcStatus()!.GetDetail<ErrorInfo>()!.Reason;
-
-    private static async Task ChangeRecordAsync(NodeCluster cluster, Action<ShardRecord> change)
-    {
-        CompareAndSetResult set;
-        do
-        {
-            var read = await cluster.Coordinator.GetAsync(cluster.Keys.Shard(new(0)), CancellationToken.None);
-            var changed = RecordText.Parse<ShardRecord>(read.Value!);
-            changed.Generation++;
-            change(changed);
-            set = await cluster.Coordinator.CompareAndSetAsync(cluster.Keys.Shard(new(0)), read.ModRevision, RecordText.Format(changed), 0, CancellationToken.None);
-        }
-        while (set.Outcome != SetOutcome.Won);
-    }
 }

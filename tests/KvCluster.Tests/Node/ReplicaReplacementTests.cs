@@ -20,7 +20,7 @@ public sealed class ReplicaReplacementTests
     {
         await using var cluster = await NodeCluster.StartAsync(3);
         await FillAsync(cluster);
-        await AllFollowAsync(cluster);
+        await cluster.FollowedAsync();
         var bad = OtherThan(await cluster.LeaderOfAsync(0));
         var before = await cluster.RecordAsync();
         await cluster.AdminOf(bad).QuarantineAsync(new QuarantineRequest { Shard = 0, Node = bad, Reason = "a test does not believe it" });
@@ -62,7 +62,7 @@ public sealed class ReplicaReplacementTests
     {
         await using var cluster = await NodeCluster.StartAsync(3);
         await FillAsync(cluster);
-        await AllFollowAsync(cluster);
+        await cluster.FollowedAsync();
         var refusals = await Task.WhenAll(((uint[])[1, 2, 3]).Select(async node =>
         {
             try
@@ -85,7 +85,7 @@ public sealed class ReplicaReplacementTests
     {
         await using var cluster = await NodeCluster.StartAsync(3);
         await FillAsync(cluster);
-        await AllFollowAsync(cluster);
+        await cluster.FollowedAsync();
         var leader = await cluster.LeaderOfAsync(0);
         var others = new[] { 1u, 2u, 3u }.Where(node => node != leader).ToArray();
         await cluster.StopNodeAsync(others[0]);
@@ -230,7 +230,7 @@ public sealed class ReplicaReplacementTests
     {
         await using var cluster = await NodeCluster.StartAsync(3);
         await FillAsync(cluster);
-        await AllFollowAsync(cluster);
+        await cluster.FollowedAsync();
         var leader = await cluster.LeaderOfAsync(0);
         var others = new[] { 1u, 2u, 3u }.Where(node => node != leader).ToArray();
         var before = await cluster.RecordAsync();
@@ -260,7 +260,7 @@ public sealed class ReplicaReplacementTests
     {
         await using var cluster = await NodeCluster.StartAsync(4);
         await FillAsync(cluster);
-        await AllFollowAsync(cluster);
+        await cluster.FollowedAsync();
         await cluster.AdminOf(1).PlaceAsync(new PlaceRequest { Paused = true });
         var before = await cluster.RecordAsync();
         var leader = await cluster.LeaderOfAsync(0);
@@ -327,7 +327,7 @@ public sealed class ReplicaReplacementTests
             await cluster.StopNodeAsync(node);
         var before = await cluster.RecordAsync();
         var old = before.Replicas.First(replica => replica.Replica != before.Leader);
-        await ChangeRecordAsync(cluster, record =>
+        await cluster.ChangeRecordAsync(record =>
         {
             record.Replicas.Remove(record.Replicas.Single(replica => replica.Replica == old.Replica));
             record.Removed.Add(old.Replica);
@@ -345,7 +345,7 @@ public sealed class ReplicaReplacementTests
         foreach (var node in (uint[])[1, 2, 3])
             await cluster.StopNodeAsync(node);
         var before = await cluster.RecordAsync();
-        await ChangeRecordAsync(cluster, record => record.Replicas.Add(new ReplicaRecord { Replica = 77, Node = 9, Learner = true }));
+        await cluster.ChangeRecordAsync(record => record.Replicas.Add(new ReplicaRecord { Replica = 77, Node = 9, Learner = true }));
         cluster.LearnerPatience = TimeSpan.FromSeconds(1);
         await Task.WhenAll(((uint[])[1, 2, 3]).Select(node => cluster.StartNodeAsync(node)));
         await Eventually.TrueAsync(() => cluster.RecordAsync().Result.Removed.Contains(77), "the learner is taken away");
@@ -371,31 +371,13 @@ public sealed class ReplicaReplacementTests
 
     private static string ReasonOf(RpcException refused) => refused.GetRpcStatus()!.GetDetail<Google.Rpc.ErrorInfo>()!.Reason;
 
-    private static Task AllFollowAsync(NodeCluster cluster) => Eventually.TrueAsync(
-        () => cluster.StatusOfAsync(cluster.LeaderOfAsync(0).Result, shard: 0).Result.Replicas.Single().Detail.Followers is { Count: 2 } followers && followers.All(follower => follower.State == FollowerStatus.Types.State.Replicate),
-        "both followers replicate");
-
     // As an interrupted change does. Nobody moves replicas meanwhile.
     private static async Task LeaveALearnerAsync(NodeCluster cluster, uint node)
     {
         await cluster.AdminOf(await cluster.LeaderOfAsync(0)).PlaceAsync(new PlaceRequest { Paused = true });
-        await ChangeRecordAsync(cluster, record => record.Replicas.Add(new ReplicaRecord { Replica = 77, Node = node, Learner = true }));
+        await cluster.ChangeRecordAsync(record => record.Replicas.Add(new ReplicaRecord { Replica = 77, Node = node, Learner = true }));
         await Eventually.TrueAsync(
             () => cluster.StatusOfAsync(cluster.LeaderOfAsync(0).Result, shard: 0).Result.Replicas.Single().Detail.Followers.Any(follower => follower.Replica == 77), "the leader knows of the learner");
-    }
-
-    private static async Task ChangeRecordAsync(NodeCluster cluster, Action<ShardRecord> change)
-    {
-        CompareAndSetResult set;
-        do
-        {
-            var read = await cluster.Coordinator.GetAsync(cluster.Keys.Shard(new(0)), CancellationToken.None);
-            var changed = RecordText.Parse<ShardRecord>(read.Value!);
-            changed.Generation++;
-            change(changed);
-            set = await cluster.Coordinator.CompareAndSetAsync(cluster.Keys.Shard(new(0)), read.ModRevision, RecordText.Format(changed), 0, CancellationToken.None);
-        }
-        while (set.Outcome != SetOutcome.Won);
     }
 
     // As an operator does: asks the leader, and asks again if the leader changed or a replica was slow for a moment.

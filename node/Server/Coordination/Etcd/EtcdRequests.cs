@@ -31,17 +31,8 @@ internal static class EtcdRequests
         };
     }
 
-    /// <summary>The first key after all keys with a prefix: the last byte that can be incremented is. One zero byte if there is no such key.</summary>
-    public static ByteString EndOfPrefix(ByteString prefix)
-    {
-        var end = prefix.ToByteArray().AsSpan();
-        while (end.Length > 0 && end[^1] == byte.MaxValue)
-            end = end[..^1];
-        if (end.Length == 0)
-            return ByteString.CopyFrom(0);
-        end[^1]++;
-        return ByteString.CopyFrom(end);
-    }
+    /// <summary>The first key after all keys with a prefix. One zero byte if there is no such key.</summary>
+    public static ByteString EndOfPrefix(ByteString prefix) => KeyBounds.EndOfPrefix(prefix.Span) is { Length: > 0 } end ? ByteString.CopyFrom(end) : ByteString.CopyFrom(0);
 
     public static CoordinatorRead ToRead(RangeResponse response)
     {

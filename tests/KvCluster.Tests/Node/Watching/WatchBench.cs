@@ -153,8 +153,6 @@ internal sealed class TestWatcher(WatchBench bench, WatchedRange range, bool wit
     private bool _isReading;
     private Etag _start;
 
-    public WatchedRange Range => range;
-
     /// <summary>The position of the last message.</summary>
     public Etag Position { get; private set; }
 

@@ -159,7 +159,7 @@ public sealed class WatchHubTests
                 bench.Run();
             if (index % 100 == 0)
                 bench.Store.Checkpoint();
-            // One of a hundred takes something.
+            // One of them takes something.
             watchers[random.Next(watchers.Count)].Step();
         }
         Drain(bench, watchers);
