@@ -93,17 +93,24 @@ public sealed class KvAdmin
     /// <param name="cancellationToken">Stops waiting; the operation goes on, and calling again waits for it.</param>
     /// <exception cref="KvException">Reason NOT_REPLACED: the message says why.</exception>
     /// <exception cref="KvOutcomeUnknownException">It has not ended within the timeout, and goes on.</exception>
-    public async Task ReplaceAsync(uint shard, uint fromNode, uint? toNode, bool force = false, CancellationToken cancellationToken = default)
+    public Task ReplaceAsync(uint shard, uint fromNode, uint? toNode, bool force = false, CancellationToken cancellationToken = default) =>
+        ReplaceAsync(shard, fromNode, toNode, force, static _ => { }, cancellationToken);
+
+    /// <inheritdoc cref="ReplaceAsync(uint, uint, uint?, bool, CancellationToken)"/>
+    /// <param name="told">Told of the operation when it has been started, and whenever it changes.</param>
+    /// <returns>The operation, which is done.</returns>
+    internal async Task<KvAdminOperation> ReplaceAsync(uint shard, uint fromNode, uint? toNode, bool force, Action<KvAdminOperation> told, CancellationToken cancellationToken)
     {
         while (true)
         {
             var operation = await StartReplaceAsync(shard, fromNode, toNode, force, cancellationToken).ConfigureAwait(false);
+            told(operation);
             try
             {
                 await foreach (var state in WatchOperationAsync(operation.Id, cancellationToken).ConfigureAwait(false))
-                    operation = state;
+                    told(operation = state);
                 if (operation.State == KvOperationState.Done)
-                    return;
+                    return operation;
                 throw new KvException("NOT_REPLACED", $"The replacement in shard {shard} was not completed: {(operation.State == KvOperationState.Cancelled ? "an operator cancelled it" : operation.Reason)}.");
             }
             catch (KvException failure) when (failure.Reason == "NO_OPERATION")
@@ -117,7 +124,7 @@ public sealed class KvAdmin
         }
     }
 
-    /// <summary>Starts the replacement of a replica, or finds the operation that runs for the same. The parameters are those of <see cref="ReplaceAsync"/>.</summary>
+    /// <summary>Starts the replacement of a replica, or finds the operation that runs for the same. The parameters are those of <see cref="ReplaceAsync(uint, uint, uint?, bool, CancellationToken)"/>.</summary>
     /// <exception cref="KvException">Reason NOT_REPLACED: it cannot begin, and nothing was changed; the message says why.</exception>
     public async Task<KvAdminOperation> StartReplaceAsync(uint shard, uint fromNode, uint? toNode, bool force = false, CancellationToken cancellationToken = default)
     {

@@ -18,15 +18,29 @@ internal static class OperationCommands
         await using var client = Globals.ClientOf(arguments, Globals.CallLimitOfWholeReplicas);
         var (shard, from) = (arguments.GetValue(Shard), arguments.GetValue(FromNode));
         var to = arguments.GetValue(ToNode) ?? from;
-        var operation = await client.Admin.StartReplaceAsync(shard, from, to == 0 ? null : to, arguments.GetValue(Force), stop);
-        var ended = await EndAsync(client, operation, output.IsJson, stop);
-        if (ended.State != KvOperationState.Done)
-            throw new CliException(ExitCodes.Unavailable, $"The replacement in shard {shard} was not completed: {(ended.State == KvOperationState.Cancelled ? "it was cancelled" : ended.Reason)}.");
+        var (started, progress) = (default(KvAdminOperation), "");
+        KvAdminOperation ended;
+        try
+        {
+            ended = await client.Admin.ReplaceAsync(shard, from, to == 0 ? null : to, arguments.GetValue(Force), Tell, stop);
+        }
+        catch (OperationCanceledException) when (started is not null && stop.IsCancellationRequested)
+        {
+            throw new OperationGoesOnException(started.Id);
+        }
         if (output.IsJson)
             output.Document(new { Shard = shard, From = from, To = to, Operation = ended.Id });
         else
             output.Line(to == 0 ? $"the learner of shard {shard} on node {from} was removed" : $"shard {shard} has a new replica on node {to}");
         return ExitCodes.Done;
+
+        // On standard error, which is not part of the result.
+        void Tell(KvAdminOperation operation)
+        {
+            started = operation;
+            if (!output.IsJson && operation.State == KvOperationState.Running && operation.Progress != progress)
+                StandardError.Tell($"operation {operation.Id}: {progress = operation.Progress}{BytesOf(operation)}");
+        }
     });
 
     public static Command List() => CliCommand.Create("operations", "Show the operations that run, and those that ended some time ago.", [], async (arguments, output, stop) =>
@@ -53,26 +67,6 @@ internal static class OperationCommands
             output.Line(Describe(operation));
         return operation.State == KvOperationState.Cancelled ? ExitCodes.Done : throw new CliException(ExitCodes.Unavailable, $"Operation {operation.Id} was not cancelled: it had ended before.");
     });
-
-    // Tells of progress on standard error, which is not part of the result.
-    private static async Task<KvAdminOperation> EndAsync(KvClient client, KvAdminOperation operation, bool isJson, CancellationToken stop)
-    {
-        try
-        {
-            var told = "";
-            await foreach (var state in client.Admin.WatchOperationAsync(operation.Id, stop))
-            {
-                operation = state;
-                if (!isJson && state.State == KvOperationState.Running && state.Progress != told)
-                    StandardError.Tell($"operation {state.Id}: {told = state.Progress}{BytesOf(state)}");
-            }
-            return operation;
-        }
-        catch (OperationCanceledException) when (stop.IsCancellationRequested)
-        {
-            throw new OperationGoesOnException(operation.Id);
-        }
-    }
 
     private static string Describe(KvAdminOperation operation) =>
         $"{operation.Id}  {StatusReading.TextOf(operation.State)}  shard {operation.Shard}, {Change(operation)}{(operation.Progress.Length > 0 ? $": {operation.Progress}{BytesOf(operation)}" : operation.Reason.Length > 0 ? $": {operation.Reason}" : "")}";
