@@ -228,7 +228,8 @@ internal sealed class NodeHost : IAsyncDisposable
         var admin = new AdminService(identity, shards, placement, found, replaceCalls, replicas, voters, examiner);
         var reads = Own("the threads of reads", ReadThreads.Start());
         var watches = Own("the watches", new WatchHubs(shards.Threads.Options, BootClock.Instance, logs.CreateLogger<WatchHubs>()));
-        metrics.Watches = watches;
+        metrics.Watchers = () => watches.Watchers;
+        metrics.WatchLag = () => watches.LagMax;
         Own("the server", await ServeAsync(identity, map, shards, reads, placement, admin, _grpcHealth, metrics, watches, logs, listen, tls, port, cancellationToken).ConfigureAwait(false));
         Own("the server for nodes", await ServePeersAsync(identity, peers, voters, replaceCalls, admin, logs, listenPeers, tls, peerPort, cancellationToken).ConfigureAwait(false));
         peers.Start(map, shards.Receive, shards.NodeSilent);

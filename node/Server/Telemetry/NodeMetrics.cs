@@ -4,7 +4,6 @@
 using System.Diagnostics;
 using System.Diagnostics.Metrics;
 using KvCluster.Node.Runtime;
-using KvCluster.Node.Watching;
 using KvCluster.Replication.Protocol;
 using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Memory;
@@ -56,7 +55,8 @@ internal sealed class NodeMetrics : IAsyncDisposable
     private volatile NodeReading _reading = NodeReading.None;
     private volatile CallMemory? _calls;
     private volatile MemoryAccount? _stores;
-    private volatile WatchHubs? _watches;
+    private volatile Func<long>? _watchers;
+    private volatile Func<long>? _watchLag;
     private long _activeRequests;
     private long _elections;
     private long _transfersDone;
@@ -137,10 +137,16 @@ internal sealed class NodeMetrics : IAsyncDisposable
         set => _stores = value;
     }
 
-    /// <summary>The watches in progress. Set when the node begins to serve.</summary>
-    public WatchHubs Watches
+    /// <summary>Counts the watchers. Set when the node begins to serve.</summary>
+    public Func<long> Watchers
     {
-        set => _watches = value;
+        set => _watchers = value;
+    }
+
+    /// <summary>Counts the changes that the slowest watcher lacks. Set when the node begins to serve.</summary>
+    public Func<long> WatchLag
+    {
+        set => _watchLag = value;
     }
 
     public void RequestBegan() => Interlocked.Increment(ref _activeRequests);
@@ -272,8 +278,8 @@ internal sealed class NodeMetrics : IAsyncDisposable
     {
         _meter.CreateObservableCounter("kvcluster.node.elections", () => Volatile.Read(ref _elections), "{election}", "Elections won by replicas of this node, those of transfers included.");
         _meter.CreateObservableCounter("kvcluster.node.transfers", () => Both(Result, ("done", _transfersDone), ("refused", _transfersRefused)), "{transfer}", "Leadership transfers that replicas of this node were asked for, by outcome.");
-        _meter.CreateObservableUpDownCounter("kvcluster.node.watchers", () => _watches?.Watchers ?? 0, "{watcher}", "Watches in progress.");
-        _meter.CreateObservableGauge("kvcluster.node.watch.lag", () => _watches?.LagMax ?? 0, "{change}", "Changes that the slowest watcher of the node has not been sent yet. It lags in the journal, and ends with COMPACTED when that no longer has them.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.watchers", () => _watchers?.Invoke() ?? 0, "{watcher}", "Watches in progress.");
+        _meter.CreateObservableGauge("kvcluster.node.watch.lag", () => _watchLag?.Invoke() ?? 0, "{change}", "Changes that the slowest watcher of the node has not been sent yet. It lags in the journal, and ends with COMPACTED when that no longer has them.");
         _meter.CreateObservableCounter("kvcluster.node.calls.refused", () => _calls?.CallsRefused ?? 0, "{call}", "Calls refused on arrival because too many were open. They are counted nowhere else.");
         _meter.CreateObservableCounter("kvcluster.node.loops.failed", () => LoopFailures.Total, "{failure}", "Iterations of background loops that ended with an unexpected exception. The log says which.");
         _meter.CreateObservableCounter("kvcluster.node.alarms", () => Volatile.Read(ref _alarms), "{alarm}", "Events that an operator must look at. The log describes each.");

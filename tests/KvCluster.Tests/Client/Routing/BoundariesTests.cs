@@ -93,9 +93,7 @@ public sealed class BoundariesTests(ITestOutputHelper output)
         static long AllocatedBy(byte[][] keys)
         {
             ReadOnlyMemory<byte>[] list = [.. keys];
-            var before = GC.GetAllocatedBytesForCurrentThread();
-            GC.KeepAlive(new Boundaries(list));
-            return GC.GetAllocatedBytesForCurrentThread() - before;
+            return Allocations.Of(() => GC.KeepAlive(new Boundaries(list)));
         }
     }
 
