@@ -13,12 +13,13 @@ namespace KvCluster.ServiceDefaults;
 internal static class RequestLimits
 {
     /// <summary>
-    /// The maximum number of positions in <c>read.seen</c> of a read or a scan: one for each shard of a map three times as large as a node's 10,000.
+    /// The maximum number of positions in <c>read.seen</c> of a read or a scan, or in <c>after</c> of a watch: one for each shard of a map three times as large as a
+    /// node's 10,000.
     /// </summary>
     public const int PositionsMax = 32_768;
 
-    /// <summary>For a Get, a Scan or a Watch: this many positions of up to 28 bytes, and four keys of 2 KiB.</summary>
-    public const int ReadBytesMax = 1 << 20;
+    /// <summary>For a Get, a Scan or a Watch: this many positions of up to 48 bytes, and four keys of 2 KiB.</summary>
+    public const int ReadBytesMax = 2 << 20;
 
     /// <summary>For operators' calls, the largest of which names 10,000 shards, and for OpenSession and EndSession, which have one key.</summary>
     public const int OperatorBytesMax = 64 << 10;

@@ -22,7 +22,6 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
 
     private static readonly MessageParser<CountRequest> CountParser = CountRequest.Parser.WithDiscardUnknownFields(true);
     private static readonly MessageParser<GetRequest> GetParser = GetRequest.Parser.WithDiscardUnknownFields(true);
-    private static readonly MessageParser<DeleteRangeRequest> DeleteRangeParser = DeleteRangeRequest.Parser.WithDiscardUnknownFields(true);
 
     private static readonly RoutedReply AnswerTooLarge = new(ByteString.Empty, CallStatus.Create(
         StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", $"The requested values together exceed {KvLimits.AnswerBytesMax:N0} bytes; request fewer keys.", "no"));
@@ -189,13 +188,14 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     private async ValueTask<RoutedReply> DeleteRangeAsync(ByteString request, long deadlineMs, CancellationToken cancellationToken)
     {
         var isIdentified = RequestKeys.HasId(Method.DeleteRange, request.Span);
-        var rest = DeleteRangeParser.ParseFrom(request);
+        // Without its conditions: they are evaluated in the first shard, and as objects they take many times their bytes.
+        var rest = RequestKeys.RangeOf(request.Span);
         if (isIdentified && !await IsInOneShardAsync(KeyBounds.Of(rest.Start.Memory, rest.End.Memory, rest.Prefix.Memory), deadlineMs, cancellationToken).ConfigureAwait(false))
             return ShardsDiffer;
+        var part = request;
         for (var deleted = 0ul; ;)
         {
-            var first = KeyBounds.Of(rest.Start.Memory, rest.End.Memory, rest.Prefix.Memory).Lower;
-            var reply = await calls.CallAsync(Method.DeleteRange, first, rest.ToByteString(), deadlineMs, cancellationToken, isIdentified).ConfigureAwait(false);
+            var reply = await calls.CallAsync(Method.DeleteRange, KeyOf(Method.DeleteRange, part), part, deadlineMs, cancellationToken, isIdentified).ConfigureAwait(false);
             if (reply.Error is not null)
                 return deleted == 0 ? reply : new RoutedReply(ByteString.Empty, PartlyDeleted(reply.Error, deleted));
             var response = DeleteRangeResponse.Parser.ParseFrom(reply.Response);
@@ -203,8 +203,7 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
             if (isIdentified || !response.HasNextStart)
                 return new RoutedReply(response.ToByteString(), null);
             rest.Start = response.NextStart;
-            // They were evaluated in the first shard.
-            rest.Conditions.Clear();
+            part = rest.ToByteString();
         }
     }
 

@@ -84,7 +84,7 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
         var requestBytes = 0;
         try
         {
-            requestBytes = HoldRequest(request, RequestKeys.CountPositions(request.Written, ScanRequest.ReadFieldNumber));
+            requestBytes = HoldRequest(request, RequestKeys.CountPositions(request.Written, ScanRequest.ReadFieldNumber), RequestKeys.TooManyPositions);
             var message = ScanParser.ParseFrom(request.Written);
             request.Return();
             await SendPagesAsync(message, responseStream, context).ConfigureAwait(false);
@@ -112,7 +112,7 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
         var requestBytes = 0;
         try
         {
-            requestBytes = HoldRequest(request, RequestKeys.CountPositionsOfWatch(request.Written));
+            requestBytes = HoldRequest(request, RequestKeys.CountPositionsOfWatch(request.Written), RequestKeys.TooManyPositionsOfWatch);
             var message = WatchParser.ParseFrom(request.Written);
             request.Return();
             await SendEventsAsync(message, responseStream, context).ConfigureAwait(false);
@@ -194,10 +194,10 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
     bool IReplyRoom.MayRespond(int bytes) => memory.MayRespond(bytes);
 
     // Includes the memory of positions as objects, which may be many.
-    private int HoldRequest(MessageBytes request, int positions)
+    private int HoldRequest(MessageBytes request, int positions, string tooMany)
     {
         if (positions > RequestLimits.PositionsMax)
-            throw CallStatus.Create(StatusCode.InvalidArgument, "BAD_REQUEST", RequestKeys.TooManyPositions, "no").ToRpcException();
+            throw CallStatus.Create(StatusCode.InvalidArgument, "BAD_REQUEST", tooMany, "no").ToRpcException();
         var bytes = request.Count + (positions * RequestKeys.PartBytes);
         return memory.Requests.TryTake(bytes, isSmall: bytes <= ByteBudget.SmallBytes) ? bytes : throw RequestsWait.ToRpcException();
     }

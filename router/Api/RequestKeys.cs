@@ -1,3 +1,4 @@
+using Google.Protobuf;
 using KvCluster.Client.Transport;
 using KvCluster.ServiceDefaults;
 using KvCluster.V1;
@@ -44,6 +45,26 @@ internal static class RequestKeys
         return RouteKeys.Of(start.ToArray(), end.ToArray(), prefix.ToArray(), isReverse, token.ToArray()).Span;
     }
 
+    /// <summary>The range of a DeleteRange without its id and conditions.</summary>
+    /// <exception cref="MalformedMessageException">The bytes are not a message.</exception>
+    public static DeleteRangeRequest RangeOf(ReadOnlySpan<byte> request)
+    {
+        var range = new DeleteRangeRequest();
+        var reader = new WireReader(request);
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            switch (field)
+            {
+                case DeleteRangeRequest.StartFieldNumber: range.Start = ByteString.CopyFrom(reader.ReadBytes()); break;
+                case DeleteRangeRequest.EndFieldNumber: range.End = ByteString.CopyFrom(reader.ReadBytes()); break;
+                case DeleteRangeRequest.PrefixFieldNumber: range.Prefix = ByteString.CopyFrom(reader.ReadBytes()); break;
+                case DeleteRangeRequest.AllFieldNumber: range.All = reader.ReadBool(); break;
+                default: reader.Skip(); break;
+            }
+        }
+        return range;
+    }
+
     /// <summary>Whether a change has a RequestId, so that repeating it is harmless.</summary>
     /// <exception cref="MalformedMessageException">The bytes are not a message.</exception>
     public static bool HasId(Method method, ReadOnlySpan<byte> request)
@@ -80,9 +101,13 @@ internal static class RequestKeys
         return mode;
     }
 
-    /// <summary>The error message for a caller that names more.</summary>
+    /// <summary>The error message for a reader that names more.</summary>
     public static readonly string TooManyPositions =
         $"read.seen may have at most {RequestLimits.PositionsMax:N0} positions; nothing was read. Send the newest position of each shard that is read.";
+
+    /// <summary>The error message for a watcher that names more.</summary>
+    public static readonly string TooManyPositionsOfWatch =
+        $"after may have at most {RequestLimits.PositionsMax:N0} positions; nothing was watched. Send the newest position of each shard that is watched.";
 
     /// <summary>Counts the keys of a GetMany and the positions in its read options.</summary>
     /// <exception cref="MalformedMessageException">The bytes are not a message.</exception>
@@ -95,7 +120,7 @@ internal static class RequestKeys
             if (field == GetManyRequest.KeysFieldNumber)
                 keys++;
             if (field == GetManyRequest.ReadFieldNumber)
-                positions += PositionsIn(reader.ReadBytes());
+                positions += CountFields(reader.ReadBytes(), ReadOptions.SeenFieldNumber);
             else
                 reader.Skip();
         }
@@ -104,17 +129,7 @@ internal static class RequestKeys
 
     /// <summary>Counts the positions that a watch goes on after.</summary>
     /// <exception cref="MalformedMessageException">The bytes are not a message.</exception>
-    public static int CountPositionsOfWatch(ReadOnlySpan<byte> request)
-    {
-        var positions = 0;
-        var reader = new WireReader(request);
-        for (int field; (field = reader.ReadField()) != 0;)
-        {
-            positions += field == WatchRequest.AfterFieldNumber ? 1 : 0;
-            reader.Skip();
-        }
-        return positions;
-    }
+    public static int CountPositionsOfWatch(ReadOnlySpan<byte> request) => CountFields(request, WatchRequest.AfterFieldNumber);
 
     /// <summary>
     /// The memory that a call takes besides its bytes. The keys and positions of a GetMany become objects, to be sent to their shards, and so do the positions of a Count
@@ -149,7 +164,7 @@ internal static class RequestKeys
         for (int field; (field = reader.ReadField()) != 0;)
         {
             if (field == readField)
-                positions += PositionsIn(reader.ReadBytes());
+                positions += CountFields(reader.ReadBytes(), ReadOptions.SeenFieldNumber);
             else
                 reader.Skip();
         }
@@ -169,13 +184,13 @@ internal static class RequestKeys
         return false;
     }
 
-    private static int PositionsIn(ReadOnlySpan<byte> options)
+    private static int CountFields(ReadOnlySpan<byte> message, int counted)
     {
-        var positions = 0;
-        var reader = new WireReader(options);
+        var count = 0;
+        var reader = new WireReader(message);
         for (int field; (field = reader.ReadField()) != 0; reader.Skip())
-            positions += field == ReadOptions.SeenFieldNumber ? 1 : 0;
-        return positions;
+            count += field == counted ? 1 : 0;
+        return count;
     }
 
     private static ReadMode ModeIn(ReadOnlySpan<byte> options)
@@ -212,7 +227,7 @@ internal static class RequestKeys
                 {
                     case (Method.Write, WriteRequest.ConditionsFieldNumber):
                     case (Method.Transact, TransactRequest.ConditionsFieldNumber):
-                        Current = KeyOfCondition(_reader.ReadBytes());
+                        Current = FirstField(_reader.ReadBytes());
                         return true;
                     case (Method.Write, WriteRequest.OperationsFieldNumber):
                     case (Method.Transact, TransactRequest.SuccessFieldNumber or TransactRequest.FailureFieldNumber):
@@ -231,9 +246,9 @@ internal static class RequestKeys
             return false;
         }
 
-        private static ReadOnlySpan<byte> KeyOfCondition(ReadOnlySpan<byte> condition)
+        private static ReadOnlySpan<byte> FirstField(ReadOnlySpan<byte> message)
         {
-            var reader = new WireReader(condition);
+            var reader = new WireReader(message);
             for (int field; (field = reader.ReadField()) != 0; reader.Skip())
             {
                 if (field == Condition.KeyFieldNumber)
@@ -249,7 +264,7 @@ internal static class RequestKeys
             for (int field; (field = reader.ReadField()) != 0; reader.Skip())
             {
                 if (field is >= Operation.PutFieldNumber and <= Operation.SetGetFieldNumber)
-                    return KeyOfCondition(reader.ReadBytes());
+                    return FirstField(reader.ReadBytes());
             }
             return default;
         }

@@ -6,6 +6,7 @@ using Grpc.Shared;
 using KvCluster.ServiceDefaults;
 using KvCluster.Tests.Grpc.Proto;
 using KvCluster.Tests.Grpc.Wire;
+using KvCluster.V1;
 using Microsoft.Extensions.DependencyInjection;
 using Xunit.Abstractions;
 
@@ -162,11 +163,25 @@ public sealed class CompressedRequestTests(ITestOutputHelper output)
     [InlineData("/kvcluster.v1.Kv/Exchange", ListenerLimits.MessageBytesMax)]
     [InlineData("/kvcluster.v1.Kv/Scan", RequestLimits.ReadBytesMax)]
     [InlineData("/kvcluster.v1.Kv/Get", RequestLimits.ReadBytesMax)]
+    [InlineData("/kvcluster.v1.Kv/Watch", RequestLimits.ReadBytesMax)]
     [InlineData("/kvcluster.admin.v1.Admin/Quarantine", RequestLimits.OperatorBytesMax)]
     [InlineData("/kvcluster.v1.Cluster/WatchShards", RequestLimits.QuestionBytesMax)]
     [InlineData("/grpc.health.v1.Health/Watch", RequestLimits.QuestionBytesMax)]
     [InlineData("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", RequestLimits.QuestionBytesMax)]
     public void Limit_OfAMethod_FitsItsRequests(string method, int bytes) => Assert.Equal(bytes, RequestLimits.BytesMaxOf(method));
+
+    /// <summary>Whoever has seen every shard of a large map names all of them.</summary>
+    [Fact]
+    public void Limit_OfReads_FitsThePositionsThatTheyMayName()
+    {
+        var position = new Position { Shard = uint.MaxValue, Etag = new V1.Etag { Epoch = ulong.MaxValue, Change = ulong.MaxValue }, AgeUs = ulong.MaxValue, Lineage = ulong.MaxValue };
+        var longest = UnsafeByteOperations.UnsafeWrap(new byte[KvLimits.KeyBytesMax]);
+        var scan = new ScanRequest { Start = longest, End = longest, Prefix = longest, Read = new ReadOptions { Mode = ReadMode.Session } };
+        var watch = new WatchRequest { Start = longest, End = longest, Prefix = longest };
+        scan.Read.Seen.AddRange(Enumerable.Repeat(position, RequestLimits.PositionsMax));
+        watch.After.AddRange(Enumerable.Repeat(position, RequestLimits.PositionsMax));
+        Assert.InRange(Math.Max(scan.CalculateSize(), watch.CalculateSize()), 0, RequestLimits.ReadBytesMax);
+    }
 
     private static byte[] Request(int bytes, uint delayMs) =>
         new EchoRequest { Payload = UnsafeByteOperations.UnsafeWrap(new byte[bytes]), DelayMs = delayMs, ReplyBytes = 1 }.ToByteArray();

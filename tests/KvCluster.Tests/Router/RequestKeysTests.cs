@@ -56,6 +56,19 @@ public sealed class RequestKeysTests(ITestOutputHelper output)
         }
     }
 
+    [Fact]
+    public void RangeOf_ADelete_HasItsRangeOnly()
+    {
+        var range = new DeleteRangeRequest { Start = Utf8("a/1"), End = Utf8("a/9"), Prefix = Utf8("a/"), All = true };
+        var request = range.Clone();
+        request.Conditions.Add(new Condition { Key = Utf8("a/2"), Exists = true });
+        request.RequestId = new RequestId { Sequence = 1 };
+        Assert.Equal(range, RequestKeys.RangeOf(request.ToByteArray()));
+        Assert.Equal(new DeleteRangeRequest(), RequestKeys.RangeOf(default));
+    }
+
+    private static ByteString Utf8(string text) => ByteString.CopyFromUtf8(text);
+
     private static List<ByteString> KeysOf(Method method, IMessage message)
     {
         var bytes = message.ToByteArray();
