@@ -21,6 +21,8 @@ namespace KvCluster.Client;
 /// </remarks>
 public sealed class KvClient : IAsyncDisposable
 {
+    private static readonly TimeSpan LoadGivesUpAfter = TimeSpan.FromSeconds(30);
+
     private readonly KvClientOptions _options;
     private readonly CallRouter _router;
     private readonly ClientCalls _calls;
@@ -327,6 +329,10 @@ public sealed class KvClient : IAsyncDisposable
         _calls.See(response!.Position);
         return (long)response.Count;
     }
+
+    /// <summary>Begins to load many keys. Nothing is sent before entries are added.</summary>
+    /// <param name="giveUpAfter">The load fails if nothing is acknowledged for so long, because leaders change or nodes are away; 30 seconds if it is null.</param>
+    public KvBulkLoad BulkLoad(TimeSpan? giveUpAfter = null) => new(_calls, giveUpAfter ?? LoadGivesUpAfter);
 
     /// <summary>The shard that owns a key, by this client's present shard map; null while no map is known.</summary>
     public async ValueTask<uint?> FindShardAsync(ReadOnlyMemory<byte> key, CancellationToken cancellationToken = default) =>

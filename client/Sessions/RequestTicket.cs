@@ -1,4 +1,5 @@
 using Google.Protobuf;
+using KvCluster.Client.Transport;
 using KvCluster.V1;
 using KvCluster.Wire;
 
@@ -47,6 +48,15 @@ internal readonly record struct RequestTicket(ShardSessions Sessions, ClientSess
         request.WriteTo(writer.Take(requestBytes));
         WriteId(ref writer, idField);
         return UnsafeByteOperations.UnsafeWrap(bytes);
+    }
+
+    /// <summary>Encodes a Write of puts with this identity, in the memory of the batch.</summary>
+    public ByteString Encode(PutBatch puts)
+    {
+        var request = puts.RequestWith(out var field, WireWriter.BytesFieldSize(IdBytes));
+        var writer = new WireWriter(field);
+        WriteId(ref writer, WriteRequest.RequestIdFieldNumber);
+        return request;
     }
 
     private void WriteId(ref WireWriter writer, int field) => writer.RequestIdField(field, Session.Id, Session.Shard, Sequence, LowestOpen);

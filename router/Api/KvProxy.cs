@@ -29,7 +29,8 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
 
     private static readonly TimeSpan RoomPause = TimeSpan.FromMilliseconds(10);
 
-    private static readonly Google.Rpc.Status RequestsWait = CallStatus.Create(
+    /// <summary>The error of a call for whose request there is no room.</summary>
+    public static readonly Google.Rpc.Status RequestsWait = CallStatus.Create(
         StatusCode.Unavailable, "BUSY", "The router has reached its limit of memory for requests; nothing was applied. Try again.", "no");
 
     /// <summary>The error of a read for whose response there is no room.</summary>
@@ -181,6 +182,12 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
     {
         using var exchange = new ExchangeProxy(forwarding, options, _places, memory, responseStream, context);
         await exchange.RunAsync(requestStream).ConfigureAwait(false);
+    }
+
+    public override Task BulkLoad(IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
+    {
+        var division = new LoadDivision(forwarding, calls, memory.Requests, options, context, this);
+        return new LoadStream(division.LoadAsync, responseStream, memory.Replies).RunAsync(requestStream, context.CancellationToken);
     }
 
     // A unary call writes only its own response, so it need not wait for others.

@@ -1,6 +1,8 @@
 using System.CommandLine;
+using System.Diagnostics;
 using System.Globalization;
 using KvCluster.Cli.Files;
+using KvCluster.Client;
 
 namespace KvCluster.Cli.Commands;
 
@@ -27,57 +29,64 @@ internal static class LoadCommand
         var giveUpAfter = Globals.SecondsOf(arguments, GiveUpAfter);
         using var file = TsvReader.Open(arguments.GetRequiredValue(File));
         await using var client = Globals.ClientOf(arguments, giveUpAfter < Globals.CallLimitDefault ? giveUpAfter : null);
-        using var loader = new BatchLoader(client, fromLine, giveUpAfter);
+        await using var load = client.BulkLoad(giveUpAfter);
+        var started = Stopwatch.GetTimestamp();
         Exception? failure = null;
-        using (var progress = new LoadProgress(file, loader))
+        using (var progress = new LoadProgress(file, load))
         {
             try
             {
                 await file.SkipAsync(fromLine - 1, stop);
-                await LoadAsync(file, loader, stop);
+                await LoadAsync(file, load, stop);
             }
             catch (Exception e)
             {
                 failure = e;
-                await SettleAsync(loader, stop);
+                await SettleAsync(load, stop);
             }
         }
 
-        Print(output, loader.Report(failure is null ? null : Failures.Describe(failure).Line));
+        var seconds = Stopwatch.GetElapsedTime(started).TotalSeconds;
+        Print(output, new LoadReport(
+            load.Acknowledged,
+            Math.Round(seconds, 3),
+            Math.Round(load.Acknowledged / seconds),
+            fromLine - 1 + load.AcknowledgedThrough,
+            Math.Round(load.LongestPause.TotalSeconds, 3),
+            failure is null ? null : Failures.Describe(failure).Line));
         return failure is null ? ExitCodes.Done : throw failure;
     }
 
-    // Batches in progress are settled before the report. Each one has a time limit of its own, but after Ctrl-C nobody waits for that.
-    private static async Task SettleAsync(BatchLoader loader, CancellationToken stop)
+    // Batches under way are settled before the report. Each one has a time limit of its own, but after Ctrl-C nobody waits for that.
+    private static async Task SettleAsync(KvBulkLoad load, CancellationToken stop)
     {
         using var limit = new CancellationTokenSource();
         await using var interrupted = stop.Register(() => limit.CancelAfter(InterruptedSettleLimit));
         try
         {
-            await loader.SettleAsync(limit.Token);
+            await load.SettleAsync(limit.Token);
         }
         catch (OperationCanceledException)
         {
-            loader.Abandon();
-            await loader.SettleAsync(CancellationToken.None);
+            await load.DisposeAsync();
         }
     }
 
-    private static async Task LoadAsync(TsvReader file, BatchLoader loader, CancellationToken stop)
+    private static async Task LoadAsync(TsvReader file, KvBulkLoad load, CancellationToken stop)
     {
         try
         {
             while (await file.ReadAsync(stop) is { } record)
-                await loader.AddAsync(record, stop);
+                await load.AddAsync(record.Key, record.Value, stop);
         }
         catch (CliException)
         {
             // The line is not a record. The records before it are still written.
-            await loader.DrainAsync(stop);
+            await load.FlushAsync(stop);
             throw;
         }
 
-        await loader.DrainAsync(stop);
+        await load.FlushAsync(stop);
     }
 
     private static void Print(Output output, LoadReport report)
@@ -88,4 +97,11 @@ internal static class LoadCommand
             output.Line(string.Create(CultureInfo.InvariantCulture,
                 $"{report.Records:N0} records in {report.Seconds:F1} s, {report.RecordsPerSecond:N0} records/s; acknowledged up to line {report.AcknowledgedLine}{(report.Error is null ? "" : $" (continue with --from-line {report.AcknowledgedLine + 1})")}; longest pause {report.LongestPauseSeconds:F2} s"));
     }
+
+    /// <summary>The result of a load, successful or not.</summary>
+    /// <param name="Records">Acknowledged in this run.</param>
+    /// <param name="AcknowledgedLine">All lines up to this one are acknowledged. To continue, start at the next.</param>
+    /// <param name="LongestPauseSeconds">The longest time without an acknowledgement while records were waiting for one.</param>
+    /// <param name="Error">Why it ended early; null if it did not.</param>
+    private sealed record LoadReport(long Records, double Seconds, double RecordsPerSecond, long AcknowledgedLine, double LongestPauseSeconds, string? Error);
 }

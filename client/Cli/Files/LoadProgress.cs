@@ -1,4 +1,5 @@
 using System.Globalization;
+using KvCluster.Client;
 using Spectre.Console;
 
 namespace KvCluster.Cli.Files;
@@ -14,10 +15,10 @@ internal sealed class LoadProgress : IDisposable
     private readonly CancellationTokenSource _end = new();
     private readonly Task _shown;
 
-    public LoadProgress(TsvReader file, BatchLoader loader)
+    public LoadProgress(TsvReader file, KvBulkLoad load)
     {
         var console = AnsiConsole.Create(new AnsiConsoleSettings { Out = new AnsiConsoleOutput(Console.Error) });
-        _shown = Console.IsErrorRedirected ? Task.CompletedTask : ShowAsync(console, file, loader);
+        _shown = Console.IsErrorRedirected ? Task.CompletedTask : ShowAsync(console, file, load);
     }
 
     public void Dispose()
@@ -27,7 +28,7 @@ internal sealed class LoadProgress : IDisposable
         _end.Dispose();
     }
 
-    private Task ShowAsync(IAnsiConsole console, TsvReader file, BatchLoader loader) => console.Progress()
+    private Task ShowAsync(IAnsiConsole console, TsvReader file, KvBulkLoad load) => console.Progress()
         .AutoClear(true)
         .Columns(new TaskDescriptionColumn(), new ProgressBarColumn(), new PercentageColumn(), new RemainingTimeColumn())
         .StartAsync(async progress =>
@@ -39,7 +40,7 @@ internal sealed class LoadProgress : IDisposable
             {
                 var seconds = Math.Max(0.001, TimeProvider.System.GetElapsedTime(started).TotalSeconds);
                 task.Value = file.Fraction ?? 0;
-                task.Description = string.Create(CultureInfo.InvariantCulture, $"{loader.Acknowledged:N0} records, {loader.Acknowledged / seconds:N0}/s");
+                task.Description = string.Create(CultureInfo.InvariantCulture, $"{load.Acknowledged:N0} records, {load.Acknowledged / seconds:N0}/s");
                 await Task.Delay(Interval, _end.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
             }
         });

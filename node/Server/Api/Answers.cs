@@ -41,6 +41,19 @@ internal readonly struct NumberAnswer(LineageShard shard, Etag etag, ulong numbe
     }
 }
 
+/// <summary>A <see cref="V1.BulkLoadResponse"/>.</summary>
+internal readonly struct ChunkAnswer(ulong chunk, LineageShard shard, Etag etag) : IAnswer
+{
+    public int Size => WireWriter.VarintFieldSize(chunk) + WireWriter.BytesFieldSize(WireWriter.PositionSize(shard));
+
+    public void WriteTo(Span<byte> destination)
+    {
+        var writer = new WireWriter(destination);
+        writer.VarintField(V1.BulkLoadResponse.ChunkFieldNumber, chunk);
+        writer.PositionField(V1.BulkLoadResponse.PositionFieldNumber, shard, etag);
+    }
+}
+
 /// <summary>A <see cref="V1.PutResponse"/> with the key that the shard has numbered.</summary>
 internal readonly ref struct NumberedPutAnswer(LineageShard shard, Etag etag, ReadOnlySpan<byte> key) : IAnswer
 {

@@ -1,5 +1,6 @@
 using System.Buffers.Binary;
 using KvCluster.Node.Hosting;
+using KvCluster.ServiceDefaults.Memory;
 using KvCluster.Storage.Transactions;
 using KvCluster.V1;
 using KvCluster.Wire;
@@ -108,6 +109,44 @@ internal static class ChangeReading
                 return notAdded;
         }
         return null;
+    }
+
+    /// <summary>Adds the entries of a chunk of a load as puts.</summary>
+    /// <param name="number">The number that the chunk must have.</param>
+    /// <param name="shard">The shard of all keys.</param>
+    public static ApiError? TryAddEntries(WriteRequest write, ReadOnlySpan<byte> request, ulong number, ShardLookup lookup, in CallTarget target, out HostedShard? shard)
+    {
+        shard = null;
+        var told = 0ul;
+        var reader = new WireReader(request);
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            if (field == BulkLoadRequest.ChunkFieldNumber)
+            {
+                told = reader.ReadUInt64();
+                continue;
+            }
+            if (field != BulkLoadRequest.EntriesFieldNumber)
+            {
+                reader.Skip();
+                continue;
+            }
+            reader.ReadEntry(out var key, out var value);
+            if (write.OperationCount == KvLimits.KeysMax)
+                return ApiErrors.TooManyOperations;
+            if (RequestRules.CheckEntry(key, value) is { } bad)
+                return bad;
+            if (shard is null && (shard = lookup.Find(key, target, isForLeader: true, out var refusal)) is null)
+                return refusal;
+            if (!shard.Owns(key))
+                return ApiErrors.ShardsDiffer(shard, lookup.RouteOf(key));
+            if (RequestRules.CheckRoom(write, key, value) is { } full)
+                return full;
+            write.Put(key, value);
+        }
+        if (told != number)
+            return ApiErrors.BadRequest(LoadStream.WrongNumber(number, told));
+        return shard is null ? ApiErrors.BadRequest(LoadStream.NoEntry) : null;
     }
 
     // What does not depend on the shard.

@@ -79,16 +79,29 @@ internal sealed class KvService(KvCalls calls, KvScans scans, KvWatches watches,
     public override Task Exchange(IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context) =>
         new KvExchange(calls, _places, memory, clock, responseStream, log, context.CancellationToken) { Caller = context }.RunAsync(requestStream);
 
+    public override Task BulkLoad(IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context) =>
+        new LoadStream((chunk, number, ended) => RunAsync(V1.Method.Write, chunk, context, ended, number), responseStream, memory.Replies).RunAsync(requestStream, context.CancellationToken);
+
     private async Task<MessageBytes> CallAsync(V1.Method method, MessageBytes request, ServerCallContext context)
+    {
+        var response = await RunAsync(method, request, context, context.CancellationToken).ConfigureAwait(false);
+        return response.Error is { } status ? Refuse(status, response, context) : response;
+    }
+
+    /// <summary>Runs a call, or a chunk of a load, which counts as a Write.</summary>
+    /// <param name="chunk">The number that the chunk must have; null if it is a call.</param>
+    /// <returns>The response, or a message with the error.</returns>
+    private async Task<MessageBytes> RunAsync(V1.Method method, MessageBytes request, ServerCallContext context, CancellationToken cancellationToken, ulong? chunk = null)
     {
         var requestBytes = request.Count;
         if (!memory.Requests.TryTake(requestBytes, requestBytes <= ByteBudget.SmallBytes))
         {
             calls.Refused(method, ApiErrors.RequestsWait);
-            return Refuse(ApiErrors.RequestsWait.ToStatus(), request, context);
+            request.Error = ApiErrors.RequestsWait.ToStatus();
+            return request;
         }
         var response = MessageBytes.Rent();
-        var target = new CallTarget(default, 0, DeadlineOf(context), context.CancellationToken)
+        var target = new CallTarget(default, 0, DeadlineOf(context), cancellationToken)
         {
             Caller = context,
             ArrivedTimestamp = calls.Watches ? clock.GetTimestamp() : 0,
@@ -96,7 +109,8 @@ internal sealed class KvService(KvCalls calls, KvScans scans, KvWatches watches,
         };
         try
         {
-            var running = calls.StartAsync(method, request.Written, target, new UnarySink(response, memory));
+            var sink = new UnarySink(response, memory);
+            var running = chunk is { } number ? calls.StartChunkAsync(request.Written, number, target, sink) : calls.StartAsync(method, request.Written, target, sink);
             request.Return();
             await running.ConfigureAwait(false);
         }
@@ -112,7 +126,7 @@ internal sealed class KvService(KvCalls calls, KvScans scans, KvWatches watches,
             memory.Replies.GiveBack(response.Budgeted);
             response.Budgeted = 0;
         }
-        return response.Error is { } status ? Refuse(status, response, context) : response;
+        return response;
     }
 
     // Not an exception: refusals are ordinary, and an exception costs more than the call. The message is reused as the response, which is empty.

@@ -121,6 +121,17 @@ internal sealed class KvWrites(ShardLookup lookup)
         return FinishWriteAsync(Submit(write, shard, target), shard, onlyReads: !write.HasChanges && !hasId, isTransact: false, sink);
     }
 
+    /// <summary>Writes one chunk of a load.</summary>
+    /// <param name="number">The number that the chunk must have.</param>
+    public ValueTask LoadAsync<TSink>(ReadOnlySpan<byte> request, ulong number, in CallTarget target, TSink sink)
+        where TSink : struct, IReplySink
+    {
+        var write = WriteRequest.Rent(request.Length);
+        if (ChangeReading.TryAddEntries(write, request, number, lookup, target, out var shard) is { } bad)
+            return Refuse(sink, write, bad);
+        return FinishChunkAsync(Submit(write, shard!, target), shard!, number, sink);
+    }
+
     public ValueTask TransactAsync<TSink>(ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
         where TSink : struct, IReplySink
     {
@@ -394,6 +405,17 @@ internal sealed class KvWrites(ShardLookup lookup)
             write.SetDelete(key);
             submitted = Submit(write, shard, target);
         }
+    }
+
+    private async ValueTask FinishChunkAsync<TSink>(Submitted submitted, HostedShard shard, ulong number, TSink sink)
+        where TSink : struct, IReplySink
+    {
+        var result = await submitted.Completion.ConfigureAwait(false);
+        submitted.End();
+        if (result.Outcome == WriteOutcome.Applied)
+            sink.AnswerChange(new ChunkAnswer(number, shard.InLineage, result.Etag));
+        else
+            sink.Refuse(ApiErrors.Of(result, shard.Route, lookup.Node));
     }
 
     /// <param name="onlyReads">Whether a refusal may say that nothing was applied, whatever the outcome.</param>

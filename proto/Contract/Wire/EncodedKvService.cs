@@ -90,8 +90,7 @@ internal abstract class EncodedKvService
 
     public abstract Task Watch(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context);
 
-    public virtual Task BulkLoad(IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context) =>
-        throw new RpcException(new Status(StatusCode.Unimplemented, "This server does not have the method."));
+    public abstract Task BulkLoad(IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context);
 
     private static Method<MessageBytes, MessageBytes> MethodOf(string name, MethodType type) =>
         new(type, ServiceName, name, MessageBytes.Marshaller, MessageBytes.Marshaller);

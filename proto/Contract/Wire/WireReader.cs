@@ -96,6 +96,22 @@ internal ref struct WireReader(ReadOnlySpan<byte> bytes)
         return new Etag(epoch, change);
     }
 
+    /// <summary>The key and the value of an <see cref="V1.Entry"/> field, in place.</summary>
+    public void ReadEntry(out ReadOnlySpan<byte> key, out ReadOnlySpan<byte> value)
+    {
+        key = value = default;
+        var entry = new WireReader(ReadBytes());
+        for (int field; (field = entry.ReadField()) != 0;)
+        {
+            if (field == V1.Entry.KeyFieldNumber)
+                key = entry.ReadBytes();
+            else if (field == V1.Entry.ValueFieldNumber)
+                value = entry.ReadBytes();
+            else
+                entry.Skip();
+        }
+    }
+
     /// <summary>Skips the value of the field just read.</summary>
     public void Skip()
     {

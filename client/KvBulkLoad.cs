@@ -1,0 +1,206 @@
+using System.Runtime.ExceptionServices;
+using KvCluster.Client.Loading;
+using KvCluster.Client.Transport;
+
+namespace KvCluster.Client;
+
+/// <summary>
+/// Loads many keys: entries are gathered into batches of one shard each, and several batches are under way. Made by <see cref="KvClient.BulkLoad"/>. Input in key
+/// order is written fastest. Of a key that is added twice the last value counts, because a key is not sent again before its last write is acknowledged. A batch whose
+/// outcome is unknown is written again, which is harmless because it has the same puts.
+/// </summary>
+/// <remarks>
+/// One thread adds; the properties may be read by any. The first failure that repeating does not help is thrown by the next call. However a load ends,
+/// <see cref="AcknowledgedThrough"/> says where it can be continued.
+/// </remarks>
+public sealed class KvBulkLoad : IAsyncDisposable
+{
+    // Enough to fill a journal record of the leader, and far below the limits of one write.
+    private const int BatchEntriesMax = 1_000;
+    private const int BatchBytesMax = 128 << 10;
+    private const int BatchesOpenMax = 16;
+    private static readonly TimeSpan RetryDelay = TimeSpan.FromMilliseconds(50);
+
+    private readonly ClientCalls _calls;
+    private readonly TimeSpan _giveUpAfter;
+    private readonly BatchesUnderWay _underWay;
+    private readonly SemaphoreSlim _slots = new(BatchesOpenMax);
+    private readonly CancellationTokenSource _abandoned = new();
+    private readonly Dictionary<ShardId, LoadBatch> _filling = [];
+    private LoadBatch? _lastFilled;
+    private long _added;
+    private Exception? _failure;
+
+    internal KvBulkLoad(ClientCalls calls, TimeSpan giveUpAfter)
+    {
+        (_calls, _giveUpAfter) = (calls, giveUpAfter);
+        _underWay = new BatchesUnderWay(calls.Router.Runtime);
+    }
+
+    /// <summary>Entries that are durable on a majority.</summary>
+    public long Acknowledged => _underWay.Acknowledged;
+
+    /// <summary>All of the first entries up to this number are durable on a majority. To continue a load that has failed, add those after them.</summary>
+    public long AcknowledgedThrough
+    {
+        get
+        {
+            // Read first, because a batch that is begun afterwards has none of these.
+            var added = Volatile.Read(ref _added);
+            return Math.Min(added, (_underWay.FirstOpen ?? long.MaxValue) - 1);
+        }
+    }
+
+    /// <summary>The longest time without an acknowledgement while one was waited for.</summary>
+    public TimeSpan LongestPause => _underWay.LongestPause;
+
+    /// <summary>Adds an entry, which is copied. Waits while too many batches are under way.</summary>
+    /// <param name="key">1 to 2,048 bytes.</param>
+    /// <param name="value">Up to 8 MiB.</param>
+    /// <param name="cancellationToken">Stops waiting. The entry is then added or not.</param>
+    /// <exception cref="KvInvalidRequestException">The key or the value is beyond its limits. The entry is not added, and the load can go on.</exception>
+    /// <exception cref="KvException">The load has failed.</exception>
+    public ValueTask AddAsync(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value, CancellationToken cancellationToken = default)
+    {
+        ThrowIfFailed();
+        if (key.Length is 0 or > KvLimits.KeyBytesMax)
+            throw new KvInvalidRequestException(key.IsEmpty ? "KEY_EMPTY" : "KEY_TOO_LONG", $"A key has 1 to {KvLimits.KeyBytesMax:N0} bytes, and this one {key.Length:N0}. The entry was not added.");
+        if (value.Length > KvLimits.ValueBytesMax)
+            throw new KvInvalidRequestException("VALUE_TOO_LARGE", $"A value has at most {KvLimits.ValueBytesMax:N0} bytes, and this one {value.Length:N0}. The entry was not added.");
+        if (!_calls.Router.Table.IsKnown || _underWay.MayHave(key.Span))
+            return AddLaterAsync(key, value, cancellationToken);
+        var batch = Add(key.Span, value.Span);
+        return IsFull(batch) ? SendAsync(Take(batch), cancellationToken) : default;
+    }
+
+    /// <summary>Sends the batches that are not full yet, and waits until everything added is acknowledged.</summary>
+    /// <exception cref="KvException">The load has failed.</exception>
+    public async Task FlushAsync(CancellationToken cancellationToken = default)
+    {
+        while (_filling.Count > 0)
+            await SendAsync(Take(_filling.Values.First()), cancellationToken).ConfigureAwait(false);
+        await SettleAsync(cancellationToken).ConfigureAwait(false);
+        ThrowIfFailed();
+    }
+
+    /// <summary>Waits until no batch is under way, so that what the properties say is final. Batches that are not full yet are not sent.</summary>
+    public async Task SettleAsync(CancellationToken cancellationToken = default)
+    {
+        var taken = 0;
+        try
+        {
+            for (; taken < BatchesOpenMax; taken++)
+                await _slots.WaitAsync(cancellationToken).ConfigureAwait(false);
+        }
+        finally
+        {
+            if (taken > 0)
+                _slots.Release(taken);
+        }
+    }
+
+    /// <summary>Stops: batches under way are not repeated any more and their outcome stays unknown, and those that are not full yet are not sent.</summary>
+    public async ValueTask DisposeAsync()
+    {
+        await _abandoned.CancelAsync().ConfigureAwait(false);
+        await SettleAsync(CancellationToken.None).ConfigureAwait(false);
+    }
+
+    // Without a map all keys are taken to be of one shard. The write then fails and says why.
+    private async ValueTask AddLaterAsync(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value, CancellationToken cancellationToken)
+    {
+        await _calls.Router.WaitForMapAsync(_calls.Router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
+        if (_underWay.MayHave(key.Span))
+            await FlushAsync(cancellationToken).ConfigureAwait(false);
+        var batch = Add(key.Span, value.Span);
+        if (IsFull(batch))
+            await SendAsync(Take(batch), cancellationToken).ConfigureAwait(false);
+    }
+
+    private LoadBatch Add(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
+    {
+        var shard = _calls.Router.Table.ShardOf(key);
+        var batch = _lastFilled;
+        if (batch is null || batch.Shard != shard)
+        {
+            if (!_filling.TryGetValue(shard, out batch))
+                _filling.Add(shard, batch = _underWay.Begin(shard, _added + 1, BatchBytesMax));
+            _lastFilled = batch;
+        }
+        batch.Puts.Add(key, value);
+        Volatile.Write(ref _added, _added + 1);
+        return batch;
+    }
+
+    private static bool IsFull(LoadBatch batch) => batch.Puts.Count >= BatchEntriesMax || batch.Puts.Bytes >= BatchBytesMax;
+
+    private LoadBatch Take(LoadBatch batch)
+    {
+        _filling.Remove(batch.Shard);
+        _lastFilled = null;
+        return batch;
+    }
+
+    private async ValueTask SendAsync(LoadBatch batch, CancellationToken cancellationToken)
+    {
+        await _slots.WaitAsync(cancellationToken).ConfigureAwait(false);
+        _underWay.Sent(batch);
+        _ = WriteUntilAcknowledgedAsync(batch);
+    }
+
+    // Never throws. A failure is kept for the adder before the slot is released, so that whoever waits for slots sees it.
+    private async Task WriteUntilAcknowledgedAsync(LoadBatch batch)
+    {
+        try
+        {
+            await WriteAsync(batch.Puts).ConfigureAwait(false);
+            _underWay.AcknowledgedOf(batch);
+        }
+        catch (Exception e)
+        {
+            Interlocked.CompareExchange(ref _failure, e, null);
+        }
+        finally
+        {
+            _slots.Release();
+        }
+    }
+
+    private async Task WriteAsync(PutBatch puts)
+    {
+        while (true)
+        {
+            try
+            {
+                await _calls.ChangeAsync(new ClientCalls.Change(puts), _abandoned.Token).ConfigureAwait(false);
+                return;
+            }
+            catch (KvException e) when (e.Reason == CallStatus.ShardsDiffer && !IsGivenUp)
+            {
+                // The map has changed since the batch was begun.
+                var parts = puts.Divide(_calls.Router.Table);
+                if (parts.Count > 1)
+                {
+                    foreach (var part in parts)
+                        await WriteAsync(part).ConfigureAwait(false);
+                    return;
+                }
+                await PauseAsync().ConfigureAwait(false);
+            }
+            catch (KvException e) when (e is KvUnavailableException or KvOutcomeUnknownException && !IsGivenUp)
+            {
+                await PauseAsync().ConfigureAwait(false);
+            }
+        }
+    }
+
+    private bool IsGivenUp => _underWay.SinceLastAcknowledgement >= _giveUpAfter;
+
+    private Task PauseAsync() => Task.Delay(RetryDelay, _calls.Router.Runtime.Time, _abandoned.Token);
+
+    private void ThrowIfFailed()
+    {
+        if (Volatile.Read(ref _failure) is { } failure)
+            ExceptionDispatchInfo.Throw(failure);
+    }
+}
