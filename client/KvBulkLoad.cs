@@ -54,7 +54,7 @@ public sealed class KvBulkLoad : IAsyncDisposable
     /// <summary>The longest time without an acknowledgement while one was waited for.</summary>
     public TimeSpan LongestPause => _underWay.LongestPause;
 
-    /// <summary>Adds an entry, which is copied. Waits while too many batches are under way.</summary>
+    /// <summary>Adds an entry. Waits while too many batches are under way. The memory may be used again when it has ended.</summary>
     /// <param name="key">1 to 2,048 bytes.</param>
     /// <param name="value">Up to 8 MiB.</param>
     /// <param name="cancellationToken">Stops waiting. The entry is then added or not.</param>

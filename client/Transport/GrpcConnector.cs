@@ -15,20 +15,11 @@ internal sealed class GrpcConnector(TlsConnector connector, int callsInFlightMax
     /// <summary>The cluster that streams of calls are meant for.</summary>
     public ExpectedCluster Cluster { get; init; } = new();
 
-    private static readonly TimeSpan ConnectTimeMaxDefault = TimeSpan.FromSeconds(2);
-
-    public INodeConnection Connect(string address) => new NodeConnection(address, connector, callsInFlightMax, log, connectTimeMax ?? ConnectTimeMaxDefault) { Cluster = Cluster };
+    public INodeConnection Connect(string address) => new NodeConnection(address, connector, callsInFlightMax, log, connectTimeMax ?? NodeHandler.ConnectTimeMax) { Cluster = Cluster };
 
     public async IAsyncEnumerable<V1.ShardMap> WatchMap(string address, [EnumeratorCancellation] CancellationToken cancellationToken)
     {
-        using var handler = new SocketsHttpHandler
-        {
-            UseProxy = false,
-            ConnectTimeout = connectTimeMax ?? ConnectTimeMaxDefault,
-            ConnectCallback = connector.ConnectAsync,
-            KeepAlivePingDelay = TimeSpan.FromSeconds(2),
-            KeepAlivePingTimeout = TimeSpan.FromSeconds(2),
-        };
+        using var handler = NodeHandler.Create(connector.ConnectAsync, connectTimeMax ?? NodeHandler.ConnectTimeMax);
         using var channel = GrpcChannel.ForAddress(address, new GrpcChannelOptions { HttpHandler = handler, MaxReceiveMessageSize = null });
         using var stream = new V1.Cluster.ClusterClient(channel).WatchShards(new V1.WatchShardsRequest(), cancellationToken: cancellationToken);
         while (await stream.ResponseStream.MoveNext(cancellationToken).ConfigureAwait(false))

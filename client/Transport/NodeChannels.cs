@@ -22,14 +22,7 @@ internal sealed class NodeChannels(TlsConnector connector, ExpectedCluster clust
 
     private (GrpcChannel Channel, CallInvoker Calls) Open(string address)
     {
-        var handler = new SocketsHttpHandler
-        {
-            UseProxy = false,
-            ConnectTimeout = TimeSpan.FromSeconds(2),
-            ConnectCallback = connector.ConnectAsync,
-            KeepAlivePingDelay = TimeSpan.FromSeconds(2),
-            KeepAlivePingTimeout = TimeSpan.FromSeconds(2),
-        };
+        var handler = NodeHandler.Create(connector.ConnectAsync, NodeHandler.ConnectTimeMax);
         var channel = GrpcChannel.ForAddress(address, new GrpcChannelOptions { HttpHandler = handler, DisposeHttpClient = true, MaxReceiveMessageSize = null });
         return (channel, channel.Intercept(cluster));
     }

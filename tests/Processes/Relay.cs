@@ -17,6 +17,10 @@ internal sealed class Relay : IAsyncDisposable
     private readonly CancellationTokenSource _stopping = new();
     private readonly Task _accepting;
 
+    // Connections are numbered; those before this number are dropped.
+    private int _accepted;
+    private int _droppedBefore;
+
     /// <param name="to">The side that it leads to.</param>
     /// <param name="from">The side that uses it, or null to find out by each connection's owner.</param>
     public Relay(Network network, int to, int targetPort, int? from = null)
@@ -28,6 +32,11 @@ internal sealed class Relay : IAsyncDisposable
     }
 
     public int Port { get; }
+
+    /// <summary>
+    /// From now on the connections that are open pass nothing, and are not closed, as if a firewall on the way had forgotten them. New ones are not affected.
+    /// </summary>
+    public void DropOpen() => Volatile.Write(ref _droppedBefore, Volatile.Read(ref _accepted));
 
     public async ValueTask DisposeAsync()
     {
@@ -46,7 +55,7 @@ internal sealed class Relay : IAsyncDisposable
             {
                 var incoming = await _listener.AcceptSocketAsync(_stopping.Token);
                 carried.RemoveAll(task => task.IsCompleted);
-                carried.Add(CarryAsync(incoming));
+                carried.Add(CarryAsync(incoming, _accepted++));
             }
             catch (OperationCanceledException)
             {
@@ -57,7 +66,7 @@ internal sealed class Relay : IAsyncDisposable
         await Task.WhenAll(carried);
     }
 
-    private async Task CarryAsync(Socket incoming)
+    private async Task CarryAsync(Socket incoming, int number)
     {
         using var outgoing = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
         using var ending = CancellationTokenSource.CreateLinkedTokenSource(_stopping.Token);
@@ -69,7 +78,7 @@ internal sealed class Relay : IAsyncDisposable
                 var from = _from ?? _network.SourceOf(((IPEndPoint)incoming.RemoteEndPoint!).Port, Port);
                 await _network.PassAsync(from, _to, ending.Token);
                 await outgoing.ConnectAsync(IPAddress.Loopback, _targetPort, ending.Token);
-                var ways = new[] { CopyAsync(incoming, outgoing, from, _to, DataFrames.ClientPreface, ending.Token), CopyAsync(outgoing, incoming, _to, from, preface: 0, ending.Token) };
+                var ways = new[] { CopyAsync(incoming, outgoing, number, from, _to, DataFrames.ClientPreface, ending.Token), CopyAsync(outgoing, incoming, number, _to, from, preface: 0, ending.Token) };
                 // One end is closed, so the connection ends, as far as the uncut directions show it.
                 await await Task.WhenAny(ways);
                 await ending.CancelAsync();
@@ -83,13 +92,15 @@ internal sealed class Relay : IAsyncDisposable
         }
     }
 
-    private async Task CopyAsync(Socket source, Socket target, int from, int to, int preface, CancellationToken cancellationToken)
+    private async Task CopyAsync(Socket source, Socket target, int number, int from, int to, int preface, CancellationToken cancellationToken)
     {
         var frames = from > Network.Clients && to > Network.Clients ? new DataFrames(preface) : null;
         var buffer = new byte[64 << 10];
         while (await source.ReceiveAsync(buffer, cancellationToken) is > 0 and var bytes)
         {
             await _network.PassAsync(from, to, cancellationToken);
+            if (number < Volatile.Read(ref _droppedBefore))
+                await Task.Delay(Timeout.Infinite, cancellationToken);
             if (frames is not null)
                 _network.CountFrames(frames.Take(buffer.AsSpan(0, bytes)));
             _network.Hear(from, to, buffer.AsSpan(0, bytes));

@@ -11,6 +11,6 @@ internal static class ApiSuite
     public static async Task<IReadOnlyList<BenchmarkRow>> RunAsync(bool quick, Action<string> progress, CancellationToken cancellation)
     {
         await using var servers = await KvServers.StartAsync(cancellation);
-        return [.. await FacetMeasure.RunAsync(servers, quick, progress, cancellation), .. await WatchMeasure.RunAsync(servers, quick, progress, cancellation)];
+        return [.. await LoadMeasure.RunAsync(servers, quick, progress, cancellation), .. await FacetMeasure.RunAsync(servers, quick, progress, cancellation), .. await WatchMeasure.RunAsync(servers, quick, progress, cancellation)];
     }
 }

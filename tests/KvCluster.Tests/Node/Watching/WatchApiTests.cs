@@ -253,6 +253,7 @@ public sealed class WatchApiTests
             await foreach (var message in client.WatchAsync(new KvWatch { AfterPositions = [first] }))
                 Assert.Empty(message.Events);
         });
+        Assert.Equal("COMPACTED", failure.Reason);
         Assert.True(failure.Oldest.Etag > first.Etag);
         await foreach (var message in client.WatchAsync(new KvWatch { AfterPositions = [failure.Oldest] }))
         {

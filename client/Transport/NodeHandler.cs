@@ -1,0 +1,24 @@
+namespace KvCluster.Client.Transport;
+
+/// <summary>The HTTP/2 connections to nodes and routers.</summary>
+internal static class NodeHandler
+{
+    // A connection of which nothing is heard is pinged after the first time and given up after the second. The handler looks at both once a second, so the second is two
+    // seconds in effect, and a connection whose packets are dropped on the way is noticed after three to four. A shorter wait would give up healthy ones where a collector
+    // or a machine pauses.
+    private static readonly TimeSpan PingDelay = TimeSpan.FromSeconds(1);
+    private static readonly TimeSpan PingTimeout = TimeSpan.FromSeconds(1.5);
+
+    /// <summary>How long a connection may take to be made, if nothing else is said.</summary>
+    public static readonly TimeSpan ConnectTimeMax = TimeSpan.FromSeconds(2);
+
+    /// <summary>Makes a handler, which opens its connections with a callback.</summary>
+    public static SocketsHttpHandler Create(Func<SocketsHttpConnectionContext, CancellationToken, ValueTask<Stream>> connect, TimeSpan connectTimeMax) => new()
+    {
+        UseProxy = false,
+        ConnectTimeout = connectTimeMax,
+        ConnectCallback = connect,
+        KeepAlivePingDelay = PingDelay,
+        KeepAlivePingTimeout = PingTimeout,
+    };
+}
