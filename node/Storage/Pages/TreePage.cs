@@ -53,6 +53,9 @@ internal static unsafe class TreePage
         return Search(page, key, 0, count, out found);
     }
 
+    /// <summary>The same among the entries from one on, of which all before have lesser keys.</summary>
+    public static int LowerBound(byte* page, ReadOnlySpan<byte> key, int from, out bool found) => Search(page, key, from, Page.Count(page), out found);
+
     /// <summary>The child that a key belongs to.</summary>
     public static int FindChild(byte* page, ReadOnlySpan<byte> key)
     {

@@ -80,6 +80,25 @@ internal sealed unsafe class Cursor : IDisposable
         return _at < _end || NextLeaf();
     }
 
+    /// <summary>
+    /// Moves forward to the first key not less than the given one; false if there is none. Only for a cursor without bounds that is not behind that key. If the key is in the
+    /// current leaf, only the leaf is searched.
+    /// </summary>
+    /// <param name="key">The key.</param>
+    /// <param name="isEqual">Whether the cursor is at that key now.</param>
+    public bool Reach(ReadOnlySpan<byte> key, out bool isEqual)
+    {
+        isEqual = false;
+        if (_leaf == null || TreePage.Compare(_leaf, Page.Count(_leaf) - 1, key) < 0)
+        {
+            if (!Descend(key, toLast: false))
+                return false;
+            _at = 0;
+        }
+        _at = TreePage.LowerBound(_leaf, key, Math.Max(_at, 0), out isEqual);
+        return _at < _end || NextLeaf();
+    }
+
     /// <summary>Moves to the next key; false at the end. From there <see cref="MovePrevious"/> moves back to the last key.</summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public bool MoveNext()

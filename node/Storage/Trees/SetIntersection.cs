@@ -3,7 +3,7 @@ using KvCluster.Storage.Encoding;
 namespace KvCluster.Storage.Trees;
 
 /// <summary>
-/// Iterates over the members that all of some sets have, in order. The smallest set leads; in the others it gallops: a look at the next member, then a search. One
+/// Iterates over the members that all of some sets have, in order. The smallest set leads, and its members and those of the others are searched in turn, usually within the leaf. One
 /// thread at a time, while the snapshot is open.
 /// </summary>
 /// <exception cref="CorruptStoreException">From any move: a page is not what was written.</exception>
@@ -59,33 +59,15 @@ internal sealed class SetIntersection : IDisposable
                 return false;
             }
             var cursor = _cursors[agreed];
-            if (!TryReach(cursor, Member, out var order))
+            if (!cursor.Reach(Member, out var isEqual))
                 return false;
-            if (order == 0)
+            if (isEqual)
                 agreed++;
-            else if (!TryReach(_cursors[0], cursor.Member, out _))
+            else if (!_cursors[0].Reach(cursor.Member, out _))
                 return false;
             else
                 agreed = 1;
         }
-        return true;
-    }
-
-    /// <summary>Moves a cursor that is at a member to the first one not less than the given one. <paramref name="order"/>: 0 if it is that one.</summary>
-    private static bool TryReach(SetCursor cursor, ReadOnlySpan<byte> member, out int order)
-    {
-        order = cursor.Member.SequenceCompareTo(member);
-        if (order >= 0)
-            return true;
-        // In dense sets it is often the next one.
-        if (!cursor.MoveNext())
-            return false;
-        order = cursor.Member.SequenceCompareTo(member);
-        if (order >= 0)
-            return true;
-        if (!cursor.Seek(member))
-            return false;
-        order = cursor.Member.SequenceCompareTo(member);
         return true;
     }
 }

@@ -113,6 +113,17 @@ internal sealed class SetCursor(StoredSet set, Cursor? tree) : IDisposable
         return _at < _count;
     }
 
+    /// <summary>Moves forward to the first member not less than the given one, behind which the cursor must not be; false if there is none.</summary>
+    /// <param name="member">The member.</param>
+    /// <param name="isEqual">Whether the cursor is at that member now.</param>
+    public bool Reach(ReadOnlySpan<byte> member, out bool isEqual)
+    {
+        if (tree is not null)
+            return tree.Reach(member, out isEqual);
+        (_at, _isFresh) = (set.Small.LowerBound(member, out isEqual), false);
+        return _at < _count;
+    }
+
     /// <inheritdoc/>
     public void Dispose() => tree?.Dispose();
 }

@@ -48,8 +48,8 @@ internal static class WatchMeasure
     private static async Task<double> IdleBytesAsync(KvServers servers, Action<string> progress, CancellationToken cancellation)
     {
         await servers.FindLeaderAsync(cancellation);
-        // A connection has a share of the calls that a node allows.
-        var channels = Enumerable.Range(0, 4).Select(_ => GrpcChannel.ForAddress(servers.LeaderAddress)).ToArray();
+        // A connection takes 256 calls. A channel that needs several opens more than that, and each has only a share of the calls that a node allows.
+        var channels = Enumerable.Range(0, IdleWatchers / 250).Select(_ => GrpcChannel.ForAddress(servers.LeaderAddress)).ToArray();
         using var ended = CancellationTokenSource.CreateLinkedTokenSource(cancellation);
         var begun = new CountdownEvent(IdleWatchers);
         var before = ResidentBytes(servers.Processes);
