@@ -25,7 +25,7 @@ public sealed partial class FolderOrderTests
     };
 
     /// <summary>Directories with projects of their own inside another project's directory.</summary>
-    private static readonly string[] NestedProjects = ["client/Cli/", "client/Console/"];
+    private static readonly string[] NestedProjects = ["client/Cli/", "client/Console/", "client/examples/"];
 
     /// <summary>Everything that users of a library name is in its root namespace, so that one using line is enough.</summary>
     private static readonly string[] WithoutNamespace = ["client/Model", "node/Storage/Embedded"];

@@ -17,6 +17,7 @@ public sealed class ReferenceTests
         ["node/Server/KvCluster.Node.csproj"] = ["KvCluster.Storage", "KvCluster.Replication", "KvCluster.Proto", "KvCluster.ServiceDefaults", "KvCluster.AdminConsole"],
         ["client/KvCluster.Client.csproj"] = ["KvCluster.Proto", "KvCluster.Tls"],
         ["client/Cli/KvCluster.Cli.csproj"] = ["KvCluster.Client"],
+        ["client/examples/FacetBrowser/FacetBrowser.csproj"] = ["KvCluster.Client"],
         ["router/KvCluster.Router.csproj"] = ["KvCluster.Client", "KvCluster.ServiceDefaults", "KvCluster.AdminConsole"],
         ["deploy/local/KvCluster.Local.csproj"] = ["KvCluster.Node", "KvCluster.Router"],
     };
