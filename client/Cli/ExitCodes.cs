@@ -15,7 +15,7 @@ internal static class ExitCodes
     public const int OutcomeUnknown = 5;
     public const int VerifyFoundDifferences = 6;
 
-    /// <summary>Of <c>doctor</c>: there is a problem.</summary>
+    /// <summary>Of <c>doctor</c>: there is a problem; of <c>selftest</c>: a check failed.</summary>
     public const int ProblemsFound = 7;
 
     public const int Internal = 70;

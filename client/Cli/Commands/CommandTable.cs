@@ -11,7 +11,7 @@ internal static class CommandTable
         ("touch", ChangeCommands.Touch), ("txn", TransactCommand.Create), ("scan", ScanCommands.Scan), ("count", ScanCommands.Count), ("watch", WatchCommand.Create),
         ("set", SetCommands.Create), ("session", SessionCommands.Create),
         ("load", LoadCommand.Create), ("verify", VerifyCommand.Create), ("bench", BenchCommand.Create), ("status", StatusCommand.Create),
-        ("doctor", DoctorCommand.Create), ("admin", AdminCommand.Create),
+        ("doctor", DoctorCommand.Create), ("selftest", SelftestCommand.Create), ("admin", AdminCommand.Create),
     ];
 
     /// <summary>The command that the first argument names, because creating all of them takes longer than a call; all commands if it names none.</summary>

@@ -1,0 +1,115 @@
+using System.CommandLine;
+using System.Diagnostics;
+using System.Globalization;
+using KvCluster.Cli.Selftest;
+using KvCluster.Client;
+
+namespace KvCluster.Cli.Commands;
+
+/// <summary>
+/// `kv selftest`: whether a cluster does what it promises, seen from outside. It puts keys below a prefix of its own, and beside borders of shards, and removes them at the
+/// end, also after a failure.
+/// </summary>
+internal static class SelftestCommand
+{
+    private static readonly Option<double> Seconds = new("--seconds") { Description = "How long the checks with concurrent callers run together.", HelpName = "S", DefaultValueFactory = _ => 10 };
+    private static readonly Option<int?> Seed = new("--seed") { Description = "The seed that an earlier run printed, for the same choices.", HelpName = "N" };
+
+    private static readonly TimeSpan CleanUpLimit = TimeSpan.FromSeconds(10);
+
+    public static Command Create() => CliCommand.Create("selftest", "Check what a cluster promises: reads, conditions, scans, watches, expiry, exactly-once, limits. It removes its keys at the end.", [Seconds, Seed], RunAsync);
+
+    private static async Task<int> RunAsync(ParseResult arguments, Output output, CancellationToken stop)
+    {
+        var seed = arguments.GetValue(Seed) ?? Random.Shared.Next();
+        // Four checks have concurrent callers.
+        var duration = Globals.SecondsOf(arguments, Seconds) / 4;
+        await using var client = Globals.ClientOf(arguments);
+        var run = new SelftestRun(client, seed, duration);
+        if (!output.IsJson)
+            output.Line(string.Create(CultureInfo.InvariantCulture, $"seed {seed}, keys below {run.Prefix}"));
+        var borders = await SelftestRun.RepeatAsync(() => BordersAsync(client, stop), stop);
+        (string Name, Func<Task> Check)[] checks =
+        [
+            ("limits", () => CallChecks.LimitsAsync(run, stop)),
+            ("conditions", () => CallChecks.ConditionsAsync(run, stop)),
+            ("sets", () => CallChecks.SetsAsync(run, stop)),
+            ("sequence keys", () => CallChecks.SequenceAsync(run, stop)),
+            ("linearizable reads", () => ConcurrentChecks.ReadsAsync(run, stop)),
+            ("exactly once", () => ConcurrentChecks.ExactlyOnceAsync(run, stop)),
+            (string.Create(CultureInfo.InvariantCulture, $"scans, {borders.Count} borders of shards"), () => ConcurrentChecks.ScansAsync(run, borders, stop)),
+            ("watch", () => ConcurrentChecks.WatchAsync(run, stop)),
+            ("expiry", () => ConcurrentChecks.ExpiryAsync(run, stop)),
+        ];
+        var results = new List<CheckResult>();
+        try
+        {
+            foreach (var (name, check) in checks)
+                results.Add(await CheckAsync(name, check, output));
+        }
+        finally
+        {
+            await CleanUpAsync(client, run);
+        }
+        var failed = results.Count(static result => result.Failure is not null);
+        if (output.IsJson)
+            output.Document(new { Seed = seed, Passed = results.Count - failed, Failed = failed, Checks = results });
+        else
+            output.Line(failed == 0 ? $"{results.Count} checks passed" : $"{failed} of {results.Count} checks failed");
+        return failed == 0 ? ExitCodes.Done : ExitCodes.ProblemsFound;
+    }
+
+    private static async Task<CheckResult> CheckAsync(string name, Func<Task> check, Output output)
+    {
+        var began = Stopwatch.GetTimestamp();
+        string? failure = null;
+        try
+        {
+            await check();
+        }
+        catch (SelftestFailure found)
+        {
+            failure = found.Message;
+        }
+        catch (KvException unexpected)
+        {
+            failure = $"a call ended with {unexpected.Reason}: {unexpected.Message}";
+        }
+        var result = new CheckResult(name, Math.Round(Stopwatch.GetElapsedTime(began).TotalSeconds, 3), failure);
+        if (!output.IsJson)
+        {
+            output.Line(string.Create(CultureInfo.InvariantCulture, $"{(failure is null ? "passed" : "FAILED")} {name} ({result.Seconds:F1} s){(failure is null ? "" : ": " + failure)}"));
+            // A check may take long, and who waits wants to see those before it.
+            output.Flush();
+        }
+        return result;
+    }
+
+    // Where shards begin, except the first one.
+    private static async Task<IReadOnlyList<byte[]>> BordersAsync(KvClient client, CancellationToken stop)
+    {
+        var status = await client.Admin.GetStatusAsync(cancellationToken: stop);
+        return [.. status.Nodes.SelectMany(static node => node.Replicas).Select(static replica => Convert.ToHexString(replica.Start.Span)).Where(static start => start.Length > 0).Distinct().Order(StringComparer.Ordinal).Select(Convert.FromHexString)];
+    }
+
+    // Not with the token of the command, because the keys should go also after Ctrl-C.
+    private static async Task CleanUpAsync(KvClient client, SelftestRun run)
+    {
+        using var limit = new CancellationTokenSource(CleanUpLimit);
+        foreach (var prefix in run.ToRemove.Append(run.Key("")))
+        {
+            try
+            {
+                await SelftestRun.RepeatAsync(() => client.DeleteRangeAsync(new KvRange { Prefix = prefix }, limit.Token).AsTask(), limit.Token);
+            }
+            catch (Exception failure) when (failure is KvException or OperationCanceledException)
+            {
+                StandardError.Tell($"The keys below {Text.ForPeople(prefix)} could not be removed. They are in nobody's way; rm --prefix removes those below {run.Prefix}.");
+            }
+        }
+    }
+
+    /// <summary>The result of one check.</summary>
+    /// <param name="Failure">What was expected and what was seen; null if it passed.</param>
+    private sealed record CheckResult(string Check, double Seconds, string? Failure);
+}
