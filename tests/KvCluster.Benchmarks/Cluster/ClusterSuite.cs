@@ -18,6 +18,7 @@ internal static class ClusterSuite
     private const string Ours = "kvcluster, unary";
     private const string OursByLibrary = "kvcluster, KvClient";
     private const string OursWithoutIds = "kvcluster, KvClient without request ids";
+    private const string OursByQuorum = "kvcluster, unary, QUORUM";
     private const string Peer = "etcd, unary";
     private const int AttemptsMax = 5;
     private const int EtcdNodes = 3;
@@ -42,13 +43,16 @@ internal static class ClusterSuite
 
         // The cost of exactly-once: the same puts without their ids, alternating with the others.
         List<ClusterTarget> putTargets = [.. targets, ByLibrary(OursWithoutIds, withoutIds, servers, keys)];
+        // etcd confirms every read by a round to its members. In this mode ours do, too.
+        List<ClusterTarget> getTargets = [.. targets, Unary(ours, servers, keys) with { Name = OursByQuorum, Get = QuorumGet(ours, keys) }];
         var rows = new List<BenchmarkRow>();
         foreach (var callers in CallerCounts)
         {
             rows.AddRange(await MeasureAsync($"put, {callers} callers", callers, putTargets, static target => target.Put, quick, progress, cancellation));
-            rows.AddRange(await MeasureAsync($"get, {callers} callers", callers, targets, static target => target.Get, quick, progress, cancellation));
+            rows.AddRange(await MeasureAsync($"get, {callers} callers", callers, getTargets, static target => target.Get, quick, progress, cancellation));
         }
 
+        rows.AddRange(await Redis.RunAsync(Name, CallerCounts, quick, progress, cancellation));
         rows.AddRange(await Ghz.RunAsync(servers, etcdLeader, keys, quick, progress, cancellation));
         if (!quick)
             rows.AddRange(await RunManyKeysAsync(quick, progress, cancellation));
@@ -109,6 +113,9 @@ internal static class ClusterSuite
         async (caller, number) => await channels.ClientOf(caller).PutAsync(new V1.PutRequest { Key = keys.Key(number), Value = keys.Value(number) }),
         async (caller, number) => Found((await channels.ClientOf(caller).GetAsync(new GetRequest { Key = keys.Key(number) })).Found),
         channels.FollowAsync);
+
+    private static Func<int, int, Task> QuorumGet(LeaderChannels channels, KeySpace keys) => async (caller, number) =>
+        Found((await channels.ClientOf(caller).GetAsync(new GetRequest { Key = keys.Key(number), Read = new ReadOptions { Mode = ReadMode.Quorum } })).Found);
 
     // On the same disk, with etcd's own durability defaults. Null if its programs are not available.
     private static async Task<EtcdMembers?> StartEtcdAsync(Action<string> progress)
