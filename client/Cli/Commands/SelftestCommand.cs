@@ -7,15 +7,13 @@ using KvCluster.Client;
 namespace KvCluster.Cli.Commands;
 
 /// <summary>
-/// `kv selftest`: whether a cluster does what it promises, seen from outside. It puts keys below a prefix of its own, and beside borders of shards, and removes them at the
-/// end, also after a failure.
+/// `kv selftest`: whether a cluster does what it promises, seen from outside. It puts keys below a prefix of its own, and beside borders of shards (<see cref="ShardBorder"/>),
+/// and removes them at the end, also after a failure.
 /// </summary>
 internal static class SelftestCommand
 {
     private static readonly Option<double> Seconds = new("--seconds") { Description = "How long the checks with concurrent callers run together.", HelpName = "S", DefaultValueFactory = _ => 10 };
     private static readonly Option<int?> Seed = new("--seed") { Description = "The seed that an earlier run printed, for the same choices.", HelpName = "N" };
-
-    private static readonly TimeSpan CleanUpLimit = TimeSpan.FromSeconds(10);
 
     public static Command Create() => CliCommand.Create("selftest", "Check what a cluster promises: reads, conditions, scans, watches, expiry, exactly-once, limits. It removes its keys at the end.", [Seconds, Seed], RunAsync);
 
@@ -26,9 +24,10 @@ internal static class SelftestCommand
         var duration = Globals.SecondsOf(arguments, Seconds) / 4;
         await using var client = Globals.ClientOf(arguments);
         var run = new SelftestRun(client, seed, duration);
+        using var removal = new Removal(stop);
         if (!output.IsJson)
             output.Line(string.Create(CultureInfo.InvariantCulture, $"seed {seed}, keys below {run.Prefix}"));
-        var borders = await SelftestRun.RepeatAsync(() => BordersAsync(client, stop), stop);
+        var borders = await ShardBorder.FindAsync(run, stop);
         (string Name, Func<Task> Check)[] checks =
         [
             ("limits", () => CallChecks.LimitsAsync(run, stop)),
@@ -37,7 +36,7 @@ internal static class SelftestCommand
             ("sequence keys", () => CallChecks.SequenceAsync(run, stop)),
             ("linearizable reads", () => ConcurrentChecks.ReadsAsync(run, stop)),
             ("exactly once", () => ConcurrentChecks.ExactlyOnceAsync(run, stop)),
-            (string.Create(CultureInfo.InvariantCulture, $"scans, {borders.Count} borders of shards"), () => ConcurrentChecks.ScansAsync(run, borders, stop)),
+            (string.Create(CultureInfo.InvariantCulture, $"scans, {borders.Count} borders of shards"), () => ScanChecks.ScansAsync(run, borders, stop)),
             ("watch", () => ConcurrentChecks.WatchAsync(run, stop)),
             ("expiry", () => ConcurrentChecks.ExpiryAsync(run, stop)),
         ];
@@ -49,7 +48,7 @@ internal static class SelftestCommand
         }
         finally
         {
-            await CleanUpAsync(client, run);
+            await removal.RemoveAsync(run);
         }
         var failed = results.Count(static result => result.Failure is not null);
         if (output.IsJson)
@@ -83,30 +82,6 @@ internal static class SelftestCommand
             output.Flush();
         }
         return result;
-    }
-
-    // Where shards begin, except the first one.
-    private static async Task<IReadOnlyList<byte[]>> BordersAsync(KvClient client, CancellationToken stop)
-    {
-        var status = await client.Admin.GetStatusAsync(cancellationToken: stop);
-        return [.. status.Nodes.SelectMany(static node => node.Replicas).Select(static replica => Convert.ToHexString(replica.Start.Span)).Where(static start => start.Length > 0).Distinct().Order(StringComparer.Ordinal).Select(Convert.FromHexString)];
-    }
-
-    // Not with the token of the command, because the keys should go also after Ctrl-C.
-    private static async Task CleanUpAsync(KvClient client, SelftestRun run)
-    {
-        using var limit = new CancellationTokenSource(CleanUpLimit);
-        foreach (var prefix in run.ToRemove.Append(run.Key("")))
-        {
-            try
-            {
-                await SelftestRun.RepeatAsync(() => client.DeleteRangeAsync(new KvRange { Prefix = prefix }, limit.Token).AsTask(), limit.Token);
-            }
-            catch (Exception failure) when (failure is KvException or OperationCanceledException)
-            {
-                StandardError.Tell($"The keys below {Text.ForPeople(prefix)} could not be removed. They are in nobody's way; rm --prefix removes those below {run.Prefix}.");
-            }
-        }
     }
 
     /// <summary>The result of one check.</summary>

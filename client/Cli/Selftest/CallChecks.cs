@@ -15,6 +15,8 @@ internal static class CallChecks
         SelftestFailure.Unless((await ReadAsync(run, longest, stop)).Found, $"a key of {longest.Length} bytes was put and is not there");
         await SelftestRun.RefusedAsync("a key without bytes", "KEY_EMPTY", () => run.Client.PutAsync(Array.Empty<byte>(), value, cancellationToken: stop).AsTask(), stop);
         await SelftestRun.RefusedAsync($"a key of {longest.Length + 1} bytes", "KEY_TOO_LONG", () => run.Client.PutAsync(longest.Append((byte)'k').ToArray(), value, cancellationToken: stop).AsTask(), stop);
+        // Cut off after the last byte, it would be the longest key.
+        SelftestFailure.Unless(await CountAsync(run, "limits/kk", stop) == 1 && (await ReadAsync(run, longest, stop)).Value.Span.SequenceEqual(value), $"a key that was refused is there, or has changed another one");
         var large = new byte[KvLimits.ValueBytesMax];
         run.Random.NextBytes(large);
         await SelftestRun.RepeatAsync(() => run.Client.PutAsync(run.Key("limits/large"), large, cancellationToken: stop).AsTask(), stop);
@@ -42,12 +44,20 @@ internal static class CallChecks
         await ExpectAsync(run, key, "the etag before", KvCondition.EtagEquals(read.Etag), holds: false, stop);
         await ExpectAsync(run, key, "another value", KvCondition.ValueEquals("another"u8.ToArray()), holds: false, stop);
         await ExpectAsync(run, key, "its value", KvCondition.ValueEquals((await ReadAsync(run, key, stop)).Value), holds: true, stop);
+
+        // A condition on one key of a write also decides about the others.
+        var (present, absent) = (await ReadAsync(run, key, stop), run.Key("condition/absent"));
+        await SelftestRun.RefusedAsync(
+            "a write on a condition that does not hold", "CONDITION_FAILED", () => run.Client.WriteAsync(new KvWrite().If(KvCondition.Exists(absent)).Put(absent, key).Delete(key), stop).AsTask(), stop);
+        await SelftestRun.RefusedAsync("a delete on a condition that does not hold", "CONDITION_FAILED", () => run.Client.DeleteAsync(key, KvCondition.EtagEquals(present.Etag.Predecessor), stop).AsTask(), stop);
+        SelftestFailure.Unless((await ReadAsync(run, key, stop)).Etag == present.Etag && !(await ReadAsync(run, absent, stop)).Found, $"a change that was refused by a condition has changed a key");
     }
 
     /// <summary>Members are there once and in order, and an intersection has those that all sets have.</summary>
     public static async Task SetsAsync(SelftestRun run, CancellationToken stop)
     {
         var (even, third) = (run.Key("set/even"), run.Key("set/third"));
+        run.Sets.AddRange([even, third]);
         // More than fit into a leaf, so that the set gets a tree of its own.
         foreach (var (key, step) in ((byte[], int)[])[(even, 2), (third, 3)])
         {
@@ -110,8 +120,8 @@ internal static class CallChecks
         var after = await ReadAsync(run, key, stop);
         // A put of unknown outcome that is repeated finds its own change.
         var isApplied = after.Found && after.Value.Span.SequenceEqual(value.Span);
-        SelftestFailure.Unless(held == holds || isApplied, $"a put on the condition '{what}' {(held ? "was" : "was not")} made");
-        SelftestFailure.Unless(isApplied == holds, $"a put on the condition '{what}' was {(held ? "answered" : "refused")}, and its value {(isApplied ? "is" : "is not")} there");
+        SelftestFailure.Unless(held == holds || isApplied, $"a put on the condition '{what}' was expected to be {(holds ? "applied" : "refused")}, and it was {(held ? "answered" : "refused")}");
+        SelftestFailure.Unless(isApplied == holds, $"a put on the condition '{what}' was {(held ? "answered" : "refused")}, and its value is {(isApplied ? "there" : "not there")}");
         SelftestFailure.Unless(isApplied || before.Etag == after.Etag, $"a put that was refused has changed an etag");
     }
 

@@ -10,9 +10,11 @@ internal static class ConcurrentChecks
 {
     private const int Callers = 8;
     private const int Registers = 5;
-    private const int Stable = 300;
-    private const int BordersMax = 3;
+    private const int LastAttemptsMax = 100;
     private static readonly TimeSpan TimeToLive = TimeSpan.FromSeconds(2);
+
+    /// <summary>A new leader counts from its own clock, and elections take time, but a key does not stay for minutes.</summary>
+    private static readonly TimeSpan ExpiryLimit = TimeSpan.FromMinutes(3);
 
     /// <summary>Half of the callers put, half read a few keys. What they see is linearizable.</summary>
     public static async Task ReadsAsync(SelftestRun run, CancellationToken stop)
@@ -32,8 +34,13 @@ internal static class ConcurrentChecks
                 return;
             }
             var read = default(GetResult);
-            if (await SelftestRun.TryAsync(async () => read = await run.Client.GetAsync(run.Key(name), stop), stop) == true && read.Found)
-                history.Read(name, Encoding.UTF8.GetString(read.Value.Span), began, Stopwatch.GetTimestamp(), read.Etag);
+            if (await SelftestRun.TryAsync(async () => read = await run.Client.GetAsync(run.Key(name), stop), stop) != true)
+                return;
+            var ended = Stopwatch.GetTimestamp();
+            if (read.Found)
+                history.Read(name, Encoding.UTF8.GetString(read.Value.Span), began, ended, read.Etag);
+            else
+                history.ReadNothing(name, began, ended);
         });
         SelftestFailure.Unless(history.Count > 0, $"no call was answered");
         history.Judge();
@@ -53,134 +60,98 @@ internal static class ConcurrentChecks
         SelftestFailure.Unless(number >= made && number <= made + unknown, $"{made} increments were answered and {unknown} have an unknown outcome, and the number is {number}");
     }
 
-    /// <summary>Scans over borders of shards see every key that is there all the time once and in order, whatever comes and goes beside it.</summary>
-    public static async Task ScansAsync(SelftestRun run, IReadOnlyList<byte[]> borders, CancellationToken stop)
-    {
-        // Without a border within the cluster, the keys are in one shard.
-        foreach (var (first, second, end) in borders.Count == 0 ? [(run.Key("scan/a/"), run.Key("scan/b/"), run.Key("scan/c"))] : borders.Take(BordersMax).Select(border => Around(run, border)))
-        {
-            run.ToRemove.AddRange([first, second]);
-            var stable = Enumerable.Range(0, Stable).Select(number => Numbered(number < Stable / 2 ? first : second, number)).ToArray();
-            await using (var load = run.Client.BulkLoad(TimeSpan.FromSeconds(90)))
-            {
-                foreach (var key in stable)
-                    await load.AddAsync(key, "stable"u8.ToArray(), stop);
-                await load.FlushAsync(stop);
-            }
-            await run.ForAWhileAsync(Callers / 2, async (caller, random) =>
-            {
-                if (caller > 0)
-                {
-                    var passing = Numbered(random.Next(2) == 0 ? first : second, random.Next(Stable)).Append((byte)'+').ToArray();
-                    await SelftestRun.TryAsync(() => random.Next(2) == 0 ? run.Client.PutAsync(passing, default, cancellationToken: stop).AsTask() : run.Client.DeleteAsync(passing, cancellationToken: stop).AsTask(), stop);
-                    return;
-                }
-                var scan = new KvScan { Start = first, End = end, Reverse = random.Next(2) == 0, KeysOnly = random.Next(2) == 0 };
-                var seen = new List<KvEntry>();
-                if (await SelftestRun.TryAsync(async () => seen = await run.Client.ScanAsync(scan, stop).ToListAsync(stop), stop) != true)
-                    return;
-                var keys = seen.ConvertAll(static entry => Convert.ToHexString(entry.Key.Span));
-                if (scan.Reverse)
-                    keys.Reverse();
-                SelftestFailure.Unless(keys.SequenceEqual(keys.Order(StringComparer.Ordinal).Distinct()), $"a scan{(scan.Reverse ? " in reverse" : "")} returned keys twice or out of order");
-                var missing = stable.Select(Convert.ToHexString).Except(keys).Count();
-                SelftestFailure.Unless(missing == 0, $"a scan{(scan.Reverse ? " in reverse" : "")} did not return {missing} of {stable.Length} keys that were there all the time");
-                if (scan.KeysOnly)
-                    return;
-                SelftestFailure.Unless(seen.All(static entry => entry.Value.IsEmpty || entry.Value.Span.SequenceEqual("stable"u8)), $"a scan returned values that nobody put");
-            });
-        }
-    }
-
-    /// <summary>A watch tells of every answered put once, those of a key in order, also while leaders change.</summary>
+    /// <summary>A watch tells of every answered change once, those of a key in order, also while leaders change.</summary>
     public static async Task WatchAsync(SelftestRun run, CancellationToken stop)
     {
+        const string Last = "watch/last";
         var history = new WatchHistory();
-        using var ended = CancellationTokenSource.CreateLinkedTokenSource(stop);
-        var begun = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
-        var watching = FollowAsync();
-        await Task.WhenAny(begun.Task, watching);
-        await run.ForAWhileAsync(Callers, async (caller, random) =>
-        {
-            var (name, value) = ($"watch/{random.Next(20)}", string.Create(CultureInfo.InvariantCulture, $"{caller}-{random.NextInt64():x}"));
-            history.Sent(value);
-            var etag = Etag.None;
-            if (await SelftestRun.TryAsync(async () => etag = (await run.Client.PutAsync(run.Key(name), Encoding.UTF8.GetBytes(value), cancellationToken: stop)).Etag, stop) == true)
-                history.Answered(name, value, etag);
-        });
-        await SelftestRun.UntilAsync(() => history.Missing == 0 || history.Mistake is not null || watching.IsCompleted, () => $"the watch did not tell of {history.Missing} of {history.Count} puts", stop);
-        await ended.CancelAsync();
-        try
-        {
-            await watching;
-        }
-        catch (OperationCanceledException) when (!stop.IsCancellationRequested)
-        {
-            // It goes on until it is cancelled.
-        }
+        await using var watch = new FollowedWatch(
+            run.Client,
+            new KvWatch { Prefix = run.Key("watch/") },
+            change => history.Told(Encoding.UTF8.GetString(change.Key.Span)[run.Prefix.Length..], ValueOf(change), change.Etag),
+            stop);
+        await watch.BegunAsync();
+        await run.ForAWhileAsync(Callers, (caller, random) => ChangeAsync(
+            $"watch/{random.Next(20)}", random.Next(5) == 0 ? WatchHistory.Deleted : string.Create(CultureInfo.InvariantCulture, $"{caller}-{random.NextInt64():x}")));
+        // When the watch tells of this change, it has told of those before it, or left them out.
+        for (var attempt = 0; !await ChangeAsync(Last, string.Create(CultureInfo.InvariantCulture, $"last-{attempt}")); attempt++)
+            SelftestFailure.Unless(attempt < LastAttemptsMax, $"a put was expected to be answered, and {LastAttemptsMax} were not");
+        await SelftestRun.UntilAsync(() => history.HasTold(Last) || history.Mistake is not null || watch.HasFailed, () => $"the watch did not tell of {history.Missing} of {history.Count} changes", stop);
+        await watch.EndAsync();
         history.Judge();
 
-        async Task FollowAsync()
+        async Task<bool> ChangeAsync(string name, string value)
         {
-            await foreach (var message in run.Client.WatchAsync(new KvWatch { Prefix = run.Key("watch/") }, ended.Token))
-            {
-                foreach (var change in message.Events)
-                    history.Told(Encoding.UTF8.GetString(change.Key.Span)[run.Prefix.Length..], Encoding.UTF8.GetString(change.Value.Span), change.Etag);
-                begun.TrySetResult();
-            }
+            history.Sent(value);
+            var etag = Etag.None;
+            var isMade = await SelftestRun.TryAsync(
+                async () => etag = value == WatchHistory.Deleted
+                    ? (await run.Client.DeleteAsync(run.Key(name), cancellationToken: stop)).Position.Etag
+                    : (await run.Client.PutAsync(run.Key(name), Encoding.UTF8.GetBytes(value), cancellationToken: stop)).Etag,
+                stop);
+            if (isMade == true)
+                history.Answered(name, value, etag);
+            else if (isMade == false && value != WatchHistory.Deleted)
+                history.Refused(value);
+            return isMade == true;
         }
+
+        static string ValueOf(KvEvent change) => change.Kind switch
+        {
+            KvEventKind.Put => Encoding.UTF8.GetString(change.Value.Span),
+            KvEventKind.Delete => WatchHistory.Deleted,
+            _ => $"({change.Kind})",
+        };
     }
 
     /// <summary>A key with a time to live is there for so long, then it goes by itself, and a watch says why.</summary>
     public static async Task ExpiryAsync(SelftestRun run, CancellationToken stop)
     {
-        var key = run.Key("expiring");
-        var touched = run.Key("touched");
-        using var ended = CancellationTokenSource.CreateLinkedTokenSource(stop);
-        var began = Stopwatch.GetTimestamp();
-        await SelftestRun.RepeatAsync(
-            async () =>
-            {
-                began = Stopwatch.GetTimestamp();
-                await run.Client.PutAsync(touched, "v"u8.ToArray(), new KvPutOptions { TimeToLive = TimeToLive }, stop);
-                return await run.Client.PutAsync(key, "v"u8.ToArray(), new KvPutOptions { TimeToLive = TimeToLive }, stop);
-            },
-            stop);
-        await SelftestRun.RepeatAsync(() => run.Client.TouchAsync(touched, null, cancellationToken: stop).AsTask(), stop);
-        var watching = ExpiredAsync();
+        var (key, touched) = (run.Key("expiring"), run.Key("touched"));
+        var end = new TaskCompletionSource<KvEventReason>(TaskCreationOptions.RunContinuationsAsynchronously);
+        // From before the put, because on a slow machine the key may be gone before a later watch begins.
+        await using var watch = new FollowedWatch(
+            run.Client, new KvWatch { Prefix = key, IsOneKey = true }, change => _ = change.Kind == KvEventKind.Delete && end.TrySetResult(change.Reason), stop);
+        await watch.BegunAsync();
+
+        var began = await PutAsync(touched);
+        var isKept = (await SelftestRun.RepeatAsync(() => run.Client.TouchAsync(touched, null, cancellationToken: stop).AsTask(), stop)).Existed;
+        NotEarly(isKept, began);
+        began = await PutAsync(key);
         for (var isThere = true; isThere;)
         {
             isThere = (await SelftestRun.RepeatAsync(() => run.Client.GetAsync(key, stop).AsTask(), stop)).Found;
+            NotEarly(isThere, began);
             var age = Stopwatch.GetElapsedTime(began);
-            // Clocks may differ by a little.
-            SelftestFailure.Unless(isThere || age >= TimeToLive * 0.98, $"a key with a time to live of {TimeToLive.TotalSeconds} s was gone after {age.TotalSeconds:F2} s");
-            SelftestFailure.Unless(!isThere || age < TimeSpan.FromMinutes(3), $"a key with a time to live of {TimeToLive.TotalSeconds} s is there after {age.TotalSeconds:F0} s");
+            SelftestFailure.Unless(!isThere || age < ExpiryLimit, $"a key with a time to live of {TimeToLive.TotalSeconds} s is there after {age.TotalSeconds:F0} s");
             await Task.Delay(20, stop);
         }
-        SelftestFailure.Unless((await SelftestRun.RepeatAsync(() => run.Client.GetAsync(touched, stop).AsTask(), stop)).Found, $"a key whose time to live was taken away is gone");
-        await SelftestRun.UntilAsync(() => watching.IsCompleted, static () => "the watch did not tell of the end of a key", stop);
-        await ended.CancelAsync();
-        SelftestFailure.Unless(await watching == KvEventReason.Expired, $"the watch told of the end of an expired key with the reason {await watching}");
+        // Unless it had expired before it was touched, as on a machine that stands still.
+        var isStill = (await SelftestRun.RepeatAsync(() => run.Client.GetAsync(touched, stop).AsTask(), stop)).Found;
+        SelftestFailure.Unless(isStill || !isKept, $"a key whose time to live was taken away was expected to stay, and it is gone");
+        await SelftestRun.UntilAsync(() => end.Task.IsCompleted || watch.HasFailed, static () => "the watch did not tell of the end of a key", stop);
+        await watch.EndAsync();
+        SelftestFailure.Unless(await end.Task == KvEventReason.Expired, $"the reason {KvEventReason.Expired} was expected of the end of a key, and the watch told {await end.Task}");
 
-        async Task<KvEventReason> ExpiredAsync()
+        // Returns when the attempt began that was answered. The key expires no earlier than a time to live after it.
+        async Task<long> PutAsync(byte[] name)
         {
-            await foreach (var message in run.Client.WatchAsync(new KvWatch { Prefix = key, IsOneKey = true, Initial = true }, ended.Token))
-            {
-                if (message.Events.FirstOrDefault(static change => change.Kind == KvEventKind.Delete) is { } end)
-                    return end.Reason;
-            }
-            return KvEventReason.Unknown;
+            var sent = 0L;
+            await SelftestRun.RepeatAsync(
+                () =>
+                {
+                    sent = Stopwatch.GetTimestamp();
+                    return run.Client.PutAsync(name, "v"u8.ToArray(), new KvPutOptions { TimeToLive = TimeToLive }, stop).AsTask();
+                },
+                stop);
+            return sent;
+        }
+
+        static void NotEarly(bool isThere, long sent)
+        {
+            var age = Stopwatch.GetElapsedTime(sent);
+            // Clocks may differ by a little.
+            SelftestFailure.Unless(isThere || age >= TimeToLive * 0.98, $"a key with a time to live of {TimeToLive.TotalSeconds} s was gone after {age.TotalSeconds:F2} s");
         }
     }
-
-    /// <summary>Prefixes on the two sides of a border, between which nobody else has keys, and the end behind the second.</summary>
-    private static (byte[] First, byte[] Second, byte[] End) Around(SelftestRun run, byte[] border)
-    {
-        // The last byte is one less, and 0xFF follows: behind every key of text that is below the border.
-        byte[] first = border[^1] == 0 ? border[..^1] : [.. border[..^1], (byte)(border[^1] - 1), 0xFF];
-        byte[] second = [.. border, 0];
-        return ([.. first, .. run.Name], [.. second, .. run.Name], [.. second, .. run.Name, 0xFF]);
-    }
-
-    private static byte[] Numbered(byte[] prefix, int number) => [.. prefix, .. Encoding.UTF8.GetBytes(number.ToString("d6", CultureInfo.InvariantCulture))];
 }

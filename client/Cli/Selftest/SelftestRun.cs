@@ -9,10 +9,11 @@ namespace KvCluster.Cli.Selftest;
 /// What the checks of one `kv selftest` share: the client, keys that nobody else has, randomness from a seed, and calls that go on while leaders change. Any thread,
 /// except <see cref="Random"/>.
 /// </summary>
+/// <param name="duration">How long each check with concurrent callers runs.</param>
 internal sealed class SelftestRun(KvClient client, int seed, TimeSpan duration)
 {
     /// <summary>How long a call is repeated while nobody serves it. Elections take a second or two, a restart of a node perhaps a minute.</summary>
-    private static readonly TimeSpan Patience = TimeSpan.FromSeconds(90);
+    public static readonly TimeSpan Patience = TimeSpan.FromSeconds(90);
 
     private static readonly TimeSpan RetryDelay = TimeSpan.FromMilliseconds(50);
 
@@ -24,14 +25,14 @@ internal sealed class SelftestRun(KvClient client, int seed, TimeSpan duration)
     /// <summary>Of the seed.</summary>
     public Random Random { get; } = new(seed);
 
-    /// <summary>How long a check with concurrent callers runs.</summary>
-    public TimeSpan Duration => duration;
-
     /// <summary>The prefix of all keys of this run, except those beside borders of shards.</summary>
     public string Prefix => $"selftest/{_id}/";
 
-    /// <summary>Prefixes of keys elsewhere that are to be removed at the end.</summary>
-    public List<byte[]> ToRemove { get; } = [];
+    /// <summary>Prefixes of keys beside borders of shards, which are removed at the end too. A check adds them before it puts keys there.</summary>
+    public List<byte[]> PrefixesElsewhere { get; } = [];
+
+    /// <summary>Sets of this run, which are removed at the end. A delete of a range does not remove them.</summary>
+    public List<byte[]> Sets { get; } = [];
 
     /// <summary>A name that no other run uses, for keys elsewhere.</summary>
     public byte[] Name => Encoding.UTF8.GetBytes($"selftest-{_id}/");
@@ -87,8 +88,8 @@ internal sealed class SelftestRun(KvClient client, int seed, TimeSpan duration)
         }
     }
 
-    /// <summary>Runs callers side by side for the duration of a check.</summary>
-    public async Task ForAWhileAsync(int callers, Func<int, Random, Task> step)
+    /// <summary>Runs callers side by side for the duration of a check, or one of several parts of it.</summary>
+    public async Task ForAWhileAsync(int callers, Func<int, Random, Task> step, int parts = 1)
     {
         var seeds = Enumerable.Range(0, callers).Select(_ => Random.Next()).ToArray();
         var began = Stopwatch.GetTimestamp();
@@ -97,7 +98,7 @@ internal sealed class SelftestRun(KvClient client, int seed, TimeSpan duration)
             var random = new Random(seeds[caller]);
             do
                 await step(caller, random);
-            while (Stopwatch.GetElapsedTime(began) < duration);
+            while (Stopwatch.GetElapsedTime(began) < duration / parts);
         })));
     }
 

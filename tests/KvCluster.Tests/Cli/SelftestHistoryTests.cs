@@ -61,6 +61,41 @@ public sealed class SelftestHistoryTests
     }
 
     [Fact]
+    public void Registers_ReadNothingAfterAPut_AreFound()
+    {
+        _registers.ReadNothing("k", began: 0, ended: 30);
+        _registers.Put("k", "a", began: 0, ended: 10, Etag(1));
+        _registers.ReadNothing("k", began: 11, ended: 20);
+        Found(_registers.Judge, "a read found nothing although a");
+    }
+
+    [Fact]
+    public void Registers_ReadNothingWhileTheFirstPutIsUnderWay_AreRight()
+    {
+        _registers.ReadNothing("k", began: 0, ended: 5);
+        _registers.Put("k", "a", began: 1, ended: 10, Etag(1));
+        _registers.ReadNothing("k", began: 9, ended: 20);
+        _registers.Judge();
+    }
+
+    [Fact]
+    public void Registers_PutOfUnknownOutcomeReadWithTwoEtags_AreFound()
+    {
+        _registers.Put("k", "a", began: 0, ended: 10, etag: null);
+        _registers.Read("k", "a", began: 11, ended: 20, Etag(1));
+        _registers.Read("k", "a", began: 21, ended: 30, Etag(2));
+        Found(_registers.Judge, "was applied twice");
+    }
+
+    [Fact]
+    public void Registers_TwoPutsWithOneEtag_AreFound()
+    {
+        _registers.Put("k", "a", began: 0, ended: 10, Etag(1));
+        _registers.Put("k", "b", began: 5, ended: 15, Etag(1));
+        Found(_registers.Judge, "an etag of its own");
+    }
+
+    [Fact]
     public void Watch_ThatToldOfEverythingOnce_IsRight()
     {
         foreach (var value in (string[])["a", "b", "unknown"])
@@ -95,6 +130,40 @@ public sealed class SelftestHistoryTests
         if (mistake == "reordered")
             _watch.Told("k", "a", Etag(1));
         Found(_watch.Judge, told);
+    }
+
+    [Fact]
+    public void Watch_ThatToldOfDeletes_IsRight()
+    {
+        foreach (var value in (string[])["a", WatchHistory.Deleted, WatchHistory.Deleted])
+            _watch.Sent(value);
+        _watch.Answered("k", WatchHistory.Deleted, Etag(2));
+        _watch.Answered("k", WatchHistory.Deleted, Etag(3));
+        _watch.Answered("k", "a", Etag(1));
+        _watch.Told("k", "a", Etag(1));
+        Assert.Equal(2, _watch.Missing);
+        _watch.Told("k", WatchHistory.Deleted, Etag(2));
+        _watch.Told("k", WatchHistory.Deleted, Etag(3));
+        Assert.True(_watch.HasTold("k"));
+        _watch.Judge();
+    }
+
+    [Fact]
+    public void Watch_ThatToldOfAPutWithTwoEtags_IsFound()
+    {
+        _watch.Sent("a");
+        _watch.Told("k", "a", Etag(1));
+        _watch.Told("k", "a", Etag(2));
+        Found(_watch.Judge, "was applied twice");
+    }
+
+    [Fact]
+    public void Watch_ThatToldOfARefusedPut_IsFound()
+    {
+        _watch.Sent("a");
+        _watch.Told("k", "a", Etag(1));
+        _watch.Refused("a");
+        Found(_watch.Judge, "certainly not applied");
     }
 
     private static void Found(Action judge, string told) => Assert.Contains(told, Assert.Throws<SelftestFailure>(judge).Message, StringComparison.Ordinal);
