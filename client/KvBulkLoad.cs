@@ -19,6 +19,10 @@ public sealed class KvBulkLoad : IAsyncDisposable
     private const int BatchEntriesMax = 1_000;
     private const int BatchBytesMax = 128 << 10;
     private const int BatchesOpenMax = 16;
+
+    // A batch that is not full after so many entries is sent as it is. Otherwise a few entries of a shard that gets no more would hold back AcknowledgedThrough to the end
+    // of the load, and batches of very many shards would take memory without a bound.
+    private const int EntriesBehindMax = 64 * BatchEntriesMax;
     private static readonly TimeSpan RetryDelay = TimeSpan.FromMilliseconds(50);
 
     private readonly ClientCalls _calls;
@@ -70,7 +74,7 @@ public sealed class KvBulkLoad : IAsyncDisposable
         if (!_calls.Router.Table.IsKnown || _underWay.MayHave(key.Span))
             return AddLaterAsync(key, value, cancellationToken);
         var batch = Add(key.Span, value.Span);
-        return IsFull(batch) ? SendAsync(Take(batch), cancellationToken) : default;
+        return IsFull(batch) || IsTimeToLook ? SendDueAsync(batch, cancellationToken) : default;
     }
 
     /// <summary>Sends the batches that are not full yet, and waits until everything added is acknowledged.</summary>
@@ -113,8 +117,8 @@ public sealed class KvBulkLoad : IAsyncDisposable
         if (_underWay.MayHave(key.Span))
             await FlushAsync(cancellationToken).ConfigureAwait(false);
         var batch = Add(key.Span, value.Span);
-        if (IsFull(batch))
-            await SendAsync(Take(batch), cancellationToken).ConfigureAwait(false);
+        if (IsFull(batch) || IsTimeToLook)
+            await SendDueAsync(batch, cancellationToken).ConfigureAwait(false);
     }
 
     private LoadBatch Add(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
@@ -124,7 +128,7 @@ public sealed class KvBulkLoad : IAsyncDisposable
         if (batch is null || batch.Shard != shard)
         {
             if (!_filling.TryGetValue(shard, out batch))
-                _filling.Add(shard, batch = _underWay.Begin(shard, _added + 1, BatchBytesMax));
+                _filling.Add(shard, batch = _underWay.Begin(shard, _added + 1));
             _lastFilled = batch;
         }
         batch.Puts.Add(key, value);
@@ -139,6 +143,18 @@ public sealed class KvBulkLoad : IAsyncDisposable
         _filling.Remove(batch.Shard);
         _lastFilled = null;
         return batch;
+    }
+
+    private bool IsTimeToLook => _added % BatchEntriesMax == 0;
+
+    private async ValueTask SendDueAsync(LoadBatch batch, CancellationToken cancellationToken)
+    {
+        if (IsFull(batch))
+            await SendAsync(Take(batch), cancellationToken).ConfigureAwait(false);
+        if (!IsTimeToLook)
+            return;
+        foreach (var old in _filling.Values.Where(filling => filling.First <= _added - EntriesBehindMax).ToList())
+            await SendAsync(Take(old), cancellationToken).ConfigureAwait(false);
     }
 
     private async ValueTask SendAsync(LoadBatch batch, CancellationToken cancellationToken)

@@ -8,6 +8,9 @@ namespace KvCluster.Client.Loading;
 /// </summary>
 internal sealed class BatchesUnderWay(ClientRuntime runtime)
 {
+    /// <summary>What a batch takes at first. It grows, because batches of very many shards may be filled side by side.</summary>
+    private const int BatchBytesMin = 16 << 10;
+
     private readonly Lock _lock = new();
     private readonly SortedSet<long> _openFirst = [];
     private readonly List<LoadBatch> _sent = [];
@@ -55,13 +58,12 @@ internal sealed class BatchesUnderWay(ClientRuntime runtime)
     /// <summary>Begins a batch.</summary>
     /// <param name="shard">Of all its keys.</param>
     /// <param name="first">The number of its first entry.</param>
-    /// <param name="bytes">About how many bytes it will have.</param>
-    public LoadBatch Begin(ShardId shard, long first, int bytes)
+    public LoadBatch Begin(ShardId shard, long first)
     {
         lock (_lock)
             _openFirst.Add(first);
         // Not a used one, because an attempt that was not answered may still be being sent.
-        return new LoadBatch(new PutBatch(bytes + (bytes / 4)), shard, first);
+        return new LoadBatch(new PutBatch(BatchBytesMin), shard, first);
     }
 
     /// <summary>A batch is sent now.</summary>
