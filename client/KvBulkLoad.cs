@@ -71,10 +71,9 @@ public sealed class KvBulkLoad : IAsyncDisposable
             throw new KvInvalidRequestException(key.IsEmpty ? "KEY_EMPTY" : "KEY_TOO_LONG", $"A key has 1 to {KvLimits.KeyBytesMax:N0} bytes, and this one {key.Length:N0}. The entry was not added.");
         if (value.Length > KvLimits.ValueBytesMax)
             throw new KvInvalidRequestException("VALUE_TOO_LARGE", $"A value has at most {KvLimits.ValueBytesMax:N0} bytes, and this one {value.Length:N0}. The entry was not added.");
-        if (!_calls.Router.Table.IsKnown || _underWay.MayHave(key.Span))
-            return AddLaterAsync(key, value, cancellationToken);
-        var batch = Add(key.Span, value.Span);
-        return IsFull(batch) || IsTimeToLook ? SendDueAsync(batch, cancellationToken) : default;
+        return !_calls.Router.Table.IsKnown || _underWay.MayHave(key.Span)
+            ? AddLaterAsync(key, value, cancellationToken)
+            : AddNowAsync(key, value, cancellationToken);
     }
 
     /// <summary>Sends the batches that are not full yet, and waits until everything added is acknowledged.</summary>
@@ -82,7 +81,7 @@ public sealed class KvBulkLoad : IAsyncDisposable
     public async Task FlushAsync(CancellationToken cancellationToken = default)
     {
         while (_filling.Count > 0)
-            await SendAsync(Take(_filling.Values.First()), cancellationToken).ConfigureAwait(false);
+            await SendAsync(_filling.Values.First(), cancellationToken).ConfigureAwait(false);
         await SettleAsync(cancellationToken).ConfigureAwait(false);
         ThrowIfFailed();
     }
@@ -116,9 +115,13 @@ public sealed class KvBulkLoad : IAsyncDisposable
         await _calls.Router.WaitForMapAsync(_calls.Router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
         if (_underWay.MayHave(key.Span))
             await FlushAsync(cancellationToken).ConfigureAwait(false);
+        await AddNowAsync(key, value, cancellationToken).ConfigureAwait(false);
+    }
+
+    private ValueTask AddNowAsync(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value, CancellationToken cancellationToken)
+    {
         var batch = Add(key.Span, value.Span);
-        if (IsFull(batch) || IsTimeToLook)
-            await SendDueAsync(batch, cancellationToken).ConfigureAwait(false);
+        return IsFull(batch) || IsTimeToLook ? SendDueAsync(batch, cancellationToken) : default;
     }
 
     private LoadBatch Add(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
@@ -138,28 +141,24 @@ public sealed class KvBulkLoad : IAsyncDisposable
 
     private static bool IsFull(LoadBatch batch) => batch.Puts.Count >= BatchEntriesMax || batch.Puts.Bytes >= BatchBytesMax;
 
-    private LoadBatch Take(LoadBatch batch)
-    {
-        _filling.Remove(batch.Shard);
-        _lastFilled = null;
-        return batch;
-    }
-
     private bool IsTimeToLook => _added % BatchEntriesMax == 0;
 
     private async ValueTask SendDueAsync(LoadBatch batch, CancellationToken cancellationToken)
     {
         if (IsFull(batch))
-            await SendAsync(Take(batch), cancellationToken).ConfigureAwait(false);
+            await SendAsync(batch, cancellationToken).ConfigureAwait(false);
         if (!IsTimeToLook)
             return;
         foreach (var old in _filling.Values.Where(filling => filling.First <= _added - EntriesBehindMax).ToList())
-            await SendAsync(Take(old), cancellationToken).ConfigureAwait(false);
+            await SendAsync(old, cancellationToken).ConfigureAwait(false);
     }
 
+    // A wait that is cancelled leaves the batch with those that are filled, so that a later call sends it.
     private async ValueTask SendAsync(LoadBatch batch, CancellationToken cancellationToken)
     {
         await _slots.WaitAsync(cancellationToken).ConfigureAwait(false);
+        _filling.Remove(batch.Shard);
+        _lastFilled = null;
         _underWay.Sent(batch);
         _ = WriteUntilAcknowledgedAsync(batch);
     }

@@ -88,6 +88,29 @@ public sealed class BulkLoadTests(ITestOutputHelper output)
         Assert.Equal("DISK_FULL", (await Assert.ThrowsAsync<KvException>(() => load.FlushAsync())).Reason);
     }
 
+    /// <summary>A batch whose wait for a place was cancelled was neither sent nor kept, and the next flush said that everything was acknowledged.</summary>
+    [Fact]
+    public async Task Entry_WhoseWaitWasCancelled_IsSentByALaterCall()
+    {
+        await using var cluster = await FakeCluster.StartAsync(1);
+        var held = new TaskCompletionSource<Reply?>(TaskCreationOptions.RunContinuationsAsynchronously);
+        cluster.Nodes[0].Script = call => call.Method == Method.Write ? held.Task : Task.FromResult<Reply?>(null);
+        await using var client = cluster.Connect();
+        await using var load = client.BulkLoad();
+        using var patience = new CancellationTokenSource();
+        var added = 0;
+        var adding = load.AddAsync(Key(added++), Utf8("v"), patience.Token).AsTask();
+        // Until every place is taken and a batch waits for one.
+        for (; adding.IsCompletedSuccessfully || added == 1; adding = load.AddAsync(Key(added++), Utf8("v"), patience.Token).AsTask())
+            await adding;
+        await patience.CancelAsync();
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => adding);
+        held.SetResult(null);
+        await load.FlushAsync();
+        Assert.Equal((added, added), (load.Acknowledged, load.AcknowledgedThrough));
+        Assert.All(Enumerable.Range(0, added), entry => Assert.True(cluster.Get(Key(entry)).Found));
+    }
+
     [Fact]
     public async Task Entry_BeyondItsLimits_IsNotAdded_AndTheLoadGoesOn()
     {
