@@ -31,11 +31,12 @@ internal static class CallStatus
         StatusCode.DeadlineExceeded, "NO_LEADER", $"The deadline passed before a leader of the key's shard answered ({detail}). Nothing was applied; try again.", "no");
 
     /// <summary>A request that exceeds every limit and is refused before it is sent.</summary>
-    public static Status TooLarge(Method method, int requestBytes) => Create(
-        StatusCode.InvalidArgument,
+    public static Status TooLarge(Method method, int requestBytes) => Invalid(
         method == Method.Put ? "VALUE_TOO_LARGE" : method == Method.Write ? "WRITE_TOO_LARGE" : "BAD_REQUEST",
-        $"The request has {requestBytes:N0} bytes, but a value may have at most {KvLimits.ValueBytesMax >> 20} MiB and a write {KvLimits.WriteBytesMax >> 20} MiB. Nothing was applied.",
-        "no");
+        $"The request has {requestBytes:N0} bytes, but a value may have at most {KvLimits.ValueBytesMax >> 20} MiB and a write {KvLimits.WriteBytesMax >> 20} MiB. Nothing was applied.");
+
+    /// <summary>A request that is refused for what it is, whatever the state; nothing was applied.</summary>
+    public static Status Invalid(string reason, string message) => Create(StatusCode.InvalidArgument, reason, message, StatusDetails.NotApplied);
 
     /// <summary>An error with its reason.</summary>
     public static Status Create(StatusCode code, string reason, string message, string applied) => StatusDetails.Create(code, message, StatusDetails.Info(reason, applied));

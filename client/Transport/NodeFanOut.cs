@@ -226,7 +226,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
         : throw CallStatus.Create(StatusCode.NotFound, "NO_OPERATION", "There is no such operation.", "no").ToRpcException();
 
     private static ShardId Required(bool isPresent, uint shard) =>
-        isPresent ? new(shard) : throw CallStatus.Create(StatusCode.InvalidArgument, "BAD_REQUEST", "The request names no shard; nothing was changed.", "no").ToRpcException();
+        isPresent ? new(shard) : throw CallStatus.Invalid("BAD_REQUEST", "The request names no shard; nothing was changed.").ToRpcException();
 
     private async Task RequireMapAsync(long deadlineMs, CancellationToken cancellationToken)
     {

@@ -56,18 +56,13 @@ internal sealed class PutBatch
     /// <summary>Reads the puts in order.</summary>
     public Reader Read() => new(_bytes.AsSpan(0, Bytes));
 
-    /// <summary>The puts by their shards of today, in order.</summary>
-    public IReadOnlyCollection<PutBatch> Divide(RouteTable table)
+    /// <summary>The puts by their shards of today.</summary>
+    public IReadOnlyList<PutBatch> Divide(RouteTable table)
     {
-        var parts = new Dictionary<ShardId, PutBatch>();
+        var parts = new PutParts(table, Bytes);
         for (var puts = Read(); puts.MoveNext();)
-        {
-            var shard = table.ShardOf(puts.Key);
-            if (!parts.TryGetValue(shard, out var part))
-                parts.Add(shard, part = new PutBatch(Bytes));
-            part.Add(puts.Key, puts.Value);
-        }
-        return parts.Values;
+            parts.Add(puts.Key, puts.Value);
+        return parts.Batches;
     }
 
     private Span<byte> RoomFor(int bytes)

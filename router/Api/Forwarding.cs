@@ -160,7 +160,7 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
         ByteString.CopyFrom([.. request.Span, .. new OpenSessionRequest { Caller = CallerNumbers.OfConnection(caller) }.ToByteArray()]);
 
     private static RoutedReply Refused(string reason, string message) =>
-        new(ByteString.Empty, CallStatus.Create(StatusCode.InvalidArgument, reason, message, "no"));
+        new(ByteString.Empty, CallStatus.Invalid(reason, message));
 
     // The key within the request's own memory, found by the offset of its span, or a key that was made of several fields.
     private static ReadOnlyMemory<byte> KeyOf(Method method, ByteString request)
@@ -190,12 +190,13 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
         var isIdentified = RequestKeys.HasId(Method.DeleteRange, request.Span);
         // Without its conditions: they are evaluated in the first shard, and as objects they take many times their bytes.
         var rest = RequestKeys.RangeOf(request.Span);
-        if (isIdentified && !await IsInOneShardAsync(KeyBounds.Of(rest.Start.Memory, rest.End.Memory, rest.Prefix.Memory), deadlineMs, cancellationToken).ConfigureAwait(false))
+        var bounds = KeyBounds.Of(rest.Start.Memory, rest.End.Memory, rest.Prefix.Memory);
+        if (isIdentified && !await IsInOneShardAsync(bounds, deadlineMs, cancellationToken).ConfigureAwait(false))
             return ShardsDiffer;
         var part = request;
-        for (var deleted = 0ul; ;)
+        for (var (deleted, first) = (0ul, bounds.Lower); ;)
         {
-            var reply = await calls.CallAsync(Method.DeleteRange, KeyOf(Method.DeleteRange, part), part, deadlineMs, cancellationToken, isIdentified).ConfigureAwait(false);
+            var reply = await calls.CallAsync(Method.DeleteRange, first, part, deadlineMs, cancellationToken, isIdentified).ConfigureAwait(false);
             if (reply.Error is not null)
                 return deleted == 0 ? reply : new RoutedReply(ByteString.Empty, PartlyDeleted(reply.Error, deleted));
             var response = DeleteRangeResponse.Parser.ParseFrom(reply.Response);
@@ -203,7 +204,7 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
             if (isIdentified || !response.HasNextStart)
                 return new RoutedReply(response.ToByteString(), null);
             rest.Start = response.NextStart;
-            part = rest.ToByteString();
+            (part, first) = (rest.ToByteString(), bounds.From(response.NextStart.Memory, reverse: false).Lower);
         }
     }
 

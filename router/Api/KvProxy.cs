@@ -94,7 +94,7 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
         catch (Exception failure) when (failure is InvalidProtocolBufferException or MalformedMessageException)
         {
             error = Spans.NameOf(StatusCode.InvalidArgument);
-            throw CallStatus.Create(StatusCode.InvalidArgument, "BAD_REQUEST", MalformedMessageException.Text, "no").ToRpcException();
+            throw CallStatus.Invalid("BAD_REQUEST", MalformedMessageException.Text).ToRpcException();
         }
         catch (RpcException failure)
         {
@@ -120,7 +120,7 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
         }
         catch (Exception failure) when (failure is InvalidProtocolBufferException or MalformedMessageException)
         {
-            throw CallStatus.Create(StatusCode.InvalidArgument, "BAD_REQUEST", MalformedMessageException.Text, "no").ToRpcException();
+            throw CallStatus.Invalid("BAD_REQUEST", MalformedMessageException.Text).ToRpcException();
         }
         finally
         {
@@ -204,7 +204,7 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
     private int HoldRequest(MessageBytes request, int positions, string tooMany)
     {
         if (positions > RequestLimits.PositionsMax)
-            throw CallStatus.Create(StatusCode.InvalidArgument, "BAD_REQUEST", tooMany, "no").ToRpcException();
+            throw CallStatus.Invalid("BAD_REQUEST", tooMany).ToRpcException();
         var bytes = request.Count + (positions * RequestKeys.PartBytes);
         return memory.Requests.TryTake(bytes, isSmall: bytes <= ByteBudget.SmallBytes) ? bytes : throw RequestsWait.ToRpcException();
     }

@@ -40,19 +40,19 @@ internal sealed class LoadDivision(Forwarding forwarding, CallRouter calls, Byte
             var deadlineMs = Deadlines.Of(caller, options.Timeout);
             // Without a map the calls themselves fail and say why.
             await calls.WaitForMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
-            var parts = Divide(chunk.Written, out var last);
+            var parts = Divide(chunk.Written);
             chunk.Return();
-            var replies = await Task.WhenAll(parts.Select(part => ForwardAsync(part, deadlineMs, cancellationToken))).ConfigureAwait(false);
+            var replies = await Task.WhenAll(parts.Batches.Select(part => ForwardAsync(part, deadlineMs, cancellationToken))).ConfigureAwait(false);
             var answer = MessageBytes.Rent();
             if (ErrorOf(replies) is { } error)
                 return Refused(answer, error);
-            var acknowledged = new BulkLoadResponse { Chunk = number, Position = WriteResponse.Parser.ParseFrom(replies[last].Response).Position };
+            var acknowledged = new BulkLoadResponse { Chunk = number, Position = WriteResponse.Parser.ParseFrom(replies[parts.Last].Response).Position };
             acknowledged.WriteTo(answer.Append(acknowledged.CalculateSize()));
             return answer;
         }
         catch (MalformedMessageException)
         {
-            return Refused(chunk, BadRequest(MalformedMessageException.Text));
+            return Refused(chunk, CallStatus.Invalid("BAD_REQUEST", MalformedMessageException.Text));
         }
         finally
         {
@@ -92,20 +92,16 @@ internal sealed class LoadDivision(Forwarding forwarding, CallRouter calls, Byte
         _all = Task.WhenAll(_all, done);
         _greatest = greatest.ToArray();
         if (told != number)
-            return BadRequest(LoadStream.WrongNumber(number, told));
+            return CallStatus.Invalid("BAD_REQUEST", LoadStream.WrongNumber(number, told));
         if (entries == 0)
-            return BadRequest(LoadStream.NoEntry);
-        return entries <= KvLimits.KeysMax ? null : CallStatus.Create(
-            StatusCode.InvalidArgument, "TOO_MANY_OPERATIONS", $"A chunk may have at most {KvLimits.KeysMax:N0} entries; nothing of it was applied.", "no");
+            return CallStatus.Invalid("BAD_REQUEST", LoadStream.NoEntry);
+        return entries <= KvLimits.KeysMax ? null : CallStatus.Invalid("TOO_MANY_OPERATIONS", $"A chunk may have at most {KvLimits.KeysMax:N0} entries; nothing of it was applied.");
     }
 
-    /// <summary>The entries of each shard in the chunk's order.</summary>
-    /// <param name="last">The index of the part that has the last entry.</param>
-    private List<PutBatch> Divide(ReadOnlySpan<byte> chunk, out int last)
+    private PutParts Divide(ReadOnlySpan<byte> chunk)
     {
-        var parts = new List<PutBatch>();
-        var indexes = new Dictionary<ShardId, int>();
-        last = 0;
+        // Encoded as operations, entries take a little more.
+        var parts = new PutParts(calls.Table, chunk.Length + (chunk.Length / 8));
         var reader = new WireReader(chunk);
         for (int field; (field = reader.ReadField()) != 0;)
         {
@@ -115,13 +111,7 @@ internal sealed class LoadDivision(Forwarding forwarding, CallRouter calls, Byte
                 continue;
             }
             reader.ReadEntry(out var key, out var value);
-            if (!indexes.TryGetValue(calls.Table.ShardOf(key), out last))
-            {
-                indexes.Add(calls.Table.ShardOf(key), last = parts.Count);
-                // Most chunks are of one shard.
-                parts.Add(new PutBatch(parts.Count == 0 ? chunk.Length + (chunk.Length / 8) : 1 << 10));
-            }
-            parts[last].Add(key, value);
+            parts.Add(key, value);
         }
         return parts;
     }
@@ -139,8 +129,6 @@ internal sealed class LoadDivision(Forwarding forwarding, CallRouter calls, Byte
             ? failed[0]
             : CallStatus.OutcomeUnknown($"{replies.Length - failed.Count} of {replies.Length} shards applied their part of the chunk; another: {failed[0].Message}");
     }
-
-    private static Status BadRequest(string message) => CallStatus.Create(StatusCode.InvalidArgument, "BAD_REQUEST", message, "no");
 
     private static MessageBytes Refused(MessageBytes message, Status error)
     {

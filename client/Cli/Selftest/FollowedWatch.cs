@@ -9,8 +9,6 @@ namespace KvCluster.Cli.Selftest;
 /// </summary>
 internal sealed class FollowedWatch : IAsyncDisposable
 {
-    private static readonly TimeSpan RetryDelay = TimeSpan.FromMilliseconds(50);
-
     private readonly CancellationTokenSource _ended;
     private readonly TaskCompletionSource _begun = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private readonly Task _following;
@@ -66,7 +64,7 @@ internal sealed class FollowedWatch : IAsyncDisposable
             }
             catch (KvUnavailableException) when (Stopwatch.GetElapsedTime(heard) < SelftestRun.Patience)
             {
-                await Task.Delay(RetryDelay, ended);
+                await Task.Delay(SelftestRun.RetryDelay, ended);
             }
         }
     }

@@ -10,7 +10,6 @@ internal static class ScanChecks
     private const int Callers = 4;
     private const int Scanners = 2;
     private const int Stable = 300;
-    private static readonly TimeSpan LoadGivesUpAfter = TimeSpan.FromSeconds(90);
 
     /// <summary>
     /// Scans over borders of shards see every key that is there all the time once and in order, whatever comes and goes beside it. Without a border that can be used, the
@@ -32,7 +31,7 @@ internal static class ScanChecks
     private static async Task LoadAsync(SelftestRun run, byte[][] keys, CancellationToken stop) => await SelftestRun.RepeatAsync(
         async () =>
         {
-            await using var load = run.Client.BulkLoad(LoadGivesUpAfter);
+            await using var load = run.Client.BulkLoad(SelftestRun.Patience);
             foreach (var key in keys)
                 await load.AddAsync(key, "stable"u8.ToArray(), stop);
             await load.FlushAsync(stop);

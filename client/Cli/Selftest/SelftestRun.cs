@@ -15,7 +15,8 @@ internal sealed class SelftestRun(KvClient client, int seed, TimeSpan duration)
     /// <summary>How long a call is repeated while nobody serves it. Elections take a second or two, a restart of a node perhaps a minute.</summary>
     public static readonly TimeSpan Patience = TimeSpan.FromSeconds(90);
 
-    private static readonly TimeSpan RetryDelay = TimeSpan.FromMilliseconds(50);
+    /// <summary>The pause before a call is repeated, and between two looks at a condition.</summary>
+    public static readonly TimeSpan RetryDelay = TimeSpan.FromMilliseconds(50);
 
     /// <summary>Made for this run, so that two runs never meet. It is not of the seed, because the keys of an earlier run may be there still.</summary>
     private readonly string _id = Guid.NewGuid().ToString("N")[..12];
