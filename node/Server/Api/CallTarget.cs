@@ -16,6 +16,9 @@ internal readonly record struct CallTarget(ShardId Shard, ulong Generation, long
     /// <summary>The caller's connection; null if there is none.</summary>
     public ServerCallContext? Caller { get; init; }
 
+    /// <summary>For a chunk of a load, the number that it must have; 0 for a call.</summary>
+    public ulong Chunk { get; init; }
+
     /// <summary>The call's number in its exchange.</summary>
     public ulong Id { get; init; }
 

@@ -112,9 +112,8 @@ internal static class ChangeReading
     }
 
     /// <summary>Adds the entries of a chunk of a load as puts.</summary>
-    /// <param name="number">The number that the chunk must have.</param>
     /// <param name="shard">The shard of all keys.</param>
-    public static ApiError? TryAddEntries(WriteRequest write, ReadOnlySpan<byte> request, ulong number, ShardLookup lookup, in CallTarget target, out HostedShard? shard)
+    public static ApiError? TryAddEntries(WriteRequest write, ReadOnlySpan<byte> request, ShardLookup lookup, in CallTarget target, out HostedShard? shard)
     {
         shard = null;
         var told = 0ul;
@@ -144,8 +143,8 @@ internal static class ChangeReading
                 return full;
             write.Put(key, value);
         }
-        if (told != number)
-            return ApiErrors.BadRequest(LoadStream.WrongNumber(number, told));
+        if (told != target.Chunk)
+            return ApiErrors.BadRequest(LoadStream.WrongNumber(target.Chunk, told));
         return shard is null ? ApiErrors.BadRequest(LoadStream.NoEntry) : null;
     }
 

@@ -37,13 +37,6 @@ internal sealed class KvCalls
             ? RunAsync(method, request, target, sink)
             : RunAsync(method, request, target, new MeteredSink<TSink>(sink, new RequestWatch(_metrics, _clock, method, target.ArrivedTimestamp, target.Span)));
 
-    /// <summary>Runs a chunk of a load like a call; it is measured as a Write.</summary>
-    /// <param name="number">The number that the chunk must have.</param>
-    public ValueTask StartChunkAsync<TSink>(ReadOnlySpan<byte> request, ulong number, in CallTarget target, TSink sink)
-        where TSink : struct, IReplySink => target.ArrivedTimestamp == 0
-            ? LoadAsync(request, number, target, sink)
-            : LoadAsync(request, number, target, new MeteredSink<TSink>(sink, new RequestWatch(_metrics, _clock, Method.Write, target.ArrivedTimestamp, target.Span)));
-
     /// <summary>A call was refused before it was run.</summary>
     public void Refused(Method method, ApiError refusal)
     {
@@ -85,6 +78,7 @@ internal sealed class KvCalls
                 Method.DeleteRange => _changes.DeleteRangeAsync(request, target, sink),
                 Method.Increment => _changes.IncrementAsync(request, target, sink),
                 Method.Touch => _changes.TouchAsync(request, target, sink),
+                Method.Write when target.Chunk != 0 => _changes.LoadAsync(request, target, sink),
                 Method.Write => _changes.WriteAsync(request, target, sink),
                 Method.Transact => _changes.TransactAsync(request, target, sink),
                 Method.SetAdd => _changes.SetAddAsync(request, target, sink),
@@ -94,19 +88,6 @@ internal sealed class KvCalls
                 Method.KeepAlive => _sessions.KeepAliveAsync(request, target, sink),
                 _ => Refuse(sink, ApiErrors.BadRequest("The method is unknown.")),
             };
-        }
-        catch (Exception failure) when (ApiErrors.Of(failure) is { } refusal)
-        {
-            return Refuse(sink, refusal);
-        }
-    }
-
-    private ValueTask LoadAsync<TSink>(ReadOnlySpan<byte> request, ulong number, in CallTarget target, TSink sink)
-        where TSink : struct, IReplySink
-    {
-        try
-        {
-            return _changes.LoadAsync(request, number, target, sink);
         }
         catch (Exception failure) when (ApiErrors.Of(failure) is { } refusal)
         {

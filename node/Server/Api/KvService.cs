@@ -80,37 +80,32 @@ internal sealed class KvService(KvCalls calls, KvScans scans, KvWatches watches,
         new KvExchange(calls, _places, memory, clock, responseStream, log, context.CancellationToken) { Caller = context }.RunAsync(requestStream);
 
     public override Task BulkLoad(IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context) =>
-        new LoadStream((chunk, number, ended) => RunAsync(V1.Method.Write, chunk, context, ended, number), responseStream, memory.Replies).RunAsync(requestStream, context.CancellationToken);
+        new LoadStream((chunk, number, ended) => RunAsync(V1.Method.Write, chunk, number, context, ended), responseStream, memory.Replies).RunAsync(requestStream, context.CancellationToken);
 
-    private async Task<MessageBytes> CallAsync(V1.Method method, MessageBytes request, ServerCallContext context)
-    {
-        var response = await RunAsync(method, request, context, context.CancellationToken).ConfigureAwait(false);
-        return response.Error is { } status ? Refuse(status, response, context) : response;
-    }
+    private Task<MessageBytes> CallAsync(V1.Method method, MessageBytes request, ServerCallContext context) => RunAsync(method, request, chunk: 0, context, context.CancellationToken);
 
     /// <summary>Runs a call, or a chunk of a load, which counts as a Write.</summary>
-    /// <param name="chunk">The number that the chunk must have; null if it is a call.</param>
-    /// <returns>The response, or a message with the error.</returns>
-    private async Task<MessageBytes> RunAsync(V1.Method method, MessageBytes request, ServerCallContext context, CancellationToken cancellationToken, ulong? chunk = null)
+    /// <param name="chunk">The number that the chunk must have; 0 for a call.</param>
+    /// <returns>The response. If it is refused, the call is ended with the error, and a chunk's message has it.</returns>
+    private async Task<MessageBytes> RunAsync(V1.Method method, MessageBytes request, ulong chunk, ServerCallContext context, CancellationToken cancellationToken)
     {
         var requestBytes = request.Count;
         if (!memory.Requests.TryTake(requestBytes, requestBytes <= ByteBudget.SmallBytes))
         {
             calls.Refused(method, ApiErrors.RequestsWait);
-            request.Error = ApiErrors.RequestsWait.ToStatus();
-            return request;
+            return Refuse(ApiErrors.RequestsWait.ToStatus(), request, chunk, context);
         }
         var response = MessageBytes.Rent();
         var target = new CallTarget(default, 0, DeadlineOf(context), cancellationToken)
         {
             Caller = context,
+            Chunk = chunk,
             ArrivedTimestamp = calls.Watches ? clock.GetTimestamp() : 0,
             Span = NodeTraces.IsOn ? NodeTraces.StartCall(method, context.RequestHeaders.GetValue(Spans.Header)) : null,
         };
         try
         {
-            var sink = new UnarySink(response, memory);
-            var running = chunk is { } number ? calls.StartChunkAsync(request.Written, number, target, sink) : calls.StartAsync(method, request.Written, target, sink);
+            var running = calls.StartAsync(method, request.Written, target, new UnarySink(response, memory));
             request.Return();
             await running.ConfigureAwait(false);
         }
@@ -126,15 +121,20 @@ internal sealed class KvService(KvCalls calls, KvScans scans, KvWatches watches,
             memory.Replies.GiveBack(response.Budgeted);
             response.Budgeted = 0;
         }
-        return response;
+        return response.Error is { } status ? Refuse(status, response, chunk, context) : response;
     }
 
     // Not an exception: refusals are ordinary, and an exception costs more than the call. The message is reused as the response, which is empty.
-    private static MessageBytes Refuse(Google.Rpc.Status status, MessageBytes message, ServerCallContext context)
+    private static MessageBytes Refuse(Google.Rpc.Status status, MessageBytes message, ulong chunk, ServerCallContext context)
     {
+        message.Clear();
+        if (chunk != 0)
+        {
+            message.Error = status;
+            return message;
+        }
         context.Status = new Status((StatusCode)status.Code, status.Message);
         context.ResponseTrailers.Add(StatusDetails.Trailer, status.ToByteArray());
-        message.Clear();
         return message;
     }
 

@@ -122,14 +122,13 @@ internal sealed class KvWrites(ShardLookup lookup)
     }
 
     /// <summary>Writes one chunk of a load.</summary>
-    /// <param name="number">The number that the chunk must have.</param>
-    public ValueTask LoadAsync<TSink>(ReadOnlySpan<byte> request, ulong number, in CallTarget target, TSink sink)
+    public ValueTask LoadAsync<TSink>(ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
         where TSink : struct, IReplySink
     {
         var write = WriteRequest.Rent(request.Length);
-        if (ChangeReading.TryAddEntries(write, request, number, lookup, target, out var shard) is { } bad)
+        if (ChangeReading.TryAddEntries(write, request, lookup, target, out var shard) is { } bad)
             return Refuse(sink, write, bad);
-        return FinishChunkAsync(Submit(write, shard!, target), shard!, number, sink);
+        return FinishChunkAsync(Submit(write, shard!, target), shard!, target.Chunk, sink);
     }
 
     public ValueTask TransactAsync<TSink>(ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
