@@ -1,5 +1,4 @@
 using System.Buffers.Binary;
-using System.Runtime.InteropServices;
 
 namespace KvCluster.Storage.Encoding;
 
@@ -61,9 +60,6 @@ internal readonly ref struct SetValue
             return start < end && end <= _members.Length ? _members[start..end] : throw Malformed();
         }
     }
-
-    /// <summary>The members of a small set, one after the other, in place.</summary>
-    public Enumerator GetEnumerator() => new(MemoryMarshal.Cast<byte, ushort>(_ends), _members);
 
     /// <summary>Index of the first member of a small set that is not less than the given one.</summary>
     public int LowerBound(ReadOnlySpan<byte> member, out bool found)
@@ -144,32 +140,6 @@ internal readonly ref struct SetValue
     private static CorruptStoreException Malformed() => new("A stored set does not have the members that it says.");
 
     private int EndOf(int index) => BinaryPrimitives.ReadUInt16LittleEndian(_ends[(index * MemberOverhead)..]);
-
-    /// <summary>Goes through the members of a small set.</summary>
-    /// <exception cref="CorruptStoreException">The members do not have the lengths that the value says.</exception>
-    internal ref struct Enumerator(ReadOnlySpan<ushort> ends, ReadOnlySpan<byte> members)
-    {
-        private readonly ReadOnlySpan<ushort> _ends = ends;
-        private readonly ReadOnlySpan<byte> _members = members;
-        private int _next;
-        private int _start;
-
-        /// <summary>The current member.</summary>
-        public ReadOnlySpan<byte> Current { get; private set; }
-
-        /// <summary>Goes to the next member; false at the end.</summary>
-        public bool MoveNext()
-        {
-            if (_next >= _ends.Length)
-                return false;
-            int end = _ends[_next++], start = _start;
-            if (end <= start || end > _members.Length)
-                throw Malformed();
-            Current = _members[start..end];
-            _start = end;
-            return true;
-        }
-    }
 }
 
 /// <summary>Writes the value of a small set, whose members are added in order.</summary>

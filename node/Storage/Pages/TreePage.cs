@@ -47,11 +47,7 @@ internal static unsafe class TreePage
         valueLength > Page.InlineValueBytesMax || keyLength + valueLength > (Page.BodyBytes / 2) - Page.EntryBytes - LeafCellHeader - 8;
 
     /// <summary>Index of the first entry with a key not less than the given one.</summary>
-    public static int LowerBound(byte* page, ReadOnlySpan<byte> key, out bool found)
-    {
-        var count = (int)Page.Count(page);
-        return Search(page, key, 0, count, out found);
-    }
+    public static int LowerBound(byte* page, ReadOnlySpan<byte> key, out bool found) => LowerBound(page, key, 0, out found);
 
     /// <summary>The same among the entries from one on, of which all before have lesser keys.</summary>
     public static int LowerBound(byte* page, ReadOnlySpan<byte> key, int from, out bool found) => Search(page, key, from, Page.Count(page), out found);

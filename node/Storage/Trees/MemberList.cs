@@ -53,8 +53,8 @@ internal sealed class MemberList
     private ulong CountIn(in SetValue small)
     {
         var common = 0ul;
-        foreach (var member in small)
-            common += Contains(member) ? 1u : 0;
+        for (var at = 0; at < small.SmallCount; at++)
+            common += Contains(small[at]) ? 1u : 0;
         return common;
     }
 
