@@ -12,6 +12,20 @@ internal static class PackageFiles
     /// <summary>The list of tags: 176,000 lines of the key of a set, a tab and a member.</summary>
     public const string Tags = "tags.tsv";
 
+    /// <summary>The records of a list: a key, a tab and a value on each line.</summary>
+    public static IEnumerable<(ReadOnlyMemory<byte> Key, ReadOnlyMemory<byte> Value)> RecordsIn(ReadOnlyMemory<byte> text)
+    {
+        for (var rest = text; !rest.IsEmpty;)
+        {
+            var end = rest.Span.IndexOf((byte)'\n');
+            var line = end < 0 ? rest : rest[..end];
+            rest = end < 0 ? default : rest[(end + 1)..];
+            var tab = line.Span.IndexOf((byte)'\t');
+            if (tab > 0)
+                yield return (line[..tab], line[(tab + 1)..]);
+        }
+    }
+
     /// <summary>Unpacks a list. Null, and a line of progress, if it or xz is not there.</summary>
     public static async Task<ReadOnlyMemory<byte>?> ReadAsync(Action<string> progress, string name = Name)
     {

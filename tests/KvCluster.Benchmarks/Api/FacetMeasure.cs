@@ -58,18 +58,12 @@ internal static class FacetMeasure
     private static Dictionary<string, List<ReadOnlyMemory<byte>>> SetsIn(ReadOnlyMemory<byte> text)
     {
         var sets = new Dictionary<string, List<ReadOnlyMemory<byte>>>(StringComparer.Ordinal);
-        for (var rest = text; !rest.IsEmpty;)
+        foreach (var (set, member) in PackageFiles.RecordsIn(text))
         {
-            var end = rest.Span.IndexOf((byte)'\n');
-            var line = end < 0 ? rest : rest[..end];
-            rest = end < 0 ? default : rest[(end + 1)..];
-            var tab = line.Span.IndexOf((byte)'\t');
-            if (tab <= 0)
-                continue;
-            var key = Encoding.UTF8.GetString(line.Span[..tab]);
+            var key = Encoding.UTF8.GetString(set.Span);
             if (!sets.TryGetValue(key, out var members))
                 sets.Add(key, members = []);
-            members.Add(line[(tab + 1)..]);
+            members.Add(member);
         }
         return sets;
     }

@@ -52,16 +52,10 @@ internal static class LoadMeasure
         await using var load = client.BulkLoad();
         var key = new byte[KvLimits.KeyBytesMax];
         prefix.CopyTo(key, 0);
-        for (var rest = text; !rest.IsEmpty;)
+        foreach (var (path, value) in PackageFiles.RecordsIn(text))
         {
-            var end = rest.Span.IndexOf((byte)'\n');
-            var line = end < 0 ? rest : rest[..end];
-            rest = end < 0 ? default : rest[(end + 1)..];
-            var tab = line.Span.IndexOf((byte)'\t');
-            if (tab <= 0)
-                continue;
-            line.Span[..tab].CopyTo(key.AsSpan(prefix.Length));
-            await load.AddAsync(key.AsMemory(0, prefix.Length + tab), line[(tab + 1)..], cancellation);
+            path.CopyTo(key.AsMemory(prefix.Length));
+            await load.AddAsync(key.AsMemory(0, prefix.Length + path.Length), value, cancellation);
         }
         await load.FlushAsync(cancellation);
         return load.Acknowledged;

@@ -1,5 +1,4 @@
 using Google.Protobuf;
-using Google.Rpc;
 using Grpc.Core;
 using KvCluster.Storage.Context;
 using KvCluster.V1;
@@ -50,9 +49,8 @@ public sealed class ChangeBoundTests
 
     private static async Task RefusedAsync(Func<AsyncUnaryCall<WriteResponse>> call, string reason)
     {
-        var refused = await Assert.ThrowsAsync<RpcException>(async () => await call());
-        var info = refused.GetRpcStatus()?.GetDetail<ErrorInfo>();
-        Assert.Equal((StatusCode.FailedPrecondition, reason, "no"), (refused.StatusCode, info?.Reason ?? refused.Status.Detail, info?.Metadata["applied"]));
+        var info = await Refusal.ExpectAsync(async () => await call(), StatusCode.FailedPrecondition, reason);
+        Assert.Equal("no", info.Metadata["applied"]);
     }
 
     private static Operation Put(string key, string value) => new() { Put = new PutOperation { Key = Utf8(key), Value = Utf8(value) } };

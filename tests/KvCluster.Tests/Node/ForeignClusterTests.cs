@@ -1,5 +1,4 @@
 using Google.Protobuf;
-using Google.Rpc;
 using Grpc.Core;
 using Grpc.Net.Client;
 using KvCluster.Router;
@@ -122,8 +121,7 @@ public sealed class ForeignClusterTests
 
     private static async Task RefusedAsync(Func<Task> call)
     {
-        var refused = await Assert.ThrowsAsync<RpcException>(call);
-        var info = refused.GetRpcStatus()?.GetDetail<ErrorInfo>();
-        Assert.Equal((StatusCode.FailedPrecondition, "FOREIGN_CLUSTER", "no"), (refused.StatusCode, info?.Reason, info?.Metadata["applied"]));
+        var info = await Refusal.ExpectAsync(call, StatusCode.FailedPrecondition, "FOREIGN_CLUSTER");
+        Assert.Equal("no", info.Metadata["applied"]);
     }
 }

@@ -334,13 +334,7 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
 
     private static string ReasonOf(Reply reply) => Google.Rpc.Status.Parser.ParseFrom(reply.Status).GetDetail<ErrorInfo>()!.Reason;
 
-    private static async Task<ErrorInfo> RefusedAsync<T>(Func<AsyncUnaryCall<T>> call, StatusCode code, string reason)
-    {
-        var refused = await Assert.ThrowsAsync<RpcException>(async () => await call());
-        var info = refused.GetRpcStatus()?.GetDetail<ErrorInfo>();
-        Assert.Equal((code, reason, "kvcluster.dev"), (refused.StatusCode, info?.Reason ?? refused.Status.Detail, info?.Domain));
-        return info!;
-    }
+    private static Task<ErrorInfo> RefusedAsync<T>(Func<AsyncUnaryCall<T>> call, StatusCode code, string reason) => Refusal.ExpectAsync(async () => await call(), code, reason);
 
     private static async Task<List<Reply>> ReadAsync(AsyncDuplexStreamingCall<ExchangeRequest, ExchangeResponse> exchange, int count)
     {

@@ -289,9 +289,5 @@ public sealed class QueryApiTests(KvApiTests.OneNode fixture, ITestOutputHelper 
         return pages;
     }
 
-    private async Task AssertRefusedAsync(ListRequest request, StatusCode code, string reason)
-    {
-        var failure = await Assert.ThrowsAsync<RpcException>(async () => await _kv.ListAsync(request));
-        Assert.Equal((code, reason), (failure.StatusCode, failure.GetRpcStatus()!.GetDetail<ErrorInfo>()!.Reason));
-    }
+    private Task AssertRefusedAsync(ListRequest request, StatusCode code, string reason) => Refusal.ExpectAsync(async () => await _kv.ListAsync(request), code, reason);
 }

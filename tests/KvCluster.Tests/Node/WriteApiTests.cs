@@ -313,9 +313,8 @@ public sealed class WriteApiTests(KvApiTests.OneNode fixture) : IClassFixture<Kv
 
     private static async Task<ErrorInfo> RefusedAsync<T>(Func<AsyncUnaryCall<T>> call, StatusCode code, string reason)
     {
-        var refused = await Assert.ThrowsAsync<RpcException>(async () => await call());
-        var info = refused.GetRpcStatus()?.GetDetail<ErrorInfo>();
-        Assert.Equal((code, reason, "no"), (refused.StatusCode, info?.Reason ?? refused.Status.Detail, info?.Metadata["applied"]));
-        return info!;
+        var info = await Refusal.ExpectAsync(async () => await call(), code, reason);
+        Assert.Equal("no", info.Metadata["applied"]);
+        return info;
     }
 }

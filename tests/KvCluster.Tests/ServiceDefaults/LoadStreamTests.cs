@@ -1,5 +1,4 @@
 using System.Threading.Channels;
-using Google.Rpc;
 using Grpc.Core;
 using KvCluster.ServiceDefaults.Memory;
 using KvCluster.Wire;
@@ -104,11 +103,7 @@ public sealed class LoadStreamTests
         }
     }
 
-    private static async Task RefusedAsync(Task running, string reason)
-    {
-        var refused = await Assert.ThrowsAsync<RpcException>(() => running.WaitAsync(Eventually.Limit));
-        Assert.Equal(reason, refused.GetRpcStatus()?.GetDetail<ErrorInfo>()?.Reason);
-    }
+    private static Task RefusedAsync(Task running, string reason) => Refusal.ExpectAsync(() => running.WaitAsync(Eventually.Limit), StatusCode.ResourceExhausted, reason);
 
     private sealed class Reader(ChannelReader<MessageBytes> chunks) : IAsyncStreamReader<MessageBytes>
     {
