@@ -59,14 +59,15 @@ internal sealed class FaultCluster : IAsyncDisposable
     /// <summary>Starts etcd and the nodes, and waits until every shard is led by its preferred node and every node follows.</summary>
     /// <param name="splitAt">Keys at which shards begin, separated by commas; "" means one shard.</param>
     /// <param name="dataOf">The directory of a node's data, if it is not in the cluster's directory.</param>
+    /// <param name="founders">The nodes that the cluster is created with and that start; null means all. The others join when the test starts them.</param>
     public static async Task<FaultCluster> StartAsync(
-        int nodes = 3, string splitAt = "", int etcdMembers = 1, bool secure = false, Func<int, string?>? dataOf = null, Action<NodeProcess>? prepare = null)
+        int nodes = 3, string splitAt = "", int etcdMembers = 1, bool secure = false, Func<int, string?>? dataOf = null, Action<NodeProcess>? prepare = null, int? founders = null)
     {
         var cluster = new FaultCluster(await EtcdMembers.StartAsync(etcdMembers, secure));
         try
         {
-            await cluster.InitializeAsync(nodes, splitAt, dataOf ?? (_ => null));
-            foreach (var node in cluster._nodes)
+            await cluster.InitializeAsync(nodes, founders ?? nodes, splitAt, dataOf ?? (_ => null));
+            foreach (var node in cluster._nodes.Take(founders ?? nodes))
             {
                 prepare?.Invoke(node);
                 node.Start();
@@ -210,8 +211,7 @@ internal sealed class FaultCluster : IAsyncDisposable
     /// </summary>
     public async Task UntilPlacedAsync()
     {
-        var records = (await Etcd.ControlAsync("get", "--prefix", "--print-value-only", "/kvcluster/local/shards/")).Split('\n', StringSplitOptions.RemoveEmptyEntries);
-        foreach (var record in records.Select(Google.Protobuf.JsonParser.Default.Parse<ShardRecord>))
+        foreach (var record in await RecordsAsync())
             await UntilLeadsAsync((int)record.Replicas[(int)(record.Shard % (uint)record.Replicas.Count)].Node, record.Shard);
     }
 
@@ -262,13 +262,21 @@ internal sealed class FaultCluster : IAsyncDisposable
     public async Task<ShardRecord> RecordAsync(uint shard = 0) =>
         Google.Protobuf.JsonParser.Default.Parse<ShardRecord>(await Etcd.ControlAsync("get", "--print-value-only", string.Create(CultureInfo.InvariantCulture, $"/kvcluster/local/shards/{shard}")));
 
-    /// <summary>Waits until all replicas of all shards work and hold the same tree at the same etag.</summary>
+    /// <summary>Waits until the nodes have equally many replicas, as the placement of replicas makes them, and none is being moved.</summary>
+    public Task UntilLevelAsync() => Eventually.TrueAsync(async () =>
+    {
+        var replicas = (await RecordsAsync()).SelectMany(static record => record.Replicas).ToList();
+        var held = _nodes.ConvertAll(node => replicas.Count(replica => replica.Node == node.Node));
+        return !replicas.Any(static replica => replica.Learner) && held.Max() - held.Min() <= 1;
+    }, $"the nodes have equally many replicas{Explain()}");
+
+    /// <summary>Waits until all replicas of all shards work, on the nodes that were ever started, and hold the same tree at the same etag.</summary>
     public async Task UntilEqualAsync()
     {
         var said = "";
         await Eventually.TrueAsync(async () =>
         {
-            var statuses = await Task.WhenAll(_nodes.Select(node => StatusOfAsync(node.Node, digest: true)));
+            var statuses = await Task.WhenAll(_nodes.Where(static node => node.WasStarted).Select(node => StatusOfAsync(node.Node, digest: true)));
             if (statuses.Any(status => status is null))
                 return false;
             var replicas = statuses.SelectMany(status => status!.Replicas).ToList();
@@ -345,15 +353,21 @@ internal sealed class FaultCluster : IAsyncDisposable
         _folder.Dispose();
     }
 
+    private async Task<IReadOnlyList<ShardRecord>> RecordsAsync() =>
+    [
+        .. (await Etcd.ControlAsync("get", "--prefix", "--print-value-only", "/kvcluster/local/shards/"))
+            .Split('\n', StringSplitOptions.RemoveEmptyEntries).Select(Google.Protobuf.JsonParser.Default.Parse<ShardRecord>),
+    ];
+
     private string Explain() => $" ({Path.GetFileName(Folder)}; KV_KEEP_LOGS=folder keeps the nodes' logs)";
 
-    private async Task InitializeAsync(int nodes, string splitAt, Func<int, string?> dataOf)
+    private async Task InitializeAsync(int nodes, int founders, string splitAt, Func<int, string?> dataOf)
     {
         string[] security = Etcd.Certificates is { } certificates
             ? ["--coordinator-ca", certificates.AuthorityFile, "--coordinator-cert", certificates.ClientFile, "--coordinator-key", certificates.ClientKeyFile]
             : [];
         string[] split = splitAt.Length > 0 ? ["--split-at", splitAt] : [];
-        string[] command = ["init", "--coordinator", "etcd=" + string.Join(',', Etcd.Endpoints), .. security, "--nodes", string.Join(',', Enumerable.Range(1, nodes)), .. split];
+        string[] command = ["init", "--coordinator", "etcd=" + string.Join(',', Etcd.Endpoints), .. security, "--nodes", string.Join(',', Enumerable.Range(1, founders)), .. split];
         // On a busy machine etcd may take longer than the program waits. When repeated, the program continues where it was.
         await Eventually.TrueAsync(async () =>
         {

@@ -26,6 +26,9 @@ internal sealed class NodeProcess(int node, string data, IReadOnlyList<string> a
 
     public bool IsRunning => _process is { HasExited: false };
 
+    /// <summary>Whether it was started, even if it does not run any more.</summary>
+    public bool WasStarted => _process is not null;
+
     /// <summary>Its output over all its starts.</summary>
     public IReadOnlyCollection<string> Log => _log;
 
