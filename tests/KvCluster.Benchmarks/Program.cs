@@ -29,7 +29,7 @@ var rounds = new Option<int?>("--rounds") { Description = "Suite engine: times t
 var seconds = new Option<double?>("--seconds") { Description = "Suite engine: length of one measurement, and by that the number of puts, 5 unless --quick." };
 ParseResult? chosen = null;
 
-// One line per suite. The last two are long parts of the suites cluster and faults, which can be run alone.
+// One line per suite. The last three are long parts of the suites cluster and faults, which can be run alone.
 var suites = new Dictionary<string, BenchmarkSuite>
 {
     ["api"] = ApiSuite.RunAsync,
@@ -41,6 +41,7 @@ var suites = new Dictionary<string, BenchmarkSuite>
     ["grpc"] = GrpcSuite.RunAsync,
     ["routing"] = RoutingSuite.RunAsync,
     ["telemetry"] = TelemetrySuite.RunAsync,
+    ["mixed-load"] = ClusterSuite.RunMixedLoadAsync,
     ["many-keys"] = ClusterSuite.RunManyKeysAsync,
     ["slow-disk"] = FaultSuite.RunSlowDiskAsync,
 };

@@ -19,7 +19,6 @@ internal static class WatchMeasure
     private const int Prefixes = 1_000;
     private const int WatchersOfAll = 5;
     private const int ChangesPerSecond = 5_000;
-    private const int IntervalMs = 1;
     private const int IdleWatchers = 10_000;
 
     public static async Task<IReadOnlyList<BenchmarkRow>> RunAsync(KvServers servers, bool quick, Action<string> progress, CancellationToken cancellation)
@@ -96,28 +95,13 @@ internal static class WatchMeasure
         }
         await BegunAsync(begun, watching, cancellation);
         var cpuBefore = ServerCpu.MicrosecondsOf(servers.Processes);
-        await PutAsync(client, answered, cancellation);
+        await OpenLoop.RunAsync(ChangesPerSecond, changes, change => PutOneAsync(client, change, answered, cancellation), cancellation);
         await ReceiveAllAsync(lates, changes, cancellation);
         var cpu = ServerCpu.MicrosecondsOf(servers.Processes) - cpuBefore;
         await ended.CancelAsync();
         await Task.WhenAll(watching);
         var all = lates.SelectMany(static one => one).Select(one => Math.Max(0, one.Received - answered[one.Change])).Order().ToArray();
         return new Outcome(changes, Milliseconds(all[all.Length / 2]), Milliseconds(all[(int)(all.Length * 0.99)]), cpu / changes);
-    }
-
-    // Each interval has its share of the changes, whether those before are answered or not.
-    private static async Task PutAsync(KvClient client, long[] answered, CancellationToken cancellation)
-    {
-        var open = new List<Task>(answered.Length);
-        var started = Stopwatch.GetTimestamp();
-        for (var change = 0; change < answered.Length;)
-        {
-            var due = (int)Math.Min(answered.Length, Stopwatch.GetElapsedTime(started).TotalSeconds * ChangesPerSecond);
-            for (; change < due; change++)
-                open.Add(PutOneAsync(client, change, answered, cancellation));
-            await Task.Delay(IntervalMs, cancellation);
-        }
-        await Task.WhenAll(open);
     }
 
     private static async Task PutOneAsync(KvClient client, int change, long[] answered, CancellationToken cancellation)

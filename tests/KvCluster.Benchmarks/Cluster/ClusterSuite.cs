@@ -55,13 +55,25 @@ internal static class ClusterSuite
         rows.AddRange(await Redis.RunAsync(Name, CallerCounts, quick, progress, cancellation));
         rows.AddRange(await Ghz.RunAsync(servers, etcdLeader, keys, quick, progress, cancellation));
         if (!quick)
+        {
             rows.AddRange(await RunManyKeysAsync(quick, progress, cancellation));
+            rows.AddRange(await RunMixedLoadAsync(quick, progress, cancellation));
+        }
         return rows;
     }
 
-    /// <summary>Only its last part, which has no quick form.</summary>
+    /// <summary>Only its part with many keys, which has no quick form.</summary>
     public static Task<IReadOnlyList<BenchmarkRow>> RunManyKeysAsync(bool quick, Action<string> progress, CancellationToken cancellation) =>
         ManyKeysMeasure.RunAsync(Name, OursByLibrary, progress, cancellation);
+
+    /// <summary>Only its part at a steady rate, which has no quick form.</summary>
+    public static async Task<IReadOnlyList<BenchmarkRow>> RunMixedLoadAsync(bool quick, Action<string> progress, CancellationToken cancellation)
+    {
+        if (Tools.Find("etcd") is not null && Tools.Find("etcdctl") is not null)
+            return await MixedLoadMeasure.RunAsync(Name, OursByLibrary, progress, cancellation);
+        progress("etcd, the coordinator of the mixed load's nodes: not on PATH and not beside the repository; left out");
+        return [];
+    }
 
     private static async Task<List<BenchmarkRow>> MeasureAsync(
         string workload, int callers, List<ClusterTarget> targets, Func<ClusterTarget, Func<int, int, Task>> operation, bool quick, Action<string> progress, CancellationToken cancellation)

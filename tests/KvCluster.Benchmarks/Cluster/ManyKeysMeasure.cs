@@ -1,6 +1,4 @@
 using System.Diagnostics;
-using System.Globalization;
-using Google.Protobuf;
 using KvCluster.Client;
 
 namespace KvCluster.Benchmarks.Cluster;
@@ -23,7 +21,7 @@ internal static class ManyKeysMeasure
     {
         await using var servers = await KvServers.StartAsync(cancellation);
         await using var client = new KvClient(servers.RouterAddress);
-        var values = Values();
+        var values = ManyKeys.Values(ValueBytes);
         var rows = new List<BenchmarkRow> { BenchmarkRow.Of(suite, $"{Workload}: load in batches of {BatchKeys}", system, "op/s", [await LoadAsync(client, values, progress, cancellation)]) };
         var epoch = await EpochAsync(client, cancellation);
         (string Name, int Callers, Func<int, int, Task> Operation)[] workloads =
@@ -51,11 +49,11 @@ internal static class ManyKeysMeasure
 
         async Task GetAsync(int caller, int number)
         {
-            if (!(await client.GetAsync(Key(Spread(caller, number)))).Found)
+            if (!(await client.GetAsync(ManyKeys.Key(ManyKeys.Spread(caller, number, KeyCount)))).Found)
                 throw new InvalidOperationException("A key that was loaded is not found: the numbers would be of something else.");
         }
 
-        async Task PutAsync(int caller, int number) => await client.PutAsync(Key(Spread(caller, number)), values[number & (values.Length - 1)]);
+        async Task PutAsync(int caller, int number) => await client.PutAsync(ManyKeys.Key(ManyKeys.Spread(caller, number, KeyCount)), values[number & (values.Length - 1)]);
     }
 
     private static async Task<double> LoadAsync(KvClient client, byte[][] values, Action<string> progress, CancellationToken cancellation)
@@ -66,7 +64,7 @@ internal static class ManyKeysMeasure
         {
             var write = new KvWrite();
             for (var key = batch * BatchKeys; key < (batch + 1) * BatchKeys; key++)
-                write.Put(Key(key), values[key & (values.Length - 1)]);
+                write.Put(ManyKeys.Key(key), values[key & (values.Length - 1)]);
             await client.WriteAsync(write, stopped);
         });
         var rate = KeyCount / Stopwatch.GetElapsedTime(started).TotalSeconds;
@@ -78,19 +76,5 @@ internal static class ManyKeysMeasure
     {
         var status = await client.Admin.GetStatusAsync(cancellationToken: cancellation);
         return status.Nodes.SelectMany(node => node.Replicas).Max(replica => (double)replica.Epoch);
-    }
-
-    /// <summary>A different random order for every caller.</summary>
-    private static int Spread(int caller, int number) => (int)((((ulong)(uint)number * 0x9E37_79B9_7F4A_7C15) ^ ((ulong)(uint)caller * 0xBF58_476D_1CE4_E5B9)) % KeyCount);
-
-    private static ReadOnlyMemory<byte> Key(int number) => ByteString.CopyFromUtf8(string.Create(CultureInfo.InvariantCulture, $"key-{number:D12}")).Memory;
-
-    private static byte[][] Values()
-    {
-        var random = new Random(17);
-        var values = new byte[64][];
-        foreach (ref var value in values.AsSpan())
-            random.NextBytes(value = new byte[ValueBytes]);
-        return values;
     }
 }

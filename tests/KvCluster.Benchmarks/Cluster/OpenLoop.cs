@@ -1,0 +1,37 @@
+using System.Diagnostics;
+
+namespace KvCluster.Benchmarks.Cluster;
+
+/// <summary>Operations at a steady rate, whether those before are answered or not, as users of a service come.</summary>
+internal static class OpenLoop
+{
+    private const int IntervalMs = 1;
+
+    /// <summary>
+    /// Returns the latency of each operation in milliseconds, counted from the moment when it was due, so that a pause of the servers, or of this program, is counted by all
+    /// operations that it delayed.
+    /// </summary>
+    /// <param name="perSecond">The rate.</param>
+    /// <param name="count">The number of operations.</param>
+    /// <param name="operation">One operation, given its number. An exception ends the run.</param>
+    /// <param name="cancellation">Ends the run with an exception.</param>
+    public static async Task<double[]> RunAsync(int perSecond, int count, Func<int, Task> operation, CancellationToken cancellation)
+    {
+        var latencies = new Task<double>[count];
+        var started = Stopwatch.GetTimestamp();
+        for (var number = 0; number < count;)
+        {
+            var due = (int)Math.Min(count, Stopwatch.GetElapsedTime(started).TotalSeconds * perSecond);
+            for (; number < due; number++)
+                latencies[number] = OneAsync(started + (long)((double)number / perSecond * Stopwatch.Frequency), operation(number));
+            await Task.Delay(IntervalMs, cancellation);
+        }
+        return await Task.WhenAll(latencies);
+    }
+
+    private static async Task<double> OneAsync(long due, Task operation)
+    {
+        await operation;
+        return Stopwatch.GetElapsedTime(due).TotalMilliseconds;
+    }
+}
