@@ -37,6 +37,9 @@ internal sealed class EtcdMembers : IAsyncDisposable
             Certificates = new EtcdCertificates(Path.Combine(_folder.Path, "certificates"));
     }
 
+    /// <summary>Whether its programs are on this machine.</summary>
+    public static bool AreAvailable => Tools.Find("etcd") is not null && Tools.Find("etcdctl") is not null;
+
     /// <summary>Null if members use clear text.</summary>
     public EtcdCertificates? Certificates { get; }
 

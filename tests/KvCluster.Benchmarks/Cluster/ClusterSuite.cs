@@ -69,7 +69,7 @@ internal static class ClusterSuite
     /// <summary>Only its part at a steady rate, which has no quick form.</summary>
     public static async Task<IReadOnlyList<BenchmarkRow>> RunMixedLoadAsync(bool quick, Action<string> progress, CancellationToken cancellation)
     {
-        if (Tools.Find("etcd") is not null && Tools.Find("etcdctl") is not null)
+        if (EtcdMembers.AreAvailable)
             return await MixedLoadMeasure.RunAsync(Name, OursByLibrary, progress, cancellation);
         progress("etcd, the coordinator of the mixed load's nodes: not on PATH and not beside the repository; left out");
         return [];
@@ -132,7 +132,7 @@ internal static class ClusterSuite
     // On the same disk, with etcd's own durability defaults. Null if its programs are not available.
     private static async Task<EtcdMembers?> StartEtcdAsync(Action<string> progress)
     {
-        if (Tools.Find("etcd") is not null && Tools.Find("etcdctl") is not null)
+        if (EtcdMembers.AreAvailable)
             return await EtcdMembers.StartAsync(EtcdNodes, arguments: [EtcdMembers.WithSyncs, "--quota-backend-bytes", (8L << 30).ToString(CultureInfo.InvariantCulture)]);
         progress("etcd: not on PATH and not beside the repository; left out");
         return null;

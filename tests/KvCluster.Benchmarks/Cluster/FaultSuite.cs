@@ -27,7 +27,7 @@ internal static class FaultSuite
 
     public static async Task<IReadOnlyList<BenchmarkRow>> RunAsync(bool quick, Action<string> progress, CancellationToken cancellation)
     {
-        if (Tools.Find("etcd") is null || Tools.Find("etcdctl") is null)
+        if (!EtcdMembers.AreAvailable)
         {
             progress("etcd, the coordinator of these clusters: not on PATH and not beside the repository; all left out");
             return [];

@@ -51,7 +51,7 @@ internal sealed class Greedy : IAsyncDisposable
 
     private static string? Find()
     {
-        if (Tools.Find("etcd") is null || Tools.Find("etcdctl") is null)
+        if (!EtcdMembers.AreAvailable)
             return "neither in PATH nor among the shared tools: etcd, etcdctl";
         if (!File.Exists(Python))
             return $"there is no {Python}";

@@ -349,7 +349,7 @@ public sealed class EtcdBehaviourTests(EtcdBehaviourTests.Both both, ITestOutput
         {
             Cluster = await NodeCluster.StartAsync(1);
             await Cluster.LeaderOfAsync(0);
-            if (Tools.Find("etcd") is null || Tools.Find("etcdctl") is null)
+            if (!EtcdMembers.AreAvailable)
                 return;
             _etcd = await EtcdMembers.StartAsync();
             Channel = GrpcChannel.ForAddress(_etcd.Endpoints[0]);
