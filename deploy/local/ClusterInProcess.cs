@@ -35,6 +35,7 @@ internal sealed class ClusterInProcess : IRunningCluster
                     ListenPeers = options.PeerAddress(node),
                     ServeAdmin = true,
                     Cluster = Launcher.ClusterName,
+                    MemoryBudgetMebibytes = NodeOptions.MemoryBudgetOfEach(folder.Nodes),
                     Tls = TlsOf($"node-{node}"),
                 };
                 cluster._nodes.Add(await NodeHost.StartAsync(nodeOptions, coordinator, new ProcessHealth(), logs, stop));

@@ -1,4 +1,5 @@
 using System.Globalization;
+using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination.Embedded;
 using KvCluster.Tls;
 using Microsoft.Extensions.Logging;
@@ -28,6 +29,7 @@ internal sealed class ClusterOfProcesses : IRunningCluster
         [
             "run", "--node", node.ToString(CultureInfo.InvariantCulture), "--data", folder.Node(node), "--listen", options.NodeAddress(node), "--listen-peers", options.PeerAddress(node),
             "--coordinator", $"etcd={options.CoordinatorAddress}", "--serve-admin", "--until-stdin-ends",
+            "--memory-budget-mib", NodeOptions.MemoryBudgetOfEach(folder.Nodes).ToString(CultureInfo.InvariantCulture),
             .. ConsoleFlags(options, options.NodeConsoleAddress(node)), .. TlsFlags(options.TlsFilesOf($"node-{node}")),
         ], folder.Run));
         var router = new Child("router", Program("kv-router"),

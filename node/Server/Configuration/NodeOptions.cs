@@ -100,6 +100,9 @@ internal sealed record NodeOptions
     /// </summary>
     public static int MemoryBudgetDefault() => MemoryBudgetDefault(GC.GetGCMemoryInfo().TotalAvailableMemoryBytes);
 
+    /// <summary>The budget of each of several nodes that share a machine: together they take what one would. In MiB.</summary>
+    public static int MemoryBudgetOfEach(int nodes) => Math.Max(MemoryBudgetMin, MemoryBudgetDefault() / nodes);
+
     /// <summary>The same where .NET says so many bytes.</summary>
     internal static int MemoryBudgetDefault(long availableBytes) => (int)Math.Max(MemoryBudgetMin, availableBytes / 4 >> 20);
 }

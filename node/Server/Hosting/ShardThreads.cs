@@ -23,8 +23,8 @@ internal sealed class ShardThreads : IAsyncDisposable
 
     private readonly WorkThread[] _writers = Threads("writer", Writers);
     private readonly WorkThread[] _journals;
-    private readonly WorkThread[] _checkpoints = Threads("checkpoint", Writers);
-    private readonly WorkThread _prefetch = new("kv-prefetch");
+    private readonly WorkThread[] _checkpoints = Threads("checkpoint", Writers, WorkThread.BackgroundNice);
+    private readonly WorkThread _prefetch = new("kv-prefetch", BootClock.Instance);
     private readonly SharedTimers _timers = new(BootClock.Instance);
     private readonly DigestPace _digestPace;
     private readonly MemoryAccount _memory;
@@ -78,5 +78,6 @@ internal sealed class ShardThreads : IAsyncDisposable
         _timers.Dispose();
     }
 
-    private static WorkThread[] Threads(string kind, int count) => [.. Enumerable.Range(0, count).Select(index => new WorkThread($"kv-{kind}-{index}"))];
+    private static WorkThread[] Threads(string kind, int count, int nice = 0) =>
+        [.. Enumerable.Range(0, count).Select(index => new WorkThread($"kv-{kind}-{index}", BootClock.Instance, nice))];
 }

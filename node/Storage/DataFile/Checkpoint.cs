@@ -108,7 +108,7 @@ internal sealed unsafe class Checkpoint
                 // A step ends at the end of an aligned write. Where pages are scattered, none may come, so it also ends after one and a half writes.
                 if (bytes >= _store.Options.WriteBytes * 3L / 2 || (bytes >= _store.Options.WriteBytes / 2 && _writer.IsAtBoundary))
                 {
-                    _writer.Flush();
+                    _writer.BeginWriteOut();
                     return false;
                 }
                 var written = WritePage(_writer, (byte*)_scratch[_scratchWritten]);
@@ -145,7 +145,7 @@ internal sealed unsafe class Checkpoint
         var map = _store.Free;
         map.CutEnd();
         var directory = map.WriteNext(writer, _grow, Root.Etag);
-        writer.Flush();
+        writer.BeginWriteOut();
         Counts = writer.Counts;
         _store.File.Sync();
         var meta = new MetaPage

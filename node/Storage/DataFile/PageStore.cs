@@ -73,7 +73,7 @@ internal sealed class PageStore : IDisposable
     public long ScratchReservedBytes => _pool.ReservedBytes;
 
     /// <inheritdoc cref="ScratchPool.KeepEmpty"/>
-    public void KeepFreePages(bool some) => _pool.KeepEmpty(some);
+    public void KeepFreePages(long bytesMax) => _pool.KeepEmpty(bytesMax);
 
     /// <summary>Returns the memory of retired pages that nobody needs any more, and of all free ones, to the system. Not during a batch.</summary>
     public void ReturnFreePages()

@@ -55,8 +55,8 @@ internal sealed class StandaloneStore : IStoreEvents, IDisposable
     public static StandaloneStore Open(
         IFileSystem files, string directory, StoreOptions options, TimeProvider time, ILogger log, long memoryBudget = long.MaxValue, StoreIdentity? identity = null)
     {
-        WorkThread[] lanes = [.. Enumerable.Range(0, options.JournalWrites).Select(static lane => new WorkThread($"kv-journal-{lane}"))];
-        WorkThread[] threads = [new("kv-writer"), .. lanes, new("kv-checkpoint"), new("kv-prefetch")];
+        WorkThread[] lanes = [.. Enumerable.Range(0, options.JournalWrites).Select(lane => new WorkThread($"kv-journal-{lane}", time))];
+        WorkThread[] threads = [new("kv-writer", time), .. lanes, new("kv-checkpoint", time, WorkThread.BackgroundNice), new("kv-prefetch", time)];
         var timers = time == KvStoreOptions.SystemClock ? new SharedTimers(time) : null;
         IDisposable[] all = timers is null ? [.. threads] : [.. threads, timers];
         try

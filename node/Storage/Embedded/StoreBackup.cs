@@ -39,7 +39,7 @@ internal static class StoreBackup
     /// <returns>The etag of the newest change in it.</returns>
     public static async Task<Etag> ReadAsync(Stream source, string directory, KvStoreOptions options, CancellationToken cancellationToken)
     {
-        using var thread = new WorkThread("kv-restore");
+        using var thread = new WorkThread("kv-restore", options.Time);
         var context = new StoreContext(LocalDisk.Instance, thread, [thread], thread, options.Time, options.Log, options.Engine);
         var control = StandaloneStore.StateOf(StoreIdentity.Embedded);
         using var installer = await RunAsync(thread, () =>

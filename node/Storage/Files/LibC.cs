@@ -39,6 +39,9 @@ internal static unsafe partial class LibC
     public const int AllocateKeepSize = 1;
     public const int AllocatePunchHole = 2;
     public const uint SyncRangeWrite = 2;
+
+    /// <summary>PRIO_PROCESS, which on Linux is a thread.</summary>
+    public const int PriorityOfThread = 0;
     public const int ErrorInterrupted = 4;
     public const int ErrorAgain = 11;
     public const int ErrorFault = 14;
@@ -73,6 +76,10 @@ internal static unsafe partial class LibC
 
     [LibraryImport("libc", EntryPoint = "pwrite64", SetLastError = true)]
     public static partial nint Write(int file, byte* buffer, nuint count, long offset);
+
+    /// <summary>Linux only. With <see cref="PriorityOfThread"/> and 0 it sets that of the thread that calls.</summary>
+    [LibraryImport("libc", EntryPoint = "setpriority", SetLastError = true)]
+    public static partial int SetPriority(int kind, int id, int nice);
 
     [LibraryImport("libc", EntryPoint = "fdatasync", SetLastError = true)]
     public static partial int DataSync(int file);

@@ -226,7 +226,7 @@ internal sealed class DeviceProbe
 
     private double PerSecond(IStorageFile file, int lanes)
     {
-        var threads = Enumerable.Range(0, lanes).Select(static lane => new WorkThread($"kv-probe-{lane}")).ToArray();
+        var threads = Enumerable.Range(0, lanes).Select(lane => new WorkThread($"kv-probe-{lane}", _time)).ToArray();
         using var done = new CountdownEvent(lanes);
         Exception? failure = null;
         var took = Timed(() =>

@@ -16,6 +16,9 @@ internal sealed class CheckpointBacklog(StoreContext context, PageStore pages, J
     /// <summary>The journal bytes after the running checkpoint that already existed when it began.</summary>
     private long _uncoveredBytes;
 
+    /// <summary>Bytes of changed pages when the running checkpoint began. They count as changed until it ends.</summary>
+    private long _changedBytes;
+
     /// <summary>Journal bytes after the last checkpoint that was begun.</summary>
     public long JournalBytes => Volatile.Read(ref _journalBytes);
 
@@ -38,6 +41,9 @@ internal sealed class CheckpointBacklog(StoreContext context, PageStore pages, J
     /// <summary>Journal written since the running checkpoint began, as a part of what triggers the next one.</summary>
     public double JournalSinceBegin => (double)(JournalBytes - Volatile.Read(ref _uncoveredBytes)) / _options.CheckpointJournalBytes;
 
+    /// <summary>Bytes of pages changed since the running checkpoint began, as a part of what triggers the next one.</summary>
+    public double ChangedSinceBegin => (double)(pages.ChangedBytes - Volatile.Read(ref _changedBytes)) / context.ChangedBytesForCheckpoint;
+
     private static double BehindOf(double triggers) => Math.Clamp((triggers - 2) / 2, 0, 1);
 
     /// <summary>Adds journal bytes.</summary>
@@ -49,5 +55,6 @@ internal sealed class CheckpointBacklog(StoreContext context, PageStore pages, J
         // Not zero: the applied state may be far behind the journal's end.
         Volatile.Write(ref _uncoveredBytes, index.BytesAfter(etag));
         Volatile.Write(ref _journalBytes, _uncoveredBytes);
+        Volatile.Write(ref _changedBytes, pages.ChangedBytes);
     }
 }

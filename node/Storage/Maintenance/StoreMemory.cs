@@ -100,7 +100,7 @@ internal sealed class StoreMemory : IDisposable
         if (_hasEnded)
             return;
         _index.BodyBytesMax = _share.BodyBytesMax(_context.Options.RecentBodyBytesMax);
-        _pages.KeepFreePages(some: !_context.Memory.IsShort);
+        _pages.KeepFreePages(_context.Memory.IsShort ? 0 : Math.Max(_context.Options.Pages.FreeScratchBytesMax, _context.Memory.ChangedPagesPlenty));
         _pages.HeldScratchBytesMax = _share.ReaderBytesMax;
         var held = _pages.HeldScratchBytes;
         // What a checkpoint has placed is in use until it is returned; otherwise others would take it before.

@@ -11,11 +11,15 @@ namespace KvCluster.Storage.Pages;
 internal sealed unsafe class RunWriter(IStorageFile file, PageSpace space, int writeBytes) : IDisposable
 {
     private static readonly ConcurrentBag<AlignedBuffer> Pool = [];
+    private static readonly (long From, long To) NothingPending = (long.MaxValue, 0);
     private readonly int _length = Math.Max(writeBytes / Page.Bytes, 1) * Page.Bytes;
     private AlignedBuffer? _buffer;
     private long _first;
     private int _pages;
     private long _end;
+
+    /// <summary>The bytes of the file that were written, but whose write-out has not begun: some from the first on, before the second.</summary>
+    private (long From, long To) _pending = NothingPending;
 
     /// <summary>What was written so far.</summary>
     public WriteCounts Counts { get; private set; }
@@ -43,8 +47,7 @@ internal sealed unsafe class RunWriter(IStorageFile file, PageSpace space, int w
         if (_pages > 0)
         {
             file.Write(_buffer!.Span[..(_pages * Page.Bytes)], _first * Page.Bytes);
-            // Start the write-out now. If all of it were left to the sync, the journal's writes would wait behind it.
-            file.BeginWriteOut(_first * Page.Bytes, _pages * Page.Bytes);
+            _pending = (Math.Min(_pending.From, _first * Page.Bytes), Math.Max(_pending.To, (_first + _pages) * Page.Bytes));
             Counts = new WriteCounts(Counts.Pages + _pages, Counts.Writes + 1, Counts.Seeks + (_first == _end ? 0 : 1));
             _end = _first + _pages;
         }
@@ -52,6 +55,18 @@ internal sealed unsafe class RunWriter(IStorageFile file, PageSpace space, int w
         if (_buffer is { } gathered)
             Pool.Add(gathered);
         _buffer = null;
+    }
+
+    /// <summary>
+    /// Writes the gathered pages, and has the write-out of all pages since the last call begin. If it were left to the sync, the journal's writes would wait behind it. One call for
+    /// pages that are scattered: each of them would be a request to the device of its own.
+    /// </summary>
+    public void BeginWriteOut()
+    {
+        Flush();
+        if (_pending.From < _pending.To)
+            file.BeginWriteOut(_pending.From, _pending.To - _pending.From);
+        _pending = NothingPending;
     }
 
     /// <inheritdoc/>

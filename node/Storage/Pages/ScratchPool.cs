@@ -91,10 +91,10 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
             Drop(slab);
     }
 
-    /// <summary>Keeps no empty slabs from now on, and returns those there are; or some again.</summary>
-    public void KeepEmpty(bool some)
+    /// <summary>Keeps as many bytes of empty slabs from now on, and returns those beyond.</summary>
+    public void KeepEmpty(long bytesMax)
     {
-        _emptyMax = some ? emptyBytesMax / SlabBytes : 0;
+        _emptyMax = bytesMax / SlabBytes;
         DropEmpty(_emptyMax);
     }
 

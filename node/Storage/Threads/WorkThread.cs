@@ -1,4 +1,5 @@
 using System.Collections.Concurrent;
+using KvCluster.Storage.Files;
 
 namespace KvCluster.Storage.Threads;
 
@@ -8,7 +9,8 @@ namespace KvCluster.Storage.Threads;
 /// </summary>
 /// <remarks>
 /// Yielding before every sleep took a quarter of an idle node's CPU time. Never yielding reduced durable puts of one caller from 75 to 45 % of the
-/// device's rate. So yielding is tried, and given up for a while when it was in vain.
+/// device's rate. So yielding is tried, and given up for a while when it was in vain. It also ends when another thread took the processor: on busy
+/// processors the threads of three nodes would otherwise hand them to each other, and a sleeper is woken as soon as its turn would come.
 /// </remarks>
 internal sealed class WorkThread : ISerialExecutor, IDisposable
 {
@@ -21,9 +23,21 @@ internal sealed class WorkThread : ISerialExecutor, IDisposable
     /// <summary>After that, one of this many waits tries it again, in case the load has changed.</summary>
     private const int TryEvery = 16;
 
+    /// <summary>
+    /// For checkpoints, digests and scrubs: a tenth of the time of a thread that somebody waits for, if both want the same processor. Three nodes on two processors with 20,000 reads
+    /// and writes a second answered 99 % of them within 42 ms before, and 13 to 23 ms with it.
+    /// </summary>
+    public const int BackgroundNice = 10;
+
+    /// <summary>A yield takes half a microsecond, unless another thread runs in between.</summary>
+    private const int TakenMicroseconds = 5;
+
     private readonly ConcurrentQueue<IWorkItem> _items = new();
     private readonly object _wake = new();
     private readonly Thread _thread;
+    private readonly TimeProvider _time;
+    private readonly int _nice;
+    private readonly long _takenTicks;
     private bool _isWoken;
     private int _parked;
     private int _fruitless;
@@ -32,8 +46,12 @@ internal sealed class WorkThread : ISerialExecutor, IDisposable
     private volatile bool _stopping;
 
     /// <summary>Starts the thread.</summary>
-    public WorkThread(string name)
+    /// <param name="name">Its name.</param>
+    /// <param name="time">Tells whether another thread wanted the processor.</param>
+    /// <param name="nice">How far the thread stands back where the processors are busy, as Linux counts it.</param>
+    public WorkThread(string name, TimeProvider time, int nice = 0)
     {
+        (_time, _nice, _takenTicks) = (time, nice, time.TimestampFrequency * TakenMicroseconds / 1_000_000);
         _thread = new Thread(Run) { Name = name, IsBackground = true };
         _thread.Start();
     }
@@ -73,6 +91,9 @@ internal sealed class WorkThread : ISerialExecutor, IDisposable
 
     private void Run()
     {
+        // Elsewhere .NET's own priorities would do, which Linux ignores. A refusal costs nothing but time of others.
+        if (_nice > 0 && OperatingSystem.IsLinux())
+            _ = LibC.SetPriority(LibC.PriorityOfThread, 0, _nice);
         var spinner = new SpinWait();
         while (true)
         {
@@ -107,16 +128,22 @@ internal sealed class WorkThread : ISerialExecutor, IDisposable
     // Whether an item was posted meanwhile.
     private bool TryYield()
     {
+        var before = _time.GetTimestamp();
         for (var yields = 0; yields < YieldsMax; yields++)
         {
             Thread.Yield();
+            var now = _time.GetTimestamp();
+            var isTaken = now - before > _takenTicks;
             if (!_items.IsEmpty)
             {
-                _fruitless = 0;
+                if (!isTaken)
+                    _fruitless = 0;
                 return true;
             }
+            if (isTaken)
+                return false;
+            before = now;
         }
-
         return false;
     }
 

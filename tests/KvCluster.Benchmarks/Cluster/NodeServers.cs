@@ -2,6 +2,7 @@ using System.Diagnostics;
 using System.Globalization;
 using Grpc.Core;
 using Grpc.Net.Client;
+using KvCluster.Node.Configuration;
 using KvCluster.Processes;
 using KvCluster.V1;
 using Role = KvCluster.V1.ReplicaStatus.Types.Role;
@@ -80,6 +81,7 @@ internal sealed class NodeServers : IAsyncDisposable
         [
             "run", "--node", node.ToString(CultureInfo.InvariantCulture), "--data", Path.Combine(_data, $"node-{node}"),
             "--listen", AddressOf(node), "--listen-peers", Text(PeerPortOf(node)), "--coordinator", Coordinator, "--serve-admin", "--until-stdin-ends",
+            "--memory-budget-mib", NodeOptions.MemoryBudgetOfEach(_processes.Length).ToString(CultureInfo.InvariantCulture),
             .. Network is null ? (string[])[] : ["--advertise", Text(_relays[node - 1].Port), "--advertise-peers", Text(_peerRelays[node - 1].Port)],
         ];
         var process = Process.Start(new ProcessStartInfo(Tools.Built("kv-node"), arguments) { RedirectStandardInput = true, RedirectStandardOutput = true, RedirectStandardError = true })!;

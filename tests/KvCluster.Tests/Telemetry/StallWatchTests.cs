@@ -81,7 +81,7 @@ public sealed class StallWatchTests
     public async Task Watch_OfAStalledWriter_ReportsThreadItemAndReason()
     {
         await using var metrics = new NodeMetrics(new NodeIdentity("stalls", "", new(1), 1, ""), shardSeriesMax: 0);
-        using var writer = new WorkThread("kv-writer-7");
+        using var writer = new WorkThread("kv-writer-7", TimeProvider.System);
         await using var watch = new StallWatch([writer], metrics, NullLogger.Instance);
         while (watch.Last is null)
         {

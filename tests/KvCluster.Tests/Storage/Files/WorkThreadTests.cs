@@ -11,7 +11,7 @@ public sealed class WorkThreadTests
         var seen = new int[PosterCount];
         var outOfOrder = 0;
         var threads = new HashSet<int>();
-        var work = new WorkThread("test");
+        var work = new WorkThread("test", TimeProvider.System);
         var posters = Enumerable.Range(0, PosterCount).Select(poster => new Thread(() =>
         {
             for (var index = 0; index < ItemCount; index++)
@@ -40,7 +40,7 @@ public sealed class WorkThreadTests
     [Fact]
     public void Post_ToAParkedThread_WakesIt()
     {
-        using var work = new WorkThread("test");
+        using var work = new WorkThread("test", TimeProvider.System);
         for (var round = 0; round < 200; round++)
         {
             using var ran = new ManualResetEventSlim();

@@ -35,7 +35,7 @@ public sealed partial class ManyStoresTests(ITestOutputHelper output) : IDisposa
     private static readonly int Transactions = Seeds.IsLong ? 60_000 : 2_000;
 
     private readonly TemporaryDirectory _directory = new();
-    private readonly WorkThread[] _threads = [.. Enumerable.Range(0, 6).Select(static index => new WorkThread($"kv-{index}"))];
+    private readonly WorkThread[] _threads = [.. Enumerable.Range(0, 6).Select(static index => new WorkThread($"kv-{index}", TimeProvider.System))];
     private readonly MemoryAccount _account = new(Budget, TimeProvider.System);
     private readonly List<StandaloneStore> _stores = [];
 
