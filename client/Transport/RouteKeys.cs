@@ -5,8 +5,9 @@ namespace KvCluster.Client.Transport;
 /// <summary>The key by whose shard a request is routed, where it is not simply the request's key. Used by the client library and the router; pure.</summary>
 internal static class RouteKeys
 {
-    // As the node writes it: the snapshot's token, whether the key is a bound between two shards, the key.
-    private const int TokenPlaceBytes = sizeof(ulong) + 1;
+    // As the node writes it: the snapshot's token, whether the key is a bound between two shards, a checksum of the range, the key.
+    private const int TokenBoundAt = sizeof(ulong);
+    private const int TokenPlaceBytes = TokenBoundAt + 1 + sizeof(uint);
 
     /// <summary>That of a page: where the rest of the range begins; in reverse, where it ends.</summary>
     public static ReadOnlyMemory<byte> Of(ListRequest request) =>
@@ -17,7 +18,7 @@ internal static class RouteKeys
     {
         if (pageToken.Length > TokenPlaceBytes)
         {
-            var isBound = pageToken.Span[TokenPlaceBytes - 1] == 1;
+            var isBound = pageToken.Span[TokenBoundAt] == 1;
             var key = pageToken[TokenPlaceBytes..];
             return isBound && isReverse ? KeyBounds.Before(key.Span) : key;
         }

@@ -104,13 +104,17 @@ internal static class SetCommands
     private static object DocumentOf(IntersectResult result, string[] prefixes) => new
     {
         result.Count,
-        Members = result.Members.Select(static member => Text.FromBytes(member.Span) ?? Convert.ToBase64String(member.Span)),
+        Members = result.Members.Select(static member => MemberDocument.Of(member.Span)),
         result.More,
         Facets = result.Facets.Select((of, index) => new
         {
             Prefix = prefixes[index],
             of.SetsFound,
-            Sets = of.Sets.Select(static facet => new { Set = Text.FromBytes(facet.Key.Span) ?? Convert.ToBase64String(facet.Key.Span), facet.Count }),
+            Sets = of.Sets.Select(static facet =>
+            {
+                var set = Text.FromBytes(facet.Key.Span);
+                return new { Set = set, SetBase64 = set is null ? Convert.ToBase64String(facet.Key.Span) : null, facet.Count };
+            }),
         }),
     };
 
@@ -131,8 +135,7 @@ internal static class SetCommands
     {
         if (output.IsJson)
         {
-            var text = Text.FromBytes(member);
-            output.Document(new { Member = text, MemberBase64 = text is null ? Convert.ToBase64String(member) : null });
+            output.Document(MemberDocument.Of(member));
             return;
         }
         output.Bytes(member);
@@ -145,5 +148,15 @@ internal static class SetCommands
             output.Document(new { result.Changed, Shard = result.Position.Shard, Etag = result.Position.Etag.ToString() });
         else
             output.Line(result.Changed.ToString(CultureInfo.InvariantCulture));
+    }
+
+    /// <summary>A member in JSON; bytes as in <see cref="EntryDocument"/>.</summary>
+    private sealed record MemberDocument(string? Member, string? MemberBase64)
+    {
+        public static MemberDocument Of(ReadOnlySpan<byte> member)
+        {
+            var text = Text.FromBytes(member);
+            return new MemberDocument(text, text is null ? Convert.ToBase64String(member) : null);
+        }
     }
 }

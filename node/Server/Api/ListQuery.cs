@@ -1,4 +1,5 @@
 using System.Buffers.Binary;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
 using KvCluster.V1;
 using KvCluster.Wire;
@@ -7,17 +8,22 @@ namespace KvCluster.Node.Api;
 
 /// <summary>
 /// One page of a List. Its token for the next page has the token of the snapshot (8 bytes, 0 if the page begins in another shard), whether the key itself is the bound (1
-/// byte), and a key: the last one of this page, or the bound between the shards.
+/// byte), a checksum of the range (4 bytes), and a key: the last one of this page, or the bound between the shards.
 /// </summary>
 internal sealed class ListQuery : SnapshotQuery
 {
-    private const int PlaceBytes = KeptSnapshots.TokenBytes + 1;
+    private const int PlaceBytes = KeptSnapshots.TokenBytes + 1 + sizeof(uint);
+
+    /// <summary>Where in the token the checksum is, behind whether the key is a bound.</summary>
+    private const int RangeAt = KeptSnapshots.TokenBytes + 1;
     private const int EntriesDefault = 1_000;
     private const int EntriesMax = 10_000;
     private const int BytesDefault = 1 << 20;
 
     private readonly int _keyBytesMax;
     private readonly bool _isTokenBad;
+    private readonly bool _isTokenOfAnother;
+    private readonly uint _range;
     private readonly bool _isKeysOnly;
     private readonly ulong _entriesMax;
     private readonly ulong _bytesMax;
@@ -49,14 +55,16 @@ internal sealed class ListQuery : SnapshotQuery
         (_entriesMax, _bytesMax) = (entries == 0 ? EntriesDefault : entries, bytes == 0 ? BytesDefault : Math.Min(bytes, EntryPages.EntriesBytesMax));
         _keyBytesMax = Math.Max(Math.Max(start.Length, end.Length), prefix.Length);
         Bounds = KeyBounds.Of(start, end, prefix);
+        _range = ChecksumOf(start, end, prefix);
         if (token.Length == 0)
             return;
-        _isTokenBad = token.Length is <= PlaceBytes or > PlaceBytes + KvLimits.KeyBytesMax || token[PlaceBytes - 1] > 1;
-        if (_isTokenBad)
+        _isTokenBad = token.Length is <= PlaceBytes or > PlaceBytes + KvLimits.KeyBytesMax || token[RangeAt - 1] > 1;
+        _isTokenOfAnother = !_isTokenBad && BinaryPrimitives.ReadUInt32BigEndian(token.AsSpan(RangeAt)) != _range;
+        if (_isTokenBad || _isTokenOfAnother)
             return;
         Token = BinaryPrimitives.ReadUInt64BigEndian(token);
         var key = token.AsMemory(PlaceBytes);
-        Bounds = token[PlaceBytes - 1] == 1 ? Bounds.From(key, IsReverse) : Bounds.Behind(key, IsReverse);
+        Bounds = token[RangeAt - 1] == 1 ? Bounds.From(key, IsReverse) : Bounds.Behind(key, IsReverse);
     }
 
     public bool IsReverse { get; }
@@ -75,6 +83,8 @@ internal sealed class ListQuery : SnapshotQuery
     {
         if (_isTokenBad)
             return ApiErrors.BadRequest("The page token is none that a List returned.");
+        if (_isTokenOfAnother)
+            return ApiErrors.BadRequest("The page token is of a List with other fields: range, order and keys_only must be the same for each page.");
         if (_entriesMax > EntriesMax)
             return ApiErrors.BadRequest($"A page has at most {EntriesMax} entries.");
         return _keyBytesMax > KvLimits.KeyBytesMax ? ApiErrors.KeyTooLong : null;
@@ -102,7 +112,21 @@ internal sealed class ListQuery : SnapshotQuery
         writer.BytesHeader(ListResponse.NextPageTokenFieldNumber, PlaceBytes + key.Length);
         var place = writer.Take(PlaceBytes + key.Length);
         BinaryPrimitives.WriteUInt64BigEndian(place, snapshot);
-        place[PlaceBytes - 1] = isBound ? (byte)1 : (byte)0;
+        place[RangeAt - 1] = isBound ? (byte)1 : (byte)0;
+        BinaryPrimitives.WriteUInt32BigEndian(place[RangeAt..], _range);
         key.CopyTo(place[PlaceBytes..]);
+    }
+
+    // Of all fields that must be the same for each page.
+    private uint ChecksumOf(byte[] start, byte[] end, byte[] prefix)
+    {
+        var state = Crc32C.Extend(uint.MaxValue, [IsReverse ? (byte)1 : (byte)0, _isKeysOnly ? (byte)1 : (byte)0]);
+        Span<byte> length = stackalloc byte[sizeof(int)];
+        foreach (var bytes in (byte[][])[start, end, prefix])
+        {
+            BinaryPrimitives.WriteInt32BigEndian(length, bytes.Length);
+            state = Crc32C.Extend(Crc32C.Extend(state, length), bytes);
+        }
+        return state;
     }
 }

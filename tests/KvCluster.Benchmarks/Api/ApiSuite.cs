@@ -13,6 +13,7 @@ internal static class ApiSuite
         await using var servers = await KvServers.StartAsync(cancellation);
         // The memory of watchers is seen best while the programs have little else.
         var rows = new List<BenchmarkRow>(await WatchMeasure.RunAsync(servers, quick, progress, cancellation));
+        rows.AddRange(await LeaseMeasure.RunAsync(servers, quick, progress, cancellation));
         rows.AddRange(await FacetMeasure.RunAsync(servers, quick, progress, cancellation));
         rows.AddRange(await LoadMeasure.RunAsync(servers, quick, progress, cancellation));
         return rows;

@@ -50,10 +50,9 @@ internal static class WatchMeasure
         // A connection takes 256 calls. A channel that needs several opens more than that, and each has only a share of the calls that a node allows.
         var channels = Enumerable.Range(0, IdleWatchers / 250).Select(_ => GrpcChannel.ForAddress(servers.LeaderAddress)).ToArray();
         using var ended = CancellationTokenSource.CreateLinkedTokenSource(cancellation);
-        var begun = new CountdownEvent(IdleWatchers);
         var before = ResidentBytes(servers.Processes);
-        var watching = Enumerable.Range(0, IdleWatchers).Select(number => WatchAsync(new Kv.KvClient(channels[number % channels.Length]), $"idle/{number}/", [], begun, ended.Token)).ToArray();
-        await BegunAsync(begun, watching, cancellation);
+        // One on each connection first. A channel that does not know yet how many calls its connection takes opens further ones for what comes meanwhile.
+        Task[] watching = [.. await BeginAsync(0, channels.Length), .. await BeginAsync(channels.Length, IdleWatchers - channels.Length)];
         // Bookmarks are being sent.
         await Task.Delay(TimeSpan.FromSeconds(5), cancellation);
         var bytes = (double)(ResidentBytes(servers.Processes) - before) / IdleWatchers;
@@ -63,6 +62,14 @@ internal static class WatchMeasure
         foreach (var channel in channels)
             channel.Dispose();
         return bytes;
+
+        async Task<Task[]> BeginAsync(int first, int count)
+        {
+            using var begun = new CountdownEvent(count);
+            var some = Enumerable.Range(first, count).Select(number => WatchAsync(new Kv.KvClient(channels[number % channels.Length]), $"idle/{number}/", [], begun, ended.Token)).ToArray();
+            await BegunAsync(begun, some, cancellation);
+            return some;
+        }
     }
 
     // A watch that is refused ends the wait.

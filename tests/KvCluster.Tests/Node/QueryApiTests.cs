@@ -141,9 +141,15 @@ public sealed class QueryApiTests(KvApiTests.OneNode fixture, ITestOutputHelper 
     {
         await PutAllAsync("a", "b", "c");
         var first = await _kv.ListAsync(new ListRequest { Prefix = Utf8(_prefix), Limit = 1 });
-        var forged = ByteString.CopyFrom([.. new byte[] { 1, 2, 3, 4, 5, 6, 7, 8, 0 }, .. Key("a").Span]);
+        var forged = ByteString.CopyFrom([1, 2, 3, 4, 5, 6, 7, 8, .. first.NextPageToken.Span[8..]]);
         await AssertRefusedAsync(new ListRequest { Prefix = Utf8(_prefix), PageToken = forged }, StatusCode.Aborted, "SNAPSHOT_TOO_OLD");
         await AssertRefusedAsync(new ListRequest { PageToken = Utf8("short") }, StatusCode.InvalidArgument, "BAD_REQUEST");
+        // It would go on at a key that is before this range, or return keys twice.
+        foreach (var other in (ListRequest[])[new() { Prefix = Key("b") }, new() { Prefix = Utf8(_prefix), Reverse = true }, new() { Prefix = Utf8(_prefix), KeysOnly = true }, new()])
+        {
+            other.PageToken = first.NextPageToken;
+            await AssertRefusedAsync(other, StatusCode.InvalidArgument, "BAD_REQUEST");
+        }
         await AssertRefusedAsync(new ListRequest { Limit = 10_001 }, StatusCode.InvalidArgument, "BAD_REQUEST");
         var second = await _kv.ListAsync(new ListRequest { Prefix = Utf8(_prefix), Limit = 1, PageToken = first.NextPageToken });
         Assert.Equal(Key("b"), second.Entries.Single().Key);
