@@ -15,6 +15,8 @@ if (ArgumentBytes.FirstWrong(args) is { } wrong)
 var parsed = root.Parse(args, new ParserConfiguration { ResponseFileTokenReplacer = null });
 if (parsed.Errors.Count > 0)
     return Refuse(ParseMistakes.Describe(parsed.Errors));
+if (ParseMistakes.UnknownOption(parsed) is { } unknown)
+    return Refuse($"Unrecognized option '{unknown}'. Write -- in front of arguments that begin so.");
 
 using var interruption = new Interruption();
 using var help = new StringWriter();

@@ -107,7 +107,7 @@ internal static class ApiErrors
         StatusCode.FailedPrecondition, "TOO_MANY_OWNED", $"A session owns at most {Text(OwnedKeys.KeysMax)} keys of {Text(OwnedKeys.BytesMax)} bytes together, those included that were deleted by ranges. Nothing was applied; use several sessions.");
 
     public static readonly ApiError SessionInvalid = BadRequest(
-        $"A request id must name a session returned by OpenSession: {Text(WireWriter.SessionBytes)} bytes, not all of them zero. Nothing was applied; open a session.");
+        $"A session is named by the {Text(WireWriter.SessionBytes)} bytes that OpenSession returned, which are not all zero. Nothing was applied; open a session.");
 
     public static readonly ApiError TooManySessions = new(
         StatusCode.InvalidArgument, "TOO_MANY_OPERATIONS", $"A KeepAlive names at most {Text(KvLimits.KeysMax)} sessions. Nothing was done; send several.");
@@ -250,7 +250,7 @@ internal static class ApiErrors
         StatusCode.FailedPrecondition, "LINEAGE_CHANGED", $"Shard {shard} has no change {asked}. The position is of another history of the cluster, which was restored perhaps. Read the keys anew and watch after that.");
 
     public static ApiError ConditionFailed(ShardId shard, in WriteResult result) =>
-        new(StatusCode.FailedPrecondition, "CONDITION_FAILED", $"Condition {Text(result.FailedCondition)} does not hold.")
+        new(StatusCode.FailedPrecondition, "CONDITION_FAILED", $"Condition {Text(result.FailedCondition)}, counted from 0, does not hold. Nothing was applied; read what it is about and decide anew.")
         {
             Position = (shard, result.Etag),
             FailedCondition = result.FailedCondition,

@@ -24,6 +24,8 @@ public sealed class ArgumentTests
     [InlineData("$KV get k --tls-key k.pem", "--tls-key requires --tls-cert")]
     [InlineData("$KV get k --tls-ca absent.pem", "absent.pem is not usable: ")]
     [InlineData("KVCLUSTER_TLS_CA=absent.pem $KV get k", "absent.pem is not usable: ")]
+    [InlineData("$KV set remove s --al", "Unrecognized option '--al'. Write -- in front of arguments that begin so.")]
+    [InlineData("$KV set intersect s --json -- --t", "Unrecognized option '--json'.")]
     [InlineData("$KV admin transfer 0 --to 0", "--to 0: there is no node 0")]
     public async Task Kv_WithAWrongArgument_NamesItInOneLine(string script, string expected)
     {
