@@ -12,10 +12,9 @@ namespace KvCluster.Node.Api;
 /// </summary>
 internal sealed class ListQuery : SnapshotQuery
 {
-    private const int PlaceBytes = KeptSnapshots.TokenBytes + 1 + sizeof(uint);
-
-    /// <summary>Where in the token the checksum is, behind whether the key is a bound.</summary>
-    private const int RangeAt = KeptSnapshots.TokenBytes + 1;
+    private const int BoundAt = KeptSnapshots.TokenBytes;
+    private const int RangeAt = BoundAt + 1;
+    private const int PlaceBytes = RangeAt + sizeof(uint);
     private const int EntriesDefault = 1_000;
     private const int EntriesMax = 10_000;
     private const int BytesDefault = 1 << 20;
@@ -58,13 +57,13 @@ internal sealed class ListQuery : SnapshotQuery
         _range = ChecksumOf(start, end, prefix);
         if (token.Length == 0)
             return;
-        _isTokenBad = token.Length is <= PlaceBytes or > PlaceBytes + KvLimits.KeyBytesMax || token[RangeAt - 1] > 1;
+        _isTokenBad = token.Length is <= PlaceBytes or > PlaceBytes + KvLimits.KeyBytesMax || token[BoundAt] > 1;
         _isTokenOfAnother = !_isTokenBad && BinaryPrimitives.ReadUInt32BigEndian(token.AsSpan(RangeAt)) != _range;
         if (_isTokenBad || _isTokenOfAnother)
             return;
         Token = BinaryPrimitives.ReadUInt64BigEndian(token);
         var key = token.AsMemory(PlaceBytes);
-        Bounds = token[RangeAt - 1] == 1 ? Bounds.From(key, IsReverse) : Bounds.Behind(key, IsReverse);
+        Bounds = token[BoundAt] == 1 ? Bounds.From(key, IsReverse) : Bounds.Behind(key, IsReverse);
     }
 
     public bool IsReverse { get; }
@@ -112,7 +111,7 @@ internal sealed class ListQuery : SnapshotQuery
         writer.BytesHeader(ListResponse.NextPageTokenFieldNumber, PlaceBytes + key.Length);
         var place = writer.Take(PlaceBytes + key.Length);
         BinaryPrimitives.WriteUInt64BigEndian(place, snapshot);
-        place[RangeAt - 1] = isBound ? (byte)1 : (byte)0;
+        place[BoundAt] = isBound ? (byte)1 : (byte)0;
         BinaryPrimitives.WriteUInt32BigEndian(place[RangeAt..], _range);
         key.CopyTo(place[PlaceBytes..]);
     }

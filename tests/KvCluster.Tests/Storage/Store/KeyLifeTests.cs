@@ -43,6 +43,18 @@ public sealed class KeyLifeTests : IDisposable
     }
 
     [Fact]
+    public void Key_ThatExpires_TakesNoneWithItThatIsDueLater()
+    {
+        var soon = NowMs + 1_000;
+        Put("first", "v", soon);
+        Put("second", "v", soon + 500);
+        PassUntil(soon + 250);
+        Assert.Equal(["second"], _bench.ReadAllKeys().Keys);
+        PassUntil(soon + 750);
+        Assert.Empty(_bench.ReadAllKeys());
+    }
+
+    [Fact]
     public void Key_ThatIsReplacedDeletedOrTouched_HasOnlyItsNewExpiry()
     {
         var soon = NowMs + 1_000;
