@@ -10,10 +10,9 @@ internal sealed record EntryDocument(string? Key, string? KeyBase64, bool? Found
 
     public static EntryDocument Of(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, Etag etag, bool? found = null)
     {
-        var (keyText, valueText) = (Text.FromBytes(key), Text.FromBytes(value));
-        return new EntryDocument(
-            keyText, keyText is null ? Convert.ToBase64String(key) : null, found,
-            valueText, valueText is null ? Convert.ToBase64String(value) : null, etag.ToString());
+        var (keyText, keyBase64) = Text.ForJson(key);
+        var (valueText, valueBase64) = Text.ForJson(value);
+        return new EntryDocument(keyText, keyBase64, found, valueText, valueBase64, etag.ToString());
     }
 }
 

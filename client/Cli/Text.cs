@@ -24,6 +24,9 @@ internal static class Text
         }
     }
 
+    /// <summary>For JSON: the bytes as UTF-8 text, or in base64 if they are not valid UTF-8. The other one is null.</summary>
+    public static (string? Text, string? Base64) ForJson(ReadOnlySpan<byte> bytes) => FromBytes(bytes) is { } text ? (text, null) : (null, Convert.ToBase64String(bytes));
+
     /// <summary>For messages: quoted text if the bytes are UTF-8, else hex. A long one is abbreviated and followed by its length.</summary>
     public static string ForPeople(ReadOnlySpan<byte> bytes) => FromBytes(bytes) is { } text
         ? text.Length <= CharactersShown ? $"'{text}'" : $"'{text[..(char.IsHighSurrogate(text[CharactersShown - 1]) ? CharactersShown - 1 : CharactersShown)]}...' ({bytes.Length} bytes)"

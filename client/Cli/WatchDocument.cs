@@ -52,25 +52,30 @@ internal sealed record WatchDocument
         var hasValue = happened.Kind == KvEventKind.Put && !keysOnly;
         var isOfSet = happened.Kind is KvEventKind.SetAdd or KvEventKind.SetRemove;
         var hadValue = happened is { IsPreviousKnown: true, PreviousEtag: not null };
+        var (key, keyBase64) = Text.ForJson(happened.Key.Span);
+        var (value, valueBase64) = ForJson(happened.Value, hasValue);
+        var (member, memberBase64) = ForJson(happened.Member, isOfSet);
+        var (rangeEnd, rangeEndBase64) = ForJson(happened.RangeEnd, happened.Kind == KvEventKind.DeleteRange);
+        var (previous, previousBase64) = ForJson(happened.PreviousValue, hadValue);
         return new WatchDocument
         {
             Kind = NameOf(happened.Kind),
             Reason = NameOf(happened.Reason),
-            Key = Text.FromBytes(happened.Key.Span),
-            KeyBase64 = Base64Of(happened.Key.Span),
-            Value = hasValue ? Text.FromBytes(happened.Value.Span) : null,
-            ValueBase64 = hasValue ? Base64Of(happened.Value.Span) : null,
-            Member = isOfSet ? Text.FromBytes(happened.Member.Span) : null,
-            MemberBase64 = isOfSet ? Base64Of(happened.Member.Span) : null,
-            RangeEnd = happened.Kind == KvEventKind.DeleteRange ? Text.FromBytes(happened.RangeEnd.Span) : null,
-            RangeEndBase64 = happened.Kind == KvEventKind.DeleteRange ? Base64Of(happened.RangeEnd.Span) : null,
+            Key = key,
+            KeyBase64 = keyBase64,
+            Value = value,
+            ValueBase64 = valueBase64,
+            Member = member,
+            MemberBase64 = memberBase64,
+            RangeEnd = rangeEnd,
+            RangeEndBase64 = rangeEndBase64,
             Etag = happened.Etag.ToString(),
             Shard = message.Position.Shard,
             Initial = message.IsInitial,
             PreviousKnown = happened.IsPreviousKnown,
             PreviousEtag = happened.PreviousEtag?.ToString(),
-            PreviousValue = hadValue ? Text.FromBytes(happened.PreviousValue.Span) : null,
-            PreviousValueBase64 = hadValue ? Base64Of(happened.PreviousValue.Span) : null,
+            PreviousValue = previous,
+            PreviousValueBase64 = previousBase64,
             Token = token,
         };
     }
@@ -95,5 +100,5 @@ internal sealed record WatchDocument
         _ => "unknown",
     };
 
-    private static string? Base64Of(ReadOnlySpan<byte> bytes) => Text.FromBytes(bytes) is null ? Convert.ToBase64String(bytes) : null;
+    private static (string? Text, string? Base64) ForJson(ReadOnlyMemory<byte> bytes, bool isPart) => isPart ? Text.ForJson(bytes.Span) : default;
 }

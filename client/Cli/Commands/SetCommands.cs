@@ -112,8 +112,8 @@ internal static class SetCommands
             of.SetsFound,
             Sets = of.Sets.Select(static facet =>
             {
-                var set = Text.FromBytes(facet.Key.Span);
-                return new { Set = set, SetBase64 = set is null ? Convert.ToBase64String(facet.Key.Span) : null, facet.Count };
+                var (set, base64) = Text.ForJson(facet.Key.Span);
+                return new { Set = set, SetBase64 = base64, facet.Count };
             }),
         }),
     };
@@ -155,8 +155,8 @@ internal static class SetCommands
     {
         public static MemberDocument Of(ReadOnlySpan<byte> member)
         {
-            var text = Text.FromBytes(member);
-            return new MemberDocument(text, text is null ? Convert.ToBase64String(member) : null);
+            var (text, base64) = Text.ForJson(member);
+            return new MemberDocument(text, base64);
         }
     }
 }
