@@ -18,6 +18,12 @@ internal sealed class CallStream(string address, ChannelReader<CallStream.Entry>
     private const int CallsPerMessageMax = 512;
     private const int MessageBytes = 256 << 10;
 
+    // How long the reader may take to see the end that a write has seen already.
+    private static readonly TimeSpan EndWait = TimeSpan.FromSeconds(1);
+
+    // Another cluster, which has this address now, refused the stream, so it has read none of the calls.
+    private volatile bool _isRefused;
+
     /// <summary>Opens the stream and runs it until it breaks. Returns why it did.</summary>
     public async Task<string> RunAsync(GrpcChannel channel, Metadata? header, CancellationToken cancellationToken)
     {
@@ -26,11 +32,24 @@ internal sealed class CallStream(string address, ChannelReader<CallStream.Entry>
         var receiving = ReceiveAsync(stream.ResponseStream, broken.Token);
         var sending = SendAsync(stream.RequestStream, broken.Token);
         var first = await Task.WhenAny(receiving, sending).ConfigureAwait(false);
+        // A write may fail with the status of the stream's end before the details of the status can be read. The reader gets both.
+        if (first == sending)
+            first = await Task.WhenAny(receiving, EndedAsync(sending, broken.Token)).ConfigureAwait(false);
         await broken.CancelAsync().ConfigureAwait(false);
         // Waits for both, whichever ended first, so that the next stream has the queue to itself.
         Task both = Task.WhenAll(receiving, sending);
         await both.ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
-        return await first.ConfigureAwait(false);
+        var reason = await first.ConfigureAwait(false);
+        // Calls that were sent may be made elsewhere, also those that were gathered after the refusal had been read.
+        if (_isRefused)
+            open.FailAll(reason, isRefused: true);
+        return reason;
+
+        static async Task<string> EndedAsync(Task<string> sending, CancellationToken cancellationToken)
+        {
+            await Task.Delay(EndWait, cancellationToken).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+            return await sending.ConfigureAwait(false);
+        }
     }
 
     private async Task<string> SendAsync(IClientStreamWriter<ExchangeRequest> requests, CancellationToken cancellationToken)
@@ -107,11 +126,9 @@ internal sealed class CallStream(string address, ChannelReader<CallStream.Entry>
     /// <summary>Says why the stream broke. The status of its end is seen by a write as well as by a read, whichever comes first.</summary>
     private string Break(Exception failure)
     {
-        var reason = failure is RpcException { Status.Detail: { Length: > 0 } detail } ? $"{address}: {detail}" : $"{address}: {failure.Message}";
-        // Another cluster, which has this address now, has read none of the calls. They may be made elsewhere.
         if (failure is RpcException refusal && ClusterHeader.IsForeign(refusal))
-            open.FailAll(reason, isRefused: true);
-        return reason;
+            _isRefused = true;
+        return failure is RpcException { Status.Detail: { Length: > 0 } detail } ? $"{address}: {detail}" : $"{address}: {failure.Message}";
     }
 
     /// <summary>What the stream is to send: a call, or that a call which was sent has been given up.</summary>

@@ -140,7 +140,7 @@ public sealed class SessionApiTests(KvApiTests.OneNode fixture) : IClassFixture<
     public async Task Put_WithAnInvalidId_IsToldWhichRuleItBreaks()
     {
         var id = await OpenAsync();
-        Assert.Contains("not all of them zero", await DetailAsync(new RequestId(id) { Session = ByteString.CopyFrom(new byte[16]) }), StringComparison.Ordinal);
+        Assert.Contains("which are not all zero", await DetailAsync(new RequestId(id) { Session = ByteString.CopyFrom(new byte[16]) }), StringComparison.Ordinal);
         Assert.Contains("from 1 to 9223372036854775807", await DetailAsync(new RequestId(id) { Sequence = ulong.MaxValue, LowestOpen = ulong.MaxValue }), StringComparison.Ordinal);
         Assert.Contains("from 1 to 9223372036854775807", await DetailAsync(new RequestId(id) { Sequence = 1UL << 63, LowestOpen = 1UL << 63 }), StringComparison.Ordinal);
         await PutAsync("k", new RequestId(id) { Sequence = long.MaxValue, LowestOpen = long.MaxValue });
