@@ -8,70 +8,98 @@ namespace KvCluster.Replication.Leading;
 /// <summary>
 /// A leader's heartbeats: when a round is due, what it says, and what its answers grant. One per epoch; called within the core's steps.
 /// </summary>
-internal sealed class Heartbeats(ReplicaContext context, ReadRounds rounds, ProgressTracker tracker, JournalShipping shipping)
+internal sealed class Heartbeats
 {
-    private readonly Quiescence _quiescence = new(context);
+    private readonly ReplicaContext _context;
+    private readonly ReadRounds _rounds;
+    private readonly ProgressTracker _tracker;
+    private readonly JournalShipping _shipping;
+    private readonly Quiescence _quiescence;
+
+    // The followers that the newest round asked if it did not ask all.
+    private readonly HashSet<ReplicaId> _few = [];
+    private readonly Func<ReplicaId, bool> _isAsked;
     private bool _isRoundAwaited;
+    private long _intervalDueUs;
+
+    // When all are asked if the few have not answered by then; the greatest value if all were asked.
+    private long _fewDueUs = long.MaxValue;
+
+    public Heartbeats(ReplicaContext context, ReadRounds rounds, ProgressTracker tracker, JournalShipping shipping)
+    {
+        (_context, _rounds, _tracker, _shipping) = (context, rounds, tracker, shipping);
+        _quiescence = new Quiescence(context);
+        _isAsked = replica => replica == context.Self || _few.Contains(replica);
+    }
 
     /// <summary>Whether the leader is quiescent, and which followers it has heard.</summary>
     public Quiescence Quiescence => _quiescence;
 
     /// <summary>When the next round is due by the clock.</summary>
-    public long DueUs { get; private set; }
+    public long DueUs => _tracker.Round < _rounds.Newest ? Math.Min(_intervalDueUs, _fewDueUs) : _intervalDueUs;
 
     /// <summary>When the followers are checked next. Independent of the rounds, which reads may cause indefinitely.</summary>
     public long CheckDueUs { get; private set; }
 
     /// <summary>A read waits for a round, and none that was sent for others is still being answered. Followers do not hurry to answer a round that was not awaited.</summary>
-    public bool IsRoundWanted => rounds.Wanted && (!_isRoundAwaited || tracker.Round == rounds.Newest);
+    public bool IsRoundWanted => _rounds.Wanted && (!_isRoundAwaited || _tracker.Round == _rounds.Newest);
 
     // All leaders of a node send heartbeats at the same moments, so that these travel in one message.
-    private long NextUs => ((context.NowUs / IntervalUs) + 1) * IntervalUs;
+    private long NextUs => ((_context.NowUs / IntervalUs) + 1) * IntervalUs;
 
-    private long IntervalUs => _quiescence.IsQuiescent ? context.Options.QuiescentIntervalUs : context.Options.HeartbeatIntervalUs;
+    private long IntervalUs => _quiescence.IsQuiescent ? _context.Options.QuiescentIntervalUs : _context.Options.HeartbeatIntervalUs;
 
     /// <summary>Something was asked of the leader, a replica wants to campaign, or a node, perhaps a follower's, is silent. Ends quiescence.</summary>
     public void Asked()
     {
         if (_quiescence.TryEnd())
-            DueUs = CheckDueUs = context.NowUs;
+            _intervalDueUs = CheckDueUs = _context.NowUs;
     }
 
     /// <summary>Whether the followers are to be checked now.</summary>
     public bool TryCheck()
     {
-        if (context.NowUs < CheckDueUs)
+        if (_context.NowUs < CheckDueUs)
             return false;
         CheckDueUs = NextUs;
         return true;
     }
 
     /// <summary>Whether no majority has answered for so long that this leadership is over.</summary>
-    public bool IsAlone => !_quiescence.IsQuiescent && context.NowUs - _quiescence.HeardUs(tracker.HeardUs) > context.Options.TimeoutMaxUs * 3 / 2;
+    public bool IsAlone => !_quiescence.IsQuiescent && _context.NowUs - _quiescence.HeardUs(_tracker.HeardUs) > _context.Options.TimeoutMaxUs * 3 / 2;
 
-    /// <summary>Sends a round.</summary>
+    /// <summary>
+    /// Sends a round. One that is only for reads, and not due by the clock, goes to no more followers than make a majority, if as many have answered the round before: under
+    /// many reads rounds follow each other at once, and the answers of the others would be of no use.
+    /// </summary>
     /// <param name="isIdle">Nothing that the leader has begun is in progress.</param>
     /// <param name="leaseEndUs">When the lease ends.</param>
     public void Send(bool isIdle, long leaseEndUs)
     {
-        _quiescence.Decide(isIdle && !rounds.Wanted, tracker.All);
+        var isForReads = _rounds.Wanted && _context.NowUs < DueUs;
+        _quiescence.Decide(isIdle && !_rounds.Wanted, _tracker.All);
         var isQuiescent = _quiescence.IsQuiescent;
-        DueUs = NextUs;
-        _isRoundAwaited = !isQuiescent && (rounds.Wanted || leaseEndUs <= context.NowUs);
-        var round = rounds.Start(context.NowUs);
-        foreach (var follower in tracker.All)
+        _isRoundAwaited = !isQuiescent && (_rounds.Wanted || leaseEndUs <= _context.NowUs);
+        var isForFew = isForReads && !isQuiescent && TryChooseFew();
+        if (!isForFew)
+            _intervalDueUs = NextUs;
+        _fewDueUs = isForFew ? _context.NowUs + _context.Options.FewAnswerUs : long.MaxValue;
+        var round = _rounds.Start(_context.NowUs);
+        foreach (var follower in _tracker.All)
         {
-            var frame = shipping.FrameTo(follower);
+            if (isForFew && !_few.Contains(follower.Replica))
+                continue;
+            var frame = _shipping.FrameTo(follower);
             frame.Heartbeat = new Heartbeat
             {
                 Round = round,
-                Committed = context.Committed.ToWire(),
-                LeaseUs = isQuiescent ? 0 : (ulong)context.Options.LeaseUs,
+                Committed = _context.Committed.ToWire(),
+                LeaseUs = isQuiescent ? 0 : (ulong)_context.Options.LeaseUs,
                 Awaited = _isRoundAwaited,
-                RestUs = isQuiescent ? (ulong)context.Options.QuiescentIntervalUs : 0,
-                PaceUs = (ulong)context.Pace.PaceUs(context.NowUs),
+                RestUs = isQuiescent ? (ulong)_context.Options.QuiescentIntervalUs : 0,
+                PaceUs = (ulong)_context.Pace.PaceUs(_context.NowUs),
             };
-            context.Send(frame);
+            _context.Send(frame);
         }
     }
 
@@ -79,11 +107,25 @@ internal sealed class Heartbeats(ReplicaContext context, ReadRounds rounds, Prog
     public void OnAck(FollowerProgress follower, HeartbeatAck ack)
     {
         follower.DiskImpaired = ack.DiskImpaired;
-        if (ack.Recovering || !rounds.TryGetSentUs(ack.Round, out var sentUs))
+        if (ack.Recovering || !_rounds.TryGetSentUs(ack.Round, out var sentUs))
             return;
-        Invariant.Check(sentUs <= context.NowUs, $"Round {ack.Round} was sent at {sentUs}, which is later than {context.NowUs}.");
+        Invariant.Check(sentUs <= _context.NowUs, $"Round {ack.Round} was sent at {sentUs}, which is later than {_context.NowUs}.");
         follower.Round = Math.Max(follower.Round, ack.Round);
         if (ack.Granted)
-            follower.GrantEndUs = Math.Max(follower.GrantEndUs, sentUs + context.Options.LeaseUs);
+            follower.GrantEndUs = Math.Max(follower.GrantEndUs, sentUs + _context.Options.LeaseUs);
+    }
+
+    private bool TryChooseFew()
+    {
+        _few.Clear();
+        foreach (var follower in _tracker.All)
+        {
+            if (follower.Round < _rounds.Newest || !_tracker.Voters.Contains(follower.Replica))
+                continue;
+            _few.Add(follower.Replica);
+            if (_tracker.Voters.Reached(_isAsked))
+                return true;
+        }
+        return false;
     }
 }

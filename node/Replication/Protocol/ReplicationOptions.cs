@@ -7,6 +7,12 @@ internal sealed record ReplicationOptions
     public long HeartbeatIntervalUs { get; init; } = 100_000;
 
     /// <summary>
+    /// How long a round that asks no more followers than make a majority may be unanswered before all are asked. Above what a busy network and machine take, and so short that reads
+    /// hardly notice a follower that has just stopped.
+    /// </summary>
+    public long FewAnswerUs { get; init; } = 10_000;
+
+    /// <summary>
     /// Interval between heartbeats of a quiescent leader: nothing was asked of it for <see cref="QuiescentAfterUs"/> and all replicas are level. This makes many idle
     /// shards cost next to nothing. The followers' driver reports when a quiescent leader's node is gone (<see cref="Event.NodeSilent"/>). If it does not, they
     /// campaign after three of these intervals. A quiescent leader has no lease, so its first read takes a round trip. 0: leaders never become quiescent.
@@ -74,7 +80,7 @@ internal sealed record ReplicationOptions
     public long CoordinatorRetryUs { get; init; } = 200_000;
 
     /// <summary>Number of heartbeat rounds whose send time is remembered. An answer to an older round counts as contact only.</summary>
-    public int RoundsKept { get; init; } = 64;
+    public int RoundsKept { get; init; } = 256;
 
     /// <summary>
     /// Interval at which a leader compares its voters' digests, with ±25 % jitter. Reading a tree takes a fraction of a core and of a disk while it lasts, and

@@ -24,7 +24,7 @@ public sealed class ReplicaCoreTranscriptTests
     {
         var replica = Leading();
         replica.Step(new Event.ReadArrived(1));
-        replica.Shows("to 2: epoch 1 heartbeat 2 committed 1.1\nto 3: epoch 1 heartbeat 2 committed 1.1");
+        replica.Shows("to 2: epoch 1 heartbeat 2 committed 1.1");
         replica.From(2, 4, frame => frame.Fenced = new Fenced());
         replica.Shows("reads up to 1 refused\nstop serving\nstop leading");
         Assert.Equal(0, replica.Core.LeaseEndUs);
@@ -37,7 +37,7 @@ public sealed class ReplicaCoreTranscriptTests
         leader.From(2, ulong.MaxValue, frame => frame.Fenced = new Fenced()).Shows("");
         leader.From(2, ulong.MaxValue, frame => frame.Heartbeat = new Heartbeat()).Shows("");
         leader.Step(new Event.ReadArrived(1));
-        leader.Shows("to 2: epoch 1 heartbeat 2 committed 1.1\nto 3: epoch 1 heartbeat 2 committed 1.1");
+        leader.Shows("to 2: epoch 1 heartbeat 2 committed 1.1");
         var follower = Following();
         follower.From(3, ulong.MaxValue, frame => frame.Prepare = new Prepare()).Shows("");
         follower.From(2, 2, frame => frame.Append = Transcript.Append((1, 2), (2, 3))).Shows("append up to 2.3");
@@ -61,9 +61,24 @@ public sealed class ReplicaCoreTranscriptTests
     {
         var replica = Leading();
         replica.Step(new Event.ReadArrived(1));
-        replica.Shows("to 2: epoch 1 heartbeat 2 committed 1.1\nto 3: epoch 1 heartbeat 2 committed 1.1");
+        replica.Shows("to 2: epoch 1 heartbeat 2 committed 1.1");
         replica.From(2, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = 1 }).Shows("");
-        replica.From(3, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = 2 }).Shows("reads up to 1 confirmed");
+        replica.From(2, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = 2 }).Shows("reads up to 1 confirmed");
+    }
+
+    /// <summary>The follower that answered the round before is asked alone. If it has stopped, the others are asked soon, and then the one that answers.</summary>
+    [Fact]
+    public void ReadRound_ThatItsFollowerDoesNotAnswer_AsksAll()
+    {
+        var replica = Leading();
+        replica.Step(new Event.ReadArrived(1)).Shows("to 2: epoch 1 heartbeat 2 committed 1.1");
+        replica.Step(new Event.ReadArrived(2)).Shows("");
+        replica.Tick(10_000).Shows("to 2: epoch 1 heartbeat 3 committed 1.1\nto 3: epoch 1 heartbeat 3 committed 1.1");
+        replica.From(3, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = 3 }).Shows("reads up to 2 confirmed");
+        replica.Step(new Event.ReadArrived(3)).Shows("to 3: epoch 1 heartbeat 4 committed 1.1");
+        replica.From(3, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = 4 }).Shows("reads up to 3 confirmed");
+        // Rounds that the clock asks for still go to all.
+        replica.Tick(90_000).Shows("to 2: epoch 1 heartbeat 5 committed 1.1\nto 3: epoch 1 heartbeat 5 committed 1.1\nto 3: epoch 1 probe 0.0");
     }
 
     [Fact]
@@ -343,7 +358,7 @@ public sealed class ReplicaCoreTranscriptTests
     {
         var replica = Leading();
         replica.From(3, 1, frame => frame.ReadIndex = new ReadIndex { Number = 4 });
-        replica.Shows("to 2: epoch 1 heartbeat 2 committed 1.1\nto 3: epoch 1 heartbeat 2 committed 1.1");
+        replica.Shows("to 2: epoch 1 heartbeat 2 committed 1.1");
         replica.From(2, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = 1, Granted = true }).Shows("");
         replica.From(2, 1, frame => frame.HeartbeatAck = new HeartbeatAck { Round = 2, Granted = true }).Shows("to 3: epoch 1 read index 4 is 1.1");
         replica.From(3, 1, frame => frame.ReadIndex = new ReadIndex { Number = 5 }).Shows("to 3: epoch 1 read index 5 is 1.1");
@@ -394,7 +409,7 @@ public sealed class ReplicaCoreTranscriptTests
         older.Replicas.RemoveAt(2);
         replica.Step(new Event.ShardRecordRead(0, older, 8)).Shows("read the record");
         replica.Step(new Event.ShardRecordRead(replica.RequestId, older, 8)).Shows("alarm");
-        replica.Step(new Event.ReadArrived(1)).Shows("to 2: epoch 1 heartbeat 2 committed 1.1\nto 3: epoch 1 heartbeat 2 committed 1.1");
+        replica.Step(new Event.ReadArrived(1)).Shows("to 2: epoch 1 heartbeat 2 committed 1.1");
     }
 
     /// <summary>
