@@ -17,10 +17,12 @@ public sealed class ConnectionLimitTests
     private const int Limit = 8;
 
     /// <summary>A caller that opened many connections and sent nothing kept all others out, or there was no limit at all.</summary>
-    [Fact]
-    public async Task Connect_BeyondTheLimit_ClosesUnusedConnections()
+    [Theory]
+    [InlineData(Limit, 3 * Limit)]
+    [InlineData(ListenerLimits.ConnectionsDefault, 10_000)]
+    public async Task Connect_BeyondTheLimit_ClosesUnusedConnections(int limit, int unused)
     {
-        var builder = ServerBuilder.Create(NullLoggerFactory.Instance, new Uri("http://127.0.0.1:0"), limits: ListenerLimits.OfClients(Limit));
+        var builder = ServerBuilder.Create(NullLoggerFactory.Instance, new Uri("http://127.0.0.1:0"), limits: ListenerLimits.OfClients(limit));
         builder.Services.AddGrpc();
         builder.Services.AddSingleton<EchoService>();
         await using var app = builder.Build();
@@ -31,17 +33,17 @@ public sealed class ConnectionLimitTests
         var used = new Echo.EchoClient(channel);
         await used.UnaryAsync(new EchoRequest());
         var idle = new List<Socket>();
-        for (var number = 0; number < 3 * Limit; number++)
+        for (var number = 0; number < unused; number++)
         {
             var socket = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
             await socket.ConnectAsync(IPAddress.Loopback, address.Port);
             idle.Add(socket);
         }
         // All but those that still have a place beside the one in use are closed; which these are, depends on the order in which the server takes the connections.
-        const int Closed = (3 * Limit) - ((Limit * 3 / 4) - 1);
+        var closed = unused - ((limit * 3 / 4) - 1);
         var ends = idle.ConvertAll(EndsAsync);
-        await Eventually.TrueAsync(() => ends.Count(end => end.IsCompleted) >= Closed, "unused connections are closed");
-        Assert.Equal(Closed, ends.Count(end => end.IsCompletedSuccessfully && end.Result));
+        await Eventually.TrueAsync(() => ends.Count(end => end.IsCompleted) >= closed, "unused connections are closed");
+        Assert.Equal(closed, ends.Count(end => end.IsCompletedSuccessfully && end.Result));
         await used.UnaryAsync(new EchoRequest());
         using var another = GrpcChannel.ForAddress(address);
         await new Echo.EchoClient(another).UnaryAsync(new EchoRequest());
