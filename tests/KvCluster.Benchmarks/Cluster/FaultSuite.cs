@@ -8,7 +8,7 @@ using KvCluster.Processes;
 namespace KvCluster.Benchmarks.Cluster;
 
 /// <summary>
-/// The cost of faults: the time until the next acknowledged write after kill -9 of a leader, beside a three-node etcd in the same run; the time until
+/// The cost of faults: the time until the next acknowledged write after a leader was killed or stopped, beside a three-node etcd in the same run; the time until
 /// a dead node's hundred shards have new leaders; the delay of a writer by a transfer; the speed of a follower that catches up; and how much slower
 /// puts become with a follower dead, slow or cut off, with a slow disk under one node, without etcd, and with three replicas instead of one.
 /// </summary>
@@ -47,18 +47,37 @@ internal static class FaultSuite
     public static Task<IReadOnlyList<BenchmarkRow>> RunSlowDiskAsync(bool quick, Action<string> progress, CancellationToken cancellation) =>
         SlowDiskMeasure.RunAsync(quick ? 1 : 5, TimeSpan.FromSeconds(quick ? 2 : 4), turns: quick ? 1 : 20, progress, cancellation);
 
+    /// <summary>A leader that is killed closes its connections. One that is stopped keeps them, and its callers must notice by themselves.</summary>
     private static async Task<List<BenchmarkRow>> FailoversAsync(int runs, Action<string> progress, CancellationToken cancellation)
     {
         await using var servers = await NodeServers.StartAsync(Nodes, shards: 1, cancellation);
         await using var peer = await EtcdMembers.StartAsync(Nodes);
         await using var client = new KvClient(new KvClientOptions { Endpoints = servers.Endpoints });
-        var (ours, theirs) = (new List<double>(), new List<double>());
-        for (var run = 0; run < runs; run++)
+        var rows = new List<BenchmarkRow>();
+        foreach (var isStopped in (bool[])[false, true])
+        {
+            var workload = $"{(isStopped ? "SIGSTOP" : "kill -9")} of the leader to the next acknowledged put";
+            var (ours, theirs) = (new List<double>(), new List<double>());
+            for (var run = 0; run < runs; run++)
+            {
+                ours.Add(await FailoverAsync(isStopped));
+                theirs.Add(await FailoverOfPeerAsync(peer, isStopped));
+                progress($"{workload}, run {run + 1} of {runs}: {ours[^1]:F0} ms, etcd {theirs[^1]:F0} ms");
+            }
+            rows.AddRange([BenchmarkRow.Of(Name, workload, Ours, "ms", ours), BenchmarkRow.Of(Name, workload, "etcd", "ms", theirs)]);
+        }
+        return rows;
+
+        async Task<double> FailoverAsync(bool isStopped)
         {
             await client.PutAsync("key", "before", cancellationToken: cancellation);
             var leader = (await servers.AllLedAsync(except: 0, cancellation)).MaxBy(node => node.Value).Key;
-            await servers.KillAsync(leader);
-            ours.Add(await UntilDoneAsync(async () =>
+            var process = servers.Processes[leader - 1];
+            if (isStopped)
+                Signals.Pause(process);
+            else
+                await servers.KillAsync(leader);
+            var took = await UntilDoneAsync(async () =>
             {
                 try
                 {
@@ -69,24 +88,27 @@ internal static class FaultSuite
                 {
                     return false;
                 }
-            }));
-            servers.Start(leader);
+            });
+            if (isStopped)
+                Signals.Resume(process);
+            else
+                servers.Start(leader);
             await servers.AllLedAsync(except: 0, cancellation);
-            theirs.Add(await FailoverOfPeerAsync(peer));
-            progress($"kill -9 of the leader, run {run + 1} of {runs}: {ours[^1]:F0} ms, etcd {theirs[^1]:F0} ms");
+            return took;
         }
-
-        const string workload = "kill -9 of the leader to the next acknowledged put";
-        return [BenchmarkRow.Of(Name, workload, Ours, "ms", ours), BenchmarkRow.Of(Name, workload, "etcd", "ms", theirs)];
     }
 
     // As its own client does: one member after the other, with a limit for each attempt.
-    private static async Task<double> FailoverOfPeerAsync(EtcdMembers peer)
+    private static async Task<double> FailoverOfPeerAsync(EtcdMembers peer, bool isStopped)
     {
         var leader = await peer.LeaderAsync();
         var channels = peer.Endpoints.Where((_, member) => member != leader).Select(GrpcChannel.ForAddress).ToArray();
         var request = new PutRequest { Key = Google.Protobuf.ByteString.CopyFromUtf8("key"), Value = Google.Protobuf.ByteString.CopyFromUtf8("value") };
-        await peer.KillAsync(leader);
+        var process = peer.ProcessIds[leader];
+        if (isStopped)
+            Signals.Pause(process);
+        else
+            await peer.KillAsync(leader);
         var attempt = 0;
         var took = await UntilDoneAsync(async () =>
         {
@@ -102,7 +124,10 @@ internal static class FaultSuite
         });
         foreach (var channel in channels)
             channel.Dispose();
-        peer.Start(leader);
+        if (isStopped)
+            Signals.Resume(process);
+        else
+            peer.Start(leader);
         return took;
     }
 
