@@ -89,32 +89,13 @@ internal sealed unsafe class Cursor : IDisposable
     public bool Reach(ReadOnlySpan<byte> key, out bool isEqual)
     {
         isEqual = false;
-        if (_leaf == null || TreePage.Compare(_leaf, Page.Count(_leaf) - 1, key) < 0)
+        if (_leaf == null || (_at = TreePage.LowerBound(_leaf, key, Math.Max(_at, 0), out isEqual)) == _end)
         {
             if (!Descend(key, toLast: false))
                 return false;
-            _at = 0;
+            _at = TreePage.LowerBound(_leaf, key, out isEqual);
         }
-        _at = TreePage.LowerBound(_leaf, key, Math.Max(_at, 0), out isEqual);
         return _at < _end || NextLeaf();
-    }
-
-    /// <summary>
-    /// After <see cref="Reach"/>: how many members of a list are in the rest of the current leaf. Each search begins where the one before ended.
-    /// </summary>
-    /// <param name="members">The list.</param>
-    /// <param name="next">The first member to look for; afterwards the first one that is greater than all keys of the leaf.</param>
-    public uint CountInLeaf(MemberList members, ref int next)
-    {
-        var common = 0u;
-        for (; next < members.Count; next++)
-        {
-            _at = TreePage.LowerBound(_leaf, members[next], _at, out var found);
-            if (_at == _end)
-                break;
-            common += Unsafe.BitCast<bool, byte>(found);
-        }
-        return common;
     }
 
     /// <summary>Moves to the next key; false at the end. From there <see cref="MovePrevious"/> moves back to the last key.</summary>

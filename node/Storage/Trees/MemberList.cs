@@ -69,12 +69,8 @@ internal sealed class MemberList
     private ulong CountBySearches(SetCursor cursor)
     {
         var common = 0ul;
-        for (var next = 0; next < Count && cursor.Reach(this[next], out var isEqual);)
-        {
+        for (var index = 0; index < Count && cursor.Reach(this[index], out var isEqual); index++)
             common += isEqual ? 1u : 0;
-            next++;
-            common += cursor.CountInLeaf(this, ref next);
-        }
         return common;
     }
 

@@ -124,9 +124,6 @@ internal sealed class SetCursor(StoredSet set, Cursor? tree) : IDisposable
         return _at < _count;
     }
 
-    /// <summary>In a large set, after <see cref="Reach"/>: see <see cref="Cursor.CountInLeaf"/>.</summary>
-    public uint CountInLeaf(MemberList members, ref int next) => tree!.CountInLeaf(members, ref next);
-
     /// <inheritdoc/>
     public void Dispose() => tree?.Dispose();
 }
