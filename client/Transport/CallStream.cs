@@ -22,7 +22,7 @@ internal sealed class CallStream(string address, ChannelReader<CallStream.Entry>
     private static readonly TimeSpan EndWait = TimeSpan.FromSeconds(1);
 
     // Another cluster, which has this address now, refused the stream, so it has read none of the calls.
-    private volatile bool _isRefused;
+    private bool _isRefused;
 
     /// <summary>Opens the stream and runs it until it breaks. Returns why it did.</summary>
     public async Task<string> RunAsync(GrpcChannel channel, Metadata? header, CancellationToken cancellationToken)
@@ -33,8 +33,8 @@ internal sealed class CallStream(string address, ChannelReader<CallStream.Entry>
         var sending = SendAsync(stream.RequestStream, broken.Token);
         var first = await Task.WhenAny(receiving, sending).ConfigureAwait(false);
         // A write may fail with the status of the stream's end before the details of the status can be read. The reader gets both.
-        if (first == sending)
-            first = await Task.WhenAny(receiving, EndedAsync(sending, broken.Token)).ConfigureAwait(false);
+        if (first == sending && await Task.WhenAny(receiving, Task.Delay(EndWait, broken.Token)).ConfigureAwait(false) == receiving)
+            first = receiving;
         await broken.CancelAsync().ConfigureAwait(false);
         // Waits for both, whichever ended first, so that the next stream has the queue to itself.
         Task both = Task.WhenAll(receiving, sending);
@@ -44,12 +44,6 @@ internal sealed class CallStream(string address, ChannelReader<CallStream.Entry>
         if (_isRefused)
             open.FailAll(reason, isRefused: true);
         return reason;
-
-        static async Task<string> EndedAsync(Task<string> sending, CancellationToken cancellationToken)
-        {
-            await Task.Delay(EndWait, cancellationToken).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
-            return await sending.ConfigureAwait(false);
-        }
     }
 
     private async Task<string> SendAsync(IClientStreamWriter<ExchangeRequest> requests, CancellationToken cancellationToken)

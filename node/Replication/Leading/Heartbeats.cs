@@ -35,8 +35,8 @@ internal sealed class Heartbeats
     /// <summary>Whether the leader is quiescent, and which followers it has heard.</summary>
     public Quiescence Quiescence => _quiescence;
 
-    /// <summary>When the next round is due by the clock.</summary>
-    public long DueUs => _tracker.Round < _rounds.Newest ? Math.Min(_intervalDueUs, _fewDueUs) : _intervalDueUs;
+    /// <summary>When the next round is due by the clock: at the end of the interval, or before, if the few that the newest one asked have not answered it.</summary>
+    public long DueUs => _fewDueUs < _intervalDueUs && _tracker.Round < _rounds.Newest ? _fewDueUs : _intervalDueUs;
 
     /// <summary>When the followers are checked next. Independent of the rounds, which reads may cause indefinitely.</summary>
     public long CheckDueUs { get; private set; }

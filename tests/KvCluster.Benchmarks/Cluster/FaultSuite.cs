@@ -73,10 +73,7 @@ internal static class FaultSuite
             await client.PutAsync("key", "before", cancellationToken: cancellation);
             var leader = (await servers.AllLedAsync(except: 0, cancellation)).MaxBy(node => node.Value).Key;
             var process = servers.Processes[leader - 1];
-            if (isStopped)
-                Signals.Pause(process);
-            else
-                await servers.KillAsync(leader);
+            await StrikeAsync(isStopped, process, () => servers.KillAsync(leader));
             var took = await UntilDoneAsync(async () =>
             {
                 try
@@ -89,10 +86,7 @@ internal static class FaultSuite
                     return false;
                 }
             });
-            if (isStopped)
-                Signals.Resume(process);
-            else
-                servers.Start(leader);
+            Restore(isStopped, process, () => servers.Start(leader));
             await servers.AllLedAsync(except: 0, cancellation);
             return took;
         }
@@ -105,10 +99,7 @@ internal static class FaultSuite
         var channels = peer.Endpoints.Where((_, member) => member != leader).Select(GrpcChannel.ForAddress).ToArray();
         var request = new PutRequest { Key = Google.Protobuf.ByteString.CopyFromUtf8("key"), Value = Google.Protobuf.ByteString.CopyFromUtf8("value") };
         var process = peer.ProcessIds[leader];
-        if (isStopped)
-            Signals.Pause(process);
-        else
-            await peer.KillAsync(leader);
+        await StrikeAsync(isStopped, process, () => peer.KillAsync(leader));
         var attempt = 0;
         var took = await UntilDoneAsync(async () =>
         {
@@ -124,11 +115,24 @@ internal static class FaultSuite
         });
         foreach (var channel in channels)
             channel.Dispose();
+        Restore(isStopped, process, () => peer.Start(leader));
+        return took;
+    }
+
+    private static Task StrikeAsync(bool isStopped, int process, Func<Task> kill)
+    {
+        if (!isStopped)
+            return kill();
+        Signals.Pause(process);
+        return Task.CompletedTask;
+    }
+
+    private static void Restore(bool isStopped, int process, Action start)
+    {
         if (isStopped)
             Signals.Resume(process);
         else
-            peer.Start(leader);
-        return took;
+            start();
     }
 
     private static async Task<List<BenchmarkRow>> ManyShardsAsync(int runs, Action<string> progress, CancellationToken cancellation)

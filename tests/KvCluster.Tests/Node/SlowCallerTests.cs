@@ -19,11 +19,12 @@ public sealed class SlowCallerTests
         using var callers = Connect();
         var calls = Enumerable.Range(0, Callers).Select(_ => CallAsync(callers, cluster.AddressOf(1), "Put", CancellationToken.None)).ToList();
         await ServesAsync(cluster);
+        Assert.Contains(calls, static call => !call.IsCompleted);
         await Task.WhenAll(calls).WaitAsync(Eventually.Limit);
         await ServesAsync(cluster);
     }
 
-    /// <summary>A stream of calls may be idle for long, so nothing ends it. It holds its own bytes only, and others are served.</summary>
+    /// <summary>A stream of calls may be idle for long, so its node leaves it open.</summary>
     [Fact]
     public async Task Exchange_SentAByteAtATime_KeepsNobodyOut()
     {
@@ -34,6 +35,7 @@ public sealed class SlowCallerTests
         var streams = Enumerable.Range(0, Callers).Select(_ => CallAsync(callers, cluster.AddressOf(1), "Exchange", enough.Token)).ToList();
         for (var round = 0; round < 10; round++)
             await ServesAsync(cluster);
+        Assert.All(streams, static stream => Assert.False(stream.IsCompleted));
         await enough.CancelAsync();
         await Task.WhenAll(streams).WaitAsync(Eventually.Limit);
         await ServesAsync(cluster);
