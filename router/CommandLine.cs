@@ -35,7 +35,7 @@ internal static class CommandLine
     private static async Task<int> RunAsync(Settings settings, CancellationToken stop)
     {
         var token = new AdminToken(settings.Get(CommonSettings.AdminTokenFile));
-        var exported = new ExportedService("kv-router", Environment.MachineName);
+        var exported = new ExportedService("kv-router", Environment.MachineName, Cluster: null);
         using var logs = ProcessLogs.Create(settings, exported);
         using var export = TelemetryExport.Start(exported, logs.CreateLogger<TelemetryExport>());
         using var stopping = InputEnd.Link(settings.Get(CommonSettings.UntilStdinEnds), stop);
@@ -44,7 +44,7 @@ internal static class CommandLine
             ? await AdminServer.StartAsync(new Uri(url), logs, health.Endpoints, stopping.Token).ConfigureAwait(false)
             : null;
         await using var router = await RouterHost.StartAsync(RouterSettings.OptionsOf(settings), health, logs, stopping.Token).ConfigureAwait(false);
-        using var metrics = MetricsEndpoint.Add(admin, meter => ReferenceEquals(meter, router.Meter) || meter.Name == ClientMetrics.Name);
+        using var metrics = MetricsEndpoint.Add(admin, meter => ReferenceEquals(meter, router.Meter) || meter.Name == ClientMetrics.Name, () => router.Cluster);
         await using var console = ClusterConsole.Add(admin, ConsoleOptions.Of(settings, token, "router", settings.Get(RouterSettings.Nodes)!), logs);
         await Task.Delay(Timeout.Infinite, stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
         return ExitCodes.Done;

@@ -55,6 +55,9 @@ internal sealed class RouterHost : IAsyncDisposable
     /// <summary>The reads with large responses.</summary>
     public LargeReplies LargeReads { get; } = new();
 
+    /// <summary>Name of the cluster that it routes to; empty before it has a shard map.</summary>
+    public string Cluster => _calls.Table.Cluster;
+
     /// <summary>The meter of this router's metrics.</summary>
     public Meter Meter => _metrics.Meter;
 

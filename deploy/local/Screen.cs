@@ -1,4 +1,4 @@
-using System.Reflection;
+using KvCluster.ServiceDefaults;
 
 namespace KvCluster.Local;
 
@@ -8,8 +8,7 @@ internal static class Screen
     public static void Print(TextWriter output, LocalOptions options, DataFolder folder, int sampleRecords)
     {
         var kv = PathOfKv();
-        var version = typeof(Screen).Assembly.GetCustomAttribute<AssemblyInformationalVersionAttribute>()?.InformationalVersion.Split('+')[0];
-        output.WriteLine($"KvCluster {version}: {Count(folder.Nodes, "node")}, {Count(folder.SplitKeys.Count + 1, "shard")}, {(options.Processes ? "each node a process of its own" : "all in this process")}");
+        output.WriteLine($"KvCluster {ProgramVersion.Short}: {Count(folder.Nodes, "node")}, {Count(folder.SplitKeys.Count + 1, "shard")}, {(options.Processes ? "each node a process of its own" : "all in this process")}");
         output.WriteLine();
         output.WriteLine($"  router   {options.RouterAddress}   for kv and any gRPC client");
         for (var node = 1; node <= folder.Nodes; node++)

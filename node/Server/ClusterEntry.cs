@@ -4,8 +4,8 @@ using KvCluster.Internal.V1;
 using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
-using KvCluster.Node.Runtime;
 using KvCluster.Replication.Protocol;
+using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Admin;
 using KvCluster.ServiceDefaults.Logs;
 using Microsoft.Extensions.Logging;
@@ -96,7 +96,7 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
     private ClusterRecord CheckLevel(ClusterRecord record)
     {
         if (options.Levels.WhyNot(record.FormatLevel, record.ContractLevel) is { } reason)
-            throw new DirectoryFormatException(options.DataDirectory, $"{reason} by this program (version {NodeIdentity.Version}); nothing was changed. Start the node with a version that supports it");
+            throw new DirectoryFormatException(options.DataDirectory, $"{reason} by this program (version {ProgramVersion.Full}); nothing was changed. Start the node with a version that supports it");
         return Lineage.Read(record.Lineage) != Lineage.None
             ? record
             : throw new DirectoryFormatException(options.DataDirectory, $"the record of cluster {options.Cluster} has no lineage, so it was not written by a version that can be upgraded; nothing was changed. Create a new cluster");

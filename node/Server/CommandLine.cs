@@ -48,7 +48,7 @@ internal static class CommandLine
     {
         var options = NodeSettings.OptionsOf(settings);
         var token = new AdminToken(settings.Get(CommonSettings.AdminTokenFile));
-        var exported = new ExportedService("kv-node", $"node-{options.Node}");
+        var exported = new ExportedService("kv-node", $"node-{options.Node}", options.Cluster);
         using var logs = ProcessLogs.Create(settings, exported);
         using var export = TelemetryExport.Start(exported, logs.CreateLogger<TelemetryExport>());
         using var stopping = InputEnd.Link(settings.Get(CommonSettings.UntilStdinEnds), stop);
@@ -59,7 +59,7 @@ internal static class CommandLine
             : null;
         await using var coordinator = new EtcdCoordinator(NodeSettings.EtcdOptionsOf(settings), logs.CreateLogger<EtcdCoordinator>());
         var host = await NodeHost.StartAsync(options, coordinator, health, logs, stopping.Token).ConfigureAwait(false);
-        using var metrics = MetricsEndpoint.Add(admin, meter => ReferenceEquals(meter, host.Meter));
+        using var metrics = MetricsEndpoint.Add(admin, meter => ReferenceEquals(meter, host.Meter), () => options.Cluster);
         await using var console = ClusterConsole.Add(admin, ConsoleOptions.Of(settings, token, $"node {options.Node}", [host.Address]), logs);
         if (await Task.WhenAny(WaitAsync(stopping.Token), host.DiskFailed).ConfigureAwait(false) == host.DiskFailed)
         {

@@ -215,7 +215,7 @@ internal sealed class NodeHost : IAsyncDisposable
         DiskFailed = shards.DiskFailed;
         _ = DiskFailed.ContinueWith(failed => _health.Breaks(failed.Result.Message), CancellationToken.None, TaskContinuationOptions.OnlyOnRanToCompletion, TaskScheduler.Default);
         Meter = metrics.Meter;
-        Own("the readings", new NodeReadings(metrics, map, shards, peers, _options.DataDirectory, _log));
+        Own("the readings", new NodeReadings(metrics, map, shards, peers, directory, _log));
         var placement = Own("the placement of leaders", new LeaderPlacement(identity, map, shards, peers, BootClock.Instance, _log));
         var voters = new StayingVoters(identity, map, shards, peers, BootClock.Instance);
         var replacement = Own("the replacement of replicas", new ReplicaReplacement(identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, shards, voters, peers, BootClock.Instance, _log));

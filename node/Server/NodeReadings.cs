@@ -1,5 +1,6 @@
 // Reads the state of every replica once a second or, if there are very many, as often as a hundredth of a core allows. Does nothing while nobody listens to
 // the metrics. One loop on the thread pool; each replica answers between two of its events.
+using System.Diagnostics;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Map;
 using KvCluster.Node.Runtime;
@@ -17,20 +18,25 @@ internal sealed class NodeReadings : IAsyncDisposable
     /// <summary>An answer takes about ten microseconds, so this is a hundredth of a core.</summary>
     private static readonly TimeSpan IntervalPerReplica = TimeSpan.FromMilliseconds(1);
 
+    /// <summary>Nothing but a failed replica changes it, and reading it looks at every file.</summary>
+    private static readonly TimeSpan AsideInterval = TimeSpan.FromSeconds(10);
+
     private readonly NodeMetrics _metrics;
     private readonly ShardDirectory _map;
     private readonly ShardHost _shards;
     private readonly PeerTransport _peers;
-    private readonly string _dataDirectory;
+    private readonly NodeDirectory _directory;
     private readonly BackgroundLoop _loop;
+    private long _asideTimestamp;
+    private long _asideBytes;
 
-    public NodeReadings(NodeMetrics metrics, ShardDirectory map, ShardHost shards, PeerTransport peers, string dataDirectory, ILogger log)
+    public NodeReadings(NodeMetrics metrics, ShardDirectory map, ShardHost shards, PeerTransport peers, NodeDirectory directory, ILogger log)
     {
         _metrics = metrics;
         _map = map;
         _shards = shards;
         _peers = peers;
-        _dataDirectory = dataDirectory;
+        _directory = directory;
         _loop = new BackgroundLoop("the readings", TakeTurnAsync, Pause, log);
     }
 
@@ -47,14 +53,17 @@ internal sealed class NodeReadings : IAsyncDisposable
     private async Task<NodeReading> ReadAsync(CancellationToken stop)
     {
         var replicas = await Task.WhenAll(_shards.All.OrderBy(shard => shard.Shard).Select(shard => shard.ReadAsync())).WaitAsync(stop).ConfigureAwait(false);
-        return new NodeReading(replicas, [.. _peers.ReadLinks()], _map.Snapshot.Records.Count, FreeBytes());
+        return new NodeReading(replicas, [.. _peers.ReadLinks()], _map.Snapshot.Records.Count, ReadDisk());
     }
 
-    private long? FreeBytes()
+    private DiskReading? ReadDisk()
     {
         try
         {
-            return new DriveInfo(_dataDirectory).AvailableFreeSpace;
+            if (_asideTimestamp == 0 || Stopwatch.GetElapsedTime(_asideTimestamp) >= AsideInterval)
+                (_asideTimestamp, _asideBytes) = (Stopwatch.GetTimestamp(), _directory.AsideBytes());
+            var drive = new DriveInfo(_directory.Location);
+            return new DiskReading(drive.TotalSize, drive.AvailableFreeSpace, _asideBytes);
         }
         catch (Exception failure) when (failure is IOException or UnauthorizedAccessException)
         {

@@ -26,6 +26,7 @@ internal sealed class RouterMetrics : IDisposable
     public RouterMetrics()
     {
         Meter = new Meter(Name);
+        Meter.CreateObservableGauge("kvcluster.router.info", static () => new Measurement<int>(1, new Tag("kvcluster.version", ProgramVersion.Full)), "{router}", "Always 1. The router's version is a label.");
         _requests = Meter.CreateHistogram("kvcluster.router.request.duration", "s", "Duration of answered client calls, from arrival to answer.", null, Buckets.Seconds);
         _refused = Meter.CreateCounter<long>("kvcluster.router.request.refused", "{request}", "Client calls that ended with an error, by reason.");
         Meter.CreateObservableUpDownCounter("kvcluster.router.request.active", () => Interlocked.Read(ref _active), "{request}", "Client calls in progress.");

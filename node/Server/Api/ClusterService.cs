@@ -30,7 +30,7 @@ internal sealed class ClusterService(NodeIdentity identity, ShardDirectory direc
 
     public override async Task<GetStatusResponse> GetStatus(GetStatusRequest request, ServerCallContext context)
     {
-        var status = new NodeStatus { NodeId = identity.Node, Address = identity.Address, Version = NodeIdentity.Version, Draining = placement.Draining, Incarnation = identity.Incarnation, Levels = identity.Levels.ToMessage() };
+        var status = new NodeStatus { NodeId = identity.Node, Address = identity.Address, Version = ProgramVersion.Full, Draining = placement.Draining, Incarnation = identity.Incarnation, Levels = identity.Levels.ToMessage() };
         if (request.Activity)
             (status.Activity, status.Memory) = (metrics.Activity.Tell(), MemoryReport.Of(shards.Memory));
         // Listed before the open ones, so that a replica that is opened meanwhile is not omitted.

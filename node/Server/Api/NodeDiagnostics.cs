@@ -6,6 +6,7 @@ using KvCluster.Admin.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Telemetry;
+using KvCluster.ServiceDefaults;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Files;
 using KvCluster.Tls;
@@ -55,7 +56,7 @@ internal sealed class NodeDiagnostics(NodeIdentity identity, string dataDirector
 
     private async Task<NodeExamination> ExamineNowAsync(CancellationToken cancellationToken)
     {
-        var found = new NodeExamination { NodeId = identity.Node, Address = identity.Address, Version = NodeIdentity.Version };
+        var found = new NodeExamination { NodeId = identity.Node, Address = identity.Address, Version = ProgramVersion.Full };
         await ExamineCoordinatorAsync(found, cancellationToken).ConfigureAwait(false);
         await Task.Run(() => ExamineDisk(found), cancellationToken).ConfigureAwait(false);
         ExamineCertificates(found);

@@ -131,6 +131,10 @@ internal sealed class NodeDirectory : IAsyncDisposable
         _files.SyncDirectory(RetiredPath);
     }
 
+    /// <summary>The length of all files that were set aside. Any thread.</summary>
+    /// <exception cref="IOException">The disk cannot be read, or somebody deletes them at the moment.</exception>
+    public long AsideBytes() => Directory.Exists(AsidePath) ? new DirectoryInfo(AsidePath).EnumerateFiles("*", SearchOption.AllDirectories).Sum(static file => file.Length) : 0;
+
     /// <summary>Deletes the directory of a replica that was just created and has promised nothing.</summary>
     public void Delete(ShardId shard)
     {

@@ -4,6 +4,7 @@ using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Runtime;
 using KvCluster.Replication.Protocol;
+using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Logs;
 using Microsoft.Extensions.Logging;
 
@@ -41,7 +42,7 @@ internal sealed class NodeRegistration : IAsyncDisposable
             Address = identity.Address,
             PeerAddress = identity.PeerAddress,
             AdminAddress = identity.AdminAddress,
-            Version = NodeIdentity.Version,
+            Version = ProgramVersion.Full,
             Levels = identity.Levels.ToMessage(),
         };
         _log = log;

@@ -1,5 +1,3 @@
-using System.Reflection;
-
 namespace KvCluster.Node.Runtime;
 
 /// <summary>A node's identity while its process runs.</summary>
@@ -25,7 +23,4 @@ internal sealed record NodeIdentity(string Cluster, string ClusterId, NodeId Nod
 
     /// <summary>The contract level in force in the cluster.</summary>
     public uint ContractLevel { get; init; } = ProgramLevels.Current.Contract.Max;
-
-    /// <summary>This program's version.</summary>
-    public static string Version { get; } = typeof(NodeIdentity).Assembly.GetCustomAttribute<AssemblyInformationalVersionAttribute>()!.InformationalVersion;
 }

@@ -94,7 +94,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _expiryDelay = Seconds("kvcluster.node.expiry.delay.duration", "At a leader: for each record in which keys expire, how late the first of them does, by shard time.");
         _coordinatorCalls = Seconds("kvcluster.node.coordinator.call.duration", "Duration of calls to the coordinator.");
         _meter.CreateObservableGauge("kvcluster.node.coordinator.reachable", () => Volatile.Read(ref _coordinatorAnswers), "{coordinator}", "1 if the coordinator answered the last call, else 0.");
-        _meter.CreateObservableGauge("kvcluster.node.info", () => InfoOf(identity), "{node}", "Always 1. The node and its cluster are labels.");
+        _meter.CreateObservableGauge("kvcluster.node.info", () => InfoOf(identity), "{node}", "Always 1. The node and its version are labels.");
         _replicas = _meter.CreateObservableUpDownCounter("kvcluster.node.replicas", ReplicasByRole, "{replica}", "Replicas of this node, by role.");
         _meter.CreateObservableCounter("kvcluster.node.starts", () => (long)(identity.Incarnation >> 32), "{start}", "Starts of the node with this data directory.");
         ObserveEvents();
@@ -267,7 +267,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
     }
 
     private static Measurement<int> InfoOf(NodeIdentity identity) =>
-        new(1, new Tag("kvcluster.node", BoxedNode.Of(identity.Node)), new Tag("kvcluster.cluster", identity.Cluster));
+        new(1, new Tag("kvcluster.node", BoxedNode.Of(identity.Node)), new Tag("kvcluster.version", ProgramVersion.Full));
 
     private Histogram<double> Seconds(string name, string description) => _meter.CreateHistogram(name, "s", description, null, Buckets.Seconds);
 
@@ -365,12 +365,14 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _meter.CreateObservableUpDownCounter("kvcluster.node.memory.used.size", MemoryByUse, "By", "Memory that the stores of this node use, by use. The sum is what the budget bounds.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.memory.budget.size", () => _stores?.Budget ?? 0, "By", "The memory that the stores of this node may use together.");
         _meter.CreateObservableCounter("kvcluster.node.memory.held.duration", () => _stores?.HeldBack.TotalSeconds ?? 0, "s", "Time for which stores were held back because the node's memory was near its budget, summed over the stores.");
-        _meter.CreateObservableGauge("kvcluster.node.disk.free.size", FreeBytes, "By", "Free space on the file system of the data directory.");
+        _meter.CreateObservableGauge("kvcluster.node.disk.size", () => OfDisk(disk => disk.Bytes), "By", "Size of the file system of the data directory.");
+        _meter.CreateObservableGauge("kvcluster.node.disk.free.size", () => OfDisk(disk => disk.FreeBytes), "By", "Free space on the file system of the data directory.");
+        _meter.CreateObservableGauge("kvcluster.node.aside.size", () => OfDisk(disk => disk.AsideBytes), "By", "Size of the replicas that were set aside and that nobody has deleted yet. Read every ten seconds.");
     }
 
     private IEnumerable<Measurement<long>> MemoryByUse() => MemoryUses.Select(use => new Measurement<long>(_stores?.UsedFor(use.Use) ?? 0, new Tag(Use, use.Name)));
 
-    private IEnumerable<Measurement<long>> FreeBytes() => _reading.FreeBytes is { } free ? [new Measurement<long>(free)] : [];
+    private IEnumerable<Measurement<long>> OfDisk(Func<DiskReading, long> value) => _reading.Disk is { } disk ? [new Measurement<long>(value(disk))] : [];
 
     private long Sum(Func<ReplicaReading, long> value) => _reading.Replicas.Sum(value);
 }

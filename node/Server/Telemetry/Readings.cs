@@ -6,11 +6,17 @@ namespace KvCluster.Node.Telemetry;
 /// <param name="Replicas">The replicas, by shard.</param>
 /// <param name="Links">Streams to other nodes.</param>
 /// <param name="MapShards">Number of shards of the cluster in the node's map.</param>
-/// <param name="FreeBytes">Free space on the data directory's disk; null if the system does not tell.</param>
-internal sealed record NodeReading(IReadOnlyList<ReplicaReading> Replicas, IReadOnlyList<LinkReading> Links, int MapShards, long? FreeBytes)
+/// <param name="Disk">The data directory's disk; null if the system does not tell.</param>
+internal sealed record NodeReading(IReadOnlyList<ReplicaReading> Replicas, IReadOnlyList<LinkReading> Links, int MapShards, DiskReading? Disk)
 {
     public static readonly NodeReading None = new([], [], 0, null);
 }
+
+/// <summary>The space on a data directory's disk.</summary>
+/// <param name="Bytes">Size of the file system.</param>
+/// <param name="FreeBytes">What is free of it.</param>
+/// <param name="AsideBytes">What copies of replicas take that were set aside for somebody to examine.</param>
+internal sealed record DiskReading(long Bytes, long FreeBytes, long AsideBytes);
 
 /// <summary>The state of a replica at one moment.</summary>
 internal sealed record ReplicaReading

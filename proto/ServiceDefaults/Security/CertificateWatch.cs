@@ -20,6 +20,7 @@ internal sealed class CertificateWatch : IAsyncDisposable
     private readonly ILogger _log;
     private readonly TimeProvider _time;
     private readonly ITimer _timer;
+    private readonly IDisposable _shown;
     private TlsCredentials? _said;
     private string? _failureSeen;
     private string? _failureSaid;
@@ -30,6 +31,7 @@ internal sealed class CertificateWatch : IAsyncDisposable
         _files = files;
         _log = log;
         _time = time;
+        _shown = CertificateMetrics.Show(files, time);
         SayWhatIsUsed();
         Announce();
         // Set again after each run, so that runs never overlap.
@@ -37,7 +39,11 @@ internal sealed class CertificateWatch : IAsyncDisposable
         _timer.Change(Interval, Timeout.InfiniteTimeSpan);
     }
 
-    public ValueTask DisposeAsync() => _timer.DisposeAsync();
+    public ValueTask DisposeAsync()
+    {
+        _shown.Dispose();
+        return _timer.DisposeAsync();
+    }
 
     private void Turn()
     {

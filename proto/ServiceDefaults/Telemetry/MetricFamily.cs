@@ -52,8 +52,14 @@ internal sealed class MetricFamily
             series.Set(value);
     }
 
+    /// <summary>Returns a label as it stands between the braces of a series.</summary>
+    public static string LabelOf(Tag tag) => $"{MetricName.OfLabel(tag.Key)}=\"{Escaped(tag.Value)}\"";
+
     /// <summary>Writes the results of a collection; writes nothing if nothing was measured.</summary>
-    public void WriteTo(StringBuilder text, long collection)
+    /// <param name="text">What is written to.</param>
+    /// <param name="common">Labels that precede those of each series; may be empty.</param>
+    /// <param name="collection">The number of the collection.</param>
+    public void WriteTo(StringBuilder text, string common, long collection)
     {
         var shown = _series.Values.Append(_overflow).Where(series => IsShown(series, collection)).OrderBy(series => series.Labels, StringComparer.Ordinal).ToArray();
         if (shown.Length == 0)
@@ -62,10 +68,11 @@ internal sealed class MetricFamily
         text.Append("# TYPE ").Append(Name).Append(' ').Append(_kind.IsHistogram ? "histogram" : _kind.IsMonotonic ? "counter" : "gauge").Append('\n');
         foreach (var series in shown)
         {
+            var labels = Joined(common, series.Labels);
             if (_kind.IsHistogram)
-                WriteHistogram(text, series);
+                WriteHistogram(text, labels, series);
             else
-                WriteLine(text, Name, series.Labels, Text(series.Value));
+                WriteLine(text, Name, labels, Text(series.Value));
         }
     }
 
@@ -82,18 +89,17 @@ internal sealed class MetricFamily
     }
 
     // Cumulative, so that no bucket is smaller than the one before it while others measure.
-    private void WriteHistogram(StringBuilder text, MetricSeries series)
+    private void WriteHistogram(StringBuilder text, string labels, MetricSeries series)
     {
-        var separator = series.Labels.Length > 0 ? "," : "";
         var count = 0L;
         for (var bucket = 0; bucket <= _bounds.Length; bucket++)
         {
             count += series.CountOf(bucket);
             var bound = bucket < _bounds.Length ? Bound(_bounds[bucket]) : "+Inf";
-            WriteLine(text, $"{Name}_bucket", $"{series.Labels}{separator}le=\"{bound}\"", Text(count));
+            WriteLine(text, $"{Name}_bucket", Joined(labels, $"le=\"{bound}\""), Text(count));
         }
-        WriteLine(text, $"{Name}_sum", series.Labels, Text(series.Value));
-        WriteLine(text, $"{Name}_count", series.Labels, Text(count));
+        WriteLine(text, $"{Name}_sum", labels, Text(series.Value));
+        WriteLine(text, $"{Name}_count", labels, Text(count));
     }
 
     private static void WriteLine(StringBuilder text, string name, string labels, string value)
@@ -104,7 +110,9 @@ internal sealed class MetricFamily
         text.Append(' ').Append(value).Append('\n');
     }
 
-    private static string LabelsOf(Tag[] tags) => string.Join(',', tags.Select(tag => $"{MetricName.OfLabel(tag.Key)}=\"{Escaped(tag.Value)}\""));
+    private static string Joined(string labels, string further) => labels.Length == 0 ? further : further.Length == 0 ? labels : $"{labels},{further}";
+
+    private static string LabelsOf(Tag[] tags) => string.Join(',', tags.Select(LabelOf));
 
     private static string Escaped(object? value) => (Convert.ToString(value, CultureInfo.InvariantCulture) ?? "")
         .Replace("\\", "\\\\", StringComparison.Ordinal).Replace("\"", "\\\"", StringComparison.Ordinal).Replace("\n", "\\n", StringComparison.Ordinal);

@@ -2,6 +2,7 @@
 // Measurements arrive on any thread and take no lock once their series exists; pages are written one at a time.
 using System.Diagnostics.Metrics;
 using System.Text;
+using KvCluster.ServiceDefaults.Security;
 using Tag = System.Collections.Generic.KeyValuePair<string, object?>;
 
 namespace KvCluster.ServiceDefaults.Telemetry;
@@ -10,7 +11,10 @@ namespace KvCluster.ServiceDefaults.Telemetry;
 /// The metrics of this process as text (version 0.0.4 of Prometheus' exposition format). Counters and histograms start with the first page.
 /// </summary>
 /// <param name="shows">Which meters to include, because one process may run several nodes, each with its own page.</param>
-internal sealed class MetricsPage(Func<Meter, bool> shows) : IDisposable
+/// <param name="cluster">
+/// Name of the cluster, a label of every series, so that one Prometheus can watch several clusters however it names their jobs; empty while it is not known.
+/// </param>
+internal sealed class MetricsPage(Func<Meter, bool> shows, Func<string> cluster) : IDisposable
 {
     /// <summary>The content type of the page.</summary>
     public const string ContentType = "text/plain; version=0.0.4; charset=utf-8";
@@ -21,8 +25,8 @@ internal sealed class MetricsPage(Func<Meter, bool> shows) : IDisposable
     private long _collection;
     private bool _isDisposed;
 
-    /// <summary>Whether a meter belongs to the runtime or the web server, which a page includes besides its owner's.</summary>
-    public static bool IsOfRuntime(Meter meter) => meter.Name is "System.Runtime" or "Microsoft.AspNetCore.Server.Kestrel";
+    /// <summary>Whether a meter is one of the whole process, which a page includes besides its owner's.</summary>
+    public static bool IsOfProcess(Meter meter) => meter.Name is "System.Runtime" or "Microsoft.AspNetCore.Server.Kestrel" or CertificateMetrics.Name;
 
     /// <summary>Collects and writes all metrics.</summary>
     public string Write()
@@ -36,8 +40,9 @@ internal sealed class MetricsPage(Func<Meter, bool> shows) : IDisposable
             var text = new StringBuilder(64 << 10);
             lock (_families)
             {
+                var common = cluster() is { Length: > 0 } name ? MetricFamily.LabelOf(new Tag("kvcluster.cluster", name)) : "";
                 foreach (var family in _families.Values)
-                    family.WriteTo(text, _collection);
+                    family.WriteTo(text, common, _collection);
             }
             return text.ToString();
         }

@@ -1,6 +1,5 @@
 // Telemetry exported by OTLP, configured only by OpenTelemetry's own environment variables. Started and stopped by a program's main thread. The SDK's threads
 // export. If they cannot, the program continues and logs that once.
-using System.Reflection;
 using Microsoft.Extensions.Logging;
 using OpenTelemetry;
 using OpenTelemetry.Exporter;
@@ -104,14 +103,14 @@ internal sealed class TelemetryExport : IDisposable
 
     // The environment's description of the service has precedence over the program's.
     private static ResourceBuilder ResourceOf(ExportedService service) => ResourceBuilder.CreateEmpty()
-        .AddService(service.Name, "kvcluster", VersionText, autoGenerateServiceInstanceId: false, service.Instance)
+        .AddService(service.Name, "kvcluster", ProgramVersion.Short, autoGenerateServiceInstanceId: false, service.Instance)
+        .AddAttributes(service.Cluster is { } cluster ? [new("kvcluster.cluster", cluster)] : [])
         .AddTelemetrySdk()
         .AddEnvironmentVariableDetector();
-
-    private static string VersionText => typeof(TelemetryExport).Assembly.GetCustomAttribute<AssemblyInformationalVersionAttribute>()?.InformationalVersion.Split('+')[0] ?? "0";
 }
 
 /// <summary>The identity of exported telemetry.</summary>
 /// <param name="Name">The name of the program, for example "kv-node", unless OTEL_SERVICE_NAME overrides it.</param>
 /// <param name="Instance">Distinguishes its processes, for example "node-1", unless OTEL_RESOURCE_ATTRIBUTES overrides it.</param>
-internal sealed record ExportedService(string Name, string Instance);
+/// <param name="Cluster">Name of the cluster; null if the program learns it only later.</param>
+internal sealed record ExportedService(string Name, string Instance, string? Cluster);

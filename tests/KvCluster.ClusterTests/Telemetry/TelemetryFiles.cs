@@ -18,9 +18,6 @@ internal static partial class TelemetryFiles
 
     public static IReadOnlyList<string> Dashboards => [.. Directory.GetFiles(Path.Combine(Folder, "dashboards"), "*.json").Order(StringComparer.Ordinal)];
 
-    /// <summary>Every query of the alerts.</summary>
-    public static IReadOnlyList<string> AlertQueries => [.. AlertQuery().Matches(Alerts).Select(match => match.Groups[1].Value)];
-
     /// <summary>Every query of every panel, with the panel's name and with Grafana's variables replaced.</summary>
     public static IEnumerable<(string Panel, string Query)> DashboardQueries()
     {
@@ -36,10 +33,10 @@ internal static partial class TelemetryFiles
     }
 
     /// <summary>
-    /// The rules with every wait and every window a tenth as long. Scrapes here are fifteen times as frequent, so a fault of some seconds is long
-    /// enough.
+    /// The rules with every wait and every window a tenth as long, and those of hours a hundredth. Scrapes here are fifteen times as frequent, so a fault
+    /// of some seconds is long enough.
     /// </summary>
-    public static string ImpatientAlerts => Time().Replace(Alerts, time => string.Create(CultureInfo.InvariantCulture, $"{time.Groups[1]}{MillisecondsOf(time) / 10}ms"));
+    public static string ImpatientAlerts => Time().Replace(Alerts, time => string.Create(CultureInfo.InvariantCulture, $"{time.Groups[1]}{MillisecondsOf(time)}ms"));
 
     private static string Filled(string query) => query
         .Replace("$__rate_interval", "15s", StringComparison.Ordinal).Replace("$instance", ".*", StringComparison.Ordinal);
@@ -47,11 +44,14 @@ internal static partial class TelemetryFiles
     [GeneratedRegex(@"- alert: (\w+)")]
     private static partial Regex AlertName();
 
-    [GeneratedRegex(@"^\s+expr: (.+)$", RegexOptions.Multiline)]
-    private static partial Regex AlertQuery();
+    private static int MillisecondsOf(Match time) => int.Parse(time.Groups[2].ValueSpan, CultureInfo.InvariantCulture) * time.Groups[3].Value switch
+    {
+        "s" => 1_000 / 10,
+        "m" => 60_000 / 10,
+        "h" => 3_600_000 / 100,
+        _ => 86_400_000 / 100,
+    };
 
-    private static int MillisecondsOf(Match time) => int.Parse(time.Groups[2].ValueSpan, CultureInfo.InvariantCulture) * (time.Groups[3].Value == "m" ? 60_000 : 1_000);
-
-    [GeneratedRegex(@"(for: |\[)(\d+)([sm])\b")]
+    [GeneratedRegex(@"(for: |\[)(\d+)([smhd])\b")]
     private static partial Regex Time();
 }

@@ -4,6 +4,7 @@ using KvCluster.Client.Telemetry;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Telemetry;
 using KvCluster.Router.Telemetry;
+using KvCluster.ServiceDefaults.Security;
 using KvCluster.ServiceDefaults.Telemetry;
 
 namespace KvCluster.Tests.Telemetry;
@@ -32,7 +33,7 @@ public sealed partial class MetricNamesTests
     [Fact]
     public async Task Instruments_FollowTheRulesForNamesUnitsAndDescriptions() => Assert.All(await InstrumentsAsync(), instrument =>
     {
-        Assert.Matches("^kvcluster\\.(node|router|client)(\\.[a-z]+)+$", instrument.Name);
+        Assert.Matches("^kvcluster\\.(node|router|client|tls)(\\.[a-z]+)+$", instrument.Name);
         Assert.Matches("^(s|By|\\{[a-z]+\\})$", instrument.Unit);
         Assert.EndsWith(".", instrument.Description, StringComparison.Ordinal);
     });
@@ -43,12 +44,13 @@ public sealed partial class MetricNamesTests
         using var router = new RouterMetrics();
         // The static metrics of this class are created at its first use.
         _ = ClientMetrics.WatchesRequests;
+        _ = CertificateMetrics.Meter;
         var found = new List<Instrument>();
         using var listener = new MeterListener
         {
             InstrumentPublished = (instrument, _) =>
             {
-                if (ReferenceEquals(instrument.Meter, node.Meter) || ReferenceEquals(instrument.Meter, router.Meter) || instrument.Meter.Name == ClientMetrics.Name)
+                if (ReferenceEquals(instrument.Meter, node.Meter) || ReferenceEquals(instrument.Meter, router.Meter) || instrument.Meter.Name is ClientMetrics.Name or CertificateMetrics.Name)
                     found.Add(instrument);
             },
         };
@@ -75,6 +77,6 @@ public sealed partial class MetricNamesTests
     private static partial Regex Row();
 
     // Labels begin with the same word, but are only in braces or lists, never where a metric can be.
-    [GeneratedRegex(@"\bkvcluster_(node|router|client)_\w+")]
+    [GeneratedRegex(@"\bkvcluster_(node|router|client|tls)_\w+")]
     private static partial Regex Name();
 }

@@ -11,7 +11,9 @@ public sealed class MetricsPageTests : IDisposable
     private readonly Meter _meter = new("KvCluster.Tests.MetricsPage");
     private readonly MetricsPage _page;
 
-    public MetricsPageTests() => _page = new MetricsPage(meter => ReferenceEquals(meter, _meter));
+    private string _cluster = "";
+
+    public MetricsPageTests() => _page = new MetricsPage(meter => ReferenceEquals(meter, _meter), () => _cluster);
 
     public void Dispose()
     {
@@ -94,6 +96,29 @@ public sealed class MetricsPageTests : IDisposable
         Assert.Equal(MetricFamily.SeriesMax + 1 + 2, text.Count(c => c == '\n'));
     }
 
+    /// <summary>Two clusters in one Prometheus, one of them without a leader: no alert fired, because no series said whose it was.</summary>
+    [Fact]
+    public void Write_OnceTheClusterIsKnown_LabelsEverySeriesWithIt()
+    {
+        var counter = _meter.CreateCounter<long>("kvcluster.test.things");
+        var histogram = _meter.CreateHistogram("kvcluster.test.duration", "s", "", null, new InstrumentAdvice<double> { HistogramBucketBoundaries = [1] });
+        _page.Write();
+        counter.Add(1);
+        histogram.Record(2, Tag("rpc.method", "Put"));
+        Assert.DoesNotContain("kvcluster_cluster", _page.Write(), StringComparison.Ordinal);
+        _cluster = "orders";
+        var series = _page.Write().Split('\n', StringSplitOptions.RemoveEmptyEntries).Where(static line => line[0] != '#').ToArray();
+        Assert.Equal(
+            [
+                "kvcluster_test_duration_seconds_bucket{kvcluster_cluster=\"orders\",rpc_method=\"Put\",le=\"1\"} 0",
+                "kvcluster_test_duration_seconds_bucket{kvcluster_cluster=\"orders\",rpc_method=\"Put\",le=\"+Inf\"} 1",
+                "kvcluster_test_duration_seconds_sum{kvcluster_cluster=\"orders\",rpc_method=\"Put\"} 2",
+                "kvcluster_test_duration_seconds_count{kvcluster_cluster=\"orders\",rpc_method=\"Put\"} 1",
+                "kvcluster_test_things_total{kvcluster_cluster=\"orders\"} 1",
+            ],
+            series);
+    }
+
     [Fact]
     public void Write_OfOtherMeters_ShowsNothing()
     {
@@ -132,7 +157,7 @@ public sealed class MetricsPageTests : IDisposable
     [ToolFact("promtool")]
     public async Task Write_OfTheRuntime_IsAcceptedByPromtool()
     {
-        using var page = new MetricsPage(meter => ReferenceEquals(meter, _meter) || MetricsPage.IsOfRuntime(meter));
+        using var page = new MetricsPage(meter => ReferenceEquals(meter, _meter) || MetricsPage.IsOfProcess(meter), static () => "test \"1\"");
         var histogram = _meter.CreateHistogram("kvcluster.test.duration", "s", "How long.", null, Buckets.Seconds);
         page.Write();
         histogram.Record(0.1, Tag("rpc.method", "Put \"x\"\n"));

@@ -6,6 +6,7 @@ using Etcdserverpb;
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Replication.Protocol;
+using KvCluster.ServiceDefaults.Security;
 using KvCluster.Tls;
 using Microsoft.Extensions.Logging;
 
@@ -16,6 +17,7 @@ internal sealed partial class EtcdCoordinator : ICoordinator
 {
     private readonly EtcdEndpoint[] _endpoints;
     private readonly string _addresses;
+    private readonly IDisposable _certificate;
     private readonly EtcdLogin _login;
     private readonly EtcdHeaderCheck _check;
     private readonly TimeSpan _requestTime;
@@ -27,8 +29,10 @@ internal sealed partial class EtcdCoordinator : ICoordinator
     /// <exception cref="UnusableFileException">A file named by the options is not usable.</exception>
     public EtcdCoordinator(EtcdOptions options, ILogger log)
     {
-        var connector = new TlsConnector(new CredentialFiles(
-            new TlsFiles { AuthorityFile = options.AuthorityFile, CertificateFile = options.CertificateFile, KeyFile = options.KeyFile }, TimeProvider.System));
+        var files = new CredentialFiles(
+            new TlsFiles { AuthorityFile = options.AuthorityFile, CertificateFile = options.CertificateFile, KeyFile = options.KeyFile }, TimeProvider.System);
+        _certificate = CertificateMetrics.Show(files, TimeProvider.System);
+        var connector = new TlsConnector(files);
         _endpoints = [.. options.Endpoints.Select(address => new EtcdEndpoint(address, connector, options.RequestTime))];
         _addresses = string.Join(", ", options.Endpoints);
         _login = new EtcdLogin(options.User, options.Password, options.RequestTime);
@@ -135,6 +139,7 @@ internal sealed partial class EtcdCoordinator : ICoordinator
 
     public ValueTask DisposeAsync()
     {
+        _certificate.Dispose();
         foreach (var endpoint in _endpoints)
             endpoint.Dispose();
         return ValueTask.CompletedTask;
