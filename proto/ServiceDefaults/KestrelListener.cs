@@ -35,6 +35,8 @@ internal static class KestrelListener
                 ReadingGate.OfProcess.Guard(listen);
             if (address.Scheme == Uri.UriSchemeHttps)
                 (tls ?? throw new ArgumentException($"'{address}' needs certificates.", nameof(tls))).Secure(listen, limits.IsForPeers);
+            if (protocols == HttpProtocols.Http2)
+                StrayResets.Guard(listen);
         }
     }
 }

@@ -105,7 +105,7 @@ internal sealed class ReadingGate(Func<long> queued, int queuedMax, int batch, i
     private async Task RunAsync(ConnectionDelegate next, ConnectionContext connection)
     {
         var transport = connection.Transport;
-        connection.Transport = new GatedPipe(new GatedReader(transport.Input, this, RemoteHost.Of(connection.RemoteEndPoint), connection.ConnectionClosed), transport.Output);
+        connection.Transport = new PipeWithInput(new GatedReader(transport.Input, this, RemoteHost.Of(connection.RemoteEndPoint), connection.ConnectionClosed), transport.Output);
         try
         {
             await next(connection).ConfigureAwait(false);
@@ -162,13 +162,6 @@ internal sealed class ReadingGate(Func<long> queued, int queuedMax, int batch, i
         public LinkedListNode<Host> Turn { get; }
 
         public LinkedList<TaskCompletionSource<bool>> Waiting { get; } = [];
-    }
-
-    private sealed class GatedPipe(PipeReader input, PipeWriter output) : IDuplexPipe
-    {
-        public PipeReader Input => input;
-
-        public PipeWriter Output => output;
     }
 
     private sealed class GatedReader(PipeReader inner, ReadingGate gate, IPAddress host, CancellationToken closed) : PipeReader
