@@ -1,6 +1,9 @@
 // Limits the connections of one listener. Runs on Kestrel's threads. At the limit the oldest connection on which no call has come yet is closed to make room
 // for the new one, so thousands of idle connections keep nobody out. If all are in use, the new one is closed. A host may have at most three quarters of the
 // places, and the same rule applies within them, so that no host can keep the others out.
+// A connection has its place until its transport is closed, and not until Kestrel's task of it has ended, because some of those tasks never end: when a caller resets many calls, Kestrel's queue of
+// responses overflows, Kestrel drops what does not fit and aborts the connection, and then waits for the streams that it has dropped (dotnet/aspnetcore, issue 51307). Such a task is left to the garbage
+// collector, which finds nothing that refers to it once Kestrel has been told that the connection is over.
 #if GRPC_IN_TREE
 using Grpc.AspNetCore.Server.Calls;
 using Grpc.AspNetCore.Server.Hosting;
@@ -21,6 +24,12 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
 {
     private static readonly TimeSpan SilentTime = TimeSpan.FromMinutes(1);
 
+    /// <summary>For what is in progress when the other side closes the connection. Nobody can read an answer then, but mostly everything ends by itself.</summary>
+    private static readonly TimeSpan CloseTime = TimeSpan.FromSeconds(1);
+
+    /// <summary>How long the task of a closed connection is waited for. Handlers end at once when their caller has gone (<see cref="Memory.AbandonedWork"/>).</summary>
+    private static readonly TimeSpan TaskTime = TimeSpan.FromSeconds(10);
+
     private readonly int _ofHostMax = connectionsMax - (connectionsMax / 4);
     private readonly Lock _gate = new();
     private readonly LinkedList<Use> _unused = [];
@@ -28,6 +37,9 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
     private int _count;
     private Said _refused;
     private Said _ended;
+
+    /// <summary>The tasks of connections that have ended, of all listeners of the process.</summary>
+    public static LeftTasks Left { get; } = new();
 
     /// <summary>Adds the limit to a listener, before its other middleware.</summary>
     public void Guard(ListenOptions listen) => listen.Use(next => connection => RunAsync(next, connection));
@@ -46,12 +58,37 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
 #if GRPC_IN_TREE
             connection.Features.Set<IConnectionUseFeature>(use);
 #endif
-            await next(connection).ConfigureAwait(false);
+            await ServeAsync(next(connection), use).ConfigureAwait(false);
         }
         finally
         {
             Leave(use);
         }
+    }
+
+    // Ends with the connection's task, or some time after the connection.
+    private async Task ServeAsync(Task serving, Use use)
+    {
+        await serving.WaitAsync(use.Connection.ConnectionClosed).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+        if (!await EndsWithinAsync(serving, CloseTime).ConfigureAwait(false))
+        {
+            // The other side may have closed its direction only. No protocol of these listeners goes on after that.
+            use.Connection.Abort(new ConnectionAbortedException("The connection was closed by the other side."));
+            Leave(use);
+            if (!await EndsWithinAsync(serving, TaskTime).ConfigureAwait(false))
+            {
+                Left.Add(serving);
+                return;
+            }
+        }
+        await serving.ConfigureAwait(false);
+    }
+
+    private async Task<bool> EndsWithinAsync(Task serving, TimeSpan limit)
+    {
+        if (!serving.IsCompleted)
+            await serving.WaitAsync(limit, time).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+        return serving.IsCompleted;
     }
 
     private bool TryEnter(Use use, out bool isHostFull)

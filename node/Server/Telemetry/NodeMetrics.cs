@@ -81,6 +81,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _meter = new Meter(Name, null, [new Tag("kvcluster.node", BoxedNode.Of(identity.Node))]);
         _requests = Seconds("kvcluster.node.request.duration", "Duration of answered client calls, from arrival to answer.");
         _refused = Counter("kvcluster.node.request.refused", "{request}", "Client calls that were refused, by reason.");
+        _meter.CreateObservableUpDownCounter("kvcluster.node.connections.left", static () => ConnectionLimit.Left.Count, "{connection}", "Client connections that have ended while the server was still at work on them. Of those that many calls were reset on, some stay until memory is collected.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.connections.waiting", static () => ReadingGate.OfProcess.Waiting, "{connection}", "Client connections that are not being read at the moment, because the thread pool of the process is busy.");
         _meter.CreateObservableUpDownCounter("kvcluster.node.request.active", () => Interlocked.Read(ref _activeRequests), "{request}", "Client calls in progress.");
         _transactionOperations = _meter.CreateHistogram("kvcluster.node.transaction.operations", "{operation}", "Operations merged into one transaction.", null, Buckets.Counts);
