@@ -12,6 +12,7 @@ namespace KvCluster.Node.Api;
 internal sealed class KvService(KvCalls calls, KvScans scans, KvWatches watches, NodeMetrics metrics, CallMemory memory, TimeProvider clock, ILogger<KvService> log) : EncodedKvService
 {
     private readonly ExchangePlaces _places = new(memory.Requests);
+    private readonly AbandonedWork _abandoned = new(memory.Requests);
 
     public override Task<MessageBytes> Get(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.Get, request, context);
 
@@ -107,21 +108,57 @@ internal sealed class KvService(KvCalls calls, KvScans scans, KvWatches watches,
         {
             var running = calls.StartAsync(method, request.Written, target, new UnarySink(response, memory));
             request.Return();
-            await running.ConfigureAwait(false);
+            if (!running.IsCompleted && running.AsTask() is var work)
+            {
+                if (!await _abandoned.EndsFirstAsync(work, cancellationToken).ConfigureAwait(false))
+                {
+                    _ = EndAbandonedAsync(work, method, target, requestBytes, response);
+                    return Refuse(ApiErrors.Cancelled.ToStatus(), MessageBytes.Rent(), chunk, context);
+                }
+                await work.ConfigureAwait(false);
+            }
+            else
+            {
+                await running.ConfigureAwait(false);
+            }
         }
         catch (Exception failure)
         {
-            CallFailures.Unexpected(log, method, failure);
-            throw calls.Failed(failure, method, target).ToStatus().ToRpcException();
+            End(requestBytes, response);
+            response.Return();
+            throw Fail(failure, method, target).ToStatus().ToRpcException();
         }
-        finally
-        {
-            memory.Requests.GiveBack(requestBytes);
-            // The response is written to the connection next, which accounts for it there.
-            memory.Replies.GiveBack(response.Budgeted);
-            response.Budgeted = 0;
-        }
+        End(requestBytes, response);
         return response.Error is { } status ? Refuse(status, response, chunk, context) : response;
+    }
+
+    /// <summary>Keeps what the work of a call holds until the work has ended, although its caller has gone.</summary>
+    private async Task EndAbandonedAsync(Task work, V1.Method method, CallTarget target, int requestBytes, MessageBytes response)
+    {
+        try
+        {
+            await work.ConfigureAwait(false);
+        }
+        catch (Exception failure)
+        {
+            Fail(failure, method, target);
+        }
+        End(requestBytes, response);
+        response.Return();
+    }
+
+    // The response is written to the connection next, which accounts for it there.
+    private void End(int requestBytes, MessageBytes response)
+    {
+        memory.Requests.GiveBack(requestBytes);
+        memory.Replies.GiveBack(response.Budgeted);
+        response.Budgeted = 0;
+    }
+
+    private ApiError Fail(Exception failure, V1.Method method, in CallTarget target)
+    {
+        CallFailures.Unexpected(log, method, failure);
+        return calls.Failed(failure, method, target);
     }
 
     // Not an exception: refusals are ordinary, and an exception costs more than the call. The message is reused as the response, which is empty.

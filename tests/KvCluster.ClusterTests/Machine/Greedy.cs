@@ -18,10 +18,13 @@ internal sealed class Greedy : IAsyncDisposable
     public bool IsRunning => !_process.HasExited;
 
     /// <summary>Returns when its load is established.</summary>
-    public static async Task<Greedy> StartAsync(string kind, int port, int count)
+    public static Task<Greedy> StartAsync(string kind, int port, int count) => StartAsync("greedy.py", kind, port, count);
+
+    /// <summary>The same with another program of that folder, whose arguments and report have the same form.</summary>
+    public static async Task<Greedy> StartAsync(string program, string kind, int port, int count)
     {
         var process = Process.Start(new ProcessStartInfo(
-            Python, [Path.Combine(Tools.Repository(), "tests", "interop", "greedy.py"), kind, port.ToString(CultureInfo.InvariantCulture), count.ToString(CultureInfo.InvariantCulture)])
+            Python, [Path.Combine(Tools.Repository(), "tests", "interop", program), kind, port.ToString(CultureInfo.InvariantCulture), count.ToString(CultureInfo.InvariantCulture)])
         {
             RedirectStandardInput = true,
             RedirectStandardOutput = true,

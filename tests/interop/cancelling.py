@@ -1,0 +1,158 @@
+# A caller that gives up many calls: cancelling.py KIND PORT COUNT, with Python's grpcio, or with plain frames where a gRPC client would be too well-behaved. Prints "ready" when its load is established, then
+# goes on until the end of standard input, and prints a line of JSON.
+#   short    COUNT callers with deadlines of 5 to 10 ms on one channel, beside four callers with 20 s and a watch. Reports what of the latter failed without an answer of the server.
+#   resets   COUNT connections, 8 at a time, on each of which 2,000 calls are begun and reset, and responses are read late or never. It is ready when all are closed.
+#   watches  COUNT watches over channels of 200, and then a scan. Reports how many watches have begun and what the scan has returned.
+import collections
+import json
+import random
+import socket
+import sys
+import threading
+import time
+
+import grpc
+
+KIND, PORT, COUNT = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+SERVICE = '/kvcluster.v1.Kv/'
+DETAILS = 'grpc-status-details-bin'
+
+
+def varint(number):
+    encoded = b''
+    while number >= 0x80:
+        encoded += bytes([number & 0x7f | 0x80])
+        number >>= 7
+    return encoded + bytes([number])
+
+
+def field(number, value):
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def frame(kind, flags, stream, payload):
+    return len(payload).to_bytes(3, 'big') + bytes([kind, flags]) + stream.to_bytes(4, 'big') + payload
+
+
+def literal(name, value):
+    return b'\x00' + bytes([len(name)]) + name + bytes([len(value)]) + value
+
+
+def ready():
+    print('ready', flush=True)
+
+
+def tell(**what):
+    print(json.dumps(what), flush=True)
+
+
+def end_of_input():
+    ended = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    return ended
+
+
+def answered(error):
+    """Whether the server has answered the call with an error of its own, or its deadline has passed. Otherwise its connection broke."""
+    return error.code() == grpc.StatusCode.DEADLINE_EXCEEDED or any(key == DETAILS for key, _ in error.trailing_metadata() or ())
+
+
+def short():
+    channel = grpc.insecure_channel(f'127.0.0.1:{PORT}')
+    put, watch = channel.unary_unary(SERVICE + 'Put'), channel.unary_stream(SERVICE + 'Watch')
+    put(field(1, b'k') + field(2, b'v'), timeout=60, wait_for_ready=True)
+    ended, counts, broken = end_of_input(), collections.Counter(), []
+
+    def give_up(number):
+        chance = random.Random(number)
+        while not ended.is_set():
+            try:
+                put(field(1, b'k%d' % number) + field(2, b'x' * 100), timeout=chance.uniform(5, 10) / 1000)
+            except grpc.RpcError:
+                counts['given up'] += 1
+
+    def wait():
+        while not ended.is_set():
+            try:
+                put(field(1, b'waiting') + field(2, b'v'), timeout=20)
+                counts['waited'] += 1
+            except grpc.RpcError as error:
+                if not answered(error):
+                    broken.append('put: ' + error.details())
+                time.sleep(0.01)
+
+    def follow():
+        while not ended.is_set():
+            try:
+                for _ in watch(b''):
+                    counts['messages'] += 1
+                    if ended.is_set():
+                        return
+            except grpc.RpcError as error:
+                if not answered(error):
+                    broken.append('watch: ' + error.details())
+                time.sleep(0.01)
+
+    threads = [threading.Thread(target=give_up, args=(number,), daemon=True) for number in range(COUNT)]
+    threads += [threading.Thread(target=wait, daemon=True) for _ in range(4)] + [threading.Thread(target=follow, daemon=True)]
+    for thread in threads:
+        thread.start()
+    while counts['given up'] < 10 * COUNT or not counts['messages']:
+        time.sleep(0.05)
+    ready()
+    ended.wait()
+    tell(broken=broken, given_up=counts['given up'], waited=counts['waited'], messages=counts['messages'])
+
+
+def resets():
+    headers = b'\x83\x86' + literal(b':path', (SERVICE + 'Get').encode()) + literal(b':authority', b'localhost')
+    headers += literal(b'content-type', b'application/grpc') + literal(b'te', b'trailers')
+    body = b'\x00' + (5).to_bytes(4, 'big') + field(1, b'abc')
+    cancel = (8).to_bytes(4, 'big')
+
+    def reset():
+        connection = socket.create_connection(('127.0.0.1', PORT))
+        connection.settimeout(2)
+        try:
+            connection.sendall(b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' + frame(4, 0, 0, b''))
+            for first in range(1, 4001, 100):
+                calls = range(first, first + 100, 2)
+                connection.sendall(b''.join(frame(1, 4, call, headers) + frame(0, 1, call, body) + frame(3, 0, call, cancel) for call in calls))
+            while connection.recv(65536):
+                pass
+        except OSError:
+            # The server may close it, and otherwise there is nothing more to read.
+            pass
+        connection.close()
+
+    for first in range(0, COUNT, 8):
+        threads = [threading.Thread(target=reset) for _ in range(first, min(first + 8, COUNT))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    ready()
+    sys.stdin.read()
+    tell(connections=COUNT)
+
+
+def watches():
+    options = [('grpc.use_local_subchannel_pool', 1)]
+    channels = [grpc.insecure_channel(f'127.0.0.1:{PORT}', options=options) for _ in range(0, COUNT, 200)]
+    calls = [channels[number // 200].unary_stream(SERVICE + 'Watch')(b'', timeout=600) for number in range(COUNT)]
+    begun = 0
+    for call in calls:
+        next(call)
+        begun += 1
+    scanner = grpc.insecure_channel(f'127.0.0.1:{PORT}', options=options)
+    error, pages = None, 0
+    try:
+        pages = sum(1 for _ in scanner.unary_stream(SERVICE + 'Scan')(b'', timeout=60))
+    except grpc.RpcError as failure:
+        error = failure.details()
+    ready()
+    sys.stdin.read()
+    tell(begun=begun, pages=pages, error=error)
+
+
+{'short': short, 'resets': resets, 'watches': watches}[KIND]()
