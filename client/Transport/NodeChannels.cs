@@ -6,13 +6,34 @@ using KvCluster.Tls;
 
 namespace KvCluster.Client.Transport;
 
-/// <summary>One gRPC channel for each address, for calls that do not use the Exchange stream. Thread-safe.</summary>
+/// <summary>
+/// The gRPC channels to each address for calls that do not use the Exchange stream. Watches, which stay open, and scans have channels of their own, so that neither wait for the other's streams. Thread-safe.
+/// </summary>
 internal sealed class NodeChannels(TlsConnector connector, ExpectedCluster cluster) : IDisposable
 {
-    private readonly ConcurrentDictionary<string, (GrpcChannel Channel, CallInvoker Calls)> _channels = new();
+    /// <summary>At 256 streams on a connection, a hundredth of the connections that a node allows one host.</summary>
+    public const int WatchesMax = 8_192;
 
-    /// <summary>Makes calls to an address, which name the cluster that they are meant for.</summary>
-    public CallInvoker To(string address) => _channels.GetOrAdd(address, Open).Calls;
+    /// <summary>Each holds a snapshot and a page at the node, whose memory has room for some hundred.</summary>
+    public const int ScansMax = 1_024;
+
+    private readonly ConcurrentDictionary<(string Address, Use Use), (GrpcChannel Channel, CallInvoker Calls)> _channels = new();
+
+    private enum Use
+    {
+        Operators,
+        Scans,
+        Watches,
+    }
+
+    /// <summary>Makes operators' calls to an address. As those of the other channels they name the cluster that they are meant for.</summary>
+    public CallInvoker To(string address) => To(address, Use.Operators);
+
+    /// <summary>Makes scans at an address.</summary>
+    public CallInvoker ForScans(string address) => To(address, Use.Scans);
+
+    /// <summary>Makes watches at an address.</summary>
+    public CallInvoker ForWatches(string address) => To(address, Use.Watches);
 
     public void Dispose()
     {
@@ -20,10 +41,18 @@ internal sealed class NodeChannels(TlsConnector connector, ExpectedCluster clust
             channel.Dispose();
     }
 
-    private (GrpcChannel Channel, CallInvoker Calls) Open(string address)
+    private CallInvoker To(string address, Use use) => _channels.TryGetValue((address, use), out var open) ? open.Calls : _channels.GetOrAdd((address, use), Open).Calls;
+
+    private (GrpcChannel Channel, CallInvoker Calls) Open((string Address, Use Use) to)
     {
         var handler = NodeHandler.Create(connector.ConnectAsync, NodeHandler.ConnectTimeMax);
-        var channel = GrpcChannel.ForAddress(address, new GrpcChannelOptions { HttpHandler = handler, DisposeHttpClient = true, MaxReceiveMessageSize = null });
-        return (channel, channel.Intercept(cluster));
+        var channel = GrpcChannel.ForAddress(to.Address, new GrpcChannelOptions { HttpHandler = handler, DisposeHttpClient = true, MaxReceiveMessageSize = null });
+        var calls = channel.Intercept(cluster);
+        return (channel, to.Use switch
+        {
+            Use.Scans => calls.Intercept(new StreamPlaces("scans", ScansMax)),
+            Use.Watches => calls.Intercept(new StreamPlaces("watches", WatchesMax)),
+            _ => calls,
+        });
     }
 }

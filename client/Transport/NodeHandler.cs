@@ -20,5 +20,7 @@ internal static class NodeHandler
         ConnectCallback = connect,
         KeepAlivePingDelay = PingDelay,
         KeepAlivePingTimeout = PingTimeout,
+        // A server allows some hundred streams on a connection. Further ones would wait without limit for one to end, and watches do not.
+        EnableMultipleHttp2Connections = true,
     };
 }

@@ -41,9 +41,9 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
             var address = await FindAddressAsync(position, atAnyReplica, attempt, giveUpMs, cancellationToken).ConfigureAwait(false);
             if (request.OneSnapshot && _broken is { } broken && !position.IsKeptAt(address))
                 throw broken;
-            using var stream = new Kv.KvClient(channels.To(address)).Scan(position.RestAt(address), cancellationToken: cancellationToken);
-            // A replica that does not catch up is replaced with another one, as long as it has sent nothing.
-            var wait = atAnyReplica ? FirstPageWait() : Timeout.InfiniteTimeSpan;
+            using var stream = new Kv.KvClient(channels.ForScans(address)).Scan(position.RestAt(address), cancellationToken: cancellationToken);
+            // A replica that does not catch up is replaced with another one, as long as it has sent nothing. Nothing begins after the time allowed.
+            var wait = atAnyReplica ? FirstPageWait() : patience;
             var hasBegun = false;
             for (var step = Step.Page; step == Step.Page; wait = Timeout.InfiniteTimeSpan)
             {

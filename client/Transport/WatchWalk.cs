@@ -180,7 +180,7 @@ internal sealed class WatchWalk(CallRouter calls, NodeChannels channels, TimeSpa
         for (var attempt = 0; ; attempt++)
         {
             var address = await FindAddressAsync(part, attempt, failedAddress, giveUpMs, cancellationToken).ConfigureAwait(false);
-            var call = new Kv.KvClient(channels.To(address)).Watch(part.Request, cancellationToken: cancellationToken);
+            var call = new Kv.KvClient(channels.ForWatches(address)).Watch(part.Request, cancellationToken: cancellationToken);
             try
             {
                 // A stream that sends nothing is like one that breaks.
