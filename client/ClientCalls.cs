@@ -20,6 +20,9 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
     /// <summary>The newest positions that were answered.</summary>
     public SessionToken Seen { get; } = new();
 
+    /// <summary>Ends the sessions in which changes were made, in bounded time. To be called when no more changes are made.</summary>
+    public Task EndSessionsAsync() => _sessions.EndAllAsync();
+
     /// <summary>The options of a read in a mode (null: that of the client's options) of the shard of a key.</summary>
     public ReadOptions? ReadOptionsOf(KvReadMode? read, ReadOnlySpan<byte> key) => Seen.ToOptions(read ?? options.Read, router.Table.Find(key)?.ShardId);
 

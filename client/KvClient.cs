@@ -338,9 +338,10 @@ public sealed class KvClient : IAsyncDisposable
     public async ValueTask<uint?> FindShardAsync(ReadOnlyMemory<byte> key, CancellationToken cancellationToken = default) =>
         await _router.WaitForMapAsync(_router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false) ? _router.Table.Find(key.Span)?.Shard : null;
 
-    /// <summary>Closes all connections. Calls in progress fail.</summary>
+    /// <summary>Ends this client's sessions, for which it waits a second at most, and closes all connections. Calls in progress fail.</summary>
     public async ValueTask DisposeAsync()
     {
+        await _calls.EndSessionsAsync().ConfigureAwait(false);
         await _router.DisposeAsync().ConfigureAwait(false);
         _channels.Dispose();
     }

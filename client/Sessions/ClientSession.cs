@@ -5,7 +5,7 @@ namespace KvCluster.Client.Sessions;
 /// <summary>
 /// One session of this client in a shard. It assigns sequences to requests and tracks which of them are open. Serves many requests at once; thread-safe.
 /// </summary>
-internal sealed class ClientSession(UInt128 id, LineageShard shard)
+internal sealed class ClientSession(UInt128 id, LineageShard shard, ReadOnlyMemory<byte> key)
 {
     /// <summary>The number of requests that may be open at once, because a shard keeps this many results (kv.proto, RequestId).</summary>
     public const int OpenMax = 4_096;
@@ -20,6 +20,9 @@ internal sealed class ClientSession(UInt128 id, LineageShard shard)
 
     /// <summary>The shard in which it was opened, and the lineage.</summary>
     public LineageShard Shard { get; } = shard;
+
+    /// <summary>A key of the shard, by which calls about the session are routed.</summary>
+    public ReadOnlyMemory<byte> Key { get; } = key;
 
     /// <summary>Whether <see cref="TryTake"/> would succeed now.</summary>
     public bool HasRoom

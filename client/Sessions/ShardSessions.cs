@@ -75,6 +75,17 @@ internal sealed class ShardSessions(ClientSessions all)
         TellRoom();
     }
 
+    /// <summary>Forgets all sessions and returns them.</summary>
+    public ClientSession[] TakeAll()
+    {
+        lock (_lock)
+        {
+            var all = _sessions;
+            _sessions = [];
+            return all;
+        }
+    }
+
     /// <summary>Wakes those who wait, because a session has room again or another one may be opened.</summary>
     public void TellRoom() => Interlocked.Exchange(ref _room, null)?.TrySetResult();
 
@@ -84,7 +95,7 @@ internal sealed class ShardSessions(ClientSessions all)
 
     private async Task<Status?> OpenAsync(ReadOnlyMemory<byte> key, long deadlineMs, CancellationToken cancellationToken)
     {
-        var request = new OpenSessionRequest { Key = key.ToByteString() };
+        var request = new OpenSessionRequest { Key = ByteString.CopyFrom(key.Span) };
         var reply = await all.Calls.CallAsync(Method.OpenSession, key, request.ToByteString(), deadlineMs, cancellationToken).ConfigureAwait(false);
         if (reply.Error is not null)
             return reply.Error;
@@ -93,7 +104,7 @@ internal sealed class ShardSessions(ClientSessions all)
             return CallStatus.Create(StatusCode.Internal, "INTERNAL", $"The node answered with a session of {opened.Session.Length} bytes; nothing was applied.", "no");
         // The map may have changed meanwhile, but the answer names its shard.
         var shard = opened.Position.ShardId;
-        all.Of(shard).Add(new ClientSession(BinaryPrimitives.ReadUInt128BigEndian(opened.Session.Span), new LineageShard(shard, opened.Position.Lineage)));
+        all.Of(shard).Add(new ClientSession(BinaryPrimitives.ReadUInt128BigEndian(opened.Session.Span), new LineageShard(shard, opened.Position.Lineage), request.Key.Memory));
         return null;
     }
 

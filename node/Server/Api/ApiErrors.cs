@@ -49,6 +49,14 @@ internal static class ApiErrors
 
     public static readonly ApiError Busy = new(StatusCode.Unavailable, "BUSY", "The shard's request queue is full; nothing was applied. Try again.") { RetryAfter = TimeSpan.FromMilliseconds(20) };
 
+    /// <summary>For a client that opens a session. Sessions that have been silent for long enough end with the next records, so it is worth waiting.</summary>
+    public static readonly ApiError SessionsFull = new(
+        StatusCode.Unavailable,
+        "BUSY",
+        "The shard has as many sessions as it may, and none of them has been silent for long enough to make room; nothing was applied. "
+            + "Use one client for all calls of a process instead of one for each, and dispose it, which ends its sessions; have fewer sessions with a lifetime, or end them. Try again.")
+    { RetryAfter = TimeSpan.FromMilliseconds(500) };
+
     /// <summary>For a read whose answer was found but not copied.</summary>
     public static readonly ApiError RepliesWait = new(
         StatusCode.Unavailable, "BUSY", "The node's memory for unread replies is used up. Try again.") { RetryAfter = TimeSpan.FromMilliseconds(50) };
@@ -284,6 +292,7 @@ internal static class ApiErrors
         WriteOutcome.DiskFull => DiskFull,
         WriteOutcome.NoRoomYet => NoRoomYet,
         WriteOutcome.Busy => Busy,
+        WriteOutcome.SessionsFull => SessionsFull,
         WriteOutcome.Stopped => Stopping,
         WriteOutcome.SessionExpired => SessionExpired,
         WriteOutcome.SequenceClosed => SequenceClosed,

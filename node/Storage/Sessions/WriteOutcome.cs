@@ -27,6 +27,9 @@ internal enum WriteOutcome : byte
     /// <summary>The queue was full; retry soon.</summary>
     Busy,
 
+    /// <summary>The shard has as many sessions as it may, and none of them has to make room; retry later.</summary>
+    SessionsFull,
+
     /// <summary>The disk is full; deletes still work.</summary>
     DiskFull,
 

@@ -100,7 +100,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
             else if (recordBytesLeft is { } left && (request.HasPut || (request.MayBeRecorded && RecordBytesWith(batch, request) > left)))
                 chain.Add(request, WriteResult.Of(request.OutcomeOnFullDisk));
             else if (request.OpensSession && !TryMakeRoom(batch, request))
-                chain.Add(request, WriteResult.Of(WriteOutcome.Busy));
+                chain.Add(request, WriteResult.Of(WriteOutcome.SessionsFull));
             else
                 Apply(batch, request);
         }

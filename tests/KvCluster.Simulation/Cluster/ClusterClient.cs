@@ -208,7 +208,7 @@ internal sealed class ClusterClient(ClusterRun run, ClusterHistory history, Node
     // If there is no place for another session, idle ones end soon, whatever any wall clock says.
     private void CheckRoom(WriteOutcome outcome)
     {
-        _noRoomSinceUs = outcome == WriteOutcome.Busy ? _noRoomSinceUs ?? run.NowUs : null;
+        _noRoomSinceUs = outcome == WriteOutcome.SessionsFull ? _noRoomSinceUs ?? run.NowUs : null;
         if (_noRoomSinceUs is not { } sinceUs)
             return;
         run.Tally.Count(ClusterFault.NoRoomForSession);

@@ -184,6 +184,16 @@ internal sealed class FakeCluster : IAsyncDisposable
         }
     }
 
+    /// <summary>Ends a session of a shard.</summary>
+    public EndSessionResponse EndSession(uint shard, ByteString session)
+    {
+        lock (_lock)
+        {
+            var existed = Results.TryRemove((shard, System.Buffers.Binary.BinaryPrimitives.ReadUInt64LittleEndian(session.Span)), out _);
+            return new EndSessionResponse { Position = new Position { Shard = shard, Etag = EtagLocked() }, Existed = existed };
+        }
+    }
+
     /// <summary>The answer to an identified change, which is executed if it comes for the first time. Null if its session is unknown.</summary>
     public Reply? Once(uint shard, RequestId id, Func<Reply> execute)
     {

@@ -140,10 +140,10 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
 
         async Task AnswerAsync(Call call)
         {
-            var opensSession = call.Method == Method.OpenSession;
-            if (!opensSession)
+            var isOfSession = call.Method is Method.OpenSession or Method.EndSession;
+            if (!isOfSession)
                 Calls.Enqueue(call);
-            var reply = (!opensSession && Script is { } script ? await script(call) : null) ?? Serve(call);
+            var reply = (!isOfSession && Script is { } script ? await script(call) : null) ?? Serve(call);
             if (call.ReplyBytesMax != 0 && reply.Response.Length > call.ReplyBytesMax)
             {
                 var large = CallStatus.ReplyLarge(reply.Response.Length);
@@ -204,6 +204,8 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
             Method.GetMany => GetMany(call, GetManyRequest.Parser.ParseFrom(message)),
             Method.OpenSession => AtLeader(
                 call, OpenSessionRequest.Parser.ParseFrom(message).Key, key => _cluster.OpenSession(_cluster.RouteOf(key.Span).Shard)),
+            Method.EndSession => AtLeader(
+                call, EndSessionRequest.Parser.ParseFrom(message).Key, key => _cluster.EndSession(_cluster.RouteOf(key.Span).Shard, EndSessionRequest.Parser.ParseFrom(message).Session)),
             Method.Put => Put(call, PutRequest.Parser.ParseFrom(message)),
             Method.Delete => Delete(call, DeleteRequest.Parser.ParseFrom(message)),
             Method.Write => Write(call, WriteRequest.Parser.ParseFrom(message)),

@@ -53,6 +53,33 @@ public sealed class SessionTests
         Assert.Single(cluster.Nodes[2].Calls);
     }
 
+    /// <summary>A program that made a client for each of its calls filled a shard with 4,096 sessions, and others' changes waited for their deadlines.</summary>
+    [Fact]
+    public async Task Dispose_EndsTheSessionsInAllShards()
+    {
+        await using var cluster = await FakeCluster.StartAsync(2, "g", "p");
+        for (var number = 0; number < 20; number++)
+        {
+            await using var client = cluster.Connect();
+            foreach (var key in (string[])["a", "h", "q"])
+                await client.PutAsync(key, "1");
+            Assert.Equal(3, cluster.Results.Count);
+            await client.DisposeAsync();
+            Assert.Empty(cluster.Results);
+        }
+    }
+
+    [Fact]
+    public async Task Dispose_WhileNoNodeAnswers_EndsAllTheSame()
+    {
+        await using var cluster = await FakeCluster.StartAsync(1);
+        var client = cluster.Connect();
+        await client.PutAsync("a", "1");
+        await cluster.Nodes[0].DisposeAsync();
+        await client.DisposeAsync().AsTask().WaitAsync(Eventually.Limit);
+        Assert.Single(cluster.Results);
+    }
+
     [Fact]
     public async Task Put_OfAnEndedSession_IsRepeatedInANewSession()
     {
@@ -153,7 +180,7 @@ public sealed class SessionTests
     [Fact]
     public void Session_SettledInAnyOrder_TracksTheLowestOpen()
     {
-        var session = new ClientSession(1, new(new(1), 0));
+        var session = new ClientSession(1, new(new(1), 0), "k"u8.ToArray());
         for (var number = 0; number < ClientSession.OpenMax; number++)
             Assert.True(session.TryTake(out _, out var lowest) && lowest == 1);
         Assert.False(session.TryTake(out _, out _));

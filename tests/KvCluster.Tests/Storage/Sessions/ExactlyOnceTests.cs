@@ -302,7 +302,7 @@ public sealed class ExactlyOnceTests : IDisposable
             return StoreBench.Answer(answer);
         }
 
-        Assert.Equal(WriteOutcome.Busy, Open(TimeSpan.FromSeconds(5)).Outcome);
+        Assert.Equal(WriteOutcome.SessionsFull, Open(TimeSpan.FromSeconds(5)).Outcome);
         var active = bench.Submit(Identified(sessions[1], 1, 1, Put("k", "v")));
         bench.AppendBatch(TimeSpan.FromSeconds(30));
         bench.Commit(bench.Store.Log.Last.Etag);
@@ -436,13 +436,13 @@ public sealed class ExactlyOnceTests : IDisposable
         var greedy = new SessionOwner(7, 1);
         for (var id = 1u; id <= 12; id++)
             Assert.Equal(WriteOutcome.Applied, bench.TryOpenSession(id, greedy));
-        Assert.Equal(WriteOutcome.Busy, bench.TryOpenSession(13, greedy));
+        Assert.Equal(WriteOutcome.SessionsFull, bench.TryOpenSession(13, greedy));
         // Another connection from the same address, and callers from other addresses: the longest-idle session of the owner with the most sessions ends.
         Assert.Equal(WriteOutcome.Applied, bench.TryOpenSession(20, new SessionOwner(7, 2)));
         for (var id = 30u; id < 37; id++)
-            Assert.Equal(id < 36 ? WriteOutcome.Applied : WriteOutcome.Busy, bench.TryOpenSession(id, new SessionOwner(8, 1)));
+            Assert.Equal(id < 36 ? WriteOutcome.Applied : WriteOutcome.SessionsFull, bench.TryOpenSession(id, new SessionOwner(8, 1)));
         Assert.Equal(WriteOutcome.Applied, bench.TryOpenSession(21, new SessionOwner(7, 2)));
-        Assert.Equal(WriteOutcome.Busy, bench.TryOpenSession(14, greedy));
+        Assert.Equal(WriteOutcome.SessionsFull, bench.TryOpenSession(14, greedy));
         Assert.Equal(Enumerable.Range(9, 4).Concat([20, 21]).Concat(Enumerable.Range(30, 6)).Select(id => $"{id:X32}"), bench.SessionIds());
     }
 

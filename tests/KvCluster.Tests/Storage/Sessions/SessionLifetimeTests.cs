@@ -209,11 +209,11 @@ public sealed class SessionLifetimeTests : IDisposable
             Assert.Equal(WriteOutcome.Applied, bench.Append(request => request.OpenSession(session, ReplicaBench.Owner, LifetimeMs)).Outcome);
         var refused = bench.Submit(request => request.OpenSession(4, ReplicaBench.Owner, LifetimeMs));
         Assert.False(bench.AppendBatch());
-        Assert.Equal(WriteOutcome.Busy, StoreBench.Answer(refused).Outcome);
+        Assert.Equal(WriteOutcome.SessionsFull, StoreBench.Answer(refused).Outcome);
         Assert.Equal(WriteOutcome.Applied, bench.Append(request => request.OpenSession(4, new SessionOwner(8, 1), LifetimeMs)).Outcome);
         bench.OpenSession(11);
         bench.OpenSession(12);
-        Assert.Equal(WriteOutcome.Busy, bench.TryOpenSession(13, ReplicaBench.Owner));
+        Assert.Equal(WriteOutcome.SessionsFull, bench.TryOpenSession(13, ReplicaBench.Owner));
         Assert.Equal([$"{11:X32}", $"{12:X32}"], bench.SessionIds());
     }
 
