@@ -28,8 +28,14 @@ internal enum DiskFault
     SyncLosesData,
 
     /// <summary>
-    /// A write fails for want of space after some first sectors have arrived, as where writes in place need new blocks. Another call has no effect
-    /// and reports the same error, except that a hole is not made and nothing says so.
+    /// A write fails for want of space after some first sectors have arrived, as where writes in place need new blocks. A file that was to grow keeps the
+    /// first half. Another call has no effect and reports the same error, except that a hole is not made and nothing says so.
     /// </summary>
     NoRoom,
+
+    /// <summary>A call that changes something does all of it and then fails for want of space, as on thin, quota-limited and copy-on-write disks.</summary>
+    NoRoomAfterwards,
+
+    /// <summary>A call that changes something does all of it and then fails with an input/output error.</summary>
+    ErrorAfterwards,
 }

@@ -25,6 +25,9 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     /// <summary>The capacity for all files together. Beyond it the disk is full.</summary>
     public long CapacityBytes { get; set; } = long.MaxValue;
 
+    /// <summary>Whether a file that cannot grow as wanted keeps what there was space for, as where that is not given back.</summary>
+    public bool KeepsPartOfGrowth { get; set; } = true;
+
     /// <summary>Called before each call with operation and path. An exception that it returns is thrown instead.</summary>
     public Func<string, string, StorageIoException?>? Refuse { get; set; }
 
@@ -217,7 +220,6 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
             var (parent, name) = Parent(path);
             if (parent.Files.ContainsKey(name))
                 Change("Delete", path, () => parent.Remove(name));
-            UsedBytes = _root.Bytes();
         }
     }
 
@@ -230,7 +232,6 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
                 return;
             var (parent, name) = Parent(path);
             Change("Delete directory", path, () => parent.Remove(name));
-            UsedBytes = _root.Bytes();
         }
     }
 
@@ -247,7 +248,6 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
             if (!parent.Files.ContainsKey(name) && !parent.Directories.ContainsKey(name))
                 throw new StorageIoException("rename", from, "no such file");
             Change("Rename", from, () => parent.Rename(name, newName));
-            UsedBytes = _root.Bytes();
         }
     }
 
@@ -264,8 +264,7 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
         lock (_lock)
         {
             Count("Sync directory", path);
-            ThrowIfFaulty(new DiskCall("Sync directory", path));
-            Directory(path).Sync();
+            Perform(new DiskCall("Sync directory", path), Directory(path).Sync);
         }
     }
 
@@ -312,7 +311,8 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
             var fault = Choose(new DiskCall("Write out", path));
             if (fault is DiskFault.None or DiskFault.LostWrite or DiskFault.MisdirectedWrite)
                 return;
-            node.LoseUnsynced();
+            if (!IsAfterwards(fault))
+                node.LoseUnsynced();
             throw Failed("Write out", path);
         }
     }
@@ -329,7 +329,8 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
         DuringWrite?.Invoke(path);
         lock (_lock)
         {
-            Reserve("Write", path, node.BytesToAllocate(offset, source.Length));
+            if (node.BytesToAllocate(offset, source.Length) is > 0 and var bytes && UsedBytes + bytes > CapacityBytes)
+                throw NoRoom("Write", path);
             var isLast = CountsDown("Write", path);
             var fault = Choose(new DiskCall("Write", path, offset, source.Length));
             if (fault == DiskFault.LostWrite)
@@ -340,15 +341,18 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
                 dataSync = false;
             else if (fault is DiskFault.ShortWrite or DiskFault.NoRoom)
                 source = source[..(source.Length / 2 / SimulatedNode.SectorBytes * SimulatedNode.SectorBytes)];
-            else if (fault != DiskFault.None)
+            else if (fault != DiskFault.None && !IsAfterwards(fault))
                 throw Failed("Write", path);
             if (source.Length > 0)
+            {
+                UsedBytes += node.BytesToAllocate(offset, source.Length);
                 node.Write(source, offset, durable: dataSync && !isLast);
+            }
             if (isLast)
                 throw PowerOff();
             if (fault == DiskFault.SyncLosesData)
                 node.LoseUnsynced();
-            if (fault is DiskFault.ShortWrite or DiskFault.NoRoom or DiskFault.SyncLosesData)
+            if (fault is DiskFault.ShortWrite or DiskFault.NoRoom or DiskFault.SyncLosesData || IsAfterwards(fault))
                 throw Failed("Write", path, fault);
         }
     }
@@ -363,10 +367,14 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
             var fault = Choose(new DiskCall("Make hole", path, offset, (int)length));
             if (fault == DiskFault.NoRoom)
                 return true;
-            ThrowIfFailed(fault, "Make hole", path);
+            if (!IsAfterwards(fault))
+                ThrowIfFailed(fault, "Make hole", path);
             UsedBytes -= node.MakeHole(offset, length);
             if (isLast)
                 throw PowerOff();
+            // That there was no space for it is no error.
+            if (fault != DiskFault.NoRoomAfterwards)
+                ThrowIfFailed(fault, "Make hole", path);
             return true;
         }
     }
@@ -375,12 +383,26 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     {
         lock (_lock)
         {
-            Reserve("Resize", path, length - node.Content.Length);
             var isLast = CountsDown("Resize", path);
-            ThrowIfFaulty(new DiskCall("Resize", path));
-            node.Resize(length);
+            var growth = length - node.Content.Length;
+            var fault = Choose(new DiskCall("Resize", path));
+            if (growth > 0 && UsedBytes + growth > CapacityBytes)
+            {
+                fault = DiskFault.NoRoom;
+                growth = KeepsPartOfGrowth ? Math.Max(0, CapacityBytes - UsedBytes) : 0;
+            }
+            else if (fault == DiskFault.NoRoom)
+                growth = KeepsPartOfGrowth && growth > 0 ? growth / 2 : 0;
+            else if (!IsAfterwards(fault))
+                ThrowIfFailed(fault, "Resize", path);
+            growth -= growth > 0 && fault == DiskFault.NoRoom ? growth % AlignedBuffer.Alignment : 0;
+            UsedBytes -= node.AllocatedBytes;
+            if (growth != 0)
+                node.Resize(node.Content.Length + growth);
+            UsedBytes += node.AllocatedBytes;
             if (isLast)
                 throw PowerOff();
+            ThrowIfFailed(fault, "Resize", path);
         }
     }
 
@@ -392,9 +414,10 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
             var fault = Choose(new DiskCall("Sync", path));
             if (fault == DiskFault.SyncLosesData)
                 node.LoseUnsynced();
-            if (fault is not (DiskFault.None or DiskFault.LostWrite or DiskFault.MisdirectedWrite))
-                throw Failed("Sync", path, fault);
+            if (!IsAfterwards(fault))
+                ThrowIfFailed(fault, "Sync", path);
             node.Sync();
+            ThrowIfFailed(fault, "Sync", path);
         }
     }
 
@@ -402,13 +425,6 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     internal static StorageIoException NotAligned(string operation, string path) => new(VerbOf(operation), path, "invalid argument: direct I/O that is not aligned");
 
     private static string[] Split(string path) => path.Split(Path.DirectorySeparatorChar, StringSplitOptions.RemoveEmptyEntries);
-
-    private void Reserve(string operation, string path, long bytes)
-    {
-        if (bytes > 0 && UsedBytes + bytes > CapacityBytes)
-            throw NoRoom(operation, path);
-        UsedBytes += bytes;
-    }
 
     /// <summary>Counts a call that has no effect if power is lost during it.</summary>
     private void Count(string operation, string path)
@@ -421,14 +437,29 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     private void Change(string operation, string path, Action change)
     {
         var isLast = CountsDown(operation, path);
-        ThrowIfFaulty(new DiskCall(operation, path));
-        change();
-        if (isLast)
-            throw PowerOff();
+        Perform(new DiskCall(operation, path), () =>
+        {
+            change();
+            UsedBytes = _root.Bytes();
+            if (isLast)
+                throw PowerOff();
+        });
     }
 
+    /// <summary>Makes a change that either happens or does not, and fails as chosen.</summary>
+    private void Perform(DiskCall call, Action change)
+    {
+        var fault = Choose(call);
+        if (!IsAfterwards(fault))
+            ThrowIfFailed(fault, call.Operation, call.Path);
+        change();
+        ThrowIfFailed(fault, call.Operation, call.Path);
+    }
+
+    private static bool IsAfterwards(DiskFault fault) => fault is DiskFault.NoRoomAfterwards or DiskFault.ErrorAfterwards;
+
     private static StorageIoException Failed(string operation, string path, DiskFault fault = DiskFault.Error) =>
-        fault == DiskFault.NoRoom ? NoRoom(operation, path) : new(VerbOf(operation), path, "input/output error");
+        fault is DiskFault.NoRoom or DiskFault.NoRoomAfterwards ? NoRoom(operation, path) : new(VerbOf(operation), path, "input/output error");
 
     private static StorageIoException NoRoom(string operation, string path) => new(VerbOf(operation), path, "no space left", isDiskFull: true);
 

@@ -45,7 +45,11 @@ internal sealed class FileSpace(IStorageFile file, PageSpace space)
             if (file.Length < pagesNeeded * Page.Bytes)
                 file.Resize(pagesNeeded * Page.Bytes);
         }
-        Volatile.Write(ref _bytes, file.Length);
+        finally
+        {
+            // A file that could not grow as wanted may have grown in part.
+            Volatile.Write(ref _bytes, file.Length);
+        }
         return pagesWanted;
     }
 

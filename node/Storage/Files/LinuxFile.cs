@@ -47,16 +47,41 @@ internal sealed unsafe class LinuxFile : IStorageFile
     /// <inheritdoc/>
     public void Resize(long length)
     {
-        if (length < _length)
-            ThrowIfFailed("truncate", Finish(() => LibC.Truncate(_descriptor, length)));
-        else if (length > _length && Finish(() => LibC.Allocate(_descriptor, 0, _length, length - _length)) is not 0 and var error)
+        var before = _length;
+        if (length == before)
+            return;
+        try
         {
-            // Without fallocate the file gets a hole instead. A full disk then shows at the write and not here.
-            if (error != LibC.ErrorNotSupported)
-                throw LinuxFileSystem.Failure("allocate space for", Path, error);
-            ThrowIfFailed("extend", Finish(() => LibC.Truncate(_descriptor, length)));
+            if (length < before)
+                ThrowIfFailed("truncate", Finish(() => LibC.Truncate(_descriptor, length)));
+            else
+                Allocate(before, length);
         }
-        Volatile.Write(ref _length, length);
+        finally
+        {
+            // What failed may have happened, in part or as a whole.
+            Volatile.Write(ref _length, LibC.Seek(_descriptor, 0, LibC.SeekEnd) is >= 0 and var now ? now : Math.Min(before, length));
+        }
+    }
+
+    /// <summary>
+    /// Grows the file, or leaves it as it was: <c>fallocate</c> keeps what it found before the disk was full, and then that space is missing elsewhere.
+    /// </summary>
+    private void Allocate(long before, long length)
+    {
+        var error = Finish(() => LibC.Allocate(_descriptor, 0, before, length - before));
+        if (error == 0)
+            return;
+        // Without fallocate the file gets a hole instead. A full disk then shows at the write and not here.
+        if (error == LibC.ErrorNotSupported)
+        {
+            ThrowIfFailed("extend", Finish(() => LibC.Truncate(_descriptor, length)));
+            return;
+        }
+        // A file system that needs space even for this keeps the longer file.
+        if (Finish(() => LibC.Truncate(_descriptor, before)) is not (0 or LibC.ErrorNoSpace or LibC.ErrorQuota) and var other)
+            throw LinuxFileSystem.Failure("truncate", Path, other);
+        throw LinuxFileSystem.Failure("allocate space for", Path, error);
     }
 
     /// <inheritdoc/>

@@ -132,9 +132,8 @@ internal sealed class JournalSegments : IDisposable
     public void Start(RecordRef last, ulong predecessor, long predecessorEnd)
     {
         _nextBytes = _context.Options.SegmentBytesMin;
-        if (PrepareOrMakeRoom(SegmentHeader.BlockBytes, usesReserve: true) is not { } next)
+        if (!TryContinue(SegmentHeader.BlockBytes, usesReserve: true, last, predecessor, predecessorEnd))
             throw new StorageIoException("start a segment in", _directory, "the disk is full", isDiskFull: true);
-        Use(next, last, predecessor, predecessorEnd);
     }
 
     /// <summary>
@@ -143,24 +142,12 @@ internal sealed class JournalSegments : IDisposable
     public bool TryRoll(JournalJob record)
     {
         _isShrunk = false;
-        if (PrepareOrMakeRoom(SegmentHeader.BlockBytes + record.Entry!.Bytes, record.UsesReserve) is not { } next)
-            return false;
-        try
-        {
-            Use(next, _tail.Last, _tail.Segment, _tail.Offset);
-        }
-        catch (StorageIoException exception) when (exception.IsDiskFull)
-        {
-            // Its header was not written; it remains the next segment.
-            _isDiskFull = true;
-            return false;
-        }
-        return true;
+        return TryContinue(SegmentHeader.BlockBytes + record.Entry!.Bytes, record.UsesReserve, _tail.Last, _tail.Segment, _tail.Offset);
     }
 
     /// <summary>
     /// Called when the store is idle: deletes spares, makes the next segment small, and continues in it if the current one is large, which can be recycled when
-    /// checkpoints cover it. What finds no space is left as it is.
+    /// checkpoints cover it. What finds no space is left as it is; if that was the header of the next segment, the next record writes it again first.
     /// </summary>
     public void Shrink()
     {
@@ -298,8 +285,32 @@ internal sealed class JournalSegments : IDisposable
         header.WriteTo(_block.Span);
         next.File.WriteDurable(_block.Span, 0);
         var file = next.Release();
+    /// <summary>
+    /// Prepares a segment and makes it the current one, with the space of the reserve if necessary. False when there is no space. It remains the next segment then, and
+    /// if it was its header that found none, the tail is sealed.
+    /// </summary>
+    private bool TryContinue(int bytesMin, bool usesReserve, RecordRef last, ulong predecessor, long predecessorEnd)
+    {
+        while (PrepareOrMakeRoom(bytesMin, usesReserve) is { } next)
+        {
+            try
+            {
+                Use(next, last, predecessor, predecessorEnd);
+                return true;
+            }
+            catch (StorageIoException exception) when (exception.IsDiskFull)
+            {
+                _isDiskFull = true;
+            }
+            if (!usesReserve || !_reserve.Release())
+                return false;
+        }
+        return false;
+    }
+
         _next = null;
         _tail.Continue(file, header, last);
+    /// A header whose write fails may have arrived, so before it is written the tail is sealed.
         AddLive(header.Number, header.Incarnation, file.Length);
         _current = new CurrentSegment(header.Number, last.Etag);
         NextNumber = header.Number + 1;
@@ -318,6 +329,7 @@ internal sealed class JournalSegments : IDisposable
     /// lost. The clock and the replica id keep copied files apart.
     /// </summary>
     private ulong NewIncarnation(ulong number)
+        _tail.Seal();
     {
         var mixed = number + (_control.State.ReplicaId.Value * 0x9E37_79B9_7F4A_7C15) + (ulong)_context.Time.GetUtcNow().UtcTicks;
         mixed = (mixed ^ (mixed >> 30)) * 0xBF58_476D_1CE4_E5B9;

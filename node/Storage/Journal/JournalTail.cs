@@ -24,8 +24,14 @@ internal sealed class JournalTail : IDisposable
     /// <summary>The newest record that is durable together with all records before it.</summary>
     public Etag Durable { get; private set; }
 
+    /// <summary>
+    /// Whether the next segment's header may be on the disk, although nobody knows. It states where the current segment ends, and a recovery takes what follows that
+    /// end for dead. So nothing is appended any more until that header was written again.
+    /// </summary>
+    public bool IsSealed { get; private set; }
+
     /// <summary>Bytes of records that still fit into the current segment.</summary>
-    public long BytesLeft => _file!.Length - Offset;
+    public long BytesLeft => IsSealed ? 0 : _file!.Length - Offset;
 
     /// <summary>Whether half of the current segment is taken.</summary>
     public bool IsHalfUsed => Offset >= _file!.Length / 2;
@@ -43,7 +49,11 @@ internal sealed class JournalTail : IDisposable
     public bool HasRoomFor(JournalEntry record) => record.Bytes <= BytesLeft;
 
     /// <summary>Begins a write of records, which are then added with <see cref="Add"/>.</summary>
-    public DurableWrite BeginWrite() => new(_file!, _header.Number, _header.Incarnation, Durable, Offset, Last);
+    public DurableWrite BeginWrite()
+    {
+        Invariant.Check(!IsSealed, $"A write began at offset {Offset} of segment {Segment}, although the header of its successor may be on the disk.");
+        return new DurableWrite(_file!, _header.Number, _header.Incarnation, Durable, Offset, Last);
+    }
 
     /// <summary>Adds a record to the write that began last, and takes its space.</summary>
     public void Add(DurableWrite write, JournalJob job)
@@ -70,7 +80,7 @@ internal sealed class JournalTail : IDisposable
     {
         _file?.Dispose();
         (_file, _header, Offset) = (file, header, SegmentHeader.BlockBytes);
-        (Last, Durable) = (last, last.Etag);
+        (Last, Durable, IsSealed) = (last, last.Etag, false);
     }
 
     /// <inheritdoc/>

@@ -11,6 +11,9 @@ internal sealed class SegmentFile : IDisposable
 {
     private readonly IStorageFile _file;
 
+    /// <summary>Not at first: the file may have grown in an attempt that ended before its sync.</summary>
+    private bool _isLengthDurable;
+
     private SegmentFile(IStorageFile file) => _file = file;
 
     /// <summary>Its length in bytes.</summary>
@@ -31,10 +34,13 @@ internal sealed class SegmentFile : IDisposable
     /// <exception cref="StorageIoException">An I/O error, or the disk is full; after a full disk the call can be repeated.</exception>
     public void GrowTo(int bytes)
     {
-        if (_file.Length >= bytes)
+        if (_file.Length >= bytes && _isLengthDurable)
             return;
-        _file.Resize(bytes);
+        _isLengthDurable = false;
+        if (_file.Length < bytes)
+            _file.Resize(bytes);
         _file.Sync();
+        _isLengthDurable = true;
     }
 
     /// <summary>Makes the file at most this long; the length is durable when this returns.</summary>
@@ -43,8 +49,10 @@ internal sealed class SegmentFile : IDisposable
     {
         if (_file.Length <= bytes)
             return;
+        _isLengthDurable = false;
         _file.Resize(bytes);
         _file.Sync();
+        _isLengthDurable = true;
     }
 
     /// <inheritdoc/>

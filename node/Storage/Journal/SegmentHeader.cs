@@ -68,13 +68,16 @@ internal readonly record struct SegmentHeader(
         BinaryPrimitives.WriteUInt32LittleEndian(block[ChecksumOffset..], Crc32C.Of(block[..ChecksumOffset]));
     }
 
-    /// <summary>Reads a block; false when it is not a header, or is damaged.</summary>
+    /// <summary>
+    /// Reads a block; false when it is not a header, is damaged, or is not zero behind the fields: its write never ended then, and the segment was not used.
+    /// </summary>
     /// <exception cref="FormatVersionException">An intact header of another version.</exception>
     public static bool TryRead(ReadOnlySpan<byte> block, string path, out SegmentHeader header)
     {
         header = default;
-        if (block.Length < ChecksumOffset + sizeof(uint) || BinaryPrimitives.ReadUInt32LittleEndian(block) != Magic
-            || BinaryPrimitives.ReadUInt32LittleEndian(block[ChecksumOffset..]) != Crc32C.Of(block[..ChecksumOffset]))
+        if (block.Length < BlockBytes || BinaryPrimitives.ReadUInt32LittleEndian(block) != Magic
+            || BinaryPrimitives.ReadUInt32LittleEndian(block[ChecksumOffset..]) != Crc32C.Of(block[..ChecksumOffset])
+            || block[(ChecksumOffset + sizeof(uint))..BlockBytes].ContainsAnyExcept((byte)0))
             return false;
         var version = BinaryPrimitives.ReadUInt32LittleEndian(block[4..]);
         if (version != Version)

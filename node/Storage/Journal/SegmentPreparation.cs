@@ -84,8 +84,8 @@ internal sealed class SegmentPreparation : IDisposable
     /// <summary>Gives back what is longer than this. Durable when it returns.</summary>
     public void CutTo(int bytes)
     {
-        File.CutTo(bytes);
         _filledBytes = Math.Min(_filledBytes, bytes);
+        File.CutTo(bytes);
     }
 
     /// <summary>Transfers ownership of the file to the caller.</summary>
@@ -99,21 +99,26 @@ internal sealed class SegmentPreparation : IDisposable
     /// <inheritdoc/>
     public void Dispose() => _file?.Dispose();
 
-    /// <summary>Renames a spare, which stays one if that fails.</summary>
+    /// <summary>Renames a spare, which stays one if that fails. One that is gone was renamed or deleted by a call that failed all the same.</summary>
     private static bool TryRecycle(IFileSystem files, string directory, string path, ConcurrentStack<ulong> spares)
     {
-        if (!spares.TryPop(out var spare))
-            return false;
-        try
+        while (spares.TryPop(out var spare))
         {
-            files.Rename(SegmentName.PathOf(directory, spare), path);
-            return true;
+            var name = SegmentName.PathOf(directory, spare);
+            if (!files.FileExists(name))
+                continue;
+            try
+            {
+                files.Rename(name, path);
+                return true;
+            }
+            catch
+            {
+                spares.Push(spare);
+                throw;
+            }
         }
-        catch
-        {
-            spares.Push(spare);
-            throw;
-        }
+        return false;
     }
 
     private static void CreateIfMissing(IFileSystem files, string path)

@@ -28,9 +28,13 @@ internal sealed class SpaceReserve(IFileSystem files, string path, int bytes)
             {
                 files.Delete(path);
             }
-            catch (StorageIoException failure) when (failure.IsDiskFull)
+            catch (StorageIoException failure) when (failure.IsDiskFull && files.FileExists(path))
             {
                 return false;
+            }
+            catch (StorageIoException failure) when (failure.IsDiskFull)
+            {
+                // Deleted all the same.
             }
             _isHeld = false;
             return true;

@@ -39,6 +39,15 @@ internal enum ClusterFault
     /// <summary>A sync fails and later ones succeed, but its data is lost at the next power loss.</summary>
     DiskSyncLosesData,
 
+    /// <summary>Any changing call to a disk fails for want of space, perhaps after a part of it has arrived.</summary>
+    DiskNoRoom,
+
+    /// <summary>Any changing call to a disk happens, and is said to have failed for want of space.</summary>
+    DiskNoRoomAfterwards,
+
+    /// <summary>Any changing call to a disk happens, and is said to have failed. The process must end.</summary>
+    DiskErrorAfterwards,
+
     /// <summary>A read fails.</summary>
     DiskReadError,
 

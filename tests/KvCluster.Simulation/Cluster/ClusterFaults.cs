@@ -83,6 +83,7 @@ internal sealed class ClusterFaults(ClusterRun run, (ClusterFault Fault, int Wei
                 node.Disk.Fail();
                 break;
             case ClusterFault.DiskError or ClusterFault.DiskShortWrite or ClusterFault.DiskSyncLosesData:
+            case ClusterFault.DiskNoRoom or ClusterFault.DiskNoRoomAfterwards or ClusterFault.DiskErrorAfterwards:
             case ClusterFault.DiskReadError or ClusterFault.DiskLostWrite or ClusterFault.DiskMisdirectedWrite when AllAreWhole && !node.ReplicaId.IsNone:
                 node.Disk.Err(fault);
                 break;
@@ -137,7 +138,7 @@ internal sealed class ClusterFaults(ClusterRun run, (ClusterFault Fault, int Wei
         ClusterFault.Checkpoint => node.Replica is not null,
         ClusterFault.Transfer => Leader.Replica is not null,
         ClusterFault.CutOffAndCrash or ClusterFault.Damage or ClusterFault.RestoreDisk or ClusterFault.Outdate or ClusterFault.FailDisk or ClusterFault.Replace or ClusterFault.Quarantine
-            or ClusterFault.DiskError or ClusterFault.DiskShortWrite or ClusterFault.DiskSyncLosesData or ClusterFault.DiskReadError or ClusterFault.DiskLostWrite or ClusterFault.DiskMisdirectedWrite
+            or ClusterFault.DiskNoRoom or ClusterFault.DiskNoRoomAfterwards or ClusterFault.DiskErrorAfterwards or ClusterFault.DiskError or ClusterFault.DiskShortWrite or ClusterFault.DiskSyncLosesData or ClusterFault.DiskReadError or ClusterFault.DiskLostWrite or ClusterFault.DiskMisdirectedWrite
             or ClusterFault.LoseDisk or ClusterFault.RestoreCoordinator or ClusterFault.RestoreCoordinatorRaised or ClusterFault.CrashInCall or ClusterFault.DamageSpare or ClusterFault.CutOffCaller or ClusterFault.FallBehind => false,
         _ => true,
     };

@@ -14,5 +14,10 @@ internal static class DiskScenarios
             (ClusterFault.DiskReadError, 9), (ClusterFault.DiskLostWrite, 6), (ClusterFault.DiskMisdirectedWrite, 3),
             (ClusterFault.Checkpoint, 8), (ClusterFault.Crash, 4), (ClusterFault.Transfer, 2),
         ]),
+        new("nodes-failed-but-arrived", "F17 F18 F47", 6, 4, ClusterConditions.Any,
+        [
+            (ClusterFault.DiskNoRoom, 5), (ClusterFault.DiskNoRoomAfterwards, 9), (ClusterFault.DiskErrorAfterwards, 3), (ClusterFault.FillDisk, 3),
+            (ClusterFault.Checkpoint, 8), (ClusterFault.Crash, 4), (ClusterFault.LosePower, 2), (ClusterFault.Transfer, 2),
+        ]),
     ];
 }

@@ -159,8 +159,8 @@ internal sealed class NodeDisk(ClusterRun run, ClusterNode node) : IDisposable
     }
 
     /// <summary>
-    /// One of the next calls fails, in this process or the next. If the failure is reported, the process must end. If not, it may be detected later
-    /// and may cost this replica.
+    /// One of the next calls fails, in this process or the next. If the failure is reported, and is not a want of space, the process must end. If not, it may be detected
+    /// later and may cost this replica.
     /// </summary>
     public void Err(ClusterFault fault)
     {
@@ -168,13 +168,16 @@ internal sealed class NodeDisk(ClusterRun run, ClusterNode node) : IDisposable
         {
             ClusterFault.DiskShortWrite => DiskFault.ShortWrite,
             ClusterFault.DiskSyncLosesData => DiskFault.SyncLosesData,
+            ClusterFault.DiskNoRoom => DiskFault.NoRoom,
+            ClusterFault.DiskNoRoomAfterwards => DiskFault.NoRoomAfterwards,
+            ClusterFault.DiskErrorAfterwards => DiskFault.ErrorAfterwards,
             ClusterFault.DiskLostWrite => DiskFault.LostWrite,
             ClusterFault.DiskMisdirectedWrite => DiskFault.MisdirectedWrite,
             _ => DiskFault.Error,
         };
         var operation = fault switch
         {
-            ClusterFault.DiskError => null,
+            ClusterFault.DiskError or ClusterFault.DiskErrorAfterwards or ClusterFault.DiskNoRoom or ClusterFault.DiskNoRoomAfterwards => null,
             ClusterFault.DiskReadError => "Read",
             ClusterFault.DiskSyncLosesData => "Sync",
             _ => "Write",
@@ -190,7 +193,8 @@ internal sealed class NodeDisk(ClusterRun run, ClusterNode node) : IDisposable
             Files.Fault = null;
             IsDamaged |= costs;
             HasLost |= costs;
-            HasFailed |= !costs;
+            // A disk that is full ends nothing.
+            HasFailed |= !costs && fault is not (ClusterFault.DiskNoRoom or ClusterFault.DiskNoRoomAfterwards);
             return kind;
         };
     }

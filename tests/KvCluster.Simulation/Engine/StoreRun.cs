@@ -6,6 +6,7 @@ using KvCluster.Storage.Context;
 using KvCluster.Storage.Control;
 using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Files;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Recovery;
 using KvCluster.Storage.Sessions;
@@ -20,6 +21,10 @@ namespace KvCluster.Simulation.Engine;
 /// of the writes. Without replicas nobody restores what one disk has lost, so no loss is hidden. At the end a bit of the journal flips. A store that
 /// has found the loss must find it again at its next start.
 /// </summary>
+/// <remarks>
+/// In the other kind of run calls to the disk also fail for want of space, some of them although all that they do has happened, or a part. Such a disk ends no store, and
+/// what was refused is not there.
+/// </remarks>
 internal sealed class StoreRun : ISimulation
 {
     private const string Directory = "/data/shard";
@@ -39,12 +44,21 @@ internal sealed class StoreRun : ISimulation
     private const int CrashInCheckpointInOneOf = 10;
     private const string LastKey = "last";
 
+    // Room is looked for once a second, and in pauses the store becomes idle and gives space back.
+    private const long LifeWithoutRoomUs = 4_000_000;
+    private const long LookUs = 1_100_000;
+    private const long PauseUs = 700_000;
+    private const int PauseInOneOf = 30;
+    private const int NoRoomInOneOf = 60;
+
+    private readonly bool _failsButArrives;
+    private readonly HashSet<int> _refused = [];
     private readonly Random _random;
     private readonly InjectedBug _bug;
     private const int RangeInOneOf = 15;
 
     private readonly List<(string Key, string? Value, string? RangeEnd)> _writes = [];
-    private readonly List<(Task<WriteResult> Answer, Action<WriteResult> Done)> _open = [];
+    private readonly List<(Task<WriteResult> Answer, Action<WriteResult> Done, Action Refused)> _open = [];
     private VirtualExecutor[] _executors = [];
     private SimulatedDisk _disk = new();
     private StandaloneStore? _store;
@@ -52,15 +66,18 @@ internal sealed class StoreRun : ISimulation
     private long _lives;
     private long _acknowledged;
 
-    public StoreRun(int seed, InjectedBug bug, bool detailed)
+    public StoreRun(int seed, InjectedBug bug, bool detailed, bool failsButArrives = false)
     {
-        (_random, _bug) = (new Random(seed), bug);
+        (_random, _bug, _failsButArrives) = (new Random(seed), bug, failsButArrives);
         Transcript = new Transcript(detailed);
         Time = new VirtualTime(Transcript.Step);
     }
 
     public static IReadOnlyList<Scenario> All { get; } =
-        [new Scenario("store-power-lost", "F15 F16", 0, static (seed, bug, detailed) => new StoreRun(seed, bug, detailed))];
+    [
+        new Scenario("store-power-lost", "F15 F16", 0, static (seed, bug, detailed) => new StoreRun(seed, bug, detailed)),
+        new Scenario("store-failed-but-arrived", "F15 F18 F47", 0, static (seed, bug, detailed) => new StoreRun(seed, bug, detailed, failsButArrives: true)),
+    ];
 
     public Transcript Transcript { get; }
 
@@ -100,7 +117,9 @@ internal sealed class StoreRun : ISimulation
 
     private void Live()
     {
-        _disk.CrashAtCall = _disk.Calls + _random.Next(1, CrashWithinCalls);
+        _disk.CrashAtCall = _disk.Calls + _random.Next(1, Rarely(CrashWithinCalls));
+        if (_failsButArrives)
+            _disk.Fault = call => !call.Changes || _random.Next(NoRoomInOneOf) != 0 ? DiskFault.None : _random.Next(3) == 0 ? DiskFault.NoRoom : DiskFault.NoRoomAfterwards;
         StandaloneStore store;
         try
         {
@@ -110,27 +129,39 @@ internal sealed class StoreRun : ISimulation
         {
             return;
         }
+        catch (StorageIoException full) when (_failsButArrives && full.IsDiskFull)
+        {
+            // Its owner opens it again after a while.
+            return;
+        }
         catch (Exception refused) when (refused is RecoveryRefusedException or CorruptStoreException)
         {
             throw new Violation(Rule.GoesOn, $"life {_lives}: {refused.Message}");
         }
 
-        var endUs = Time.NowUs + LifeUs;
-        // Answered when the store leads and has applied its whole journal.
-        Write("life", $"{_lives}", null, _ =>
-        {
-            Check();
-            Time.After(1, Next);
-        });
+        var endUs = Time.NowUs + (_failsButArrives ? LifeWithoutRoomUs : LifeUs);
+        Begin();
         Time.RunUntil(endUs, () => _disk.IsOff || store.Failure.IsCompleted);
         Violation.Unless(
             _disk.IsOff || !store.Failure.IsCompleted, Rule.GoesOn, $"life {_lives}: the store ends by itself: {(store.Failure.IsCompleted ? store.Failure.Result.Message : "")}");
+
+        // Answered when the store leads and has applied its whole journal.
+        void Begin()
+        {
+            if (_store != store)
+                return;
+            Write("life", $"{_lives}", null, _ =>
+            {
+                Check();
+                Time.After(1, Next);
+            }, () => Time.After(LookUs, Begin));
+        }
 
         void Next()
         {
             if (_store != store)
                 return;
-            if (_random.Next(CheckpointInOneOf) == 0)
+            if (_random.Next(Rarely(CheckpointInOneOf)) == 0)
                 _ = store.Store.Checkpoints.RequestAsync();
             var index = _writes.Count;
             var (first, end) = (_random.Next(Keys), _random.Next(RangeInOneOf) == 0);
@@ -141,17 +172,21 @@ internal sealed class StoreRun : ISimulation
             {
                 _answered = Math.Max(_answered, index + 1);
                 _acknowledged++;
-            }, index);
-            Time.After(1 + _random.NextInt64(1_500), Next);
+            }, () => _refused.Add(index), index);
+            Time.After(!_failsButArrives ? 1 + _random.NextInt64(1_500) : _random.Next(PauseInOneOf) == 0 ? PauseUs : 1 + _random.NextInt64(15_000), Next);
         }
     }
+
+    // A life has to be long enough that room is looked for and the store becomes idle.
+    private int Rarely(int oneOf) => _failsButArrives ? 4 * oneOf : oneOf;
 
     private StoreContext Prepare(SimulatedDisk disk)
     {
         var options = new StoreOptions
         {
             SegmentBytesMin = 16 << 10,
-            SegmentBytesMax = 16 << 10,
+            SegmentBytesMax = _failsButArrives ? 64 << 10 : 16 << 10,
+            CheckpointIdleTime = TimeSpan.FromMicroseconds(_failsButArrives ? PauseUs / 3 : 5_000_000),
             JournalWrites = _random.Next(4) == 0 ? 4 : 2,
             RetainedJournalBytes = 0,
             ReserveBytes = 64 << 10,
@@ -164,7 +199,7 @@ internal sealed class StoreRun : ISimulation
         _executors = [writer, .. lanes, checkpoints, completions];
         disk.DuringWrite = path =>
         {
-            if (path.EndsWith("/data", StringComparison.Ordinal) && _random.Next(CrashInCheckpointInOneOf) == 0)
+            if (path.EndsWith("/data", StringComparison.Ordinal) && _random.Next(Rarely(CrashInCheckpointInOneOf)) == 0)
                 disk.CrashAtCall = disk.Calls + _random.Next(1, 3);
             else
                 GoOnBeside(disk, writer, lanes, completions);
@@ -197,7 +232,7 @@ internal sealed class StoreRun : ISimulation
             disk.CrashAtCall = disk.Calls + 1;
     }
 
-    private void Write(string key, string? value, string? rangeEnd, Action<WriteResult> done, int? index = null)
+    private void Write(string key, string? value, string? rangeEnd, Action<WriteResult> done, Action refused, int? index = null)
     {
         var request = WriteRequest.Rent();
         if (rangeEnd is not null)
@@ -209,7 +244,7 @@ internal sealed class StoreRun : ISimulation
         if (index is not null)
             request.Put(Bytes(LastKey), Bytes($"{index}"));
         if (_store!.TryWrite(request) is { } answer)
-            _open.Add((answer.AsTask(), done));
+            _open.Add((answer.AsTask(), done, refused));
     }
 
     // The state must be that after a prefix of the writes, with at least those that were answered. The other writes were never answered.
@@ -224,11 +259,15 @@ internal sealed class StoreRun : ISimulation
         var count = found.TryGetValue(LastKey, out var last) ? int.Parse(last) + 1 : 0;
         Violation.Unless(count >= _answered, Rule.CommittedStays, $"life {_lives}: {_answered} writes were answered, but {count} are in the store");
         _writes.RemoveRange(count, _writes.Count - count);
+        _refused.RemoveWhere(index => index >= count);
         var expected = new SortedDictionary<string, string>(StringComparer.Ordinal);
         if (count > 0)
             expected[LastKey] = $"{count - 1}";
-        foreach (var (key, value, rangeEnd) in _writes)
+        for (var index = 0; index < count; index++)
         {
+            var (key, value, rangeEnd) = _writes[index];
+            if (_refused.Contains(index))
+                continue;
             if (rangeEnd is not null)
             {
                 foreach (var gone in expected.Keys.Where(other => string.CompareOrdinal(other, key) >= 0 && string.CompareOrdinal(other, rangeEnd) < 0).ToArray())
@@ -266,11 +305,14 @@ internal sealed class StoreRun : ISimulation
             _open.Remove(write);
             if (write.Answer is { IsCompletedSuccessfully: true, Result: { Outcome: WriteOutcome.Applied } result })
                 write.Done(result);
+            else if (write.Answer is { IsCompletedSuccessfully: true, Result.Outcome: WriteOutcome.DiskFull or WriteOutcome.NoRoomYet })
+                write.Refused();
         }
     }
 
     private void LosePower(UnsyncedWrites unsynced)
     {
+        _disk.Fault = null;
         Transcript.Line(Time.NowUs, $"power is lost{(_disk.IsOff ? " in the middle of a call" : "")}: {unsynced}");
         End();
         _disk.Restart(unsynced, _random.Next());

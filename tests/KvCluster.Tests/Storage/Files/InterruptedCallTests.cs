@@ -128,6 +128,41 @@ public sealed unsafe class InterruptedCallTests : IDisposable
         Assert.Equal(2, RunOnFile(CallName.Allocate, [Interrupted, Kernels], () => file.TryMakeHole(0, 4_096)).Count);
     }
 
+    /// <summary>What a failed allocation has found is given back: on ext4 a full disk stayed full by it.</summary>
+    [AnsweredCallsFact]
+    public void Resize_FailedAfterAPart_LeavesTheFileAsItWas()
+    {
+        using var file = Create();
+        file.Write(Content(), 0);
+        StorageIoException? failure = null;
+        RunOnFile(
+            CallName.Allocate,
+            [call => LibC.Allocate(call.File, 0, Bytes, 1 << 20) == 0 ? CallAnswer.Failure(LibC.ErrorNoSpace) : CallAnswer.Kernels],
+            () => failure = Assert.Throws<StorageIoException>(() => file.Resize(4 << 20)));
+        Assert.Equal((true, Bytes, Bytes), (failure!.IsDiskFull, file.Length, new FileInfo(FilePath).Length));
+        Assert.InRange(file.AllocatedBytes, Bytes, 1 << 20);
+        file.Resize(1 << 20);
+        Assert.Equal(1 << 20, file.Length);
+    }
+
+    /// <summary>Where not even that is possible, the length is the one that the file has.</summary>
+    [AnsweredCallsFact]
+    public void Resize_FailedAfterAPartThatCannotBeGivenBack_KnowsTheLength()
+    {
+        using var file = Create();
+        CallFilter[] filters = [OnFile(CallName.Allocate), OnFile(CallName.Truncate)];
+        AnsweredCalls.Run(
+            filters,
+            InTurn([call => LibC.Allocate(call.File, 0, 0, 8_192) == 0 ? CallAnswer.Failure(LibC.ErrorNoSpace) : CallAnswer.Kernels, static _ => CallAnswer.Failure(LibC.ErrorNoSpace)]),
+            () => Assert.True(Assert.Throws<StorageIoException>(() => file.Resize(1 << 20)).IsDiskFull));
+        Assert.Equal((8_192, 8_192), (file.Length, new FileInfo(FilePath).Length));
+        AnsweredCalls.Run(
+            filters,
+            InTurn([call => LibC.Truncate(call.File, 4_096) == 0 ? CallAnswer.Failure(LibC.ErrorNoSpace) : CallAnswer.Kernels]),
+            () => Assert.True(Assert.Throws<StorageIoException>(() => file.Resize(4_096)).IsDiskFull));
+        Assert.Equal(4_096, file.Length);
+    }
+
     /// <summary>It only begins what the sync completes.</summary>
     [AnsweredCallsFact]
     public void BeginWriteOut_Interrupted_IsLeftToTheSync()

@@ -95,6 +95,13 @@ public sealed class FormatTests
             + Convert.ToHexString(BitConverter.GetBytes(Crc32C.Of(block.AsSpan(..88)))),
             Convert.ToHexString(block.AsSpan(..92)));
         Assert.True(SegmentHeader.TryRead(block, "segment", out var read));
+        // A block of which only a part arrived is no header: nothing was appended behind it.
+        foreach (var place in (int[])[92, 511, 512, SegmentHeader.BlockBytes - 1])
+        {
+            var torn = block.ToArray();
+            torn[place] = 1;
+            Assert.False(SegmentHeader.TryRead(torn, "segment", out _));
+        }
         Assert.Equal(header, read);
         Assert.Equal("0000000000000007.journal", Path.GetFileName(SegmentName.PathOf("journal", 7)));
     }

@@ -139,16 +139,19 @@ public sealed class NoRoomInPlaceTests : IDisposable
     // The header of a new segment and the zeros over a retired one are written in place, too. On a copy-on-write file system every other change needs
     // space as well, even removing a name.
     [Theory]
-    [InlineData(true, 60)]
-    [InlineData(false, 150)]
-    public void Put_AnyCallFindsNoRoom_DoesNotEndTheReplica(bool writesOnly, int count)
+    [InlineData("NoRoom", true, 60)]
+    [InlineData("NoRoom", false, 150)]
+    [InlineData("NoRoomAfterwards", true, 60)]
+    [InlineData("NoRoomAfterwards", false, 150)]
+    public void Put_AnyCallFindsNoRoom_DoesNotEndTheReplica(string name, bool writesOnly, int count)
     {
+        var fault = Enum.Parse<DiskFault>(name);
         for (var full = 0; full < count; full++)
         {
             using var replica = new ReplicaBench(new(1), StoreBench.SmallOptions with { CheckpointIdleJournalBytes = long.MaxValue });
             replica.Lead(1);
             var writes = 0;
-            replica.Disk.Fault = call => (call.Operation == "Write" || (!writesOnly && call.Changes)) && writes++ == full ? DiskFault.NoRoom : DiskFault.None;
+            replica.Disk.Fault = call => (call.Operation == "Write" || (!writesOnly && call.Changes)) && writes++ == full ? fault : DiskFault.None;
             var answers = new List<Task<WriteResult>>();
             for (var index = 0; index < 12; index++)
             {
