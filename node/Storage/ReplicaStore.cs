@@ -176,12 +176,16 @@ internal sealed class ReplicaStore : IDisposable
         _context.Writer.Post(Life.Guarded(_memory.Observe));
     }
 
-    /// <summary>A snapshot of the published state. Any thread; the caller disposes it.</summary>
+    /// <summary>A snapshot of the published state for a caller. Any thread; the caller disposes it.</summary>
     /// <exception cref="StoreStoppedException">The engine has failed, or the store is closed.</exception>
-    public ReadSnapshot OpenSnapshot()
+    public ReadSnapshot OpenSnapshot() => OpenSnapshot(forDigest: false);
+
+    /// <summary>The same, or one of the store's own for a digest, which has a bound of its own.</summary>
+    /// <inheritdoc cref="OpenSnapshot()" path="/exception"/>
+    public ReadSnapshot OpenSnapshot(bool forDigest)
     {
         // Open first and check afterwards: if a concurrent close does not see this snapshot, the check sees the close.
-        var snapshot = Pages.Roots.OpenSnapshot();
+        var snapshot = Pages.Roots.OpenSnapshot(forDigest);
         if (_shutdown.AdmitsReaders)
             return snapshot;
         snapshot.Dispose();

@@ -92,7 +92,7 @@ internal sealed class ReplicaReads(ShardReplicaContext context, ReplicaCore core
     public bool HasApplied(Etag etag) => journal.Store.Pages.Roots.PublishedEtag >= etag;
 
     /// <summary>Opens a snapshot of the published state, whatever its age.</summary>
-    public ReadSnapshot OpenSnapshot() => journal.Store.OpenSnapshot();
+    public ReadSnapshot OpenSnapshot(bool forDigest = false) => journal.Store.OpenSnapshot(forDigest);
 
     /// <summary>
     /// Has somebody told each time that more is applied, with false, and at the end of the replica, perhaps twice, with true. There is one at a time; null: nobody any more.

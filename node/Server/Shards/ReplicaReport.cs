@@ -97,7 +97,7 @@ internal sealed class ReplicaReport(
     // Unless too much is written meanwhile.
     private async Task AddDigestAsync(ReplicaStatus status, CancellationToken cancellationToken)
     {
-        using var snapshot = reads.OpenSnapshot();
+        using var snapshot = reads.OpenSnapshot(forDigest: true);
         if (await TreeDigest.OfAsync(snapshot, context.Clock, cancellationToken).ConfigureAwait(false) is not { } digest)
             return;
         status.Digest = ByteString.CopyFrom(digest);

@@ -10,7 +10,7 @@ internal static class MemoryReport
     {
         BudgetBytes = (ulong)account.Budget,
         ChangedPagesBytes = (ulong)account.UsedFor(MemoryUse.ChangedPages),
-        ReaderPagesBytes = (ulong)account.UsedFor(MemoryUse.ReaderPages),
+        ReaderPagesBytes = (ulong)(account.UsedFor(MemoryUse.ReaderPages) + account.UsedFor(MemoryUse.DigestPages)),
         FreePagesBytes = (ulong)account.UsedFor(MemoryUse.FreePages),
         JournalBytes = (ulong)account.UsedFor(MemoryUse.Journal),
         JournalIndexBytes = (ulong)account.UsedFor(MemoryUse.JournalIndex),

@@ -33,7 +33,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
 
     private static readonly (MemoryUse Use, string Name)[] MemoryUses =
     [
-        (MemoryUse.ChangedPages, "changed_pages"), (MemoryUse.ReaderPages, "reader_pages"), (MemoryUse.FreePages, "free_pages"),
+        (MemoryUse.ChangedPages, "changed_pages"), (MemoryUse.ReaderPages, "reader_pages"), (MemoryUse.DigestPages, "digest_pages"), (MemoryUse.FreePages, "free_pages"),
         (MemoryUse.Journal, "journal"), (MemoryUse.JournalIndex, "journal_index"), (MemoryUse.Requests, "requests"),
     ];
 

@@ -6,8 +6,11 @@ internal enum MemoryUse
     /// <summary>Changed pages that the next checkpoint writes.</summary>
     ChangedPages,
 
-    /// <summary>Pages that only readers of older states still need.</summary>
+    /// <summary>Pages that only callers' snapshots of older states still need.</summary>
     ReaderPages,
+
+    /// <summary>Pages that only snapshots of the store itself, for digests, still need.</summary>
+    DigestPages,
 
     /// <summary>Memory for pages that is not in use: kept for the next batches, or between pages in use.</summary>
     FreePages,
@@ -25,7 +28,8 @@ internal enum MemoryUse
 /// <summary>
 /// The memory that all stores of a node use, and the budget that bounds it. A store joins with a <see cref="Share"/>, sets what it uses at the end of each
 /// step, and asks how it must behave. From 3/8 of the budget on, the stores with most to gain are asked for a checkpoint, a few at a time, so that each is
-/// done soon; what is only kept shrinks to a fair part. From half of it on, writers are slowed, up to 7/8. The rest is for steps under way. Any thread.
+/// done soon; what is only kept shrinks to a fair part. From half of it on, writers are slowed, up to 3/4. The last quarter is what snapshots may hold, three parts of it callers'
+/// and one digests'. That is never a reason to slow writers, because neither waiting nor a checkpoint returns it: whoever holds too much is ended instead. Any thread.
 /// </summary>
 /// <param name="budget">Bytes; the greatest number if there is no bound.</param>
 /// <param name="time">The clock of pauses and repetitions.</param>
@@ -64,7 +68,7 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
     private readonly Lock _gate = new();
     private readonly HashSet<Share> _shares = [];
     private readonly long[] _used = new long[Enum.GetValues<MemoryUse>().Length];
-    private readonly GrowthPace _pace = new(budget / 2, budget - (budget / 8), TimeSpan.FromSeconds(1), time);
+    private readonly GrowthPace _pace = new(budget / 2, budget - (budget / 4), TimeSpan.FromSeconds(1), time);
     private int _held;
     private long _heldTicks;
     private long _askedCount;
@@ -88,12 +92,15 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
     }
 
     /// <summary>Whether caches are to shrink, and checkpoints are wanted.</summary>
-    public bool IsShort => Used > Threshold;
+    public bool IsShort => Paced > Threshold;
 
     /// <summary>How long writers were held back because of the budget since the start, summed over all of them.</summary>
     public TimeSpan HeldBack => TimeSpan.FromTicks(Interlocked.Read(ref _heldTicks));
 
     private long Threshold => budget / 8 * 3;
+
+    // What writers take, and waiting or a checkpoint returns.
+    private long Paced => Used - UsedFor(MemoryUse.ReaderPages) - UsedFor(MemoryUse.DigestPages);
 
     /// <summary>
     /// Bytes that a store's index may take for records which a checkpoint covers and which are only kept for followers. The bodies of such records are on the
@@ -157,7 +164,7 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
                 awaited++;
                 coming += share.Gain;
             }
-            for (; awaited < AskedMax && Used - coming > Threshold && MostLocked(now) is { } most; awaited++)
+            for (; awaited < AskedMax && Paced - coming > Threshold && MostLocked(now) is { } most; awaited++)
             {
                 (most.AskedAtLocked, most.OrderLocked) = (now, ++_askedCount);
                 coming += most.Gain;
@@ -242,16 +249,19 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
         /// <param name="most">The bound while there is plenty.</param>
         public long BodyBytesMax(long most) => account.IsJournalShort ? Math.Min(most, Math.Max(BodyBytesMin, account.FairPart)) : most;
 
-        /// <summary>Bytes of pages that readers of the store may hold: all together a quarter of the budget, or each store its part of that.</summary>
-        public long ReaderBytesMax => Math.Max(2 * account.FairPart, (account.Budget / 4) - OthersUse(MemoryUse.ReaderPages));
+        /// <summary>Bytes of pages that callers' snapshots of the store may hold: all together 3/16 of the budget, or each store its part of that.</summary>
+        public long ReaderBytesMax => Math.Max(3 * account.FairPart / 2, (account.Budget / 16 * 3) - OthersUse(MemoryUse.ReaderPages));
+
+        /// <summary>Bytes of pages that digests of the store may hold: all together a sixteenth of the budget, or each store its part of that.</summary>
+        public long DigestBytesMax => Math.Max(account.FairPart / 2, (account.Budget / 16) - OthersUse(MemoryUse.DigestPages));
 
         /// <summary>The pages that the next step may make.</summary>
-        public int PagesMax() => account._pace.PagesMax(account.Used, Writers);
+        public int PagesMax() => account._pace.PagesMax(account.Paced, Writers);
 
         /// <summary>Takes a turn for the next step, unless it has one. How long to wait before asking again; zero: the step may begin.</summary>
         public TimeSpan WaitForTurn()
         {
-            var used = account.Used;
+            var used = account.Paced;
             if (_turn.IsNone)
                 _turn = account._pace.Enter(used, Writers);
             return account._pace.WaitFor(_turn, used);
@@ -261,7 +271,7 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
         /// <param name="grown">Bytes that it took.</param>
         public void StepEnded(long grown)
         {
-            account._pace.End(_turn, account.Used, grown);
+            account._pace.End(_turn, account.Paced, grown);
             _turn = default;
         }
 

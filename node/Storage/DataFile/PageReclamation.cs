@@ -11,6 +11,7 @@ internal sealed unsafe class PageReclamation
     private readonly ReaderSlots _readers;
     private readonly FreeMap _free;
     private readonly long _heldBytesMax;
+    private readonly long _digestBytesMax;
 
     /// <summary>What one call frees at most, if no more was added meanwhile.</summary>
     private readonly int _runsPerStep;
@@ -35,7 +36,7 @@ internal sealed unsafe class PageReclamation
     {
         _readers = readers;
         _free = free;
-        _heldBytesMax = options.PinnedBytesMax;
+        (_heldBytesMax, _digestBytesMax) = (options.PinnedBytesMax, options.DigestPinnedBytesMax);
         (_runsPerStep, _pagesPerStep) = (options.StepPages, (options.StepPages + 15) / 16);
         _scratch = new RetiredPages<RetiredScratch>(readers, retired => pool.Return((byte*)retired.Page));
         _runs = new RetiredPages<RetiredRun>(readers, AllowReuse);
@@ -45,8 +46,14 @@ internal sealed unsafe class PageReclamation
     /// <summary>Bytes of scratch memory that only readers still need. Any thread; may be out of date.</summary>
     public long HeldScratchBytes => _scratch.HeldBytes;
 
-    /// <summary>If readers hold more bytes of scratch memory than this, the oldest is asked to end.</summary>
+    /// <summary>The part of them that digests hold and no caller's reader. Any thread; may be out of date.</summary>
+    public long DigestScratchBytes => _scratch.DigestBytes;
+
+    /// <summary>If callers' readers hold more bytes of scratch memory than this, the one that holds most must end.</summary>
     public long HeldScratchBytesMax { get; set; } = long.MaxValue;
+
+    /// <summary>The same for digests.</summary>
+    public long DigestScratchBytesMax { get; set; } = long.MaxValue;
 
     /// <summary>Those, plus bytes of the file that are retired and not reusable yet. Any thread; may be out of date.</summary>
     public long PinnedBytes => _scratch.HeldBytes + Volatile.Read(ref _fileBytes);
@@ -107,18 +114,16 @@ internal sealed unsafe class PageReclamation
         if (_scratch.IsEmpty && _runs.IsEmpty && _pinned.IsEmpty)
             return;
         _readers.Collect(_present);
+        _present.Sort(ByResponsibility);
         if (which != Releasable.Runs)
             _scratch.Release(_present, _pagesPerStep);
-        var held = _scratch.HeldBytes;
         if (which != Releasable.Scratch)
         {
             _pinned.Release(_runs);
             _runs.Release(_present, _runsPerStep);
-            held += _runs.HeldBytes;
         }
-        // Does not count what pins or a checkpoint in progress keep: ending a reader would not free that.
-        if (held > _heldBytesMax || _scratch.HeldBytes > HeldScratchBytesMax)
-            EndOldestReader();
+        BoundReaders(areDigests: false, HeldScratchBytesMax, _heldBytesMax, withRuns: which != Releasable.Scratch);
+        BoundReaders(areDigests: true, DigestScratchBytesMax, _digestBytesMax, withRuns: which != Releasable.Scratch);
     }
 
     private void RetireSomePlaced()
@@ -146,17 +151,44 @@ internal sealed unsafe class PageReclamation
         Volatile.Write(ref _fileBytes, _fileBytes - retired.Bytes);
     }
 
-    /// <summary>Asks the oldest reader to end, since it holds the most, or nearly so. If that is not enough, the next one follows when it is gone.</summary>
-    private void EndOldestReader()
+    // Digests come last: what a caller's reader holds as well is that one's to return. The oldest of callers' readers comes first, and reaches the most, so a point read is
+    // never charged with what a scan holds.
+    private static int ByResponsibility(ReaderSlots.Reader one, ReaderSlots.Reader other) =>
+        one.IsDigest != other.IsDigest ? one.IsDigest.CompareTo(other.IsDigest) : one.Epoch.CompareTo(other.Epoch);
+
+    /// <summary>
+    /// Asks the reader that holds most to end, if what is held is above a bound without those that were asked before. What it shares with others is theirs when it is gone, and
+    /// the next one follows if that is too much. What pins or a checkpoint in progress keep does not count: ending a reader would not free that.
+    /// </summary>
+    private void BoundReaders(bool areDigests, long scratchBytesMax, long bytesMax, bool withRuns)
     {
-        var oldest = ulong.MaxValue;
-        foreach (var reader in _present)
-            oldest = Math.Min(oldest, reader.Epoch);
+        var scratch = Of(_scratch.HeldBytes, _scratch.DigestBytes);
+        var all = scratch + (withRuns ? Of(_runs.HeldBytes, _runs.DigestBytes) : 0);
+        if (scratch <= scratchBytesMax && all <= bytesMax)
+            return;
+        ReaderSlots.Reader? mostScratch = null, most = null;
+        var (mostScratchBytes, mostBytes) = (0L, 0L);
         foreach (var reader in _present)
         {
-            if (reader.Epoch == oldest)
-                _readers.End(reader.Slot, reader.Ticket);
+            if (reader.IsDigest != areDigests)
+                continue;
+            var scratchOf = _scratch.HeldBy(reader);
+            var allOf = scratchOf + (withRuns ? _runs.HeldBy(reader) : 0);
+            if (_readers.HoldsTooMuchMemory(reader.Slot, reader.Ticket))
+                scratch -= scratchOf;
+            else if (scratchOf > mostScratchBytes)
+                (mostScratch, mostScratchBytes) = (reader, scratchOf);
+            if (_readers.MustEnd(reader.Slot, reader.Ticket))
+                all -= allOf;
+            else if (allOf > mostBytes)
+                (most, mostBytes) = (reader, allOf);
         }
+        if (scratch > scratchBytesMax && mostScratch is { } holder)
+            _readers.End(holder.Slot, holder.Ticket, forMemory: true);
+        else if (all > bytesMax && most is { } pinning)
+            _readers.End(pinning.Slot, pinning.Ticket);
+
+        long Of(long held, long byDigests) => areDigests ? byDigests : held - byDigests;
     }
 }
 

@@ -82,11 +82,20 @@ internal sealed class PageStore : IDisposable
         _pool.ReturnFree();
     }
 
-    /// <summary>Bytes of memory that readers may hold, besides <see cref="PageStoreOptions.PinnedBytesMax"/>. Above it the oldest is asked to end.</summary>
-    public long HeldScratchBytesMax
-    {
-        set => _reclamation.HeldScratchBytesMax = value;
-    }
+    /// <summary>The part of <see cref="HeldScratchBytes"/> that only digests still need. Any thread; may be out of date.</summary>
+    public long DigestScratchBytes => _reclamation.DigestScratchBytes;
+
+    /// <summary>
+    /// Whether ended snapshots that nobody closes leave room for another one: what callers hold is less than twice their bound. Any thread; may be out of date.
+    /// </summary>
+    public bool HasRoomForSnapshots => HeldScratchBytes - DigestScratchBytes <= 2 * Math.Min(_reclamation.HeldScratchBytesMax, long.MaxValue / 2);
+
+    /// <summary>
+    /// Sets the bytes of memory that snapshots may hold, besides <see cref="PageStoreOptions.PinnedBytesMax"/> and <see cref="PageStoreOptions.DigestPinnedBytesMax"/>.
+    /// Above that the one that holds most must end.
+    /// </summary>
+    public void BoundHeldScratch(long callersBytesMax, long digestBytesMax) =>
+        (_reclamation.HeldScratchBytesMax, _reclamation.DigestScratchBytesMax) = (callersBytesMax, digestBytesMax);
 
     /// <summary>
     /// Bytes of memory that only readers still need, plus bytes of the file that readers and pins keep from being reused. Any thread; may be out of date.

@@ -53,13 +53,17 @@ internal sealed unsafe class PublishedRoots
     /// <summary>Number of keys of a tree in the published state. Any thread.</summary>
     public ulong Count(TreeId tree) => Published.Trees[(int)tree].Count;
 
-    /// <summary>Opens a snapshot of the published state. Any thread; allocates nothing.</summary>
+    /// <summary>Opens a snapshot of the published state for a caller. Any thread; allocates nothing.</summary>
     /// <exception cref="SnapshotLimitException">The limit of open snapshots is reached.</exception>
-    public ReadSnapshot OpenSnapshot()
+    public ReadSnapshot OpenSnapshot() => OpenSnapshot(forDigest: false);
+
+    /// <summary>The same, or one of the store's own for a digest, which has a bound of its own.</summary>
+    /// <inheritdoc cref="OpenSnapshot()" path="/exception"/>
+    public ReadSnapshot OpenSnapshot(bool forDigest)
     {
         var slot = Readers.Enter(out var ticket);
         var root = Published;
-        Readers.NameRoot(slot, root.Batch);
+        Readers.NameRoot(slot, root.Batch, forDigest);
         return new ReadSnapshot(this, root, slot, ticket);
     }
 

@@ -33,6 +33,11 @@ internal readonly unsafe struct ReadSnapshot : IDisposable
     /// </summary>
     public bool IsTooOld => _roots.Readers.MustEnd(_slot, _ticket);
 
+    /// <summary>
+    /// Whether it had to end because of the memory that it holds. What it has returned stays valid, but nothing more should be read with it. Any thread.
+    /// </summary>
+    public bool HoldsTooMuchMemory => _roots.Readers.HoldsTooMuchMemory(_slot, _ticket);
+
     internal StoreRoot Root => _root;
 
     /// <summary>Number of keys in a tree.</summary>

@@ -22,11 +22,15 @@ internal sealed unsafe class ReaderSlots
     /// <summary>Second word of a slot: the number of its uses, written by its holder.</summary>
     private const int UsesWord = 1;
 
-    /// <summary>Third word: one more than the batch of the reader's root; 0 while unknown.</summary>
+    /// <summary>Third word: one more than the batch of the reader's root, and <see cref="DigestBit"/>; 0 while unknown.</summary>
     private const int RootWord = 2;
+    private const ulong DigestBit = 1UL << 63;
 
     /// <summary>Fourth word: the ticket of a reader that is asked to end.</summary>
     private const int EndWord = 3;
+
+    /// <summary>Fifth word: the ticket of a reader that must end because of the memory that it holds.</summary>
+    private const int MemoryWord = 4;
 
     private readonly ulong* _slots;
     private readonly int _slotsMax;
@@ -79,17 +83,29 @@ internal sealed unsafe class ReaderSlots
         Interlocked.CompareExchange(ref _slots[index * SlotWords], 0, ticket);
     }
 
-    /// <summary>Sets the root of the reader. Called by the holder of the slot after it has read the root.</summary>
-    public void NameRoot(int index, ulong batch) => Volatile.Write(ref _slots[(index * SlotWords) + RootWord], batch + 1);
+    /// <summary>Sets the root of the reader, and what it is for. Called by the holder of the slot after it has read the root.</summary>
+    public void NameRoot(int index, ulong batch, bool forDigest = false) =>
+        Volatile.Write(ref _slots[(index * SlotWords) + RootWord], (batch + 1) | (forDigest ? DigestBit : 0));
 
     /// <summary>Whether the reader with this ticket still holds the slot. Any thread.</summary>
     public bool Holds(int index, ulong ticket) => Volatile.Read(ref _slots[index * SlotWords]) == ticket;
 
     /// <summary>Asks a reader to end because it pins too much. Writer.</summary>
-    public void End(int index, ulong ticket) => Volatile.Write(ref _slots[(index * SlotWords) + EndWord], ticket);
+    /// <param name="index">Its slot.</param>
+    /// <param name="ticket">Its ticket.</param>
+    /// <param name="forMemory">What it pins is memory.</param>
+    public void End(int index, ulong ticket, bool forMemory = false)
+    {
+        Volatile.Write(ref _slots[(index * SlotWords) + EndWord], ticket);
+        if (forMemory)
+            Volatile.Write(ref _slots[(index * SlotWords) + MemoryWord], ticket);
+    }
 
     /// <summary>Whether this reader was asked to end. Any thread.</summary>
     public bool MustEnd(int index, ulong ticket) => Volatile.Read(ref _slots[(index * SlotWords) + EndWord]) == ticket;
+
+    /// <summary>Whether this reader must end because of memory. Any thread.</summary>
+    public bool HoldsTooMuchMemory(int index, ulong ticket) => Volatile.Read(ref _slots[(index * SlotWords) + MemoryWord]) == ticket;
 
     /// <summary>Collects all readers. Writer, after publishing.</summary>
     public void Collect(List<Reader> readers)
@@ -106,7 +122,7 @@ internal sealed unsafe class ReaderSlots
             // If the slot has a new reader by now, that one came after the publication, but its root must not be taken for this one's.
             if (!Holds(i, ticket))
                 root = 0;
-            readers.Add(new Reader(i, ticket, ticket >> UseBits, root));
+            readers.Add(new Reader(i, ticket, ticket >> UseBits, root & ~DigestBit, (root & DigestBit) != 0));
         }
     }
 
@@ -141,7 +157,8 @@ internal sealed unsafe class ReaderSlots
     /// <param name="Ticket">Its ticket.</param>
     /// <param name="Epoch">The epoch in which it was opened.</param>
     /// <param name="Root">One more than the batch of its root; 0 if unknown.</param>
-    internal readonly record struct Reader(int Slot, ulong Ticket, ulong Epoch, ulong Root)
+    /// <param name="IsDigest">Whether it is the store's own, for a digest.</param>
+    internal readonly record struct Reader(int Slot, ulong Ticket, ulong Epoch, ulong Root, bool IsDigest = false)
     {
         /// <summary>Whether it may reach a page that was created by one batch and retired by another, or in the given epoch.</summary>
         public bool Reaches(ulong epoch, ulong born, ulong left) => Epoch <= epoch && (Root == 0 || (born < Root && Root <= left));

@@ -20,8 +20,8 @@ internal interface IRetiredPages
 /// that retired it. It is free as soon as no reader has a root from that time, however old other readers are. Writer only.
 /// </summary>
 /// <remarks>
-/// Pages that cannot be freed are assigned to one of the readers that hold them and checked again when that reader is gone. However many pages a long
-/// reader holds, they cost nothing until then.
+/// Pages that cannot be freed are assigned to one of the readers that hold them, the first in the given order, and checked again when that reader is gone. However many pages
+/// a long reader holds, they cost nothing until then.
 /// </remarks>
 /// <param name="readers">The readers that may hold pages.</param>
 /// <param name="free">Called with what no reader reaches any more.</param>
@@ -31,6 +31,7 @@ internal sealed class RetiredPages<T>(ReaderSlots readers, Action<T> free)
     private readonly Queue<T> _waiting = new();
     private readonly Dictionary<(int Slot, ulong Ticket), Held> _held = [];
     private readonly List<(int Slot, ulong Ticket)> _gone = [];
+    private long _digestBytes;
 
     /// <summary>What readers held that are gone, to be checked again.</summary>
     private readonly Stack<List<T>> _returned = new();
@@ -41,6 +42,9 @@ internal sealed class RetiredPages<T>(ReaderSlots readers, Action<T> free)
 
     /// <summary>Bytes that readers hold, as of the last <see cref="Release"/>. Any thread.</summary>
     public long HeldBytes => Volatile.Read(ref _heldBytes);
+
+    /// <summary>The part of them that digests hold and no other reader. Any thread.</summary>
+    public long DigestBytes => Volatile.Read(ref _digestBytes);
 
     /// <summary>Whether there are no retired pages.</summary>
     public bool IsEmpty => _waiting.Count == 0 && _held.Count == 0 && !HasReturned;
@@ -58,7 +62,12 @@ internal sealed class RetiredPages<T>(ReaderSlots readers, Action<T> free)
         _workAdded += pages.Work;
     }
 
+    /// <summary>Bytes that are assigned to a reader.</summary>
+    public long HeldBy(in ReaderSlots.Reader reader) => _held.TryGetValue((reader.Slot, reader.Ticket), out var held) ? held.Bytes : 0;
+
     /// <summary>Frees what none of the readers reaches, as far as <paramref name="workMax"/> or twice what was added since the last call goes.</summary>
+    /// <param name="present">The readers, in the order in which they are responsible for what several of them hold.</param>
+    /// <param name="workMax">Work of the least step.</param>
     public void Release(List<ReaderSlots.Reader> present, int workMax)
     {
         foreach (var reader in _held.Keys)
@@ -69,7 +78,7 @@ internal sealed class RetiredPages<T>(ReaderSlots readers, Action<T> free)
         foreach (var reader in _gone)
         {
             _held.Remove(reader, out var held);
-            Volatile.Write(ref _heldBytes, _heldBytes - held!.Bytes);
+            Count(held!, -held!.Bytes);
             _returned.Push(held.Pages);
         }
         _gone.Clear();
@@ -111,15 +120,24 @@ internal sealed class RetiredPages<T>(ReaderSlots readers, Action<T> free)
     private void Hold(in ReaderSlots.Reader reader, in T retired)
     {
         if (!_held.TryGetValue((reader.Slot, reader.Ticket), out var held))
-            _held[(reader.Slot, reader.Ticket)] = held = new Held();
+            _held[(reader.Slot, reader.Ticket)] = held = new Held(reader.IsDigest);
         held.Pages.Add(retired);
         held.Bytes += retired.Bytes;
-        Volatile.Write(ref _heldBytes, _heldBytes + retired.Bytes);
+        Count(held, retired.Bytes);
+    }
+
+    private void Count(Held held, long bytes)
+    {
+        Volatile.Write(ref _heldBytes, _heldBytes + bytes);
+        if (held.IsDigest)
+            Volatile.Write(ref _digestBytes, _digestBytes + bytes);
     }
 
     /// <summary>What one reader holds.</summary>
-    private sealed class Held
+    private sealed class Held(bool isDigest)
     {
+        public bool IsDigest => isDigest;
+
         public List<T> Pages { get; } = [];
 
         public long Bytes { get; set; }

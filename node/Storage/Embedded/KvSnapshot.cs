@@ -7,7 +7,8 @@ namespace KvCluster.Storage;
 
 /// <summary>
 /// The state of all trees at one moment, which later writes do not change. Any thread, also several at a time. Keep it as long as needed and no longer: it keeps
-/// pages from being reused. Dispose of it when no thread uses it or its cursors.
+/// pages from being reused. If snapshots together hold more memory than they may, the one that holds most ends, so that writers need not wait: all members that read then throw a
+/// <see cref="KvSnapshotTooOldException"/>. Dispose of it when no thread uses it or its cursors.
 /// </summary>
 /// <remarks>
 /// Values are returned where they are stored. Such a span is valid until the snapshot, or the store, is disposed of; copy what has to live longer. After that every
@@ -26,20 +27,20 @@ public sealed class KvSnapshot : IDisposable
     {
         get
         {
-            Check();
+            CheckOpen();
             return _snapshot.Etag;
         }
     }
 
     /// <summary>
-    /// Whether it keeps so much from being reused that the store grows because of it. Whoever holds snapshots for long looks at this now and then, and continues
-    /// with a new one.
+    /// Whether it keeps so much from being reused that the store grows because of it: memory, and then it has ended, or parts of the file. Whoever holds snapshots for long looks
+    /// at this now and then, and continues with a new one.
     /// </summary>
     public bool IsTooOld
     {
         get
         {
-            Check();
+            CheckOpen();
             return _snapshot.IsTooOld;
         }
     }
@@ -168,7 +169,15 @@ public sealed class KvSnapshot : IDisposable
     }
 
     /// <exception cref="ObjectDisposedException">The snapshot or the store was disposed of.</exception>
+    /// <exception cref="KvSnapshotTooOldException">It has ended, because it held most of the memory that snapshots may hold.</exception>
     internal void Check()
+    {
+        CheckOpen();
+        if (_snapshot.HoldsTooMuchMemory)
+            throw new KvSnapshotTooOldException("The snapshot has ended, because snapshots held more memory than they may, and this one most. Dispose of it, and go on with a new one.");
+    }
+
+    private void CheckOpen()
     {
         ObjectDisposedException.ThrowIf(_isDisposed, this);
         _store.ThrowIfDisposed();

@@ -245,11 +245,16 @@ public sealed class KvStore : IAsyncDisposable
     }
 
     /// <summary>A snapshot of everything that was answered so far. The caller disposes of it.</summary>
-    /// <exception cref="KvSnapshotLimitException">Too many are open.</exception>
+    /// <exception cref="KvSnapshotLimitException">Too many are open, or those that have ended hold too much memory.</exception>
     /// <exception cref="KvStoreFailedException">The store has stopped.</exception>
     public KvSnapshot OpenSnapshot()
     {
         ThrowIfDisposed();
+        if (!_engine.Store.Pages.HasRoomForSnapshots)
+        {
+            throw new KvSnapshotLimitException(
+                $"No snapshot was opened, because snapshots hold {_engine.Store.Pages.HeldScratchBytes >> 20} MiB of memory, which they may not. Dispose of those that have ended.");
+        }
         try
         {
             return new KvSnapshot(this, _engine.OpenSnapshot());

@@ -31,7 +31,7 @@ internal sealed class BackgroundDigest : IDisposable
         _context = context;
         _done = done;
         _fail = fail;
-        _snapshot = pages.Roots.OpenSnapshot();
+        _snapshot = pages.Roots.OpenSnapshot(forDigest: true);
         _digest = new TreeDigest(_snapshot);
         _step = new WorkAction(Step);
         _rest = context.Time.CreateTimer(_ => context.Checkpoints.Post(_step), null, Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);

@@ -101,12 +101,13 @@ internal sealed class StoreMemory : IDisposable
             return;
         _index.BodyBytesMax = _share.BodyBytesMax(_context.Options.RecentBodyBytesMax);
         _pages.KeepFreePages(_context.Memory.IsShort ? 0 : Math.Max(_context.Options.Pages.FreeScratchBytesMax, _context.Memory.ChangedPagesPlenty));
-        _pages.HeldScratchBytesMax = _share.ReaderBytesMax;
-        var held = _pages.HeldScratchBytes;
+        _pages.BoundHeldScratch(_share.ReaderBytesMax, _share.DigestBytesMax);
+        var (held, forDigests) = (_pages.HeldScratchBytes, _pages.DigestScratchBytes);
         // What a checkpoint has placed is in use until it is returned; otherwise others would take it before.
         var used = _pages.ScratchBytes + _pages.PlacedBytes;
         _share.Set(MemoryUse.ChangedPages, Math.Max(0, used - held));
-        _share.Set(MemoryUse.ReaderPages, held);
+        _share.Set(MemoryUse.ReaderPages, held - forDigests);
+        _share.Set(MemoryUse.DigestPages, forDigests);
         var free = Math.Max(0, _pages.ScratchReservedBytes - used);
         _share.Set(MemoryUse.FreePages, free);
         ObserveJournal();

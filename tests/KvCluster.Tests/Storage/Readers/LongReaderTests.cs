@@ -298,7 +298,7 @@ public sealed class LongReaderTests
     }
 
     [Fact]
-    public void PinnedBytes_BeyondTheirBound_AskTheOldestReaderToEnd()
+    public void PinnedBytes_BeyondTheirBound_AskTheReaderThatHoldsMostToEnd()
     {
         using var disk = new SimulatedDisk();
         using var store = Create(disk, pinnedBytesMax: 256 << 10);

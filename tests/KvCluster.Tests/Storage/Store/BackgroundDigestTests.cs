@@ -63,7 +63,7 @@ public sealed class BackgroundDigestTests
     public void TakeDigest_WhenMuchIsWrittenMeanwhile_GivesUp()
     {
         // A checkpoint has one step, so that no put waits for its pauses.
-        using var bench = Filled(400, StoreBench.SmallOptions with { CheckpointScratchBytes = 1 << 20, Pages = new PageStoreOptions { PinnedBytesMax = 1 << 20, WriteBytes = 16 << 20 } });
+        using var bench = Filled(400, StoreBench.SmallOptions with { CheckpointScratchBytes = 1 << 20, Pages = new PageStoreOptions { DigestPinnedBytesMax = 1 << 20, WriteBytes = 16 << 20 } });
         bench.Store.Digests.Take(bench.Store.Pages.Roots.PublishedEtag, _told.Add);
         for (var index = 0; index < 400; index++)
             Put(bench, $"key-{index}", new string('y', 8000));

@@ -216,7 +216,7 @@ public sealed class MemoryAccountTests(ITestOutputHelper output)
     {
         var account = new MemoryAccount(Budget, _time);
         var (idle, busy) = (Join(account), Join(account));
-        Hold(busy, Budget * 3 / 4);
+        Hold(busy, Budget * 5 / 8);
         var alone = busy.PagesMax();
         idle.Hold(TimeSpan.FromSeconds(1));
         Assert.InRange(busy.PagesMax(), GrowthPace.PagesMin, (alone / 2) + 1);
