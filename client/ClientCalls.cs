@@ -17,6 +17,9 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
     /// <summary>Sends calls.</summary>
     public CallRouter Router => router;
 
+    /// <summary>The sessions that identify changes; null if the client does not identify them.</summary>
+    public ClientSessions? Sessions => options.ExactlyOnce ? _sessions : null;
+
     /// <summary>The newest positions that were answered.</summary>
     public SessionToken Seen { get; } = new();
 
@@ -98,19 +101,11 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
         return failure;
     }
 
-    /// <summary>A change as its caller passed it: a put by its parts and a batch of puts encoded, which need no message objects, and others as the message.</summary>
+    /// <summary>A change as its caller passed it: a put by its parts, which needs no message objects, and others as the message.</summary>
     internal readonly record struct Change(Method Method, ReadOnlyMemory<byte> Key, ReadOnlyMemory<byte> Value, KvCondition? Condition, IMessage? Message)
     {
-        /// <summary>A batch of puts.</summary>
-        public Change(PutBatch puts)
-            : this(Method.Write, puts.FirstKey, default, null, null) => Puts = puts;
-
-        private PutBatch? Puts { get; }
-
         public ByteString Encode()
         {
-            if (Puts is not null)
-                return Puts.Request;
             if (Message is not null)
                 return Message.ToByteString();
             var request = new PutRequest { Key = Key.ToByteString(), Value = Value.ToByteString() };
@@ -119,10 +114,8 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
             return request.ToByteString();
         }
 
-        public ByteString Encode(in RequestTicket ticket) => Puts is not null
-            ? ticket.Encode(Puts)
-            : Message is null
-                ? ticket.Encode(Key.Span, Value.Span, Condition)
-                : ticket.Encode(Message, Method.RequestIdField());
+        public ByteString Encode(in RequestTicket ticket) => Message is null
+            ? ticket.Encode(Key.Span, Value.Span, Condition)
+            : ticket.Encode(Message, Method.RequestIdField());
     }
 }

@@ -7,11 +7,12 @@ namespace KvCluster.Client;
 /// <summary>
 /// Loads many keys: entries are gathered into batches of one shard each, and several batches are under way. Made by <see cref="KvClient.BulkLoad"/>. Input in key
 /// order is written fastest. Of a key that is added twice the last value counts, because a key is not sent again before its last write is acknowledged. A batch whose
-/// outcome is unknown is written again, which is harmless because it has the same puts.
+/// answer was lost is sent again under the same identity, so that it is applied once and never over what another client has written since. Without
+/// <see cref="KvClientOptions.ExactlyOnce"/> the load fails then.
 /// </summary>
 /// <remarks>
-/// One thread adds; the properties may be read by any. The first failure that repeating does not help is thrown by the next call. However a load ends,
-/// <see cref="AcknowledgedThrough"/> says where it can be continued.
+/// One thread adds; the properties may be read by any. The first failure that repeating does not help is thrown by the next call, a batch of unknown outcome as
+/// <see cref="KvOutcomeUnknownException"/>. However a load ends, <see cref="AcknowledgedThrough"/> says where it can be continued.
 /// </remarks>
 public sealed class KvBulkLoad : IAsyncDisposable
 {
@@ -34,6 +35,10 @@ public sealed class KvBulkLoad : IAsyncDisposable
     private LoadBatch? _lastFilled;
     private long _added;
     private Exception? _failure;
+
+    // The last call was cancelled, or has thrown the load's failure. Its caller knows that not everything is written. Only the adder's thread uses this and the next one.
+    private bool _isCutShort;
+    private bool _hasEnded;
 
     internal KvBulkLoad(ClientCalls calls, TimeSpan giveUpAfter)
     {
@@ -66,7 +71,9 @@ public sealed class KvBulkLoad : IAsyncDisposable
     /// <exception cref="KvException">The load has failed.</exception>
     public ValueTask AddAsync(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value, CancellationToken cancellationToken = default)
     {
+        ThrowIfEnded();
         ThrowIfFailed();
+        _isCutShort = false;
         if (key.Length is 0 or > KvLimits.KeyBytesMax)
             throw new KvInvalidRequestException(key.IsEmpty ? "KEY_EMPTY" : "KEY_TOO_LONG", $"A key has 1 to {KvLimits.KeyBytesMax:N0} bytes, and this one {key.Length:N0}. The entry was not added.");
         if (value.Length > KvLimits.ValueBytesMax)
@@ -80,14 +87,58 @@ public sealed class KvBulkLoad : IAsyncDisposable
     /// <exception cref="KvException">The load has failed.</exception>
     public async Task FlushAsync(CancellationToken cancellationToken = default)
     {
-        while (_filling.Count > 0)
+        ThrowIfEnded();
+        _isCutShort = true;
+        for (ThrowIfFailed(); _filling.Count > 0; ThrowIfFailed())
             await SendAsync(_filling.Values.First(), cancellationToken).ConfigureAwait(false);
-        await SettleAsync(cancellationToken).ConfigureAwait(false);
+        await WaitForAllAsync(cancellationToken).ConfigureAwait(false);
         ThrowIfFailed();
+        _isCutShort = false;
     }
 
-    /// <summary>Waits until no batch is under way, so that what the properties say is final. Batches that are not full yet are not sent.</summary>
-    public async Task SettleAsync(CancellationToken cancellationToken = default)
+    /// <summary>
+    /// Ends the load without what was not sent yet, and waits for the batches under way, so that what the properties say is final. Nothing can be added afterwards.
+    /// </summary>
+    /// <param name="cancellationToken">Stops waiting: what was not answered by then is not repeated any more, and its outcome stays unknown.</param>
+    public async Task StopAsync(CancellationToken cancellationToken = default)
+    {
+        _hasEnded = true;
+        try
+        {
+            await WaitForAllAsync(cancellationToken).ConfigureAwait(false);
+        }
+        catch (OperationCanceledException)
+        {
+            await AbandonAsync().ConfigureAwait(false);
+        }
+    }
+
+    /// <summary>
+    /// Sends what was added and waits until it is acknowledged, as <see cref="FlushAsync"/> does, and ends the load. If the last call was cancelled or has thrown the load's failure,
+    /// nothing more is sent, and the outcome of the batches under way stays unknown.
+    /// </summary>
+    /// <exception cref="KvException">The load has failed, and no call has said so before.</exception>
+    public async ValueTask DisposeAsync()
+    {
+        try
+        {
+            if (!_hasEnded && !_isCutShort)
+                await FlushAsync().ConfigureAwait(false);
+        }
+        finally
+        {
+            _hasEnded = true;
+            await AbandonAsync().ConfigureAwait(false);
+        }
+    }
+
+    private async Task AbandonAsync()
+    {
+        await _abandoned.CancelAsync().ConfigureAwait(false);
+        await WaitForAllAsync(CancellationToken.None).ConfigureAwait(false);
+    }
+
+    private async Task WaitForAllAsync(CancellationToken cancellationToken)
     {
         var taken = 0;
         try
@@ -102,19 +153,14 @@ public sealed class KvBulkLoad : IAsyncDisposable
         }
     }
 
-    /// <summary>Stops: batches under way are not repeated any more and their outcome stays unknown, and those that are not full yet are not sent.</summary>
-    public async ValueTask DisposeAsync()
-    {
-        await _abandoned.CancelAsync().ConfigureAwait(false);
-        await SettleAsync(CancellationToken.None).ConfigureAwait(false);
-    }
-
     // Without a map all keys are taken to be of one shard. The write then fails and says why.
     private async ValueTask AddLaterAsync(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value, CancellationToken cancellationToken)
     {
+        _isCutShort = true;
         await _calls.Router.WaitForMapAsync(_calls.Router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
         if (_underWay.MayHave(key.Span))
             await FlushAsync(cancellationToken).ConfigureAwait(false);
+        _isCutShort = false;
         await AddNowAsync(key, value, cancellationToken).ConfigureAwait(false);
     }
 
@@ -145,12 +191,15 @@ public sealed class KvBulkLoad : IAsyncDisposable
 
     private async ValueTask SendDueAsync(LoadBatch batch, CancellationToken cancellationToken)
     {
+        _isCutShort = true;
         if (IsFull(batch))
             await SendAsync(batch, cancellationToken).ConfigureAwait(false);
-        if (!IsTimeToLook)
-            return;
-        foreach (var old in _filling.Values.Where(filling => filling.First <= _added - EntriesBehindMax).ToList())
-            await SendAsync(old, cancellationToken).ConfigureAwait(false);
+        if (IsTimeToLook)
+        {
+            foreach (var old in _filling.Values.Where(filling => filling.First <= _added - EntriesBehindMax).ToList())
+                await SendAsync(old, cancellationToken).ConfigureAwait(false);
+        }
+        _isCutShort = false;
     }
 
     // A wait that is cancelled leaves the batch with those that are filled, so that a later call sends it.
@@ -183,39 +232,37 @@ public sealed class KvBulkLoad : IAsyncDisposable
 
     private async Task WriteAsync(PutBatch puts)
     {
-        while (true)
+        foreach (var part in await WriteOrDivideAsync(puts).ConfigureAwait(false))
+            await WriteAsync(part).ConfigureAwait(false);
+    }
+
+    // Returns nothing if the batch was written, and otherwise its parts, because the map has changed since it was begun.
+    private async Task<IReadOnlyList<PutBatch>> WriteOrDivideAsync(PutBatch puts)
+    {
+        using var write = new BatchWrite(_calls.Router, _calls.Sessions, puts);
+        while (await write.SendAsync(_abandoned.Token).ConfigureAwait(false) is { } failure)
         {
-            try
-            {
-                await _calls.ChangeAsync(new ClientCalls.Change(puts), _abandoned.Token).ConfigureAwait(false);
-                return;
-            }
-            catch (KvException e) when (e.Reason == CallStatus.ShardsDiffer && !IsGivenUp)
-            {
-                // The map has changed since the batch was begun.
-                var parts = puts.Divide(_calls.Router.Table);
-                if (parts.Count > 1)
-                {
-                    foreach (var part in parts)
-                        await WriteAsync(part).ConfigureAwait(false);
-                    return;
-                }
-                await PauseAsync().ConfigureAwait(false);
-            }
-            catch (KvException e) when (e is KvUnavailableException or KvOutcomeUnknownException && !IsGivenUp)
-            {
-                await PauseAsync().ConfigureAwait(false);
-            }
+            // What may have been applied as a whole must not be written again in parts, which have other identities.
+            var isOfSeveral = CallStatus.ReasonOf(failure) == CallStatus.ShardsDiffer && !write.MayBeApplied;
+            if (IsGivenUp || !(write.MayRepeat || isOfSeveral))
+                throw _calls.ToException(failure);
+            if (isOfSeveral && puts.Divide(_calls.Router.Table) is { Count: > 1 } parts)
+                return parts;
+            await Task.Delay(RetryDelay, _calls.Router.Runtime.Time, _abandoned.Token).ConfigureAwait(false);
         }
+        _calls.See(write.Position);
+        return [];
     }
 
     private bool IsGivenUp => _underWay.SinceLastAcknowledgement >= _giveUpAfter;
 
-    private Task PauseAsync() => Task.Delay(RetryDelay, _calls.Router.Runtime.Time, _abandoned.Token);
+    private void ThrowIfEnded() => ObjectDisposedException.ThrowIf(_hasEnded, this);
 
     private void ThrowIfFailed()
     {
-        if (Volatile.Read(ref _failure) is { } failure)
-            ExceptionDispatchInfo.Throw(failure);
+        if (Volatile.Read(ref _failure) is not { } failure)
+            return;
+        _isCutShort = true;
+        ExceptionDispatchInfo.Throw(failure);
     }
 }

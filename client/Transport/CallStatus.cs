@@ -69,6 +69,11 @@ internal static class CallStatus
     /// <summary>Whether the call named a position or a session of another history of the cluster's data. It was not executed.</summary>
     public static bool IsLineageChanged(Status status) => ReasonOf(status) == "LINEAGE_CHANGED";
 
+    /// <summary>
+    /// Whether the shard refused this attempt of an identified change, and will refuse every other one under the identity. It was not executed, which says nothing of earlier ones.
+    /// </summary>
+    public static bool IsNotExecuted(Status status) => ReasonOf(status) is "SESSION_EXPIRED" or "SEQUENCE_CLOSED" or "LINEAGE_CHANGED";
+
     /// <summary>Whether the outcome of a change is unknown after this status.</summary>
     public static bool IsUnknown(Status status) =>
         status.GetDetail<ErrorInfo>()?.Metadata.TryGetValue(StatusDetails.AppliedKey, out var applied) == true && applied == StatusDetails.MaybeApplied;

@@ -18,7 +18,6 @@ internal sealed class RoutedCall(ClientRuntime runtime, Method method, ReadOnlyM
     // At a replica that may be cut off or behind, a read spends at most a third of its time, but at least this.
     private const int ReplicaWaitMinMs = 500;
 
-    private static readonly string[] NotExecutedReasons = ["SESSION_EXPIRED", "SEQUENCE_CLOSED", "LINEAGE_CHANGED"];
     private static readonly string[] RetriedReasons = ["NOT_LEADER", "WRONG_SHARD", "NO_LEADER", "BUSY", "STOPPING", ReplicaBehind];
 
     private Status? _unknown;
@@ -85,7 +84,7 @@ internal sealed class RoutedCall(ClientRuntime runtime, Method method, ReadOnlyM
         _behind = reason == ReplicaBehind ? status : _behind;
         if (!CallStatus.IsUnknown(status))
             return Attempt.Failed(status, IsRetried(reason), WaitAskedBy(status));
-        if (NotExecutedReasons.Contains(reason))
+        if (CallStatus.IsNotExecuted(status))
             return Attempt.Failed(status, mayRetry: false);
         return Unknown(status);
     }

@@ -17,7 +17,7 @@ internal static class LoadCommand
     private static readonly Option<double> GiveUpAfter = new("--give-up-after") { Description = "Stop after this many seconds without an acknowledgement.", HelpName = "SECONDS", DefaultValueFactory = _ => 30 };
 
     // The program ends within two seconds after an interruption.
-    private static readonly TimeSpan InterruptedSettleLimit = TimeSpan.FromSeconds(1);
+    private static readonly TimeSpan InterruptedStopLimit = TimeSpan.FromSeconds(1);
 
     public static Command Create() => CliCommand.Create("load", "Load records from a TSV file. If a load fails, its report says where to continue.", [File, FromLine, GiveUpAfter], RunAsync);
 
@@ -42,7 +42,7 @@ internal static class LoadCommand
             catch (Exception e)
             {
                 failure = e;
-                await SettleAsync(load, stop);
+                await StopAsync(load, stop);
             }
         }
 
@@ -57,19 +57,12 @@ internal static class LoadCommand
         return failure is null ? ExitCodes.Done : throw failure;
     }
 
-    // Batches under way are settled before the report. Each one has a time limit of its own, but after Ctrl-C nobody waits for that.
-    private static async Task SettleAsync(KvBulkLoad load, CancellationToken stop)
+    // Batches under way have their outcome before the report. Each one has a time limit of its own, but after Ctrl-C nobody waits for that.
+    private static async Task StopAsync(KvBulkLoad load, CancellationToken stop)
     {
         using var limit = new CancellationTokenSource();
-        await using var interrupted = stop.Register(() => limit.CancelAfter(InterruptedSettleLimit));
-        try
-        {
-            await load.SettleAsync(limit.Token);
-        }
-        catch (OperationCanceledException)
-        {
-            await load.DisposeAsync();
-        }
+        await using var interrupted = stop.Register(() => limit.CancelAfter(InterruptedStopLimit));
+        await load.StopAsync(limit.Token);
     }
 
     private static async Task LoadAsync(TsvReader file, KvBulkLoad load, CancellationToken stop)
