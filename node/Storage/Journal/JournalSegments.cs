@@ -58,6 +58,9 @@ internal sealed class JournalSegments : IDisposable
     private volatile bool _isShrunk;
     private volatile bool _isDiskFull;
     private volatile bool _isSpaceShort;
+
+    /// <summary>What the next checkpoint takes from the disk, when last told.</summary>
+    private long _checkpointBytes;
     private volatile bool _retiresNoMore;
 
     /// <summary>Nothing is live yet.</summary>
@@ -177,7 +180,7 @@ internal sealed class JournalSegments : IDisposable
     {
         try
         {
-            var next = Prepare(_nextBytes, SegmentHeader.BlockBytes);
+            var next = Prepare(BytesToPrepare, SegmentHeader.BlockBytes);
             if (_context.Options.FillSegments)
                 next.FillStep(buffer);
         }
@@ -187,14 +190,20 @@ internal sealed class JournalSegments : IDisposable
         }
     }
 
-    /// <summary>Called when the disk was full: checks whether there is space for the next segment and the reserve.</summary>
+    /// <summary>
+    /// Called when the disk was full: checks whether there is space for the smallest segment and the reserve, besides what the checkpoint takes. That comes first, because
+    /// nothing else frees anything.
+    /// </summary>
     public void LookForSpace()
     {
         try
         {
-            _ = Prepare(_nextBytes, SegmentHeader.BlockBytes);
+            LeaveRoomForCheckpoint();
+            _isDiskFull = !HasRoomBesideCheckpoint();
+            if (_isDiskFull)
+                return;
+            _ = Prepare(_context.Options.SegmentBytesMin, SegmentHeader.BlockBytes);
             _reserve.Renew();
-            _isDiskFull = false;
         }
         catch (StorageIoException exception) when (exception.IsDiskFull)
         {
@@ -203,11 +212,24 @@ internal sealed class JournalSegments : IDisposable
     }
 
     /// <summary>
-    /// Notes whether the disk has little space besides what the store needs for its next checkpoint. Then spares beyond the fewest are deleted in the background. Writer
-    /// executor.
+    /// Called when the disk was full: if the checkpoint lacks space, gives back what the journal has and does not need, which is the rest of a long segment, another one that
+    /// is prepared, and spares. What finds no space for that is left as it is.
     /// </summary>
-    public void NoteSpace(bool isShort)
+    public void LeaveRoomForCheckpoint()
     {
+        if (!HasRoomBesideCheckpoint())
+            TryWithinRoom(GiveBackUnused);
+    }
+
+    /// <summary>
+    /// Notes whether the disk has little space besides what the store needs for its next checkpoint. Then spares beyond the fewest are deleted in the background, and
+    /// only the smallest segments are prepared. Writer executor.
+    /// </summary>
+    /// <param name="isShort">Whether there is little.</param>
+    /// <param name="checkpointBytes">What that checkpoint takes from the disk.</param>
+    public void NoteSpace(bool isShort, long checkpointBytes)
+    {
+        Interlocked.Exchange(ref _checkpointBytes, checkpointBytes);
         var wasShort = _isSpaceShort;
         _isSpaceShort = isShort;
         if (isShort && !wasShort)
@@ -264,28 +286,6 @@ internal sealed class JournalSegments : IDisposable
     }
 
     /// <summary>
-    /// Makes the prepared segment the current one, and the current one live. Its header is written first, then records. The file of its successor exists since the preparation.
-    /// </summary>
-    private void Use(SegmentPreparation next, RecordRef last, ulong predecessor, long predecessorEnd)
-    {
-        Invariant.Check(next == _next && !_live.ContainsKey(next.Number), $"Segment {next.Number} was used although it is not the prepared one, or is in use.");
-        // Recycled since the truncation was queued, because both meta pages cover its last record. The line begins here then.
-        if (!_live.TryGetValue(predecessor, out var before))
-            (predecessor, predecessorEnd) = (0, 0);
-        var header = new SegmentHeader(
-            next.Number,
-            NewIncarnation(next.Number),
-            _control.State.ReplicaId,
-            _control.State.Shard,
-            predecessor,
-            before.Incarnation,
-            predecessorEnd,
-            last.Etag,
-            last.Checksum);
-        header.WriteTo(_block.Span);
-        next.File.WriteDurable(_block.Span, 0);
-        var file = next.Release();
-    /// <summary>
     /// Prepares a segment and makes it the current one, with the space of the reserve if necessary. False when there is no space. It remains the next segment then, and
     /// if it was its header that found none, the tail is sealed.
     /// </summary>
@@ -308,9 +308,32 @@ internal sealed class JournalSegments : IDisposable
         return false;
     }
 
+    /// <summary>
+    /// Makes the prepared segment the current one, and the current one live. Its header is written first, then records. The file of its successor exists since the preparation.
+    /// A header whose write fails may have arrived, so before it is written the tail is sealed.
+    /// </summary>
+    private void Use(SegmentPreparation next, RecordRef last, ulong predecessor, long predecessorEnd)
+    {
+        Invariant.Check(next == _next && !_live.ContainsKey(next.Number), $"Segment {next.Number} was used although it is not the prepared one, or is in use.");
+        // Recycled since the truncation was queued, because both meta pages cover its last record. The line begins here then.
+        if (!_live.TryGetValue(predecessor, out var before))
+            (predecessor, predecessorEnd) = (0, 0);
+        var header = new SegmentHeader(
+            next.Number,
+            NewIncarnation(next.Number),
+            _control.State.ReplicaId,
+            _control.State.Shard,
+            predecessor,
+            before.Incarnation,
+            predecessorEnd,
+            last.Etag,
+            last.Checksum);
+        header.WriteTo(_block.Span);
+        _tail.Seal();
+        next.File.WriteDurable(_block.Span, 0);
+        var file = next.Release();
         _next = null;
         _tail.Continue(file, header, last);
-    /// A header whose write fails may have arrived, so before it is written the tail is sealed.
         AddLive(header.Number, header.Incarnation, file.Length);
         _current = new CurrentSegment(header.Number, last.Etag);
         NextNumber = header.Number + 1;
@@ -329,7 +352,6 @@ internal sealed class JournalSegments : IDisposable
     /// lost. The clock and the replica id keep copied files apart.
     /// </summary>
     private ulong NewIncarnation(ulong number)
-        _tail.Seal();
     {
         var mixed = number + (_control.State.ReplicaId.Value * 0x9E37_79B9_7F4A_7C15) + (ulong)_context.Time.GetUtcNow().UtcTicks;
         mixed = (mixed ^ (mixed >> 30)) * 0xBF58_476D_1CE4_E5B9;
@@ -342,7 +364,7 @@ internal sealed class JournalSegments : IDisposable
     {
         try
         {
-            return Prepare(Math.Max(bytesMin, _nextBytes), bytesMin);
+            return Prepare(Math.Max(bytesMin, BytesToPrepare), bytesMin);
         }
         catch (StorageIoException exception) when (exception.IsDiskFull)
         {
@@ -358,6 +380,34 @@ internal sealed class JournalSegments : IDisposable
         {
             return null;
         }
+    }
+
+    /// <summary>The size of the next segment if there is space for it. Where that is short, a long one would take it from the next checkpoint.</summary>
+    private int BytesToPrepare => _isDiskFull || _isSpaceShort ? _context.Options.SegmentBytesMin : _nextBytes;
+
+    /// <summary>
+    /// Whether there is space for what the journal lacks, the smallest segment and the reserve, besides the checkpoint. A reserve that is held is there for the checkpoint.
+    /// </summary>
+    private bool HasRoomBesideCheckpoint()
+    {
+        var checkpoint = Interlocked.Read(ref _checkpointBytes) - (_reserve.IsHeld ? _reserve.Bytes : 0);
+        var lacking = (_next is null ? _context.Options.SegmentBytesMin : 0) + (_reserve.IsHeld ? 0 : _reserve.Bytes);
+        return _context.Files.AvailableBytes(_directory) >= Math.Max(0, checkpoint) + lacking;
+    }
+
+    /// <summary>Gives back spares, and what a first segment would not have of the next one and of the rest of the current one.</summary>
+    private void GiveBackUnused()
+    {
+        while (_spares.TryPop(out var spare))
+            _context.Files.Delete(SegmentName.PathOf(_directory, spare));
+        _next?.CutTo(_context.Options.SegmentBytesMin);
+        if (_live.TryGetValue(_tail.Segment, out var current))
+        {
+            var bytes = _tail.CutUnused(_context.Options.SegmentBytesMin);
+            _live[_tail.Segment] = (current.Incarnation, bytes);
+            Interlocked.Add(ref _bytes, bytes - current.Bytes);
+        }
+        NoteSize();
     }
 
     private SegmentPreparation Prepare(int bytes, int bytesMin)

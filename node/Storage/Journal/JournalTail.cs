@@ -75,6 +75,16 @@ internal sealed class JournalTail : IDisposable
         (Offset, Last) = (write.Offset, write.Previous);
     }
 
+    /// <summary>Gives back what is longer than the next records need: those up to this many bytes. Returns the segment's length.</summary>
+    public long CutUnused(int bytesKept)
+    {
+        _file!.CutTo((int)Offset + RecordEnvelope.RoundUp(bytesKept));
+        return _file.Length;
+    }
+
+    /// <summary>Called before the header of the next segment is written. Only <see cref="Continue"/> ends it.</summary>
+    public void Seal() => IsSealed = true;
+
     /// <summary>Continues after a durable record in a new segment, whose header is durable. Owns the file from here on.</summary>
     public void Continue(SegmentFile file, in SegmentHeader header, in RecordRef last)
     {

@@ -77,7 +77,7 @@ internal sealed class JournalWriter : IDisposable
     public void Enqueue(JournalJob job) => _schedule.Enqueue(job);
 
     /// <inheritdoc cref="JournalSegments.NoteSpace"/>
-    public void NoteSpace(bool isShort) => _segments.NoteSpace(isShort);
+    public void NoteSpace(bool isShort, long checkpointBytes) => _segments.NoteSpace(isShort, checkpointBytes);
 
     /// <inheritdoc cref="JournalSegments.Adopt"/>
     public void Adopt(IEnumerable<(ulong Number, ulong Incarnation, long Bytes)> line, ulong nextNumber) => _segments.Adopt(line, nextNumber);
@@ -212,6 +212,8 @@ internal sealed class JournalWriter : IDisposable
                 _stalled.Continue(staging);
                 if (_stalled.IsEmpty)
                     _segments.LookForSpace();
+                else
+                    _segments.LeaveRoomForCheckpoint();
                 Completed.Add(job);
                 break;
         }

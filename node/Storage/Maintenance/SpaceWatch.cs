@@ -45,6 +45,9 @@ internal sealed class SpaceWatch : IDisposable
 
     /// <summary>Bytes for which there is space beyond the changed pages, when last looked at.</summary>
     private long _bytesBeyond = long.MaxValue;
+
+    /// <summary>What the next checkpoint takes from the disk, or the one in progress still takes.</summary>
+    private long _checkpointBytes;
     private bool _isShort;
 
     /// <summary>Watches nothing before <see cref="Start"/> or <see cref="Watch"/>.</summary>
@@ -104,7 +107,7 @@ internal sealed class SpaceWatch : IDisposable
             return;
         Measure();
         var isShort = _changedBytes > ChangedBytesFew && _bytesBeyond < _changedBytes;
-        _journal.NoteSpace(isShort || IsDiskFull);
+        _journal.NoteSpace(isShort || IsDiskFull, _checkpointBytes);
         if (isShort)
             _checkpoints.StartForMemory();
         Watch();
@@ -129,11 +132,11 @@ internal sealed class SpaceWatch : IDisposable
         _timer = null;
         if (!IsDiskFull)
             return;
-        if (_journal.IsDiskFull || _checkpoints.IsDiskFull || !_reserve.IsHeld)
-            _journal.Enqueue(new JournalJob(JournalJobKind.LookForSpace));
-        _journal.NoteSpace(isShort: true);
+        // The checkpoint comes first: the journal leaves it what it takes.
         _checkpoints.StartForSpace();
         Measure();
+        _journal.NoteSpace(isShort: true, _checkpointBytes);
+        _journal.Enqueue(new JournalJob(JournalJobKind.LookForSpace));
         Watch();
     }
 
@@ -145,7 +148,9 @@ internal sealed class SpaceWatch : IDisposable
         // A checkpoint in progress has space for what it has written, perhaps of what was reusable before. It does not share the free map.
         var written = _checkpoints.BytesWritten;
         _reusableBytes = _checkpoints.IsRunning ? _reusableBytes : _pages.ReusableBytes;
-        _bytesBeyond = available + Math.Max(_reusableBytes, written) - _changedBytes;
+        var placed = Math.Max(_reusableBytes, written);
+        _checkpointBytes = Math.Max(0, _changedBytes - placed);
+        _bytesBeyond = available + placed - _changedBytes;
         Volatile.Write(ref _isShort, !IsCovered && _bytesBeyond < 2 * LookBytesMin);
     }
 }

@@ -1,10 +1,9 @@
 using System.Globalization;
-using KvCluster.Processes;
 
-namespace KvCluster.ClusterTests;
+namespace KvCluster.Processes;
 
 /// <summary>
-/// A file system of a few MiB for one node's data: a mounted ext4 image. The image is on a small tmpfs without space for all of it, so a test can
+/// A file system of a few MiB for one node's or store's data: a mounted ext4 image. The image is on a small tmpfs without space for all of it, so a test can
 /// fill the device itself. A write that finds no space there is refused, even in place. Needs root.
 /// </summary>
 internal sealed class SmallDisk : IAsyncDisposable
