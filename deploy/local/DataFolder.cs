@@ -45,14 +45,14 @@ internal sealed class DataFolder : IDisposable
         DirectoryLock held;
         try
         {
-            Directory.CreateDirectory(path);
+            DurableDirectory.Create(path);
             held = DirectoryLock.Take(path);
         }
         catch (DirectoryInUseException)
         {
             throw new LauncherException(ExitCodes.Unavailable, $"The data directory {path} is in use by another launcher. Stop that one, or choose another directory with --data.");
         }
-        catch (Exception e) when (e is IOException or UnauthorizedAccessException)
+        catch (Exception e) when (e is IOException or UnauthorizedAccessException or PlatformNotSupportedException)
         {
             throw new LauncherException(ExitCodes.Unavailable, $"The data directory {path} cannot be used: {e.Message}");
         }

@@ -40,7 +40,8 @@ internal static class CommandLine
         CoordinatorDeniedException => ExitCodes.Denied,
         DirectoryFormatException or FormatVersionException => ExitCodes.OtherFormat,
         CorruptStoreException => ExitCodes.Damaged,
-        IOException or StaleDirectoryException or ForeignDirectoryException or CoordinatorUnavailableException or CoordinatorAlarmException or ClusterConflictException => ExitCodes.Unavailable,
+        IOException or PlatformNotSupportedException => ExitCodes.Unavailable,
+        StaleDirectoryException or ForeignDirectoryException or CoordinatorUnavailableException or CoordinatorAlarmException or ClusterConflictException => ExitCodes.Unavailable,
         _ => ExitCodes.Internal,
     };
 

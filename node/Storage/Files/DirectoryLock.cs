@@ -9,15 +9,16 @@ namespace KvCluster.Storage.Files;
 /// Reserves a directory for one process: the file LOCK in it is held open and locked until disposed or the process ends, however it ends. The file contains
 /// the holder, for the message that others get.
 /// </summary>
+/// <remarks>
+/// The lock is <c>flock</c>, as earlier versions had it through the runtime. The runtime locks files by itself when it opens them, but not where that is switched off
+/// (<c>DOTNET_SYSTEM_IO_DISABLEFILELOCKING</c>), and takes any error but one for a lock. So the call is made here again, which changes nothing where the lock is held.
+/// </remarks>
 internal sealed class DirectoryLock : IDisposable
 {
     /// <summary>The name of the file.</summary>
     public const string FileName = "LOCK";
 
     private const int HolderBytesMax = 256;
-
-    /// <summary>EWOULDBLOCK of flock. Other errors come from the disk or the mount.</summary>
-    private static readonly int WouldBlock = OperatingSystem.IsMacOS() ? 35 : OperatingSystem.IsWindows() ? unchecked((int)0x80070020) : 11;
 
     private readonly FileStream _file;
 
@@ -39,14 +40,28 @@ internal sealed class DirectoryLock : IDisposable
 
     private static DirectoryLock Take(string directory, FileMode mode, FileAccess access)
     {
+        LocalDisk.Require();
+        var path = PathIn(directory);
+        var options = new FileStreamOptions { Mode = mode, Access = access, Share = FileShare.None };
+        if (mode != FileMode.Open)
+            options.UnixCreateMode = LinuxFileSystem.FileRights;
+        FileStream file;
         try
         {
-            return new DirectoryLock(new FileStream(PathIn(directory), mode, access, FileShare.None));
+            file = new FileStream(path, options);
         }
-        catch (IOException failure) when (failure.HResult == WouldBlock)
+        catch (IOException failure) when (failure.HResult == LibC.ErrorAgain)
         {
             throw new DirectoryInUseException(directory, ReadHolder(directory), failure);
         }
+        var handle = file.SafeFileHandle;
+        var error = LinuxFile.Finish(() => LibC.Lock((int)handle.DangerousGetHandle(), LibC.LockExclusive | LibC.LockOrFail));
+        if (error == 0)
+            return new DirectoryLock(file);
+        file.Dispose();
+        throw error == LibC.ErrorAgain
+            ? new DirectoryInUseException(directory, ReadHolder(directory), inner: null)
+            : LinuxFileSystem.Failure("lock", path, error, "; it was not opened, because two processes could use it at once. Put the directory on a file system with flock");
     }
 
     /// <inheritdoc/>
@@ -88,8 +103,8 @@ internal sealed class DirectoryLock : IDisposable
 /// <summary>A directory is used by another process, or by another object of this one. Nothing was changed.</summary>
 /// <param name="directory">The directory.</param>
 /// <param name="holder">The holder's process id, program and machine; null if unknown.</param>
-/// <param name="inner">The exception of the runtime.</param>
-internal sealed class DirectoryInUseException(string directory, string? holder, Exception inner)
+/// <param name="inner">The exception of the runtime; null if there is none.</param>
+internal sealed class DirectoryInUseException(string directory, string? holder, Exception? inner)
     : IOException($"The directory '{directory}' is in use by {(holder is null ? "another process" : $"process {holder}")}.", inner)
 {
     /// <summary>The holder's process id, program and machine; null if unknown.</summary>
@@ -99,9 +114,12 @@ internal sealed class DirectoryInUseException(string directory, string? holder, 
 /// <summary>Creates directories that survive a power failure.</summary>
 internal static class DurableDirectory
 {
-    /// <summary>Creates a directory and its missing parents, and makes each one's name durable. Does nothing if it exists.</summary>
+    /// <summary>
+    /// Creates a directory and its missing parents, which only this process's user can read, and makes each one's name durable. Does nothing if it exists.
+    /// </summary>
     public static void Create(string path)
     {
+        LocalDisk.Require();
         path = Path.GetFullPath(path);
         if (Directory.Exists(path) || Path.GetDirectoryName(path) is not { } parent)
             return;

@@ -1,7 +1,9 @@
+using System.Runtime.InteropServices;
+
 namespace KvCluster.Storage.Files;
 
 /// <summary>
-/// The disk as the engine sees it. There are two real implementations, and the tests' simulated disk, which can crash at any call. Called from the writer,
+/// The disk as the engine sees it: the machine's own, and the tests' simulated disk, which can crash at any call. Called from the writer,
 /// journal and checkpoint executors. A failure is a <see cref="StorageIoException"/>.
 /// </summary>
 /// <remarks>A created, renamed or deleted name is durable only after <see cref="SyncDirectory"/> of its directory (S8).</remarks>
@@ -38,9 +40,33 @@ internal interface IFileSystem
     void SyncDirectory(string path);
 }
 
-/// <summary>Selects the file system for this machine.</summary>
+/// <summary>The machine's own disk.</summary>
 internal static class LocalDisk
 {
-    /// <summary>The machine's own disk.</summary>
-    public static IFileSystem Instance { get; } = OperatingSystem.IsLinux() ? LinuxFileSystem.Instance : PortableFileSystem.Instance;
+    private static readonly string? Obstacle = ObstacleOn(OperatingSystem.IsLinux(), Environment.Is64BitProcess, LibC.HasCalls);
+
+    /// <summary>Its file system.</summary>
+    /// <inheritdoc cref="Require" path="/exception"/>
+    public static IFileSystem Instance
+    {
+        get
+        {
+            Require();
+            return LinuxFileSystem.Instance;
+        }
+    }
+
+    /// <summary>Called before anything is created.</summary>
+    /// <exception cref="PlatformNotSupportedException">The engine does not run on this system, because it makes calls that only Linux with glibc has.</exception>
+    public static void Require()
+    {
+        if (Obstacle is not null)
+            throw new PlatformNotSupportedException(Obstacle);
+    }
+
+    /// <summary>Why the engine does not run on a system; null if it does.</summary>
+    internal static string? ObstacleOn(bool isLinux, bool is64Bit, Func<bool> hasCalls) => isLinux && is64Bit && hasCalls()
+        ? null
+        : $"Data can be stored on Linux with glibc 2.28 or later and 64-bit processes only, and this is {RuntimeInformation.OSDescription} ({RuntimeInformation.RuntimeIdentifier}). "
+            + "Nothing was created or changed; use a machine or container image of that kind. Clients run everywhere.";
 }

@@ -39,6 +39,10 @@ internal static unsafe partial class LibC
     public const int AllocateKeepSize = 1;
     public const int AllocatePunchHole = 2;
     public const uint SyncRangeWrite = 2;
+    public const int LockExclusive = 2;
+
+    /// <summary>LOCK_NB: the call fails with <see cref="ErrorAgain"/> if another one has the lock.</summary>
+    public const int LockOrFail = 4;
 
     /// <summary>PRIO_PROCESS, which on Linux is a thread.</summary>
     public const int PriorityOfThread = 0;
@@ -57,8 +61,19 @@ internal static unsafe partial class LibC
     /// <summary>O_DIRECT; its value depends on the processor.</summary>
     public static readonly int OpenDirect = RuntimeInformation.ProcessArchitecture is Architecture.Arm64 or Architecture.Arm ? 0x10000 : 0x4000;
 
+    /// <summary>Whether the C library has the calls that other ones than glibc lack or name otherwise.</summary>
+    public static bool HasCalls()
+    {
+        string[] calls = ["pread64", "pwrite64", "mmap64", "lseek64", "ftruncate64", "fallocate64", "sync_file_range", "statx"];
+        return NativeLibrary.TryLoad("libc", typeof(LibC).Assembly, null, out var library) && Array.TrueForAll(calls, call => NativeLibrary.TryGetExport(library, call, out _));
+    }
+
     [LibraryImport("libc", EntryPoint = "open", SetLastError = true, StringMarshalling = StringMarshalling.Utf8)]
     public static partial int Open(string path, int flags, uint mode);
+
+    /// <summary>An open file's lock, which other opens of it get too, in this process or another one. It goes with the last descriptor.</summary>
+    [LibraryImport("libc", EntryPoint = "flock", SetLastError = true)]
+    public static partial int Lock(int file, int operation);
 
     [LibraryImport("libc", EntryPoint = "close", SetLastError = true)]
     public static partial int Close(int file);

@@ -1,12 +1,23 @@
+// The disk itself. Calls that are banned in the core are made here.
+#pragma warning disable RS0030
+
 using System.Runtime.InteropServices;
 
 namespace KvCluster.Storage.Files;
 
-/// <summary>The disk on Linux, through the C library: direct and data-sync writes, allocation, mappings, directory syncs. Stateless; any thread.</summary>
+/// <summary>
+/// The disk on Linux: names through the runtime, and through the C library direct and data-sync writes, allocation, mappings, directory syncs. What is created can be read
+/// by this process's user only, as it has the data of all callers. Stateless; any thread.
+/// </summary>
 internal sealed class LinuxFileSystem : IFileSystem
 {
     /// <summary>The only instance of the process.</summary>
     public static readonly LinuxFileSystem Instance = new();
+
+    /// <summary>The rights to a new file: 0600.</summary>
+    internal const UnixFileMode FileRights = UnixFileMode.UserRead | UnixFileMode.UserWrite;
+
+    private const UnixFileMode DirectoryRights = FileRights | UnixFileMode.UserExecute;
 
     private LinuxFileSystem()
     {
@@ -29,28 +40,49 @@ internal sealed class LinuxFileSystem : IFileSystem
     }
 
     /// <inheritdoc/>
-    public bool FileExists(string path) => PortableFileSystem.Instance.FileExists(path);
+    public bool FileExists(string path) => File.Exists(path);
 
     /// <inheritdoc/>
-    public bool DirectoryExists(string path) => PortableFileSystem.Instance.DirectoryExists(path);
+    public bool DirectoryExists(string path) => Directory.Exists(path);
 
     /// <inheritdoc/>
-    public IReadOnlyList<string> List(string directory) => PortableFileSystem.Instance.List(directory);
+    public IReadOnlyList<string> List(string directory) => Attempt("list", directory, () =>
+    {
+        var names = Directory.GetFileSystemEntries(directory).Select(path => Path.GetFileName(path)).ToArray();
+        Array.Sort(names, StringComparer.Ordinal);
+        return names;
+    });
 
     /// <inheritdoc/>
-    public void CreateDirectory(string path) => PortableFileSystem.Instance.CreateDirectory(path);
+    public void CreateDirectory(string path) => Attempt("create directory", path, () => Directory.CreateDirectory(path, DirectoryRights));
 
     /// <inheritdoc/>
-    public void Delete(string path) => PortableFileSystem.Instance.Delete(path);
+    public void Delete(string path) => Attempt("delete", path, () =>
+    {
+        File.Delete(path);
+        return true;
+    });
 
     /// <inheritdoc/>
-    public void DeleteDirectory(string path) => PortableFileSystem.Instance.DeleteDirectory(path);
+    public void DeleteDirectory(string path) => Attempt("delete directory", path, () =>
+    {
+        if (Directory.Exists(path))
+            Directory.Delete(path, recursive: true);
+        return true;
+    });
 
     /// <inheritdoc/>
-    public void Rename(string from, string to) => PortableFileSystem.Instance.Rename(from, to);
+    public void Rename(string from, string to) => Attempt("rename", from, () =>
+    {
+        if (Directory.Exists(from))
+            Directory.Move(from, to);
+        else
+            File.Move(from, to, overwrite: true);
+        return true;
+    });
 
     /// <inheritdoc/>
-    public long AvailableBytes(string directory) => PortableFileSystem.Instance.AvailableBytes(directory);
+    public long AvailableBytes(string directory) => Attempt("determine the free space of", directory, () => new DriveInfo(Path.GetFullPath(directory)).AvailableFreeSpace);
 
     /// <inheritdoc/>
     public void SyncDirectory(string path)
@@ -63,8 +95,8 @@ internal sealed class LinuxFileSystem : IFileSystem
     }
 
     /// <summary>The exception for an error number of the C library.</summary>
-    internal static StorageIoException Failure(string operation, string path, int error) =>
-        new(operation, path, $"{Marshal.GetPInvokeErrorMessage(error)} (errno {error})", error is LibC.ErrorNoSpace or LibC.ErrorQuota);
+    internal static StorageIoException Failure(string operation, string path, int error, string consequence = "") =>
+        new(operation, path, $"{Marshal.GetPInvokeErrorMessage(error)} (errno {error}){consequence}", IsFull(error));
 
     /// <summary>Opens a file and returns its descriptor.</summary>
     internal static int OpenOrThrow(string path, int flags)
@@ -106,10 +138,24 @@ internal sealed class LinuxFileSystem : IFileSystem
     {
         while (true)
         {
-            var file = LibC.Open(path, flags, mode: 0x1A4); // rw-r--r--
+            var file = LibC.Open(path, flags, (uint)FileRights);
             error = file < 0 ? Marshal.GetLastPInvokeError() : 0;
             if (error != LibC.ErrorInterrupted)
                 return file;
+        }
+    }
+
+    private static bool IsFull(int error) => error is LibC.ErrorNoSpace or LibC.ErrorQuota;
+
+    private static T Attempt<T>(string operation, string path, Func<T> action)
+    {
+        try
+        {
+            return action();
+        }
+        catch (Exception failure) when (failure is (IOException or UnauthorizedAccessException) and not StorageIoException)
+        {
+            throw new StorageIoException(operation, path, failure.Message, failure is IOException && IsFull(failure.HResult), failure);
         }
     }
 }

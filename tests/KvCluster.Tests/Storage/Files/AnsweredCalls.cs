@@ -33,6 +33,7 @@ internal static unsafe class AnsweredCalls
         [CallName.Allocate] = (285, 47),
         [CallName.Truncate] = (77, 46),
         [CallName.Advise] = (28, 233),
+        [CallName.Lock] = (73, 32),
     };
 
     private static bool IsArm => RuntimeInformation.ProcessArchitecture == Architecture.Arm64;

@@ -2,14 +2,14 @@ using KvCluster.Storage.Files;
 
 namespace KvCluster.Tests.Storage.Files;
 
-/// <summary>The same expectations for both real file systems and for the simulated one.</summary>
+/// <summary>The same expectations for the machine's file system and for the simulated one.</summary>
 public sealed class FileSystemTests : IDisposable
 {
     private readonly TemporaryDirectory _directory = new();
 
     public static TheoryData<string, bool> Kinds => new()
     {
-        { "linux", false }, { "linux", true }, { "portable", false }, { "simulated", false },
+        { "linux", false }, { "linux", true }, { "simulated", false },
     };
 
     public void Dispose() => _directory.Dispose();
@@ -18,8 +18,6 @@ public sealed class FileSystemTests : IDisposable
     [MemberData(nameof(Kinds))]
     public void File_WriteResizeReadMap_AreConsistent(string kind, bool direct)
     {
-        if (kind == "linux" && !OperatingSystem.IsLinux())
-            return;
         var (files, path) = Make(kind);
         using var buffer = new AlignedBuffer(8192);
         buffer.Span.Fill(7);
@@ -51,8 +49,6 @@ public sealed class FileSystemTests : IDisposable
     [MemberData(nameof(Kinds))]
     public void File_WithAHole_TakesLessThanItsLength(string kind, bool direct)
     {
-        if (kind == "linux" && !OperatingSystem.IsLinux())
-            return;
         var (files, path) = Make(kind);
         using var file = files.Open(path, new StorageFileOptions(StorageFileMode.CreateNew, direct));
         file.Resize(1 << 20);
@@ -68,7 +64,7 @@ public sealed class FileSystemTests : IDisposable
     [MemberData(nameof(Kinds))]
     public void Names_CreateRenameDeleteList_AreConsistent(string kind, bool direct)
     {
-        if (direct || (kind == "linux" && !OperatingSystem.IsLinux()))
+        if (direct)
             return;
         var (files, path) = Make(kind);
         files.CreateDirectory(path);
@@ -101,6 +97,48 @@ public sealed class FileSystemTests : IDisposable
     [InlineData(19, false)] // ENODEV
     [InlineData(28, false)] // ENOSPC
     public void SaysThatNothingIsDirect_AnyError_IsTrueOnlyIfDirectIoIsMissing(int error, bool says) => Assert.Equal(says, LinuxFileSystem.SaysThatNothingIsDirect(error));
+
+    /// <summary>Everybody on the machine could read what all callers had stored.</summary>
+    [Fact]
+    public void Created_FilesAndDirectories_AreForThisUserOnly()
+    {
+        var home = Path.Combine(_directory.Path, "home", "data");
+        DurableDirectory.Create(home);
+        using var held = DirectoryLock.Take(home);
+        Create(LocalDisk.Instance, Path.Combine(home, "buffered"));
+        LocalDisk.Instance.Open(Path.Combine(home, "direct"), new StorageFileOptions(StorageFileMode.CreateNew, Direct: true)).Dispose();
+        LocalDisk.Instance.CreateDirectory(Path.Combine(home, "state"));
+        const UnixFileMode File = UnixFileMode.UserRead | UnixFileMode.UserWrite, Directory = File | UnixFileMode.UserExecute;
+        Assert.All([Path.GetDirectoryName(home)!, home, Path.Combine(home, "state")], path => Assert.Equal(Directory, System.IO.File.GetUnixFileMode(path)));
+        Assert.All(["buffered", "direct", DirectoryLock.FileName], name => Assert.Equal(File, System.IO.File.GetUnixFileMode(Path.Combine(home, name))));
+    }
+
+    /// <summary>An operator may have given a directory to a group on purpose, for example for backups. It stays as it is, and new files in it are for this user only.</summary>
+    [Fact]
+    public void Create_DirectoryThatExists_KeepsItsRights()
+    {
+        const UnixFileMode Shared = UnixFileMode.UserRead | UnixFileMode.UserWrite | UnixFileMode.UserExecute | UnixFileMode.GroupRead | UnixFileMode.GroupExecute;
+        var home = Path.Combine(_directory.Path, "home");
+        Directory.CreateDirectory(home);
+        File.SetUnixFileMode(home, Shared);
+        DurableDirectory.Create(home);
+        DirectoryLock.Take(home).Dispose();
+        Assert.Equal(Shared, File.GetUnixFileMode(home));
+    }
+
+    [Theory]
+    [InlineData(true, true, true, true)]
+    [InlineData(false, true, true, false)]
+    [InlineData(true, false, true, false)]
+    [InlineData(true, true, false, false)]
+    public void Obstacle_OnAnotherSystem_NamesTheOneThatIsNeeded(bool isLinux, bool is64Bit, bool hasCalls, bool runs)
+    {
+        var obstacle = LocalDisk.ObstacleOn(isLinux, is64Bit, () => isLinux ? hasCalls : throw new DllNotFoundException());
+        if (runs)
+            Assert.Null(obstacle);
+        else
+            Assert.Contains("Linux with glibc", obstacle);
+    }
 
     [Fact]
     public void Simulated_PowerLoss_KeepsOnlySyncedData()
@@ -144,7 +182,6 @@ public sealed class FileSystemTests : IDisposable
     private (IFileSystem Files, string Path) Make(string kind) => kind switch
     {
         "linux" => (LinuxFileSystem.Instance, Path.Combine(_directory.Path, "file")),
-        "portable" => (PortableFileSystem.Instance, Path.Combine(_directory.Path, "file")),
         _ => (new KvCluster.Disk.SimulatedDisk(), "/file"),
     };
 }

@@ -28,6 +28,7 @@ internal enum CallName
     Allocate,
     Truncate,
     Advise,
+    Lock,
 }
 
 /// <summary>What a call returns.</summary>
