@@ -1,5 +1,5 @@
-// The disk itself. Calls that are banned in the core are made here.
-#pragma warning disable RS0030
+// The disk itself. Calls that are banned in the core, or that only Linux has (LocalDisk.Require), are made here.
+#pragma warning disable RS0030, CA1416
 
 using System.Runtime.InteropServices;
 
