@@ -20,7 +20,7 @@ public sealed class FailedButArrivedTests
     private static readonly StoreOptions Options = StoreBench.SmallOptions with { SegmentBytesMax = 64 << 10, CheckpointIdleJournalBytes = 32 << 10 };
 
     /// <summary>The stride of the calls that fail. The nightly run takes all of them.</summary>
-    private static readonly int Stride = Seeds.IsLong ? 1 : 2;
+    private static readonly int Stride = Seeds.IsLong ? 1 : 5;
     private static readonly int Seed = Seeds.Given ?? (Seeds.IsLong ? Random.Shared.Next() : 29);
 
     [Theory]
