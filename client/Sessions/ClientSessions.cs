@@ -13,7 +13,8 @@ namespace KvCluster.Client.Sessions;
 internal sealed class ClientSessions(CallRouter calls)
 {
     /// <summary>
-    /// How long a client that is disposed waits for the ends of its sessions: for an answer of a cluster that is there, and not for an election. Sessions that are left end when they have been silent for long.
+    /// How long a client that is disposed waits for the ends of its sessions: for an answer of a cluster that is there, and not for an election. Sessions
+    /// that are left end when they have been silent for long.
     /// </summary>
     private static readonly TimeSpan EndsWithin = TimeSpan.FromSeconds(1);
 
@@ -50,8 +51,8 @@ internal sealed class ClientSessions(CallRouter calls)
     }
 
     /// <summary>
-    /// Ends all sessions, as far as their shards answer soon. A shard keeps some thousands of sessions and each until it has been silent for a minute, so a program that makes a client for each of its calls would fill
-    /// it. A simulated client does nothing, because its time has ended when it is disposed.
+    /// Ends all sessions, as far as their shards answer soon. A shard keeps some thousands of sessions and each until it has been silent for a minute, so a
+    /// program that makes a client for each of its calls would fill it. A simulated client does nothing, because its time has ended when it is disposed.
     /// </summary>
     public Task EndAllAsync()
     {

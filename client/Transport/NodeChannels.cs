@@ -7,7 +7,8 @@ using KvCluster.Tls;
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// The gRPC channels to each address for calls that do not use the Exchange stream. Watches, which stay open, and scans have channels of their own, so that neither wait for the other's streams. Thread-safe.
+/// The gRPC channels to each address for calls that do not use the Exchange stream. Watches, which stay open, and scans have channels of their own, so that
+/// neither wait for the other's streams. Thread-safe.
 /// </summary>
 internal sealed class NodeChannels(TlsConnector connector, ExpectedCluster cluster) : IDisposable
 {
@@ -41,12 +42,13 @@ internal sealed class NodeChannels(TlsConnector connector, ExpectedCluster clust
             channel.Dispose();
     }
 
-    private CallInvoker To(string address, Use use) => _channels.TryGetValue((address, use), out var open) ? open.Calls : _channels.GetOrAdd((address, use), Open).Calls;
+    private CallInvoker To(string address, Use use) => _channels.GetOrAdd((address, use), Open).Calls;
 
     private (GrpcChannel Channel, CallInvoker Calls) Open((string Address, Use Use) to)
     {
         var handler = NodeHandler.Create(connector.ConnectAsync, NodeHandler.ConnectTimeMax);
-        var channel = GrpcChannel.ForAddress(to.Address, new GrpcChannelOptions { HttpHandler = handler, DisposeHttpClient = true, MaxReceiveMessageSize = null });
+        var options = new GrpcChannelOptions { HttpHandler = handler, DisposeHttpClient = true, MaxReceiveMessageSize = null };
+        var channel = GrpcChannel.ForAddress(to.Address, options);
         var calls = channel.Intercept(cluster);
         return (channel, to.Use switch
         {

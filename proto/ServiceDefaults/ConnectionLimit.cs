@@ -1,9 +1,9 @@
 // Limits the connections of one listener. Runs on Kestrel's threads. At the limit the oldest connection on which no call has come yet is closed to make room
 // for the new one, so thousands of idle connections keep nobody out. If all are in use, the new one is closed. A host may have at most three quarters of the
-// places, and the same rule applies within them, so that no host can keep the others out.
-// A connection has its place until its transport is closed, and not until Kestrel's task of it has ended, because some of those tasks never end: when a caller resets many calls, Kestrel's queue of
-// responses overflows, Kestrel drops what does not fit and aborts the connection, and then waits for the streams that it has dropped (dotnet/aspnetcore, issue 51307). Such a task is left to the garbage
-// collector, which finds nothing that refers to it once Kestrel has been told that the connection is over.
+// places, and the same rule applies within them, so that no host can keep the others out. A connection has its place until its transport is closed, and not
+// until Kestrel's task of it has ended, because some of those tasks never end: when a caller resets many calls, Kestrel's queue of responses overflows,
+// Kestrel drops what does not fit and aborts the connection, and then waits for the streams that it has dropped (dotnet/aspnetcore, issue 51307). Such a task
+// is left to the garbage collector, which finds nothing that refers to it once Kestrel has been told that the connection is over.
 #if GRPC_IN_TREE
 using Grpc.AspNetCore.Server.Calls;
 using Grpc.AspNetCore.Server.Hosting;
@@ -24,10 +24,14 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
 {
     private static readonly TimeSpan SilentTime = TimeSpan.FromMinutes(1);
 
-    /// <summary>For what is in progress when the other side closes the connection. Nobody can read an answer then, but mostly everything ends by itself.</summary>
+    /// <summary>
+    /// For what is in progress when the other side closes the connection. Nobody can read an answer then, but mostly everything ends by itself.
+    /// </summary>
     private static readonly TimeSpan CloseTime = TimeSpan.FromSeconds(1);
 
-    /// <summary>How long the task of a closed connection is waited for. Handlers end at once when their caller has gone (<see cref="Memory.AbandonedWork"/>).</summary>
+    /// <summary>
+    /// How long the task of a closed connection is waited for. Handlers end at once when their caller has gone (<see cref="Memory.AbandonedWork"/>).
+    /// </summary>
     private static readonly TimeSpan TaskTime = TimeSpan.FromSeconds(10);
 
     private readonly int _ofHostMax = connectionsMax - (connectionsMax / 4);

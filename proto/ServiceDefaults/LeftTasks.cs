@@ -1,7 +1,8 @@
 namespace KvCluster.ServiceDefaults;
 
 /// <summary>
-/// Tasks that nobody waits for any more, although they have not ended. They are counted and not kept: those that never end are collected as garbage. Any thread.
+/// Tasks that nobody waits for any more, although they have not ended. They are counted and not kept: those that never end are collected as garbage. Any
+/// thread.
 /// </summary>
 internal sealed class LeftTasks
 {
@@ -33,7 +34,7 @@ internal sealed class LeftTasks
     public void Add(Task task)
     {
         // Without this the runtime would report the failure as one that nobody has looked at.
-        task.ContinueWith(static failed => failed.Exception, CancellationToken.None, TaskContinuationOptions.OnlyOnFaulted | TaskContinuationOptions.ExecuteSynchronously, TaskScheduler.Default);
+        task.ContinueWith(static failed => failed.Exception, CancellationToken.None, TaskContinuationOptions.OnlyOnFaulted, TaskScheduler.Default);
         lock (_gate)
         {
             while (_tasks.Count >= CountedMax || (_tasks.TryPeek(out var oldest) && !IsLeft(oldest)))

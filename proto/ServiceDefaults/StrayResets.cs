@@ -1,6 +1,7 @@
-// Drops RST_STREAM frames of streams that were never opened. gRPC's C core (Python, C++, Ruby, PHP) numbers a stream before it writes its headers, and resets it by that number if the call is cancelled in
-// between. HTTP/2 calls that an error of the connection, and Kestrel ends the connection with all its calls (PROTOCOL_ERROR): twenty callers with deadlines of a few milliseconds broke a watch beside them
-// several times a second. There is nothing to reset, so the frame can be ignored, as grpc-go does. Kestrel has no setting for it. Runs on Kestrel's threads, one at a time for each connection.
+// Drops RST_STREAM frames of streams that were never opened. gRPC's C core (Python, C++, Ruby, PHP) numbers a stream before it writes its headers, and resets
+// it by that number if the call is cancelled in between. HTTP/2 calls that an error of the connection, and Kestrel ends the connection with all its calls
+// (PROTOCOL_ERROR): twenty callers with deadlines of a few milliseconds broke a watch beside them several times a second. There is nothing to reset, so the
+// frame can be ignored, as grpc-go does. Kestrel has no setting for it. Runs on Kestrel's threads, one at a time for each connection.
 using System.Buffers;
 using System.Buffers.Binary;
 using System.IO.Pipelines;
@@ -31,7 +32,8 @@ internal static class StrayResets
     }
 
     /// <summary>
-    /// Passes on what it reads, up to the next frame to be dropped or the header of a frame that has not arrived completely. Data is not copied: only the lengths of frames are followed.
+    /// Passes on what it reads, up to the next frame to be dropped or the header of a frame that has not arrived completely. Data is not copied: only the
+    /// lengths of frames are followed.
     /// </summary>
     internal sealed class Reader(PipeReader inner) : PipeReader
     {

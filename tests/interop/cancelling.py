@@ -1,8 +1,10 @@
-# A caller that gives up many calls: cancelling.py KIND PORT COUNT, with Python's grpcio, or with plain frames where a gRPC client would be too well-behaved. Prints "ready" when its load is established, then
-# goes on until the end of standard input, and prints a line of JSON.
-#   short    COUNT callers with deadlines of 5 to 10 ms on one channel, beside four callers with 20 s and a watch. Reports what of the latter failed without an answer of the server.
-#   resets   COUNT connections, 8 at a time, on each of which 2,000 calls are begun and reset, and responses are read late or never. It is ready when all are closed.
-#   watches  COUNT watches over channels of 200, and then a scan. Reports how many watches have begun and what the scan has returned.
+# A caller that gives up many calls: cancelling.py KIND PORT COUNT, with Python's grpcio, or with plain frames where a gRPC client would be too well-behaved.
+# Prints "ready" when its load is established, then goes on until the end of standard input, and prints a line of JSON.
+# short    COUNT callers with deadlines of 5 to 10 ms on one channel, beside four callers with 20 s and a watch. Reports what of the latter failed without an
+#   answer of the server.
+# resets   COUNT connections, 8 at a time, on each of which 2,000 calls are begun and reset, and responses are read late or never. It is ready when all are
+#   closed.
+# watches  COUNT watches over channels of 200, and then a scan. Reports how many watches have begun and what the scan has returned.
 import collections
 import json
 import random

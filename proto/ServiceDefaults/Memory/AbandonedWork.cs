@@ -1,15 +1,17 @@
-// What goes on after its caller has gone: a change that is under way to other nodes, a read that waits for the disk. The call itself ends at once, because Kestrel counts the streams of a connection whose
-// handlers have not ended, and closes the connection with everybody's calls when a caller with short deadlines leaves many of them behind. Any thread.
+// What goes on after its caller has gone: a change that is under way to other nodes, a read that waits for the disk. The call itself ends at once, because
+// Kestrel counts the streams of a connection whose handlers have not ended, and closes the connection with everybody's calls when a caller with short
+// deadlines leaves many of them behind. Any thread.
 namespace KvCluster.ServiceDefaults.Memory;
 
 /// <summary>
-/// Tells calls when to end, and counts the work that outlives them. Whoever owns its buffers and places keeps them until the work has ended. Each piece of work takes what an open call takes from the budget of
-/// requests, because it has no stream any more that is counted; without room its call keeps the stream until the work has ended.
+/// Tells calls when to end, and counts the work that outlives them. Whoever owns its buffers and places keeps them until the work has ended. Each piece of
+/// work takes something more of the budget of requests, because it has no stream any more that is counted; without room its call keeps the stream until the
+/// work has ended.
 /// </summary>
 internal sealed class AbandonedWork(ByteBudget requests)
 {
-    /// <summary>Four times the number of open calls (<see cref="CallMemory.OpenCallsPerMebibyte"/>) fit into the part of the budget.</summary>
-    private const int CallBytes = 1 << 10;
+    /// <summary>As many pieces as a process may have open calls (<see cref="CallMemory.OpenCallsPerMebibyte"/>) fit into the part of the budget.</summary>
+    private const int CallBytes = 4 << 10;
 
     private int _count;
 

@@ -9,8 +9,8 @@ using KvCluster.V1;
 namespace KvCluster.ClusterTests.Faults;
 
 /// <summary>
-/// Callers that give up calls, from an independent gRPC client and by plain frames (tests/interop/cancelling.py). 48 of them with short deadlines broke a watch beside them 6 to 47 times in 6 seconds, and left
-/// connections behind that kept their places until a restart.
+/// Callers that give up calls, from an independent gRPC client and by plain frames (tests/interop/cancelling.py). 48 of them with short deadlines broke a
+/// watch beside them 6 to 47 times in 6 seconds, and left connections behind that kept their places until a restart.
 /// </summary>
 public sealed class CancellingCallerTests(CancellingCallerTests.ThreeNodes cluster) : IClassFixture<CancellingCallerTests.ThreeNodes>
 {
@@ -59,7 +59,8 @@ public sealed class CancellingCallerTests(CancellingCallerTests.ThreeNodes clust
         var admin = atTheRouter ? cluster.RouterAdmin : cluster.NodeAdmin;
         var before = await cluster.ConnectionsAsync(admin, new Uri(address).Port);
         await using var callers = await Greedy.StartAsync("cancelling.py", "resets", new Uri(address).Port, connections);
-        await Eventually.TrueAsync(async () => await cluster.ConnectionsAsync(admin, new Uri(address).Port) <= before, "the connections are not counted any more");
+        await Eventually.TrueAsync(
+            async () => await cluster.ConnectionsAsync(admin, new Uri(address).Port) <= before, "the connections are not counted any more");
         await callers.DrainAsync();
         await ServesAsync(address);
     }

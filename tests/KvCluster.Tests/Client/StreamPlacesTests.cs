@@ -1,6 +1,5 @@
 using Grpc.Core;
 using Grpc.Core.Interceptors;
-using KvCluster.Client;
 using KvCluster.Client.Transport;
 using KvCluster.Tests.Grpc;
 using KvCluster.Tests.Grpc.Proto;

@@ -3,7 +3,8 @@ using KvCluster.ServiceDefaults.Memory;
 namespace KvCluster.Tests.ServiceDefaults;
 
 /// <summary>
-/// A caller with short deadlines left calls behind that waited for their shard. Kestrel counted their streams, and closed the connection with everybody's calls.
+/// A caller with short deadlines left calls behind that waited for their shard. Kestrel counted their streams, and closed the connection with everybody's
+/// calls.
 /// </summary>
 public sealed class AbandonedWorkTests
 {

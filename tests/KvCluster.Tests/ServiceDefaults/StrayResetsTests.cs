@@ -12,7 +12,8 @@ using Xunit.Abstractions;
 namespace KvCluster.Tests.ServiceDefaults;
 
 /// <summary>
-/// gRPC's C core resets streams whose headers it has never sent, when a call is cancelled in time. Kestrel closed the connection with PROTOCOL_ERROR, and with it the watches and calls of everybody on it.
+/// gRPC's C core resets streams whose headers it has never sent, when a call is cancelled in time. Kestrel closed the connection with PROTOCOL_ERROR, and
+/// with it the watches and calls of everybody on it.
 /// </summary>
 public sealed class StrayResetsTests(ITestOutputHelper output)
 {
@@ -129,5 +130,9 @@ public sealed class StrayResetsTests(ITestOutputHelper output)
     }
 
     private static byte[] Frame(byte kind, byte flags, uint stream, params byte[] payload) =>
-        [0, (byte)(payload.Length >> 8), (byte)payload.Length, kind, flags, (byte)(stream >> 24), (byte)(stream >> 16), (byte)(stream >> 8), (byte)stream, .. payload];
+    [
+        0, (byte)(payload.Length >> 8), (byte)payload.Length, kind, flags,
+        (byte)(stream >> 24), (byte)(stream >> 16), (byte)(stream >> 8), (byte)stream,
+        .. payload,
+    ];
 }
