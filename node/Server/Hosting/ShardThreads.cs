@@ -10,7 +10,7 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Node.Hosting;
 
 /// <summary>
-/// What a node's replicas share: a fixed set of writer, journal and checkpoint threads, one that reads pages for the writers, the timers, the node's disk and memory, and the pace of digests. Created and
+/// What a node's replicas share: a fixed set of writer, journal and checkpoint threads, one that reads pages for the writers, one that reads the journal for watchers, the timers, the node's disk and memory, and the pace of digests. Created and
 /// disposed by <see cref="ShardHost"/>, after the last replica; used on any thread.
 /// </summary>
 internal sealed class ShardThreads : IAsyncDisposable
@@ -25,6 +25,7 @@ internal sealed class ShardThreads : IAsyncDisposable
     private readonly WorkThread[] _journals;
     private readonly WorkThread[] _checkpoints = Threads("checkpoint", Writers, WorkThread.BackgroundNice);
     private readonly WorkThread _prefetch = new("kv-prefetch", BootClock.Instance);
+    private readonly WorkThread _tails = new("kv-tail", BootClock.Instance, WorkThread.BackgroundNice);
     private readonly SharedTimers _timers = new(BootClock.Instance);
     private readonly DigestPace _digestPace;
     private readonly MemoryAccount _memory;
@@ -67,13 +68,14 @@ internal sealed class ShardThreads : IAsyncDisposable
         DigestPace = _digestPace,
         Memory = _memory,
         Prefetch = _prefetch,
+        TailReads = _tails,
         Observer = observer,
     };
 
     public async ValueTask DisposeAsync()
     {
         await Stalls.DisposeAsync().ConfigureAwait(false);
-        foreach (var thread in (WorkThread[])[.. _writers, .. _journals, .. _checkpoints, _prefetch])
+        foreach (var thread in (WorkThread[])[.. _writers, .. _journals, .. _checkpoints, _prefetch, _tails])
             thread.Dispose();
         _timers.Dispose();
     }

@@ -47,6 +47,9 @@ internal sealed record StoreContext(
     /// <summary>Reads pages for the writer that are not in memory. One for all shards of a node; null: the writer reads them all itself.</summary>
     public ISerialExecutor? Prefetch { get; init; }
 
+    /// <summary>Reads older records of the journal for those who follow the shard. One for all shards of a node.</summary>
+    public ISerialExecutor TailReads { get; init; } = Checkpoints;
+
     /// <summary>Measures and traces this shard's store.</summary>
     public StoreObserver Observer { get; init; } = StoreObserver.None;
 }

@@ -7,8 +7,8 @@ using KvCluster.Storage.Threads;
 namespace KvCluster.Storage.Journal;
 
 /// <summary>
-/// Reads the committed records of a store in order, for watches and whatever else follows a shard: the newest from memory, older ones from the segments, on the
-/// checkpoint executor, so that the writer never waits for the disk. Only records that are applied and published here are returned, so none that may still be
+/// Reads the committed records of a store in order, for watches and whatever else follows a shard: the newest from memory, older ones from the segments, on an executor
+/// of their own, so that neither the writer nor a checkpoint waits for them. Only records that are applied and published here are returned, so none that may still be
 /// truncated. Owned by a store; any thread calls it, any number of readers. Nothing is thrown: damage ends the store as it does for followers, and readers are
 /// told that it has stopped.
 /// </summary>
@@ -33,7 +33,7 @@ internal sealed class CommittedTail(StoreContext context, StoreLifecycle life, P
     /// <param name="after">The etag of a record or of an operation in one. In that case the page begins with the record that the operation is in.</param>
     /// <param name="bytesMax">The most bytes of bodies, unless the first one alone has more.</param>
     /// <param name="withSnapshot">Whether to open a snapshot, see <see cref="TailPage.Snapshot"/>.</param>
-    /// <param name="done">Called once, on the writer or the checkpoint executor. Must not block or throw.</param>
+    /// <param name="done">Called once, on the writer executor or the one that reads. Must not block or throw.</param>
     public void Read(Etag after, int bytesMax, bool withSnapshot, Action<TailPage> done) =>
         context.Writer.Post(new WorkAction(() => ReadHere(after, bytesMax, withSnapshot, done)));
 
@@ -63,7 +63,7 @@ internal sealed class CommittedTail(StoreContext context, StoreLifecycle life, P
         if (isInMemory)
             done(page);
         else
-            context.Checkpoints.Post(new WorkAction(() => ReadSegments(page, entries, bodies, after, done)));
+            context.TailReads.Post(new WorkAction(() => ReadSegments(page, entries, bodies, after, done)));
     }
 
     /// <summary>
@@ -94,17 +94,25 @@ internal sealed class CommittedTail(StoreContext context, StoreLifecycle life, P
         }
     }
 
-    /// <summary>Reads the bodies that are not in memory. Checkpoint executor, which also retires segments, so that no file is open while it is recycled.</summary>
+    /// <summary>Reads the bodies that are not in memory, those behind each other by one call. A segment may be recycled or deleted meanwhile.</summary>
     private void ReadSegments(TailPage page, JournalEntry[] entries, ReadOnlyMemory<byte>[] bodies, Etag after, Action<TailPage> done)
     {
         var read = 0;
         try
         {
             using var segments = new SegmentReader(context.Files, directory);
-            for (; read < entries.Length; read++)
+            while (read < entries.Length)
             {
-                if (bodies[read].IsEmpty)
-                    bodies[read] = segments.ReadBody(entries[read]);
+                if (!bodies[read].IsEmpty)
+                {
+                    read++;
+                    continue;
+                }
+                var run = SegmentReader.RunLength(entries.AsSpan(read), long.MaxValue);
+                var count = run == 1 ? 0 : segments.ReadRun(entries.AsSpan(read, run), bodies.AsSpan(read));
+                if (count == 0)
+                    (bodies[read], count) = (segments.ReadBody(entries[read]), 1);
+                read += count;
             }
             done(page);
             return;

@@ -12,6 +12,9 @@ namespace KvCluster.Storage.Journal;
 /// <param name="segments">Reads bodies that are no longer in memory.</param>
 internal sealed class JournalReader(StoreContext context, StoreLifecycle life, PageStore pages, JournalIndex index, SegmentReader segments)
 {
+    /// <summary>Records that one read brings, at most: as many as a mebibyte has blocks.</summary>
+    private const int RunRecordsMax = 256;
+
     /// <summary>Finds the record with this etag, if it is in a live segment or directly before the oldest one.</summary>
     public bool TryFind(Etag etag, out RecordRef record)
     {
@@ -48,6 +51,13 @@ internal sealed class JournalReader(StoreContext context, StoreLifecycle life, P
             var entry = index[next];
             try
             {
+                if (entry.Body.IsEmpty && ReadRun(next, bytesMax - bytes, bodies) is > 0 and var read)
+                {
+                    for (var more = 0; more < read; more++)
+                        bytes += index[next + more].Record.BodyBytes;
+                    (next, count) = (next + read - 1, count + read - 1);
+                    continue;
+                }
                 bodies.Add(entry.Body.IsEmpty ? segments.ReadBody(entry) : entry.Share());
             }
             catch (CorruptStoreException damage) when (entry.Record.Etag <= pages.Covered.Etag)
@@ -64,6 +74,21 @@ internal sealed class JournalReader(StoreContext context, StoreLifecycle life, P
             }
             bytes += entry.Record.BodyBytes;
         }
+        return count;
+    }
+
+    /// <summary>Reads some records of a segment by one call. Returns how many; 0 if there are not two that can be read together.</summary>
+    private int ReadRun(int first, long bytesMax, List<ReadOnlyMemory<byte>> bodies)
+    {
+        var entries = new JournalEntry[(int)Math.Min(RunRecordsMax, index.Count - first)];
+        for (var place = 0; place < entries.Length; place++)
+            entries[place] = index[first + place];
+        var count = SegmentReader.RunLength(entries, bytesMax);
+        if (count == 1)
+            return 0;
+        var run = new ReadOnlyMemory<byte>[count];
+        count = segments.ReadRun(entries.AsSpan(0, count), run);
+        bodies.AddRange(run.AsSpan(0, count));
         return count;
     }
 }

@@ -20,12 +20,13 @@ internal sealed class StoreBench : IDisposable
     private readonly StepExecutor[] _lanes;
     private readonly StepExecutor _checkpoints = new();
     private readonly StepExecutor _completions = new();
+    private readonly StepExecutor _prefetch = new();
     private readonly Random _random;
     private StandaloneStore? _standalone;
     private List<string>? _callsAfterFailure;
     private Func<string, string, StorageIoException?>? _refuseBefore;
 
-    public StoreBench(SimulatedDisk? disk = null, int seed = 1, StoreOptions? options = null)
+    public StoreBench(SimulatedDisk? disk = null, int seed = 1, StoreOptions? options = null, bool prefetches = false, StepExecutor? tailReads = null)
     {
         Disk = disk ?? new SimulatedDisk();
         _random = new Random(seed);
@@ -33,7 +34,11 @@ internal sealed class StoreBench : IDisposable
         _lanes = [.. Enumerable.Range(0, options.JournalWrites).Select(static _ => new StepExecutor())];
         Disk.DuringWrite = RunBeside;
         Context = new StoreContext(
-            Disk, _writer, _lanes, _checkpoints, Time, NullLogger.Instance, options, _completions);
+            Disk, _writer, _lanes, _checkpoints, Time, NullLogger.Instance, options, _completions)
+        {
+            Prefetch = prefetches ? _prefetch : null,
+            TailReads = tailReads ?? _checkpoints,
+        };
     }
 
     /// <summary>Small files and steps, so that short runs roll over and recycle segments, and other work comes between the steps of a checkpoint's end.</summary>
@@ -55,6 +60,9 @@ internal sealed class StoreBench : IDisposable
     /// <summary>The test has damaged the store, which is therefore not verified at the end.</summary>
     public bool IsDamaged { get; set; }
 
+    /// <summary>Whether the writer executor runs something.</summary>
+    public bool IsWriterStep => _writer.IsRunning;
+
     /// <summary>Whether the checkpoint executor runs something.</summary>
     public bool IsCheckpointStep => _checkpoints.IsRunning;
 
@@ -72,7 +80,7 @@ internal sealed class StoreBench : IDisposable
     /// <summary>Closes the store as if the process had died: nothing that waits is executed.</summary>
     public void Close()
     {
-        foreach (var executor in (StepExecutor[])[_writer, .. _lanes, _checkpoints])
+        foreach (var executor in (StepExecutor[])[_writer, .. _lanes, _checkpoints, _prefetch])
             executor.Clear();
         _standalone?.Dispose();
         _standalone = null;
@@ -105,7 +113,7 @@ internal sealed class StoreBench : IDisposable
 
     private bool RunOne()
     {
-        var waiting = ((StepExecutor[])[_writer, .. _lanes, _checkpoints, _completions]).Where(executor => executor is { Count: > 0, IsRunning: false }).ToArray();
+        var waiting = ((StepExecutor[])[_writer, .. _lanes, _checkpoints, _completions, _prefetch]).Where(executor => executor is { Count: > 0, IsRunning: false }).ToArray();
         return waiting.Length > 0 && waiting[_random.Next(waiting.Length)].RunOne();
     }
 
