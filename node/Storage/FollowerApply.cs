@@ -47,23 +47,23 @@ internal sealed class FollowerApply(
 
     /// <summary>
     /// Applies and publishes some of the committed records that wait, in steps, so that records which a follower receives meanwhile reach its journal and
-    /// are acknowledged first. Returns true if more records wait and can be applied at once. After a pause for memory, <see cref="IStoreEvents.WorkQueued"/> says when they can.
+    /// are acknowledged first. Returns true if more records wait and can be applied at once. After a pause for memory, or for pages that are read, <see cref="IStoreEvents.WorkQueued"/> says when they can.
     /// </summary>
     public bool ApplyMore()
     {
-        if (!committed.IsApplying || memory.IsHeldBack)
+        if (!committed.IsApplying || committed.WaitsForPages || memory.IsHeldBack)
             return false;
         life.Guard(() =>
         {
             Apply(onlyFew: false);
             checkpoints.StartIfDue();
         });
-        return committed.IsApplying && !memory.IsHeldBack;
+        return committed.IsApplying && !committed.WaitsForPages && !memory.IsHeldBack;
     }
 
     private void Apply(bool onlyFew)
     {
-        if (!committed.IsApplying || !memory.TryBegin())
+        if (!committed.IsApplying || committed.WaitsForPages || !memory.TryBegin())
             return;
         var before = pages.ScratchBytes;
         var pagesMax = memory.PagesMax();

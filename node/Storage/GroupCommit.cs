@@ -57,8 +57,9 @@ internal sealed class GroupCommit
         (_context, _life, _pages, _roots, _log, _durable, _reader) = (context, life, pages, pages.Roots, log, durable, reader);
         (_committed, _requests, _checkpoints, _memory, _space, _shardClock) = (committed, requests, checkpoints, memory, space, shardClock);
         _answers = new PendingAnswers(requests.Answers);
-        _lives = new LifeEnds(context, shardClock, OnLifeDue);
-        _transaction = new MergedTransaction(requests.Queue, requests.Answers, _answers, _lives, context.Time, context.Options);
+        _lives = new LifeEnds(context, shardClock, requests.Prefetch, OnLifeDue);
+        var ahead = new ReadAhead(requests.Prefetch, context.Writer, OnRequestRead);
+        _transaction = new MergedTransaction(requests.Queue, requests.Answers, _answers, _lives, ahead, context.Time, context.Options);
     }
 
     /// <summary>Whether this replica leads.</summary>
@@ -213,6 +214,13 @@ internal sealed class GroupCommit
     {
         if (_events is { } owner)
             _answers.Publish(_roots.PublishedEtag, owner);
+    }
+
+    /// <summary>The pages of the request that was put off are in memory.</summary>
+    private void OnRequestRead()
+    {
+        _requests.Queue.Release();
+        _requests.Queue.Notify();
     }
 
     /// <summary>Something may be due: countdowns begin, or a timer has fired. It fires again if nothing could be done.</summary>

@@ -50,13 +50,15 @@ internal sealed class ReplicaStore : IDisposable
         Log = new RecordLog(Life, index, segments, _journal, Durable);
         Reader = new JournalReader(context, Life, Pages, index, segments);
         Tail = new CommittedTail(context, Life, Pages, index, Reader, recovered.JournalDirectory);
-        Committed = new CommittedRecords(context, Life, Pages, index, Log, Reader, _shardClock);
+        var prefetch = context.Prefetch is { } executor ? new PathPrefetch(executor, Pages, OpenSnapshot, failure => context.Writer.Post(new WorkAction(() => Life.Fail(failure)))) : null;
+        // Nothing of the file is in memory, as far as is known.
+        prefetch?.BecomeCold();
+        Committed = new CommittedRecords(context, Life, Pages, index, Log, Reader, _shardClock, new ReadAhead(prefetch, context.Writer, () => Life.Guard(OnRecordsRead)));
         // A checkpoint names nothing beyond what is durable here.
         Checkpoints = new CheckpointSchedule(
             context, Life, Pages, index, Tail.Holds, segments, _journal, reserve, () => Etag.Min(Pages.Roots.PublishedEtag, Durable.Last.Etag), () => Space!.Watch());
         _memory = new StoreMemory(context, Life, Pages, index, Checkpoints, OnPauseEnded);
         Space = new SpaceWatch(context, Life, Pages, _journal, reserve, Checkpoints, _memory, () => Requests!.RefuseOnFullDisk());
-        var prefetch = context.Prefetch is { } executor ? new PathPrefetch(executor, Pages, OpenSnapshot, failure => context.Writer.Post(new WorkAction(() => Life.Fail(failure)))) : null;
         Requests = new RequestAdmission(context, Life, Log, Space, prefetch);
         Writes = new GroupCommit(context, Life, Pages, Log, Durable, Reader, Committed, Requests, Checkpoints, _memory, Space, _shardClock);
         Follower = new FollowerApply(context, Life, Pages, Durable, Committed, Checkpoints, _memory, Space);
@@ -67,7 +69,7 @@ internal sealed class ReplicaStore : IDisposable
         };
         _completions = new JournalCompletions(Life, _journal, Durable, Writes, Checkpoints, _memory, Space);
         Scrub = new Scrub(context, Pages, Life);
-        _sweep = new EvictionSweep(context, Pages.Space, Life);
+        _sweep = new EvictionSweep(context, Pages.Space, Life, () => prefetch?.BecomeCold());
         Digests = new DigestAtRecord(context, Pages, Committed, Life);
         _shutdown = new StoreShutdown(context, Life, Directory, Pages, segments, _journal, Checkpoints, _memory, OnStopped);
         Statistics = new StoreStatistics(Pages, index, _journal, Checkpoints, Scrub, context.Time);
@@ -211,6 +213,12 @@ internal sealed class ReplicaStore : IDisposable
         }
         Digests.Release();
         _shutdown.CloseNow();
+    }
+
+    private void OnRecordsRead()
+    {
+        if (Committed.IsApplying)
+            _events!.WorkQueued();
     }
 
     private void OnPauseEnded()

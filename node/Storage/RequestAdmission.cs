@@ -28,7 +28,7 @@ internal sealed class RequestAdmission
     /// <param name="prefetch">Reads what the requests will change; null: nobody does.</param>
     public RequestAdmission(StoreContext context, StoreLifecycle life, RecordLog log, SpaceWatch space, PathPrefetch? prefetch)
     {
-        (_context, _life, _log, _space) = (context, life, log, space);
+        (_context, _life, _log, _space, Prefetch) = (context, life, log, space, prefetch);
         _tellWork = () => _events!.WorkQueued();
         Answers = new AnswerChain(context.Completions);
         Queue = new RequestQueue(context.Options.QueueCountMax, context.Options.QueueBytesMax, context.Memory, context.Writer, new WorkAction(OnQueueNotice), prefetch);
@@ -36,6 +36,9 @@ internal sealed class RequestAdmission
 
     /// <summary>The requests that wait for the writer.</summary>
     public RequestQueue Queue { get; }
+
+    /// <summary>Reads what requests will change; null: nobody does.</summary>
+    public PathPrefetch? Prefetch { get; }
 
     /// <summary>Passes answered requests to their callers.</summary>
     public AnswerChain Answers { get; }
@@ -66,6 +69,7 @@ internal sealed class RequestAdmission
 
     private void Refuse(AnswerChain answers, Func<WriteRequest, WriteOutcome> outcomeOf)
     {
+        Queue.Release();
         while (Queue.TryTake(out var request))
             answers.Add(request, WriteResult.Of(outcomeOf(request)));
         answers.Flush();

@@ -24,6 +24,12 @@ internal sealed record StoreOptions
     public TimeSpan StepTimeMax { get; init; } = TimeSpan.FromMilliseconds(20);
 
     /// <summary>
+    /// Pages that a step of the writer may read from the disk before it ends. A slow disk takes a tenth of a millisecond for each, so they take about as long as
+    /// <see cref="StepTimeMax"/>. What one request or record needs beyond this is read before the step begins, beside the writer (<c>PathPrefetch</c>).
+    /// </summary>
+    public int StepReadsMax { get; init; } = 128;
+
+    /// <summary>
     /// Leaves that one request may read to delete ranges and large sets: those on edges, those that were changed since the last checkpoint, and those with entries that refer
     /// to other pages. 8 MiB, some tens of thousands of small keys. Dropping such a leaf takes less than a microsecond if it is in memory, and some ten if it has to be read, so that
     /// a request takes about as long as a full batch, on each replica. What is left of a larger one is the next request's.

@@ -28,6 +28,7 @@ internal sealed class EvictionSweep : IDisposable
     private readonly StoreContext _context;
     private readonly PageSpace _space;
     private readonly StoreLifecycle _life;
+    private readonly Action _found;
     private readonly WorkAction _step;
     private readonly ITimer _rest;
     private volatile bool _hasEnded;
@@ -40,9 +41,10 @@ internal sealed class EvictionSweep : IDisposable
     /// <param name="context">The shard's executors and clock.</param>
     /// <param name="space">The pages.</param>
     /// <param name="life">Ended by a failure.</param>
-    public EvictionSweep(StoreContext context, PageSpace space, StoreLifecycle life)
+    /// <param name="found">Called on the checkpoint executor after each step that found pages which have left memory.</param>
+    public EvictionSweep(StoreContext context, PageSpace space, StoreLifecycle life, Action found)
     {
-        (_context, _space, _life) = (context, space, life);
+        (_context, _space, _life, _found) = (context, space, life, found);
         _step = new WorkAction(Step);
         _rest = context.Time.CreateTimer(_ => context.Checkpoints.Post(_step), null, Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
     }
@@ -69,7 +71,10 @@ internal sealed class EvictionSweep : IDisposable
         try
         {
             var began = _context.Time.GetTimestamp();
+            var before = _forgotten;
             _next = _space.ForgetEvicted(_next, inMemory.AsSpan(0, StepSystemPages), ref _forgotten);
+            if (_forgotten > before)
+                _found();
             var rest = _context.Time.GetElapsedTime(began) * RestTimes;
             if (_next == 0)
             {

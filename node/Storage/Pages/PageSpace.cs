@@ -33,6 +33,9 @@ internal sealed unsafe class PageSpace
     private readonly ulong* _noneChecked;
     private int _piecesMapped;
 
+    [ThreadStatic]
+    private static long _readsOfThread;
+
     /// <summary>Maps the file. It does not own the file or the mapping, which is released with the file.</summary>
     /// <param name="file">The file.</param>
     /// <param name="pieceBytes">The size of a piece in bytes, a power of two, from 1 MiB on.</param>
@@ -56,6 +59,12 @@ internal sealed unsafe class PageSpace
         NativeMemory.Free(_noneChecked);
         NativeMemory.Free(_pieces);
     }
+
+    /// <summary>
+    /// How often this thread has read pages of any data file into memory. The writer compares two looks, to end a step that waits for the disk again and again
+    /// (<c>StoreOptions.StepReadsMax</c>).
+    /// </summary>
+    public static long ReadsOfThread => _readsOfThread;
 
     /// <summary>Called for every damaged page before the exception is thrown; any thread. May be null.</summary>
     public Action<CorruptStoreException>? Damaged { get; set; }
@@ -219,6 +228,7 @@ internal sealed unsafe class PageSpace
     /// <exception cref="CorruptStoreException">The pages cannot be read; this is treated like damaged bytes.</exception>
     public void Read(long number, long count, bool isNext = false)
     {
+        _readsOfThread++;
         try
         {
             _file.ReadIntoMap(Locate(PageRef.ToFile(number)), number * Page.Bytes, count * Page.Bytes, isNext);

@@ -16,8 +16,9 @@ namespace KvCluster.Storage.Transactions;
 /// <param name="log">Appends and truncates.</param>
 /// <param name="reader">Reads the records.</param>
 /// <param name="shardClock">Told the time of each record applied.</param>
+/// <param name="ahead">Reads the pages that records need; those that are applied in steps wait for it.</param>
 internal sealed class CommittedRecords(
-    StoreContext context, StoreLifecycle life, PageStore pages, JournalIndex index, RecordLog log, JournalReader reader, ShardClock shardClock)
+    StoreContext context, StoreLifecycle life, PageStore pages, JournalIndex index, RecordLog log, JournalReader reader, ShardClock shardClock, ReadAhead ahead)
 {
     /// <summary>Bytes of bodies that are applied at once, without steps, and the most in one state.</summary>
     public const int StateBytesMax = 1 << 20;
@@ -40,6 +41,9 @@ internal sealed class CommittedRecords(
 
     /// <summary>Bytes of the bodies that wait to be applied.</summary>
     public long BytesWaiting { get; private set; }
+
+    /// <summary>Whether the next records wait for pages that are being read.</summary>
+    public bool WaitsForPages => ahead.IsUnderWay;
 
     /// <summary>Whether this replica follows and has committed records left to apply.</summary>
     public bool IsApplying => Last > _roots.PublishedEtag && log.OwnEpoch is null && !life.HasEnded;
@@ -113,7 +117,10 @@ internal sealed class CommittedRecords(
         var began = context.Time.GetTimestamp();
         for (var first = index.FirstAfter(_roots.PublishedEtag); left > 0 && first < index.Count && index[first].Record.Etag <= Last;)
         {
-            var (end, bytes, pagesMade) = ApplyAndSeal(first, EndOfState(first, Math.Min(left, StateBytesMax)), timeMax, pagesMax);
+            var stateEnd = EndOfState(first, Math.Min(left, StateBytesMax));
+            if (isTimed && !MayBegin(first, stateEnd))
+                return;
+            var (end, bytes, pagesMade) = ApplyAndSeal(first, stateEnd, timeMax, pagesMax);
             _roots.Publish(index[end - 1].Record.Etag);
             BytesWaiting -= bytes;
             left -= bytes;
@@ -124,6 +131,29 @@ internal sealed class CommittedRecords(
                 return;
         }
     }
+
+    /// <summary>Whether the pages that some records need are in memory, or few. Records whose bodies have left memory count as needing none.</summary>
+    private bool MayBegin(int first, int end)
+    {
+        var keys = 0;
+        for (var next = first; next < end; next++)
+            keys += index[next].Body.IsEmpty ? 0 : KeysOf(index[next].Body.Span);
+        if (ahead.AreFew(keys))
+            return true;
+        var last = index[end - 1].Record.Etag;
+        return ahead.MayBegin(new UInt128(last.Epoch, last.Change), keys, KeysOf(first, end));
+    }
+
+    private PageKeysFill KeysOf(int first, int end)
+    {
+        var bodies = new ReadOnlyMemory<byte>[end - first];
+        for (var next = first; next < end; next++)
+            bodies[next - first] = index[next].Share();
+        return new RecordKeys(bodies).Fill;
+    }
+
+    // An operation that is alone may delete a range or a set, and then reads more than a key.
+    private static int KeysOf(ReadOnlySpan<byte> body) => RecordBody.OperationCount(body) is not 1 and var count ? count : ReadAhead.KeysMin;
 
     private int EndOfState(int first, long bytesMax)
     {
@@ -150,7 +180,7 @@ internal sealed class CommittedRecords(
     private (int End, long Bytes, int PagesMade) ApplyAndSeal(int first, int end, TimeSpan timeMax, int pagesMax)
     {
         var batch = pages.Begin();
-        var began = context.Time.GetTimestamp();
+        var (step, isTimed) = (new StepBound(context.Time, context.Options), timeMax != Timeout.InfiniteTimeSpan);
         var next = first;
         var bytes = 0L;
         try
@@ -164,13 +194,15 @@ internal sealed class CommittedRecords(
                 shardClock.Saw(RecordBody.WallTimeMicroseconds(body));
                 bytes += index[next++].Record.BodyBytes;
             }
-            while (next < end && batch.PagesMade < pagesMax && (timeMax == Timeout.InfiniteTimeSpan || context.Time.GetElapsedTime(began) < timeMax));
+            while (next < end && batch.PagesMade < pagesMax && (!isTimed || (!step.HasReadEnough && context.Time.GetElapsedTime(step.Began) < timeMax)));
         }
         catch
         {
             _roots.Abort(batch);
             throw;
         }
+        if (step.HasReadEnough)
+            ahead.BecomeCold();
         var made = batch.PagesMade;
         _roots.Seal(batch, index[next - 1].Record.Etag);
         return (next, bytes, made);

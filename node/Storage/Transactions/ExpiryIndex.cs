@@ -1,4 +1,6 @@
 using System.Buffers.Binary;
+using KvCluster.Storage.Context;
+using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Trees;
@@ -11,6 +13,9 @@ namespace KvCluster.Storage.Transactions;
 /// </summary>
 internal static class ExpiryIndex
 {
+    /// <summary>Entries between two looks at the clock.</summary>
+    private const int LookEvery = 16;
+
     /// <summary>Bytes of an entry's key.</summary>
     public const int KeyBytes = sizeof(ulong) + Etag.ByteLength;
 
@@ -47,14 +52,15 @@ internal static class ExpiryIndex
     /// <param name="payload">Gets the operations.</param>
     /// <param name="countMax">The most operations.</param>
     /// <param name="bytesMax">Bytes after which no further one follows.</param>
+    /// <param name="step">The step of the writer; nothing follows when it has taken enough.</param>
     /// <returns>The number of keys that expire, and when the first of them was due.</returns>
-    public static (int Keys, ulong FirstMilliseconds) AppendDue(WriteBatch batch, ulong nowMilliseconds, ByteBuffer payload, int countMax, long bytesMax)
+    public static (int Keys, ulong FirstMilliseconds) AppendDue(WriteBatch batch, ulong nowMilliseconds, ByteBuffer payload, int countMax, long bytesMax, in StepBound step)
     {
         var (keys, first, count, begin) = (0, 0ul, 0, payload.Count);
         Span<byte> upper = stackalloc byte[KeyBytes];
         WriteKey(upper, nowMilliseconds + 1, Etag.None);
         using var cursor = batch.Cursor(TreeId.Expiry, default, upper);
-        while (count < countMax && payload.Count - begin < bytesMax && cursor.MoveNext())
+        while (count < countMax && payload.Count - begin < bytesMax && !step.HasReadEnough && (count % LookEvery != LookEvery - 1 || !step.TookLongEnough) && cursor.MoveNext())
         {
             var (expiry, etag) = ReadKey(cursor.Key);
             var isLive = IsLive(batch, cursor.Value, expiry, etag, out _);
@@ -64,6 +70,26 @@ internal static class ExpiryIndex
                 first = expiry;
         }
         return (keys, first);
+    }
+
+    /// <summary>Provides the keys of the first entries that are due, for <see cref="PathPrefetch"/>.</summary>
+    public static PageKeysFill KeysDue(ulong nowMilliseconds, int countMax)
+    {
+        var (next, left) = (Array.Empty<byte>(), countMax);
+        return (in ReadSnapshot snapshot, PageKeys keys, int bytesMax) =>
+        {
+            Span<byte> upper = stackalloc byte[KeyBytes];
+            WriteKey(upper, nowMilliseconds + 1, Etag.None);
+            using var cursor = snapshot.Cursor(TreeId.Expiry, next, upper);
+            for (; left > 0 && keys.Bytes < bytesMax; left--)
+            {
+                if (!cursor.MoveNext())
+                    return false;
+                keys.Add(TreeId.Kv, cursor.Value);
+                next = [.. cursor.Key, 0];
+            }
+            return left > 0;
+        };
     }
 
     /// <summary>The parts of an entry's key.</summary>

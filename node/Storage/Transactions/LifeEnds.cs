@@ -1,5 +1,7 @@
 using KvCluster.Storage.Context;
+using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Pages;
 using KvCluster.Storage.Sessions;
 using KvCluster.Storage.Threads;
 using KvCluster.Storage.Trees;
@@ -19,6 +21,9 @@ internal sealed class LifeEnds : IDisposable
     /// <summary>The most expiries before the requests, and in a record at all. One takes some microseconds.</summary>
     private const int LateCountMax = 512;
     private const int CountMax = 4_096;
+
+    /// <summary>Expiries whose pages are read at once, where pages have to be read.</summary>
+    private const int CountAhead = 512;
 
     /// <summary>The share of a record's bytes that ends may take before the requests.</summary>
     private const int ShareBefore = 4;
@@ -41,18 +46,25 @@ internal sealed class LifeEnds : IDisposable
     private readonly StoreContext _context;
     private readonly ShardClock _clock;
     private readonly WorkAction _woken;
+    private readonly ReadAhead _sessionsAhead;
+    private readonly ReadAhead _expiriesAhead;
     private ITimer? _timer;
     private long? _wakesAt;
     private ulong? _firstExpiryMs;
+
+    /// <summary>Counts how often pages of expiries were read ahead.</summary>
+    private uint _round;
     private volatile SessionLifetimes? _lifetimes;
 
     /// <summary>Ends nothing before <see cref="Begin"/>.</summary>
     /// <param name="context">The clocks and the observer.</param>
     /// <param name="clock">Shard time.</param>
+    /// <param name="prefetch">Reads what ends will change; null: nobody does.</param>
     /// <param name="wake">Called on the writer executor when an end may be due.</param>
-    public LifeEnds(StoreContext context, ShardClock clock, Action wake)
+    public LifeEnds(StoreContext context, ShardClock clock, PathPrefetch? prefetch, Action wake)
     {
         (_context, _clock) = (context, clock);
+        (_sessionsAhead, _expiriesAhead) = (new ReadAhead(prefetch, context.Writer, wake), new ReadAhead(prefetch, context.Writer, wake));
         _woken = new WorkAction(() =>
         {
             _wakesAt = null;
@@ -90,7 +102,7 @@ internal sealed class LifeEnds : IDisposable
             return false;
         if (lifetimes.Count > 0 && lifetimes.UntilNextLook == TimeSpan.Zero)
             lifetimes.Look();
-        return lifetimes.HasDue || (_firstExpiryMs is { } first && IsReached(first, _clock.Peek(wallTime)));
+        return (lifetimes.HasDue && !_sessionsAhead.IsUnderWay) || (!_expiriesAhead.IsUnderWay && _firstExpiryMs is { } first && IsReached(first, _clock.Peek(wallTime)));
     }
 
     /// <summary>Looks at the countdowns, and has the owner woken when the next end is due, or to try again.</summary>
@@ -117,25 +129,26 @@ internal sealed class LifeEnds : IDisposable
     /// <param name="payload">Gets the operations, which the caller applies before it calls anything else, because a key that ends with its session may be due to expire as well.</param>
     /// <param name="bytesMax">Size of the payload at which the record is closed.</param>
     /// <param name="recordBytesLeft">On a full disk, what the record may still take; otherwise null.</param>
-    public void AppendSessions(WriteBatch batch, ByteBuffer payload, int bytesMax, long? recordBytesLeft)
+    /// <param name="step">The step of the writer. No further end follows when it has taken enough.</param>
+    public void AppendSessions(WriteBatch batch, ByteBuffer payload, int bytesMax, long? recordBytesLeft, in StepBound step)
     {
         if (_lifetimes is { HasDue: true } lifetimes)
-            AppendSessions(batch, lifetimes, payload, Math.Min(bytesMax / ShareBefore, recordBytesLeft ?? long.MaxValue), recordBytesLeft);
+            AppendSessions(batch, lifetimes, payload, Math.Min(bytesMax / ShareBefore, recordBytesLeft ?? long.MaxValue), recordBytesLeft, step);
     }
 
-    /// <summary>Appends the expiries that are late, which come before the requests. The other parameters are those of <see cref="AppendSessions(WriteBatch, ByteBuffer, int, long?)"/>.</summary>
+    /// <summary>Appends the expiries that are late, which come before the requests. The other parameters are those of <see cref="AppendSessions(WriteBatch, ByteBuffer, int, long?, in StepBound)"/>.</summary>
     /// <param name="shardTime">The record's shard time in microseconds.</param>
     /// <param name="bytesOfSessions">What the ends of sessions have taken of the share that comes before the requests.</param>
     /// <param name="pagesLeft">Pages that the record may make.</param>
-    public void AppendLate(WriteBatch batch, long shardTime, ByteBuffer payload, int bytesMax, int bytesOfSessions, int pagesLeft, long? recordBytesLeft)
+    public void AppendLate(WriteBatch batch, long shardTime, ByteBuffer payload, int bytesMax, int bytesOfSessions, int pagesLeft, long? recordBytesLeft, in StepBound step)
     {
         if (_lifetimes is not null && _firstExpiryMs is { } first && IsReached(first + LateMilliseconds, shardTime))
-            AppendExpiries(batch, shardTime, payload, Math.Min(LateCountMax, CountFor(pagesLeft)), Math.Min((bytesMax / ShareBefore) - bytesOfSessions, recordBytesLeft ?? long.MaxValue));
+            AppendExpiries(batch, shardTime, payload, Math.Min(LateCountMax, CountFor(pagesLeft)), Math.Min((bytesMax / ShareBefore) - bytesOfSessions, recordBytesLeft ?? long.MaxValue), step);
     }
 
     /// <summary>Appends the expiries that are due behind the requests. The parameters are those of <see cref="AppendLate"/>.</summary>
-    public void AppendBehind(WriteBatch batch, long shardTime, ByteBuffer payload, long bytesLeft, int pagesLeft) =>
-        AppendExpiries(batch, shardTime, payload, Math.Min(CountMax, CountFor(pagesLeft)), bytesLeft);
+    public void AppendBehind(WriteBatch batch, long shardTime, ByteBuffer payload, long bytesLeft, int pagesLeft, in StepBound step) =>
+        AppendExpiries(batch, shardTime, payload, Math.Min(CountMax, CountFor(pagesLeft)), bytesLeft, step);
 
     /// <summary>Whether there is something for <see cref="AppendBehind"/>.</summary>
     public bool HasExpiry(long shardTime) => _firstExpiryMs is { } first && IsReached(first, shardTime);
@@ -162,15 +175,38 @@ internal sealed class LifeEnds : IDisposable
     /// <summary>How many ends may be in a record with so many pages left.</summary>
     public static int CountFor(int pagesLeft) => Math.Max(1, pagesLeft / PagesPerEnd);
 
-    private void AppendSessions(WriteBatch batch, SessionLifetimes lifetimes, ByteBuffer payload, long room, long? recordBytesLeft)
+    /// <summary>Provides the keys that a session owns, for <see cref="PathPrefetch"/>.</summary>
+    public static PageKeysFill KeysOwned(Etag opened)
+    {
+        var (next, upper) = (new byte[OwnedKeys.EntryKeyBytes], new byte[OwnedKeys.EntryKeyBytes]);
+        OwnedKeys.WriteEntryKey(next, opened, Etag.None);
+        OwnedKeys.WriteEntryKey(upper, opened, Etag.MaxValue);
+        return (in ReadSnapshot snapshot, PageKeys keys, int bytesMax) =>
+        {
+            using var cursor = snapshot.Cursor(TreeId.Owned, next, upper);
+            while (keys.Bytes < bytesMax)
+            {
+                if (!cursor.MoveNext())
+                    return false;
+                keys.Add(TreeId.Kv, cursor.Value);
+                next = [.. cursor.Key, 0];
+            }
+            return true;
+        };
+    }
+
+    private void AppendSessions(WriteBatch batch, SessionLifetimes lifetimes, ByteBuffer payload, long room, long? recordBytesLeft, in StepBound step)
     {
         var (begin, sessions) = (payload.Count, 0);
-        while (sessions < SessionsMax && payload.Count - begin < room && lifetimes.TryPeekDue(out var session))
+        while (sessions < SessionsMax && payload.Count - begin < room && !step.HasReadEnough && lifetimes.TryPeekDue(out var session))
         {
             var exists = SessionTable.TryRead(batch, session, out var state);
             Invariant.Check(exists, $"A session that does not exist was counted down.");
             // The end of a session is in one record. On a full disk it waits for a record that has the room.
             if (recordBytesLeft is { } left && payload.Count - begin + BytesOfEnd(batch, state) > left)
+                break;
+            // It is in one record for those who watch, too. So its pages are read before, unless they are few.
+            if (!_sessionsAhead.MayBegin(session, (int)OwnedKeys.SumOf(batch, state.Opened).Keys, KeysOwned(state.Opened)))
                 break;
             if (!lifetimes.TryEndDue())
                 continue;
@@ -181,13 +217,24 @@ internal sealed class LifeEnds : IDisposable
             _context.Observer.SessionsEnded(sessions);
     }
 
-    private void AppendExpiries(WriteBatch batch, long shardTime, ByteBuffer payload, int countMax, long bytesMax)
+    private void AppendExpiries(WriteBatch batch, long shardTime, ByteBuffer payload, int countMax, long bytesMax, in StepBound step)
     {
         // The last operation may be as large as a key.
         var room = bytesMax - KvLimits.KeyBytesMax - OperationBytesMax;
         if (room <= 0)
             return;
-        var (keys, first) = ExpiryIndex.AppendDue(batch, (ulong)shardTime / 1_000, payload, countMax, room);
+        var now = (ulong)shardTime / 1_000;
+        if (_expiriesAhead.IsCold || _expiriesAhead.IsUnderWay)
+        {
+            if (!_expiriesAhead.MayBegin(_round, CountAhead, ExpiryIndex.KeysDue(now, CountAhead)))
+                return;
+            // Those behind them are read in the next round.
+            countMax = Math.Min(countMax, CountAhead);
+            _round++;
+        }
+        var (keys, first) = ExpiryIndex.AppendDue(batch, now, payload, countMax, room, step);
+        if (step.HasReadEnough)
+            _expiriesAhead.BecomeCold();
         if (keys > 0)
             _context.Observer.Expired(keys, TimeSpan.FromMilliseconds((shardTime / 1_000d) - first));
     }

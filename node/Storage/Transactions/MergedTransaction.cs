@@ -13,7 +13,7 @@ namespace KvCluster.Storage.Transactions;
 /// different request under the same sequence is refused. The last puts whose answers do not depend on the state are left for <see cref="ApplyLeft"/>, which is
 /// called when the record is on its way to the disk. Writer executor.
 /// </summary>
-internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, PendingAnswers answers, LifeEnds lives, TimeProvider time, StoreOptions options)
+internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, PendingAnswers answers, LifeEnds lives, ReadAhead ahead, TimeProvider time, StoreOptions options)
 {
     private static readonly ByteBuffer None = new(0);
 
@@ -88,11 +88,17 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         Waited = TimeSpan.Zero;
         (_operationCount, _hasRange, _leftCount, _leftPagesMax) = (0, false, 0, 0);
         (_etagLast, _etagFirst, _next, _shardTime) = (etagLast, etagFirst, etagFirst, shardTime);
+        var step = new StepBound(time, options);
         EndIdleSessions(batch, pagesMax);
-        EndLives(batch, bytesMax, pagesMax, recordBytesLeft);
+        EndLives(batch, bytesMax, pagesMax, recordBytesLeft, step);
         var now = time.GetTimestamp();
-        for (var taken = 0; (taken == 0 || HasRoom(batch, bytesMax, pagesMax)) && !TookTooLong(++taken, now) && queue.TryTake(out var request);)
+        for (var taken = 0; (taken == 0 || HasRoom(batch, bytesMax, pagesMax)) && !TookTooLong(++taken, now, step) && queue.TryTake(out var request);)
         {
+            if (!MayBegin(batch, request))
+            {
+                queue.Hold(request);
+                break;
+            }
             if (request.ArrivedTimestamp != 0)
                 Note(request, now);
             if (request.DeadlineTimestamp != 0 && request.DeadlineTimestamp < now)
@@ -104,8 +110,8 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
             else
                 Apply(batch, request);
         }
-        if (lives.HasExpiry(_shardTime) && HasRoom(batch, bytesMax, pagesMax))
-            ExpireBehind(batch, bytesMax, pagesMax, recordBytesLeft);
+        if (lives.HasExpiry(_shardTime) && HasRoom(batch, bytesMax, pagesMax) && !step.HasReadEnough)
+            ExpireBehind(batch, bytesMax, pagesMax, recordBytesLeft, step);
         AppendResults(batch);
         chain.Flush();
     }
@@ -141,7 +147,18 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         return _payload.Count + _results.BytesMax < bytesMax && batch.PagesMade < pagesMax;
     }
 
-    private bool TookTooLong(int taken, long since) => (taken % LookEvery == 0 || _hasRange) && time.GetElapsedTime(since) >= options.StepTimeMax;
+    // At least one request is applied, also if what ended before it has taken all.
+    private bool TookTooLong(int taken, long since, in StepBound step) =>
+        (taken > 1 && step.HasReadEnough) || ((taken % LookEvery == 0 || _hasRange) && time.GetElapsedTime(since) >= options.StepTimeMax);
+
+    /// <summary>Whether the pages that a request needs are in memory, or few.</summary>
+    private bool MayBegin(WriteBatch batch, WriteRequest request)
+    {
+        if (!request.EndsSession)
+            return ahead.MayBegin(request);
+        return !SessionTable.TryRead(batch, request.Session, out var state)
+            || ahead.MayBegin((UInt128)request.Life, (int)OwnedKeys.SumOf(batch, state.Opened).Keys, LifeEnds.KeysOwned(state.Opened));
+    }
 
     /// <summary>The etag of the newest state, which is unpublished or in this transaction.</summary>
     private Etag Newest => _operationCount == 0 ? _etagLast : _next.Predecessor;
@@ -161,22 +178,22 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     }
 
     /// <summary>Ends what is due before the requests. The ends of sessions are applied before expiries are looked for, because both may end the same key.</summary>
-    private void EndLives(WriteBatch batch, int bytesMax, int pagesMax, long? recordBytesLeft)
+    private void EndLives(WriteBatch batch, int bytesMax, int pagesMax, long? recordBytesLeft, in StepBound step)
     {
         var begin = _payload.Count;
-        lives.AppendSessions(batch, _payload, bytesMax, LeftForEnds(recordBytesLeft));
+        lives.AppendSessions(batch, _payload, bytesMax, LeftForEnds(recordBytesLeft), step);
         ApplyFrom(batch, begin);
         var late = _payload.Count;
-        lives.AppendLate(batch, _shardTime, _payload, bytesMax, late - begin, pagesMax - batch.PagesMade, LeftForEnds(recordBytesLeft));
+        lives.AppendLate(batch, _shardTime, _payload, bytesMax, late - begin, pagesMax - batch.PagesMade, LeftForEnds(recordBytesLeft), step);
         ApplyFrom(batch, late);
     }
 
     /// <summary>Ends what is due with what the requests have left of the record.</summary>
-    private void ExpireBehind(WriteBatch batch, int bytesMax, int pagesMax, long? recordBytesLeft)
+    private void ExpireBehind(WriteBatch batch, int bytesMax, int pagesMax, long? recordBytesLeft, in StepBound step)
     {
         ApplyLeft(batch);
         var operationBytes = _payload.Count;
-        lives.AppendBehind(batch, _shardTime, _payload, Math.Min(bytesMax - _payload.Count, LeftForEnds(recordBytesLeft) ?? long.MaxValue), pagesMax - batch.PagesMade);
+        lives.AppendBehind(batch, _shardTime, _payload, Math.Min(bytesMax - _payload.Count, LeftForEnds(recordBytesLeft) ?? long.MaxValue), pagesMax - batch.PagesMade, step);
         ApplyFrom(batch, operationBytes);
     }
 

@@ -17,8 +17,12 @@ internal sealed class RequestQueue(int countMax, long bytesMax, MemoryAccount me
     private int _givenUp;
     private int _noticed;
 
-    /// <summary>Whether the queue is empty. On the writer executor this is exact only for requests added before.</summary>
-    public bool IsEmpty => _requests.IsEmpty;
+    /// <summary>The first request, if it is put off; null otherwise.</summary>
+    private WriteRequest? _held;
+    private volatile bool _isReleased;
+
+    /// <summary>Whether there is nothing to take. On the writer executor this is exact only for requests added before.</summary>
+    public bool IsEmpty => _held is null ? _requests.IsEmpty : !_isReleased;
 
     /// <summary>Bytes of the requests that wait.</summary>
     public long Bytes => Interlocked.Read(ref _bytes);
@@ -51,6 +55,15 @@ internal sealed class RequestQueue(int countMax, long bytesMax, MemoryAccount me
     /// <summary>Takes the next request that has not been given up. Writer executor.</summary>
     public bool TryTake([MaybeNullWhen(false)] out WriteRequest request)
     {
+        request = null;
+        if (_held is not null && (!_isReleased || (request = Interlocked.Exchange(ref _held, null)) is not null))
+        {
+            if (request is null)
+                return false;
+            Interlocked.Decrement(ref _count);
+            AddBytes(-request.Bytes);
+            return true;
+        }
         while (_requests.TryDequeue(out request))
         {
             if (request.TryTake())
@@ -63,6 +76,19 @@ internal sealed class RequestQueue(int countMax, long bytesMax, MemoryAccount me
         }
         return false;
     }
+
+    /// <summary>Puts a request that was taken back in front of the others, which wait behind it until it is released. It cannot be given up any more. Writer executor.</summary>
+    public void Hold(WriteRequest request)
+    {
+        Invariant.Check(_held is null, $"Two requests were put off at once.");
+        Interlocked.Increment(ref _count);
+        AddBytes(request.Bytes);
+        _isReleased = false;
+        _held = request;
+    }
+
+    /// <summary>The request that was put off can be taken again. Writer executor, or after its end.</summary>
+    public void Release() => _isReleased = true;
 
     /// <summary>
     /// Reserves one of the objects that requests given up in the queue leave behind until their turn. Their number is bounded like that of requests, so

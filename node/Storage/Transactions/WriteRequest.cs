@@ -57,6 +57,9 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     private int _failureAt;
     private int _firstCount;
 
+    private int _conditionCount;
+    private bool _hasRangeCondition;
+
     /// <summary>Whether an operation depends on the state or the time.</summary>
     private bool _isDependent;
     private int _releases;
@@ -74,6 +77,11 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
 
     /// <summary>The trace that follows the request, for <see cref="StoreObserver"/>; null = none.</summary>
     public object? Trace { get; set; }
+
+    /// <summary>
+    /// Whether a thread stands still until it is answered. It is then answered on the thread that knows the answer, and not by the completions executor or the pool, which may have nothing but such threads.
+    /// </summary>
+    public bool IsAwaitedByThread { get; set; }
 
     /// <summary>The answer. Await it once; do not touch the request afterwards.</summary>
     public ValueTask<WriteResult> Completion => new(this, _core.Version);
@@ -136,6 +144,12 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
 
     /// <summary>Whether any operation is an increment. A list with one has at most <see cref="KvLimits.ResultsMax"/>, because each looks at those before it.</summary>
     public bool HasIncrement { get; private set; }
+
+    /// <summary>About how many keys the writer will look up for it. A range counts as so many that its pages are read before the writer begins (<see cref="ReadAhead"/>).</summary>
+    public int KeysLookedUp => OperationCount + _conditionCount + (HasRange || ReadsRange || _hasRangeCondition ? ReadAhead.KeysMin : 0);
+
+    /// <summary>Where <see cref="PathPrefetch"/> has it among those that it was told of; 0 if it was not told of all its keys.</summary>
+    internal long PrefetchNumber { get; set; }
 
     /// <summary>Whether it is refused with <see cref="WriteOutcome.RangeTooLarge"/> where a part of it would be applied.</summary>
     public bool IsWhole { get; set; }
@@ -224,7 +238,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
             AppendToConditions(etag);
         else if (kind is ConditionKind.ValueEquals or ConditionKind.SetHas or ConditionKind.SetLacks)
             _conditions.AppendWithLength(value);
-        ValidateSize();
+        CountCondition();
     }
 
     /// <summary>Adds the condition that a key exists, and that its etag compares with another one.</summary>
@@ -236,7 +250,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         _conditions.AppendWithLength(key);
         _conditions.Append([(byte)relation]);
         AppendToConditions(etag);
-        ValidateSize();
+        CountCondition();
     }
 
     /// <summary>Adds the condition that a key exists, and that its value compares with another one, byte by byte.</summary>
@@ -248,7 +262,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         _conditions.AppendWithLength(key);
         _conditions.Append([(byte)relation]);
         _conditions.AppendWithLength(value);
-        ValidateSize();
+        CountCondition();
     }
 
     /// <summary>
@@ -269,7 +283,8 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         _conditions.Append([(byte)((keys is null ? 0 : 1) | (greatest is null ? 0 : 2))]);
         _conditions.AppendNumber(keys ?? 0);
         AppendToConditions(greatest ?? Etag.None);
-        ValidateSize();
+        _hasRangeCondition = true;
+        CountCondition();
     }
 
     /// <summary>Adds a put. Limits: <see cref="KvLimits"/>.</summary>
@@ -526,7 +541,10 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         _operations.Clear(OperationBytesMin);
         Result = WriteResult.Of(WriteOutcome.GivenUp);
         NextAnswer = null;
-        ThreadPool.UnsafeQueueUserWorkItem(this, preferLocal: false);
+        if (IsAwaitedByThread)
+            Execute();
+        else
+            ThreadPool.UnsafeQueueUserWorkItem(this, preferLocal: false);
     }
 
     /// <summary>Called just before the request is added to a queue.</summary>
@@ -563,6 +581,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         _conditions.Clear(PooledBytesMax);
         (OperationCount, _puts, _changes, _firstChanges, _firstCount, _failureAt) = (0, 0, 0, 0, 0, 0);
         (HasPut, HasRange, IsWhole, HasIncrement, ReadsRange, _isDependent) = (false, false, false, false, false, false);
+        (_conditionCount, _hasRangeCondition, PrefetchNumber, IsAwaitedByThread) = (0, false, 0, false);
         (HasFailureList, WantsResults, CountsMembers, LeavesOutUnchanged) = (false, false, false, false);
         (OpensSession, EndsSession, LifetimeMilliseconds, Owner, Digest) = (false, false, 0, default, 0);
         (Session, Sequence, LowestOpen) = (0, 0, 0);
@@ -642,6 +661,12 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     {
         etag.WriteTo(_conditions.Reserve(Etag.ByteLength));
         _conditions.Advance(Etag.ByteLength);
+    }
+
+    private void CountCondition()
+    {
+        _conditionCount++;
+        ValidateSize();
     }
 
     private void CountChange()

@@ -17,7 +17,7 @@ internal sealed unsafe class RangeRemoval(PageSpace space, BatchPages pages)
     public ulong Remove(TreeRoot* root, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)
     {
         (_readAhead, _removed) = (default, 0);
-        if (!root->Link.Reference.IsNone && Remove(&root->Link, HeightOf(&root->Link, from.IsEmpty ? to : from), from, to))
+        if (!root->Link.Reference.IsNone && Remove(&root->Link, HeightOf(space, &root->Link, from.IsEmpty ? to : from), from, to))
             root->Link = default;
         return _removed;
     }
@@ -35,7 +35,7 @@ internal sealed unsafe class RangeRemoval(PageSpace space, BatchPages pages)
         if (root->Link.Reference.IsNone)
             return to;
         _readAhead = default;
-        var length = KeyBehind(&root->Link, HeightOf(&root->Link, from.IsEmpty ? to : from), from, to, ref allowance, buffer);
+        var length = KeyBehind(&root->Link, HeightOf(space, &root->Link, from.IsEmpty ? to : from), from, to, ref allowance, buffer);
         return length == 0 ? to : buffer[..length];
     }
 
@@ -77,7 +77,7 @@ internal sealed unsafe class RangeRemoval(PageSpace space, BatchPages pages)
     }
 
     /// <summary>Whether the leaves below a link need not be read to drop them. Final when the page with the link is (<see cref="BatchPages.Settle"/>).</summary>
-    private static bool IsDroppedUnread(SubtreeLink* child) => !child->Link.Reference.IsScratch && !child->Summary.HasReferences;
+    public static bool IsDroppedUnread(SubtreeLink* child) => !child->Link.Reference.IsScratch && !child->Summary.HasReferences;
 
     /// <summary>Whether a subtree has a key of the range. The pages next to a key are looked at, but not all of those in between.</summary>
     private bool HasAny(PageLink* link, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)
@@ -180,7 +180,7 @@ internal sealed unsafe class RangeRemoval(PageSpace space, BatchPages pages)
         if (!TreePage.HasTree(leaf, index))
             pages.RetireRun(link);
         else if (!link->Reference.IsNone)
-            RetireTree(link, HeightOf(link));
+            RetireTree(link, HeightOf(space, link));
     }
 
     /// <summary>Retires a tree or subtree whose leaves refer to nothing, so they are not read.</summary>
@@ -201,7 +201,7 @@ internal sealed unsafe class RangeRemoval(PageSpace space, BatchPages pages)
     }
 
     /// <summary>The levels of branches in a tree, of which one leaf is read: that of a key, or the first.</summary>
-    private int HeightOf(PageLink* link, ReadOnlySpan<byte> key = default)
+    public static int HeightOf(PageSpace space, PageLink* link, ReadOnlySpan<byte> key = default)
     {
         var height = 0;
         for (var page = space.ResolveNode(link); Page.Type(page) == PageType.Branch; page = space.ResolveNode(TreePage.Child(page, key.IsEmpty ? 0 : TreePage.FindChild(page, key))))

@@ -21,7 +21,7 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
 
     public ReplicaBench(
         ReplicaId replica, StoreOptions? options = null, SimulatedDisk? disk = null, StoreRules? rules = null, MemoryAccount? memory = null, StepExecutor? checkpoints = null,
-        ManualTime? time = null)
+        ManualTime? time = null, StepExecutor? prefetch = null)
     {
         Disk = disk ?? new SimulatedDisk();
         Time = time ?? new ManualTime();
@@ -30,6 +30,7 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
         {
             Rules = rules ?? StoreRules.Own,
             Memory = memory ?? new MemoryAccount(long.MaxValue, Time),
+            Prefetch = prefetch,
         };
         Store = Disk.DirectoryExists(DirectoryPath)
             ? ReplicaStore.Open(Context, DirectoryPath)
