@@ -7,7 +7,7 @@ namespace KvCluster.Storage;
 /// <summary>
 /// Operations on the trees of one store, and conditions for them, which <see cref="KvStore.WriteAsync"/> applies as a whole or not at all. Fill it, write it
 /// once, and create another one. Keys and values are copied when they are added. What is over a limit is not added, and the batch can still be written. Used by
-/// one thread at a time.
+/// one thread at a time; a call that meets another one is refused with an <see cref="InvalidOperationException"/>.
 /// </summary>
 /// <remarks>
 /// Conditions are evaluated before the operations, on the newest state, which has all batches that were answered. Operations take effect in the order in which
@@ -21,6 +21,7 @@ public sealed class KvBatch
     private WriteRequest? _request = WriteRequest.Rent();
     private KvTree? _tree;
     private List<KvTree>? _otherTrees;
+    private int _isInUse;
 
     /// <summary>Operations added.</summary>
     public int Count { get; private set; }
@@ -34,6 +35,7 @@ public sealed class KvBatch
     [SkipLocalsInit]
     public KvBatch Put(KvTree tree, ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
     {
+        using var turn = TakeTurn();
         CheckValue(value);
         Span<byte> buffer = stackalloc byte[TreeKey.BytesMax];
         var full = TreeKey.WriteWhole(buffer, NumberOf(tree), key);
@@ -47,6 +49,7 @@ public sealed class KvBatch
     [SkipLocalsInit]
     public KvBatch Delete(KvTree tree, ReadOnlySpan<byte> key)
     {
+        using var turn = TakeTurn();
         Span<byte> buffer = stackalloc byte[TreeKey.BytesMax];
         var full = TreeKey.WriteWhole(buffer, NumberOf(tree), key);
         Admit(tree, full, 0, Count).Delete(full);
@@ -63,6 +66,7 @@ public sealed class KvBatch
     [SkipLocalsInit]
     public KvBatch SetAdd(KvTree tree, ReadOnlySpan<byte> key, ReadOnlySpan<byte> member)
     {
+        using var turn = TakeTurn();
         KvSet.CheckMember(member);
         Span<byte> buffer = stackalloc byte[TreeKey.BytesMax];
         var full = TreeKey.WriteWhole(buffer, NumberOf(tree), key);
@@ -76,6 +80,7 @@ public sealed class KvBatch
     [SkipLocalsInit]
     public KvBatch SetRemove(KvTree tree, ReadOnlySpan<byte> key, ReadOnlySpan<byte> member)
     {
+        using var turn = TakeTurn();
         KvSet.CheckMember(member);
         Span<byte> buffer = stackalloc byte[TreeKey.BytesMax];
         var full = TreeKey.WriteWhole(buffer, NumberOf(tree), key);
@@ -93,6 +98,7 @@ public sealed class KvBatch
     [SkipLocalsInit]
     public KvBatch SetDelete(KvTree tree, ReadOnlySpan<byte> key)
     {
+        using var turn = TakeTurn();
         Span<byte> buffer = stackalloc byte[TreeKey.BytesMax];
         var full = TreeKey.WriteWhole(buffer, NumberOf(tree), key);
         Admit(tree, full, 0, Count).SetDelete(full);
@@ -117,10 +123,11 @@ public sealed class KvBatch
     public KvBatch IfValue(KvTree tree, ReadOnlySpan<byte> key, ReadOnlySpan<byte> value) => If(tree, key, ConditionKind.ValueEquals, default, value);
 
     /// <summary>Ends the batch and returns its request. Nothing of the batch has changed if this throws.</summary>
-    /// <exception cref="InvalidOperationException">It was written before.</exception>
+    /// <exception cref="InvalidOperationException">It was written before, or another thread uses it at this moment.</exception>
     /// <exception cref="ArgumentException">Its trees belong to another store.</exception>
     internal WriteRequest Take(KvStore store)
     {
+        using var turn = TakeTurn();
         var request = Request();
         _tree?.ThrowUnlessOf(store, "batch");
         _request = null;
@@ -150,6 +157,7 @@ public sealed class KvBatch
     [SkipLocalsInit]
     private KvBatch If(KvTree tree, ReadOnlySpan<byte> key, ConditionKind kind, Etag etag, ReadOnlySpan<byte> value)
     {
+        using var turn = TakeTurn();
         CheckValue(value);
         Span<byte> buffer = stackalloc byte[TreeKey.BytesMax];
         var full = TreeKey.WriteWhole(buffer, NumberOf(tree), key);
@@ -174,6 +182,11 @@ public sealed class KvBatch
         return request;
     }
 
+    // Two threads that fill a batch at once would make a record of it that no replica can read, and two that write it would both own its request.
+    private Turn TakeTurn() => Interlocked.Exchange(ref _isInUse, 1) == 0
+        ? new Turn(this)
+        : throw new InvalidOperationException("Another thread uses the batch at this moment. Nothing was changed by this call; a batch is used by one thread at a time.");
+
     private void Use(KvTree tree)
     {
         _tree ??= tree;
@@ -189,6 +202,12 @@ public sealed class KvBatch
     {
         ArgumentNullException.ThrowIfNull(tree);
         return tree.Number;
+    }
+
+    /// <summary>The use of the batch by one thread.</summary>
+    private readonly ref struct Turn(KvBatch batch)
+    {
+        public void Dispose() => Volatile.Write(ref batch._isInUse, 0);
     }
 
     private static void CheckValue(ReadOnlySpan<byte> value)

@@ -21,13 +21,14 @@ namespace KvCluster.Storage;
 public sealed class KvStore : IAsyncDisposable
 {
     private static readonly TimeSpan FullQueuePauseFirst = TimeSpan.FromMilliseconds(1);
-    private static readonly TimeSpan FullQueuePauseMax = TimeSpan.FromMilliseconds(64);
+    private static readonly TimeSpan FullQueuePauseMax = TimeSpan.FromMilliseconds(16);
 
     private readonly StoreHome _home;
     private readonly StandaloneStore _engine;
     private readonly TimeProvider _time;
     private readonly TreeCatalogue _trees;
     private readonly Turns _backups = new();
+    private readonly AdmissionLine _line = new();
 
     /// <summary>Cancelled when the disposal begins. Never disposed of: calls that are late still ask for its token, and without a timer it holds nothing.</summary>
     private readonly CancellationTokenSource _ending = new();
@@ -184,7 +185,7 @@ public sealed class KvStore : IAsyncDisposable
     /// </summary>
     /// <param name="batch">Belongs to the store from here on, and cannot be used again.</param>
     /// <param name="cancellationToken">Takes the batch back while it waits. A batch that is on its way to the disk is not stopped.</param>
-    /// <exception cref="InvalidOperationException">The batch was written before.</exception>
+    /// <exception cref="InvalidOperationException">The batch was written before, or another thread uses it at this moment.</exception>
     /// <exception cref="KvTreeNotFoundException">
     /// One of its trees was dropped, or is dropped while the batch waits for its turn. Nothing was changed.
     /// </exception>
@@ -199,6 +200,34 @@ public sealed class KvStore : IAsyncDisposable
         ThrowIfDisposed();
         cancellationToken.ThrowIfCancellationRequested();
         var result = await SubmitAsync(batch.Take(this), cancellationToken, batch).ConfigureAwait(false);
+        return new KvWriteResult(result.Outcome == WriteOutcome.Applied, result.Etag, result.FailedCondition);
+    }
+
+    /// <summary>
+    /// The same for a caller that cannot await: the thread stands still until the batch is answered. Prefer <see cref="WriteAsync"/>: a thread of the pool that waits for its result keeps others from
+    /// running, and the answer, which is given on the pool, may wait for seconds until there is another thread. The answer of this needs none.
+    /// </summary>
+    /// <inheritdoc cref="WriteAsync"/>
+    public KvWriteResult Write(KvBatch batch, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(batch);
+        ThrowIfDisposed();
+        cancellationToken.ThrowIfCancellationRequested();
+        var request = batch.Take(this);
+        request.IsAwaitedByThread = true;
+        var (completion, change) = (request.Completion, new QueuedChange(request, request.Life));
+        try
+        {
+            if (_line.IsTaken || !TrySubmit(request, batch))
+                WaitForRoom(request, batch, cancellationToken);
+        }
+        catch (Exception refusal) when (refusal is OperationCanceledException or KvTreeNotFoundException)
+        {
+            request.Return();
+            throw;
+        }
+        using var giveUp = change.GiveUpWith(cancellationToken);
+        var result = Evaluated(completion.AsTask().GetAwaiter().GetResult(), cancellationToken);
         return new KvWriteResult(result.Outcome == WriteOutcome.Applied, result.Etag, result.FailedCondition);
     }
 
@@ -338,11 +367,10 @@ public sealed class KvStore : IAsyncDisposable
     internal async ValueTask<WriteResult> SubmitAsync(WriteRequest request, CancellationToken cancellationToken, KvBatch? batch = null)
     {
         var (completion, change) = (request.Completion, new QueuedChange(request, request.Life));
-        var queue = _engine.Store.Requests;
         try
         {
-            for (var pause = FullQueuePauseFirst; !(batch?.TrySubmit(request, queue) ?? queue.TrySubmit(request)); pause = Shorter(2 * pause, FullQueuePauseMax))
-                await Task.Delay(pause, _time, cancellationToken).ConfigureAwait(false);
+            if (_line.IsTaken || !TrySubmit(request, batch))
+                await WaitForRoomAsync(request, batch, cancellationToken).ConfigureAwait(false);
         }
         catch (Exception refusal) when (refusal is OperationCanceledException or KvTreeNotFoundException)
         {
@@ -350,8 +378,30 @@ public sealed class KvStore : IAsyncDisposable
             throw;
         }
         using var giveUp = change.GiveUpWith(cancellationToken);
-        var result = await completion.ConfigureAwait(false);
-        return result.Outcome is WriteOutcome.Applied or WriteOutcome.ConditionFailed ? result : throw FailureOf(result.Outcome, cancellationToken);
+        return Evaluated(await completion.ConfigureAwait(false), cancellationToken);
+    }
+
+    private WriteResult Evaluated(WriteResult result, CancellationToken cancellationToken) =>
+        result.Outcome is WriteOutcome.Applied or WriteOutcome.ConditionFailed ? result : throw FailureOf(result.Outcome, cancellationToken);
+
+    private bool TrySubmit(WriteRequest request, KvBatch? batch) => batch?.TrySubmit(request, _engine.Store.Requests) ?? _engine.Store.Requests.TrySubmit(request);
+
+    /// <summary>Submits a request when the queue has room for it, after those that have waited for longer.</summary>
+    private async Task WaitForRoomAsync(WriteRequest request, KvBatch? batch, CancellationToken cancellationToken)
+    {
+        using var place = _line.Enter();
+        await place.Turn.WaitAsync(cancellationToken).ConfigureAwait(false);
+        for (var pause = FullQueuePauseFirst; !TrySubmit(request, batch); pause = Shorter(2 * pause, FullQueuePauseMax))
+            await Task.Delay(pause, _time, cancellationToken).ConfigureAwait(false);
+    }
+
+    /// <summary>The same for a thread that stands still. No wait needs another thread of the pool.</summary>
+    private void WaitForRoom(WriteRequest request, KvBatch batch, CancellationToken cancellationToken)
+    {
+        using var place = _line.Enter();
+        place.Turn.Wait(cancellationToken);
+        for (var pause = FullQueuePauseFirst; !TrySubmit(request, batch); pause = Shorter(2 * pause, FullQueuePauseMax))
+            Task.Delay(pause, _engine.Clock, cancellationToken).Wait(cancellationToken);
     }
 
     /// <summary>Repeats a request that deletes until nothing is left of what it deletes, and returns how much there was.</summary>

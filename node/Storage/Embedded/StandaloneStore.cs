@@ -38,6 +38,9 @@ internal sealed class StandaloneStore : IStoreEvents, IDisposable
     /// <summary>Writes checkpoints, and reads what is read beside them.</summary>
     public ISerialExecutor Checkpoints => _context.Checkpoints;
 
+    /// <summary>The clock, whose timers do not need the thread pool.</summary>
+    public TimeProvider Clock => _context.Time;
+
     /// <summary>Completes with the first failure of the engine, if there is one.</summary>
     public Task<Exception> Failure => _failed.Task;
 

@@ -20,6 +20,12 @@ internal sealed class AnswerChain(ISerialExecutor? completions)
     public void Add(WriteRequest request)
     {
         request.NextAnswer = null;
+        if (request.IsAwaitedByThread)
+        {
+            // Sets an event, and runs nothing of the caller's.
+            request.Execute();
+            return;
+        }
         if (_tail is null)
             _head = request;
         else

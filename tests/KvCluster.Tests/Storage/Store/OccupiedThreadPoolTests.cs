@@ -55,6 +55,32 @@ public sealed class OccupiedThreadPoolTests : IDisposable
         Assert.True(pool.IsFull, "The pool was not occupied for the whole time.");
     }
 
+    /// <summary>
+    /// A program whose threads of the pool all wait for a write took ten seconds for each, because the answer needed one of them, too. It also waits in this way while the queue is full, and takes back
+    /// what it does not wait for any more.
+    /// </summary>
+    [Fact]
+    public async Task Write_OfAnEmbeddedStoreByAThreadThatWaits_NeedsNoThreadOfThePool()
+    {
+        await using var store = KvStore.Open(Path.Combine(_directory.Path, "embedded"), new KvStoreOptions { MemoryBudgetBytes = KvStoreOptions.MemoryBudgetBytesMin });
+        var tree = await store.CreateTreeAsync("t");
+        using var pool = new OccupiedPool();
+        Thread[] threads = [.. Enumerable.Range(0, 8).Select(thread => new Thread(() => WriteSome(store, tree, thread)))];
+        foreach (var thread in threads)
+            thread.Start();
+        Assert.All(threads, static thread => Assert.True(thread.Join(Eventually.Limit), "A write was not answered."));
+        Assert.True(pool.IsFull, "The pool was not occupied for the whole time.");
+        using var snapshot = store.OpenSnapshot();
+        Assert.Equal(8 * 20, snapshot.Count(tree));
+    }
+
+    private static void WriteSome(KvStore store, KvTree tree, int thread)
+    {
+        // More than may wait, so that some wait for room in the queue.
+        for (var write = 0; write < 20; write++)
+            Assert.True(store.Write(new KvBatch().Put(tree, StoreBench.Text($"{thread}-{write}"), new byte[2 << 20])).IsApplied);
+    }
+
     private static void Put(StandaloneStore store, string name, int keys, int valueBytes)
     {
         var request = WriteRequest.Rent();
