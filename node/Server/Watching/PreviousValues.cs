@@ -18,12 +18,21 @@ internal sealed class PreviousValues : IDisposable
     /// <summary>Keys changed since the snapshot. There are so many only if the pump is far behind.</summary>
     private const int ChangesMax = 64 << 10;
 
+    /// <summary>
+    /// Bytes of the keys and values changed since the snapshot. Values are parts of records, whose memory stays while they are kept: 65,536 of them once held half a gigabyte that nobody counted.
+    /// </summary>
+    private const long ChangesBytesMax = 8 << 20;
+
+    /// <summary>Events whose leaves the disk is asked for at once.</summary>
+    private const int EventsAhead = 256;
+
     /// <summary>Ranges removed since the snapshot. Each is compared with every key.</summary>
     private const int RangesMax = 256;
 
     private readonly Dictionary<KeyText, (Etag Etag, ReadOnlyMemory<byte> Value)> _changed = [];
     private readonly List<WatchedRange> _removed = [];
     private ReadSnapshot? _snapshot;
+    private long _changedBytes;
 
     /// <summary>When the snapshot was opened, as a timestamp of the hub's clock; null without one.</summary>
     public long? OpenedTimestamp { get; private set; }
@@ -42,7 +51,7 @@ internal sealed class PreviousValues : IDisposable
     {
         if (_snapshot is not { } snapshot)
             return;
-        if (snapshot.IsTooOld || _changed.Count + batch.Events.Length > ChangesMax || _removed.Count > RangesMax)
+        if (snapshot.IsTooOld || _changed.Count + batch.Events.Length > ChangesMax || _changedBytes > ChangesBytesMax || _removed.Count > RangesMax)
         {
             Dispose();
             return;
@@ -51,6 +60,8 @@ internal sealed class PreviousValues : IDisposable
         for (var index = 0; index < batch.Events.Length; index++)
         {
             ref var changed = ref batch.Events[index];
+            if (isWanted is not null && index % EventsAhead == 0 && !TryReadAhead(batch.Events.AsSpan(index, Math.Min(EventsAhead, batch.Events.Length - index)), isWanted.AsSpan(index), snapshot))
+                return;
             if (isWanted is not null && isWanted[index] && changed.ReplacesValue && !TryFill(ref changed, snapshot, ref left))
                 return;
             Apply(changed);
@@ -62,9 +73,28 @@ internal sealed class PreviousValues : IDisposable
     public void Dispose()
     {
         _snapshot?.Dispose();
-        (_snapshot, OpenedTimestamp) = (null, null);
+        (_snapshot, OpenedTimestamp, _changedBytes) = (null, null, 0);
         _changed.Clear();
         _removed.Clear();
+    }
+
+    // Has the disk begin with all leaves that are not in memory, instead of one after the other. False if the snapshot cannot be read.
+    private bool TryReadAhead(ReadOnlySpan<WatchEvent> events, ReadOnlySpan<bool> isWanted, in ReadSnapshot snapshot)
+    {
+        try
+        {
+            for (var index = 0; events.Length > 1 && index < events.Length; index++)
+            {
+                if (isWanted[index] && events[index].ReplacesValue && !_changed.ContainsKey(new KeyText(events[index].Key)))
+                    snapshot.BeginRead(TreeId.Kv, events[index].Key.Span);
+            }
+            return true;
+        }
+        catch (CorruptStoreException)
+        {
+            Dispose();
+            return false;
+        }
     }
 
     // False if the snapshot cannot be read.
@@ -114,20 +144,30 @@ internal sealed class PreviousValues : IDisposable
         switch (changed.Kind)
         {
             case EventKind.Put:
-                _changed[new KeyText(changed.Key)] = (changed.Etag, changed.Value);
+                Set(changed.Key, changed.Etag, changed.Value);
                 break;
             case EventKind.Delete:
-                _changed[new KeyText(changed.Key)] = default;
+                Set(changed.Key, Etag.None, default);
                 break;
             case EventKind.DeleteRange:
                 var range = new WatchedRange(changed.Key, changed.End);
                 foreach (var key in _changed.Keys.Where(key => range.Contains(key.Bytes.Span)).ToArray())
-                    _changed.Remove(key);
+                {
+                    _changed.Remove(key, out var gone);
+                    _changedBytes -= key.Bytes.Length + gone.Value.Length;
+                }
                 _removed.Add(range);
                 break;
             default:
                 break;
         }
+    }
+
+    private void Set(ReadOnlyMemory<byte> key, Etag etag, ReadOnlyMemory<byte> value)
+    {
+        ref var known = ref CollectionsMarshal.GetValueRefOrAddDefault(_changed, new KeyText(key), out var exists);
+        _changedBytes += value.Length + (exists ? -known.Value.Length : key.Length);
+        known = (etag, value);
     }
 
     /// <summary>A key, compared by content.</summary>

@@ -58,6 +58,15 @@ internal readonly unsafe struct ReadSnapshot : IDisposable
             return Lookup.TryGet(_roots.Space, root, key, out value);
     }
 
+    /// <summary>
+    /// Has the disk begin to read the page at which a search for a key would wait for it: mostly the leaf. For many keys that are read soon, which then do not wait one after the other.
+    /// </summary>
+    public void BeginRead(TreeId tree, ReadOnlySpan<byte> key)
+    {
+        fixed (TreeRoot* root = &_root.Trees[(int)tree])
+            Lookup.BeginRead(_roots.Space, root, key);
+    }
+
     /// <summary>The set of a key. Valid as long as the snapshot.</summary>
     public bool TryGetSet(scoped ReadOnlySpan<byte> key, out StoredSet set)
     {

@@ -29,6 +29,20 @@ internal static unsafe class Lookup
         return found ? Page.Cell(page, index) : null;
     }
 
+    /// <summary>Begins to read the first page on the way to a key that is not in memory.</summary>
+    /// <exception cref="CorruptStoreException">A page on the path does not match its parent's reference.</exception>
+    public static void BeginRead(PageSpace space, TreeRoot* root, ReadOnlySpan<byte> key)
+    {
+        var link = &root->Link;
+        while (!link->Reference.IsNone && !space.TryBeginRead(link))
+        {
+            var page = space.ResolveNode(link);
+            if (Page.Type(page) != PageType.Branch)
+                return;
+            link = TreePage.Child(page, TreePage.FindChild(page, key));
+        }
+    }
+
     /// <summary>The link by which a search for a key goes on below so many levels of branches.</summary>
     /// <param name="levels">Set to the number of levels that the tree has if it has fewer.</param>
     /// <exception cref="CorruptStoreException">A page on the path does not match its parent's reference.</exception>
