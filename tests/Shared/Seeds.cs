@@ -19,6 +19,9 @@ internal static class Seeds
     private static readonly TimeSpan TimeMax =
         Environment.GetEnvironmentVariable("KV_SECONDS") is { Length: > 0 } text ? TimeSpan.FromSeconds(int.Parse(text, CultureInfo.InvariantCulture)) : TimeSpan.MaxValue;
 
+    /// <summary>Whether a test that began then may go on with what is not necessary.</summary>
+    public static bool HasTime(long began) => Stopwatch.GetElapsedTime(began) < TimeMax;
+
     /// <summary>Randomness of a new seed, or of the one to repeat, which is printed if the test fails.</summary>
     public static Random Next(ITestOutputHelper output)
     {
@@ -65,7 +68,7 @@ internal static class Seeds
             return [given];
         var first = IsLong ? Random.Shared.Next(1 << 30) : 1;
         var began = Stopwatch.GetTimestamp();
-        return Enumerable.Range(first, IsLong ? count * 50 : count).TakeWhile(seed => seed == first || Stopwatch.GetElapsedTime(began) < TimeMax);
+        return Enumerable.Range(first, IsLong ? count * 50 : count).TakeWhile(seed => seed == first || HasTime(began));
     }
 
     private static Xunit.Sdk.XunitException Named(int seed, Exception exception) => new($"KV_SEED={seed}: {exception.Message}", exception);
