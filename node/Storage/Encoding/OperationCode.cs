@@ -47,4 +47,7 @@ internal enum OperationCode : byte
 
     /// <summary>Removes a key that a session owned which ends in the same record.</summary>
     DeleteOwned = 14,
+
+    /// <summary>Removes what a session owns of a key that was removed or written since by an operation that left it.</summary>
+    ForgetOwned = 15,
 }

@@ -44,6 +44,16 @@ internal static class Operations
         payload.AppendNumber(etag.Change);
     }
 
+    /// <summary>Appends that a session does not own the value with an etag any more.</summary>
+    public static void ForgetOwned(ByteBuffer payload, Etag opened, Etag etag)
+    {
+        payload.Append([(byte)OperationCode.ForgetOwned]);
+        payload.AppendNumber(opened.Epoch);
+        payload.AppendNumber(opened.Change);
+        payload.AppendNumber(etag.Epoch);
+        payload.AppendNumber(etag.Change);
+    }
+
     /// <summary>Appends the delete of a key whose session ends in the same record.</summary>
     public static void DeleteOwned(ByteBuffer payload, ReadOnlySpan<byte> key)
     {

@@ -8,7 +8,7 @@ namespace KvCluster.Storage.Sessions;
 /// <summary>
 /// The tree <c>owned</c> (FORMAT.md, "Entries of the trees"): which keys end with which session, named by the etag of its opening. It has an entry per key, by
 /// the etag of the key's value, and one per session with what they add up to. An entry stays where a range was deleted, and is stale then: its key has another etag or is
-/// gone. Changed by <c>RecordApplier</c> only, so that every replica has the same content. Writer executor, or the opening thread.
+/// gone; the leader has the stale entries of a session forgotten before it refuses it more keys. Changed by <c>RecordApplier</c> only, so that every replica has the same content. Writer executor, or the opening thread.
 /// </summary>
 internal static class OwnedKeys
 {
@@ -53,6 +53,15 @@ internal static class OwnedKeys
             Change(batch, opened, -1, -keyBytes);
     }
 
+    /// <summary>The value with this etag is known not to be there any more, nor is its key.</summary>
+    public static void Forget(WriteBatch batch, Etag opened, Etag etag)
+    {
+        Span<byte> entryKey = stackalloc byte[EntryKeyBytes];
+        WriteEntryKey(entryKey, opened, etag);
+        if (batch.TryGet(TreeId.Owned, entryKey, out var key))
+            Remove(batch, opened, etag, key.Length);
+    }
+
     /// <summary>The session has ended: drops its entries, all of them stale by now.</summary>
     public static void End(WriteBatch batch, Etag opened)
     {
@@ -78,6 +87,27 @@ internal static class OwnedKeys
             if (!IsLive(batch, cursor.Value, Etag.ReadFrom(cursor.Key[Etag.ByteLength..])))
                 continue;
             Operations.DeleteOwned(payload, cursor.Value);
+            count++;
+        }
+        return count;
+    }
+
+    /// <summary>
+    /// Appends to a payload that the session does not own what deletes of ranges have removed since, and returns how many entries that are. The batch must have all that was written.
+    /// </summary>
+    public static int AppendStale(WriteBatch batch, Etag opened, ByteBuffer payload)
+    {
+        Span<byte> lower = stackalloc byte[EntryKeyBytes], upper = stackalloc byte[EntryKeyBytes];
+        WriteEntryKey(lower, opened, Etag.None);
+        WriteEntryKey(upper, opened, Etag.MaxValue);
+        var count = 0;
+        using var cursor = batch.Cursor(TreeId.Owned, lower, upper);
+        while (cursor.MoveNext())
+        {
+            var etag = Etag.ReadFrom(cursor.Key[Etag.ByteLength..]);
+            if (IsLive(batch, cursor.Value, etag))
+                continue;
+            Operations.ForgetOwned(payload, opened, etag);
             count++;
         }
         return count;

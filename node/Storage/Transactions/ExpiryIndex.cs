@@ -72,6 +72,29 @@ internal static class ExpiryIndex
         return (keys, first);
     }
 
+    /// <summary>Appends that entries are forgotten which are stale, of some from one on.</summary>
+    /// <param name="batch">The newest state, which has all that was written.</param>
+    /// <param name="from">The first entry; empty: the first one there is.</param>
+    /// <param name="payload">Gets the operations.</param>
+    /// <param name="countMax">The most entries that are looked at.</param>
+    /// <param name="bytesMax">Bytes after which none is looked at.</param>
+    /// <param name="step">The step of the writer; none is looked at when it has taken enough.</param>
+    /// <returns>Where to go on; empty at the end.</returns>
+    public static byte[] AppendStale(WriteBatch batch, ReadOnlySpan<byte> from, ByteBuffer payload, int countMax, long bytesMax, in StepBound step)
+    {
+        var begin = payload.Count;
+        using var cursor = batch.Cursor(TreeId.Expiry, from, default);
+        for (var count = 0; cursor.MoveNext(); count++)
+        {
+            if (count == countMax || payload.Count - begin >= bytesMax || step.HasReadEnough)
+                return cursor.Key.ToArray();
+            var (expiry, etag) = ReadKey(cursor.Key);
+            if (!IsLive(batch, cursor.Value, expiry, etag, out _))
+                Operations.Expire(payload, OperationCode.ForgetExpiry, cursor.Value, expiry, etag);
+        }
+        return [];
+    }
+
     /// <summary>Provides the keys of the first entries that are due, for <see cref="PathPrefetch"/>.</summary>
     public static PageKeysFill KeysDue(ulong nowMilliseconds, int countMax)
     {

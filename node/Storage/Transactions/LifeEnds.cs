@@ -22,6 +22,9 @@ internal sealed class LifeEnds : IDisposable
     private const int LateCountMax = 512;
     private const int CountMax = 4_096;
 
+    /// <summary>Expiries of which a record asks whether their keys are gone, while there are more than keys.</summary>
+    private const int SweepCount = 128;
+
     /// <summary>Expiries whose pages are read at once, where pages have to be read.</summary>
     private const int CountAhead = 512;
 
@@ -51,6 +54,9 @@ internal sealed class LifeEnds : IDisposable
     private ITimer? _timer;
     private long? _wakesAt;
     private ulong? _firstExpiryMs;
+
+    /// <summary>Where to look next for expiries whose keys are gone; empty: at the first.</summary>
+    private byte[] _sweepFrom = [];
 
     /// <summary>Counts how often pages of expiries were read ahead.</summary>
     private uint _round;
@@ -149,6 +155,19 @@ internal sealed class LifeEnds : IDisposable
     /// <summary>Appends the expiries that are due behind the requests. The parameters are those of <see cref="AppendLate"/>.</summary>
     public void AppendBehind(WriteBatch batch, long shardTime, ByteBuffer payload, long bytesLeft, int pagesLeft, in StepBound step) =>
         AppendExpiries(batch, shardTime, payload, Math.Min(CountMax, CountFor(pagesLeft)), bytesLeft, step);
+
+    /// <summary>
+    /// Whether there are more expiries than keys. Then deletes of ranges have left some, which would stay until they are due, perhaps for years: a key that is put to live long and goes with a range, again and
+    /// again, would fill the disk. So there are never many more than keys.
+    /// </summary>
+    public static bool HasStaleExpiries(WriteBatch batch) => batch.KeysOf(TreeId.Expiry) > batch.KeysOf(TreeId.Kv);
+
+    /// <summary>Looks at some more expiries, and appends that those are forgotten whose keys are gone. The parameters are those of <see cref="AppendLate"/>.</summary>
+    public void AppendStale(WriteBatch batch, ByteBuffer payload, long bytesLeft, int pagesLeft, in StepBound step)
+    {
+        if (bytesLeft - KvLimits.KeyBytesMax - OperationBytesMax is > 0 and var room)
+            _sweepFrom = ExpiryIndex.AppendStale(batch, _sweepFrom, payload, Math.Min(SweepCount, CountFor(pagesLeft)), room, step);
+    }
 
     /// <summary>Whether there is something for <see cref="AppendBehind"/>.</summary>
     public bool HasExpiry(long shardTime) => _firstExpiryMs is { } first && IsReached(first, shardTime);

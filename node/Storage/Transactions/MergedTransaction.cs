@@ -32,6 +32,9 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     /// <summary>Bytes for ending the session that makes room for another.</summary>
     private const int RoomBytesMax = 1 + Operations.SessionBytes;
 
+    /// <summary>Sessions of which it is remembered when they were looked at.</summary>
+    private const int SweptOwnersMax = 256;
+
     /// <summary>Rented from <see cref="Collect"/> to <see cref="End"/>.</summary>
     private ByteBuffer _payload = None;
     private readonly byte[] _rangeEnd = new byte[KvLimits.KeyBytesMax];
@@ -53,6 +56,10 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     /// <summary>Whether the transaction deletes or reads ranges or sets, each of which may take as long as a full batch.</summary>
     private bool _hasRange;
     private readonly List<object> _traces = [];
+
+    /// <summary>Requests that may have deleted ranges, and how many there were when stale entries of a session were looked for.</summary>
+    private long _rangesDeleted;
+    private readonly Dictionary<Etag, long> _sweptOwners = [];
 
     /// <summary>Operations collected that take a change.</summary>
     public int OperationCount => _operationCount;
@@ -112,6 +119,8 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         }
         if (lives.HasExpiry(_shardTime) && HasRoom(batch, bytesMax, pagesMax) && !step.HasReadEnough)
             ExpireBehind(batch, bytesMax, pagesMax, recordBytesLeft, step);
+        if (LifeEnds.HasStaleExpiries(batch) && HasRoom(batch, bytesMax, pagesMax) && !step.HasReadEnough)
+            SweepBehind(batch, bytesMax, pagesMax, recordBytesLeft, step);
         AppendResults(batch);
         chain.Flush();
     }
@@ -194,6 +203,15 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         ApplyLeft(batch);
         var operationBytes = _payload.Count;
         lives.AppendBehind(batch, _shardTime, _payload, Math.Min(bytesMax - _payload.Count, LeftForEnds(recordBytesLeft) ?? long.MaxValue), pagesMax - batch.PagesMade, step);
+        ApplyFrom(batch, operationBytes);
+    }
+
+    /// <summary>Has some of the expiries forgotten that deletes of ranges have left.</summary>
+    private void SweepBehind(WriteBatch batch, int bytesMax, int pagesMax, long? recordBytesLeft, in StepBound step)
+    {
+        ApplyLeft(batch);
+        var operationBytes = _payload.Count;
+        lives.AppendStale(batch, _payload, Math.Min(bytesMax - _payload.Count, LeftForEnds(recordBytesLeft) ?? long.MaxValue), pagesMax - batch.PagesMade, step);
         ApplyFrom(batch, operationBytes);
     }
 
@@ -325,9 +343,13 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     {
         var operations = request.List(isFailure: failed >= 0);
         var resultBytesMax = !request.WantsResults ? 0 : request.Sequence == 0 ? KvLimits.ResultsBytesMax : KvLimits.KeptResultsBytesMax;
-        if (new RequestCheck(batch, operations, resultBytesMax).Run() is not WriteOutcome.Applied and var refused)
-            return Refusal(refused);
+        var check = new RequestCheck(batch, operations, resultBytesMax).Run();
+        if (check == WriteOutcome.TooManyOwned && ForgetStaleOwned(batch, operations.Encoded))
+            check = new RequestCheck(batch, operations, resultBytesMax).Run();
+        if (check != WriteOutcome.Applied)
+            return Refusal(check);
         _hasRange |= request.HasRange || request.ReadsRange;
+        _rangesDeleted += request.HasRange ? 1 : 0;
         var partEnd = 0;
         if (request.HasRange && !TryFindPart(batch, operations.Encoded, operations.Count == 1 && !request.IsWhole, out partEnd))
             return Refusal(WriteOutcome.RangeTooLarge);
@@ -340,6 +362,30 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         {
             Results = request.WantsResults ? _operationResults.Written.ToArray() : null,
         };
+    }
+
+    /// <summary>
+    /// Has the entries forgotten that deletes of ranges have left of the sessions that are to own keys of a request. Returns whether there were any. A session is looked at again when a range was
+    /// deleted since, because a full one would otherwise cost 10,000 lookups with each refusal.
+    /// </summary>
+    private bool ForgetStaleOwned(WriteBatch batch, ReadOnlySpan<byte> operations)
+    {
+        var operationBytes = _payload.Count;
+        for (var reader = new RequestReader(operations); reader.MoveNext();)
+        {
+            if (reader.Code != RequestOperation.PutOnTerms || reader.Terms.Owner == 0 || !SessionTable.TryFindOwner(batch, reader.Terms.Owner, out var opened))
+                continue;
+            if (_sweptOwners.TryGetValue(opened, out var ranges) && ranges == _rangesDeleted)
+                continue;
+            if (_sweptOwners.Count == SweptOwnersMax)
+                _sweptOwners.Clear();
+            _sweptOwners[opened] = _rangesDeleted;
+            OwnedKeys.AppendStale(batch, opened, _payload);
+        }
+        if (_payload.Count == operationBytes)
+            return false;
+        ApplyFrom(batch, operationBytes);
+        return true;
     }
 
     /// <summary>Ends a session, and with it the keys that it owns.</summary>
@@ -382,6 +428,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         if (!TryFindPart(batch, request.EncodedOperations, request.OperationCount == 1 && !request.IsWhole, out var partEnd))
             return false;
         _hasRange = true;
+        _rangesDeleted++;
         isPartial = partEnd > 0;
         if (!isPartial)
         {

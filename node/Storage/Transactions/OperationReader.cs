@@ -33,6 +33,9 @@ internal ref struct OperationReader(ReadOnlySpan<byte> payload)
     /// <summary>The etag that the key had when its expiry was set.</summary>
     public Etag Etag { get; private set; }
 
+    /// <summary>The etag of the opening of a session that is forgotten to own a key, whose etag is <see cref="Etag"/>.</summary>
+    public Etag Opened { get; private set; }
+
     /// <summary>The value of a put. Like each of these properties, undefined for operations that do not have it.</summary>
     public ReadOnlySpan<byte> Value { get; private set; }
 
@@ -71,6 +74,10 @@ internal ref struct OperationReader(ReadOnlySpan<byte> payload)
             case OperationCode.Expire or OperationCode.ForgetExpiry:
                 Key = ReadBytes();
                 ExpiryMilliseconds = ReadNumber();
+                Etag = new Etag(ReadNumber(), ReadNumber());
+                return true;
+            case OperationCode.ForgetOwned:
+                Opened = new Etag(ReadNumber(), ReadNumber());
                 Etag = new Etag(ReadNumber(), ReadNumber());
                 return true;
             case OperationCode.SetAdd or OperationCode.SetRemove or OperationCode.SetDelete:

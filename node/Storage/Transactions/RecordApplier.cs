@@ -76,6 +76,9 @@ internal static class RecordApplier
                 case OperationCode.ForgetExpiry:
                     ExpiryIndex.Remove(batch, reader.ExpiryMilliseconds, reader.Etag);
                     break;
+                case OperationCode.ForgetOwned:
+                    OwnedKeys.Forget(batch, reader.Opened, reader.Etag);
+                    break;
                 case OperationCode.DeleteRange:
                     deleted += batch.DeleteRange(TreeId.Kv, reader.Key, reader.KeyEnd);
                     break;

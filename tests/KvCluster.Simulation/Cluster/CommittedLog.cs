@@ -94,7 +94,7 @@ internal sealed class CommittedLog
         var reader = new OperationReader(payload.Operations);
         while (reader.MoveNext())
         {
-            if (reader.Code is not (OperationCode.Results or OperationCode.SessionOpen or OperationCode.SessionEnd or OperationCode.ForgetExpiry))
+            if (reader.Code is not (OperationCode.Results or OperationCode.SessionOpen or OperationCode.SessionEnd or OperationCode.ForgetExpiry or OperationCode.ForgetOwned))
                 Events.Add(new WatchedChange(etag, Encoding.ASCII.GetString(reader.Key)));
             if (reader.Code is OperationCode.Put or OperationCode.Delete)
                 Apply(Encoding.ASCII.GetString(reader.Key), etag, reader.Code == OperationCode.Put ? reader.Value.ToArray() : null, reader.Life);

@@ -161,7 +161,8 @@ public sealed class FormatTests
         Operations.Expire(payload, OperationCode.ForgetExpiry, "k"u8, 77, new Etag(3, 300));
         Operations.Put(payload, "n"u8, "v"u8, new KeyLife(0, new Etag(2, 1)), OperationCode.PutNumbered);
         Operations.DeleteOwned(payload, "k"u8);
-        Assert.Equal("0A016B4D" + "0B016B4D03AC02" + "0C016B4D03AC02" + "0D016E0202010176" + "0E016B", Convert.ToHexString(payload.Written));
+        Operations.ForgetOwned(payload, new Etag(2, 1), new Etag(3, 300));
+        Assert.Equal("0A016B4D" + "0B016B4D03AC02" + "0C016B4D03AC02" + "0D016E0202010176" + "0E016B" + "0F020103AC02", Convert.ToHexString(payload.Written));
     }
 
     [Fact]

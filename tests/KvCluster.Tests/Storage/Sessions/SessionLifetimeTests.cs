@@ -1,5 +1,6 @@
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Sessions;
+using KvCluster.Storage.Transactions;
 using KvCluster.Tests.Storage.Store;
 
 namespace KvCluster.Tests.Storage.Sessions;
@@ -85,6 +86,32 @@ public sealed class SessionLifetimeTests : IDisposable
         Assert.Equal(["DeleteOwned c", "DeleteOwned d", "SessionEnd 1"], LifeBench.Ends(_bench));
         Assert.Equal((0, 0), LifeBench.Entries(_bench));
         Assert.Equal(0, Lifetimes.Count);
+    }
+
+    /// <summary>Keys that went with a range counted until the session ended: one that owned no key was refused with TOO_MANY_OWNED.</summary>
+    [Fact]
+    public void Session_WhoseKeysWentWithRanges_CanOwnAsManyAgain()
+    {
+        Open(1);
+        for (var round = 0; round < 3; round++)
+        {
+            for (var first = 0; first < OwnedKeys.KeysMax; first += 2_000)
+                Assert.Equal(WriteOutcome.Applied, _bench.Write(request => Own(request, first, 2_000)).Outcome);
+            Assert.Equal(WriteOutcome.TooManyOwned, _bench.Write(static request => Own(request, OwnedKeys.KeysMax, 1)).Outcome);
+            for (var more = true; more;)
+                more = _bench.Write(static request => request.DeleteRange("k"u8, "l"u8)).IsPartial;
+        }
+        Assert.Equal(WriteOutcome.Applied, _bench.Write(static request => Own(request, 0, 1)).Outcome);
+        Assert.Equal((0, 2), LifeBench.Entries(_bench));
+        LifeBench.CheckFile(_bench);
+        Assert.Equal(1, _bench.Write(static request => request.EndSession(1)).Deleted);
+        Assert.Equal((0, 0), LifeBench.Entries(_bench));
+    }
+
+    private static void Own(WriteRequest request, int first, int count)
+    {
+        for (var key = first; key < first + count; key++)
+            request.Put(StoreBench.Text($"k{key:d5}"), "v"u8, new PutTerms(0, 1, IsNumbered: false));
     }
 
     [Fact]

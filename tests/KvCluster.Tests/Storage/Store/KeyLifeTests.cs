@@ -114,6 +114,29 @@ public sealed class KeyLifeTests : IDisposable
         Assert.Equal(["ForgetExpiry a", "ForgetExpiry b", "Expire c", "Expire b"], Ends());
     }
 
+    /// <summary>Keys that were to live for years and went with a range left their entries for years: put again and again, they filled the disk.</summary>
+    [Fact]
+    public void Entries_OfKeysThatGoWithRangesAgainAndAgain_AreNeverManyMoreThanKeys()
+    {
+        var late = NowMs + 1_000_000_000;
+        Put("stays", "v", late);
+        for (var round = 0; round < 40; round++)
+        {
+            _bench.Write(request =>
+            {
+                for (var key = 0; key < 50; key++)
+                    request.Put(StoreBench.Text($"k{key}"), "v"u8, new KeyLife(late, Etag.None));
+            });
+            _bench.Write(request => request.DeleteRange("k"u8, "l"u8));
+        }
+        for (var put = 0; put < 20; put++)
+            Put("other", "v", 0);
+        Assert.InRange(Entries().Expiry, 1, 2);
+        Assert.Equal("v", _bench.Read("stays"));
+        Assert.Equal(["other", "stays"], _bench.ReadAllKeys().Keys);
+        CheckFile();
+    }
+
     [Fact]
     public void Keys_OfOneRequest_AreExpiredLikeOthers()
     {
