@@ -149,6 +149,13 @@ internal static class ApiErrors
 
     public static readonly ApiError SnapshotNotKept = new(
         StatusCode.Aborted, "SNAPSHOT_TOO_OLD", "This node does not keep the snapshot of the token, or not any more. The entries received are valid; begin again without the token, or continue after the last entry in a newer snapshot.");
+    public static readonly ApiError FacetsTooLarge = new(
+        StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", $"The facets have more than {Text(EntryPages.EntriesBytesMax)} bytes in total. Ask for fewer of each prefix, or for fewer prefixes.");
+
+    /// <summary>For an intersection that would hold more than is left.</summary>
+    public static readonly ApiError IntersectionsWait = new(
+        StatusCode.Unavailable, "BUSY", "The node's memory for intersections is used up. Try again.") { RetryAfter = TimeSpan.FromMilliseconds(50) };
+
     private static readonly ApiError ReadOfAnotherLineage = new(
         StatusCode.FailedPrecondition, "LINEAGE_CHANGED", "The request names a position of another history of the cluster's data, which was restored or replaced meanwhile. Nothing was applied; read again without the position.");
 

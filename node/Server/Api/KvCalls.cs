@@ -18,11 +18,11 @@ internal sealed class KvCalls
     private readonly KvSessions _sessions;
 
     /// <summary>Made once for a node.</summary>
-    public KvCalls(ShardLookup lookup, ReadOpener opener, ReadThreads threads, KeptSnapshots kept, NodeMetrics metrics, TimeProvider clock)
+    public KvCalls(ShardLookup lookup, ReadOpener opener, ReadThreads threads, KeptSnapshots kept, QueryMemory memory, NodeMetrics metrics, TimeProvider clock)
     {
         _metrics = metrics;
         _clock = clock;
-        _queries = new KvQueries(lookup, opener, threads, kept, clock);
+        _queries = new KvQueries(lookup, opener, threads, kept, memory, clock);
         _reads = new KvReads(lookup, opener, threads, _queries, clock);
         _changes = new KvWrites(lookup);
         _sessions = new KvSessions(lookup);

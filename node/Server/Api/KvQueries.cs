@@ -7,8 +7,9 @@ namespace KvCluster.Node.Api;
 /// The reads that are more than keys: Get of the nearest key, List, Count, SetScan, SetCount and SetIntersect on encoded requests. Called by <see cref="KvCalls"/>, which
 /// answers exceptions thrown before the first wait. Trees are read where <see cref="ReadThreads"/> decides, in turns, so that a long query holds up no other read.
 /// </summary>
+/// <param name="memory">What intersections hold.</param>
 /// <param name="clock">For deadlines, turns and the ages of snapshots.</param>
-internal sealed class KvQueries(ShardLookup lookup, ReadOpener opener, ReadThreads threads, KeptSnapshots kept, TimeProvider clock)
+internal sealed class KvQueries(ShardLookup lookup, ReadOpener opener, ReadThreads threads, KeptSnapshots kept, QueryMemory memory, TimeProvider clock)
 {
     /// <summary>Length of a turn. Much longer than a thread switch.</summary>
     private static readonly TimeSpan TurnTime = TimeSpan.FromMilliseconds(2);
@@ -46,7 +47,7 @@ internal sealed class KvQueries(ShardLookup lookup, ReadOpener opener, ReadThrea
     public ValueTask SetIntersectAsync<TSink>(ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
         where TSink : struct, IReplySink
     {
-        var query = new SetIntersectQuery(request, out var options);
+        var query = new SetIntersectQuery(request, memory, out var options);
         return query.Check() is { } bad ? KvCalls.Refuse(sink, bad) : RunAsync(query, query.Keys[0], options, target, sink);
     }
 

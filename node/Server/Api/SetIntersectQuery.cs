@@ -8,7 +8,7 @@ namespace KvCluster.Node.Api;
 
 /// <summary>
 /// What several sets of one shard have in common: a page of it, its size, and for sets below some prefixes how many of it they have. With facets the intersection is copied
-/// first, because every facet is compared with it.
+/// first, because every facet is compared with it. What it holds is taken from <see cref="QueryMemory"/> first.
 /// </summary>
 internal sealed class SetIntersectQuery : SnapshotQuery
 {
@@ -18,8 +18,11 @@ internal sealed class SetIntersectQuery : SnapshotQuery
     private const uint FacetsDefault = 10;
     private const uint FacetsMax = 10_000;
 
-    /// <summary>Bytes of an intersection that can be compared with facets.</summary>
-    private const int ListBytesMax = 16 << 20;
+    /// <summary>Bytes of an answer: what any gRPC client receives by default.</summary>
+    private const int AnswerBytesMax = EntryPages.EntriesBytesMax;
+
+    /// <summary>Bytes of an answer that are counted at a time. The first ones are not, since the number of requests is bounded.</summary>
+    private const int AnswerUnitBytes = 64 << 10;
 
     /// <summary>Members between two looks at the clock.</summary>
     private const int MembersPerLook = 256;
@@ -28,20 +31,26 @@ internal sealed class SetIntersectQuery : SnapshotQuery
     private readonly byte[] _start = [];
     private readonly uint _membersMax;
     private readonly uint _facetsMax = FacetsDefault;
-    private readonly MemberList _list = new();
-    private readonly List<Facet> _facets = [];
+    private readonly QueryMemory _memory;
+    private readonly MemberList _list;
+    private FacetRanking? _facets;
     private SetIntersection? _common;
     private Cursor? _sets;
+    private long _taken;
+    private int _answerCounted = AnswerUnitBytes;
+    private bool _isFaceted;
     private bool _isCounted;
+    private bool _isCounting;
     private bool _isMore;
     private ulong _count;
     private uint _returned;
     private int _prefix;
 
     /// <exception cref="MalformedMessageException">The bytes are not a valid message.</exception>
-    public SetIntersectQuery(ReadOnlySpan<byte> request, out ReadOnlySpan<byte> options)
+    public SetIntersectQuery(ReadOnlySpan<byte> request, QueryMemory memory, out ReadOnlySpan<byte> options)
     {
         options = default;
+        (_memory, _list) = (memory, new MemberList(TryTake));
         var reader = new WireReader(request);
         for (int field; (field = reader.ReadField()) != 0;)
         {
@@ -100,15 +109,20 @@ internal sealed class SetIntersectQuery : SnapshotQuery
 
     public override bool Step(TimeProvider clock, long until)
     {
+        if (_prefixes.Count > 0 && !_isFaceted)
+        {
+            if (!_memory.TryEnterFaceted())
+                return Refuse(ApiErrors.IntersectionsWait);
+            _isFaceted = true;
+        }
         if (!_isCounted && !Intersect(clock, until))
             return false;
-        if (Refusal is not null)
-            return true;
-        for (; _prefix < _prefixes.Count; _prefix++)
+        for (; Refusal is null && _prefix < _prefixes.Count; _prefix++)
         {
-            if (!CountFacets(clock, until))
+            if (_list.Count > 0 && !CountFacets(clock, until))
                 return false;
-            AppendFacets();
+            if (Refusal is null)
+                AppendFacets();
         }
         return true;
     }
@@ -117,6 +131,10 @@ internal sealed class SetIntersectQuery : SnapshotQuery
     {
         _common?.Dispose();
         _sets?.Dispose();
+        _list.Dispose();
+        _memory.GiveBack(_taken);
+        if (_isFaceted)
+            _memory.LeaveFaceted();
     }
 
     // The page and the number of the common members, and with facets a list of them.
@@ -138,18 +156,17 @@ internal sealed class SetIntersectQuery : SnapshotQuery
             else
                 _isMore |= _membersMax > 0 && _returned == _membersMax;
             if (_prefixes.Count > 0)
-                _list.Add(member);
-            if (_list.Bytes > ListBytesMax)
-            {
-                Refusal = ApiErrors.IntersectionTooLarge;
-                return _isCounted = true;
-            }
+                _ = _list.TryAdd(member);
+            if (Refusal is not null)
+                return true;
             if (seen % MembersPerLook == 0 && clock.GetTimestamp() >= until)
                 return false;
         }
         var writer = new WireWriter(Answer.Append(WireWriter.VarintFieldSize(_isMore ? 1u : 0) + WireWriter.VarintFieldSize(_count)));
         writer.VarintField(SetIntersectResponse.MoreFieldNumber, _isMore ? 1u : 0);
         writer.VarintField(SetIntersectResponse.CountFieldNumber, _count);
+        if (_list.Count > 0)
+            _ = _list.TryBeginCounts();
         return _isCounted = true;
     }
 
@@ -162,6 +179,8 @@ internal sealed class SetIntersectQuery : SnapshotQuery
             _isMore = true;
             return;
         }
+        if (!TryCountAnswer(WireWriter.BytesFieldSize(member.Length)))
+            return;
         AppendBytes(SetIntersectResponse.MembersFieldNumber, member);
         _returned++;
     }
@@ -178,14 +197,26 @@ internal sealed class SetIntersectQuery : SnapshotQuery
         return _common.Seek(default);
     }
 
+    // True when the sets below a prefix are counted and in order, or the query is refused.
     private bool CountFacets(TimeProvider clock, long until)
     {
-        _sets ??= Read.Snapshot.Cursor(TreeId.Sets, _prefixes[_prefix], KeyBounds.EndOfPrefix(_prefixes[_prefix]));
-        while (_list.Count > 0 && _sets.MoveNext())
+        for (var isPrepared = _list.Prepare(); !isPrepared; isPrepared = _list.Prepare())
         {
-            var set = _sets.Set;
-            if (_list.CountIn(set) is > 0 and var common)
-                _facets.Add(new Facet(_sets.Key.ToArray(), common));
+            if (clock.GetTimestamp() >= until)
+                return false;
+        }
+        _facets ??= new FacetRanking((int)_facetsMax, TryTake);
+        _sets ??= Read.Snapshot.Cursor(TreeId.Sets, _prefixes[_prefix], KeyBounds.EndOfPrefix(_prefixes[_prefix]));
+        while (_isCounting || _sets.MoveNext())
+        {
+            _isCounting = !(_isCounting ? _list.Resume(out var common) : _list.CountIn(_sets.Set, out common));
+            if (!_isCounting && common > 0 && !_facets.TryAdd(_sets.Key, common))
+                return true;
+            if (clock.GetTimestamp() >= until)
+                return false;
+        }
+        while (!_facets.Rank())
+        {
             if (clock.GetTimestamp() >= until)
                 return false;
         }
@@ -194,14 +225,48 @@ internal sealed class SetIntersectQuery : SnapshotQuery
 
     private void AppendFacets()
     {
-        var facets = new Facets { SetsFound = (ulong)_facets.Count };
-        foreach (var facet in _facets.OrderByDescending(static facet => facet.Count).Take((int)_facetsMax))
-            facets.Sets.Add(new V1.Facet { Key = Google.Protobuf.ByteString.CopyFrom(facet.Key), Count = facet.Count });
-        Append(new SetIntersectResponse { Facets = { facets } });
-        _facets.Clear();
+        var bytes = _facets?.MessageBytesOf() ?? 0;
+        if (Answer.Count + WireWriter.BytesFieldSize(bytes) > AnswerBytesMax)
+        {
+            Refuse(ApiErrors.FacetsTooLarge);
+            return;
+        }
+        if (!TryCountAnswer(WireWriter.BytesFieldSize(bytes)))
+            return;
+        var writer = new WireWriter(Answer.Append(WireWriter.BytesFieldSize(bytes)));
+        writer.BytesHeader(SetIntersectResponse.FacetsFieldNumber, bytes);
+        _facets?.WriteTo(ref writer);
         _sets?.Dispose();
         _sets = null;
     }
 
-    private readonly record struct Facet(byte[] Key, ulong Count);
+    // Before so many bytes are appended to the answer.
+    private bool TryCountAnswer(int bytes)
+    {
+        for (; Answer.Count + bytes > _answerCounted; _answerCounted += AnswerUnitBytes)
+        {
+            if (!TryTake(AnswerUnitBytes))
+                return false;
+        }
+        return true;
+    }
+
+    // Takes bytes before they are allocated, or returns some. If there is no room for them, the query is refused.
+    private bool TryTake(long bytes)
+    {
+        if (bytes < 0)
+            _memory.GiveBack(-bytes);
+        else if (_taken + bytes > _memory.BytesOfOneMax)
+            return !Refuse(ApiErrors.IntersectionTooLarge);
+        else if (!_memory.TryTake(bytes, _taken))
+            return !Refuse(ApiErrors.IntersectionsWait);
+        _taken += bytes;
+        return true;
+    }
+
+    private bool Refuse(ApiError refusal)
+    {
+        Refusal ??= refusal;
+        return true;
+    }
 }

@@ -9,10 +9,13 @@ namespace KvCluster.Storage.Trees;
 /// <exception cref="CorruptStoreException">From any move: a page is not what was written.</exception>
 internal sealed class SetIntersection : IDisposable
 {
-    /// <summary>Moves after which a search pauses: some hundred microseconds.</summary>
+    /// <summary>Steps after which a move pauses: some hundred microseconds.</summary>
     private const int StepsMax = 4_096;
 
     private readonly SetCursor[] _cursors;
+
+    /// <summary>Steps since the last pause, of all moves: a few thousand moves may each be short of a pause.</summary>
+    private int _steps;
 
     /// <param name="sets">At least one; of the same snapshot.</param>
     public SetIntersection(IEnumerable<StoredSet> sets) => _cursors = [.. sets.OrderBy(static set => set.Count).Select(static set => set.Members())];
@@ -51,11 +54,11 @@ internal sealed class SetIntersection : IDisposable
     private bool Agree()
     {
         IsPaused = false;
-        for (int agreed = 1, steps = 0; agreed < _cursors.Length; steps++)
+        for (var agreed = 1; agreed < _cursors.Length; _steps++)
         {
-            if (steps == StepsMax)
+            if (_steps >= StepsMax)
             {
-                IsPaused = true;
+                (IsPaused, _steps) = (true, 0);
                 return false;
             }
             var cursor = _cursors[agreed];

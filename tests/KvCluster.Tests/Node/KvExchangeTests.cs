@@ -141,7 +141,7 @@ public sealed class KvExchangeTests
         // Without shards every call that looks one up fails.
         await using var metrics = new NodeMetrics(new NodeIdentity("local", "", new(1), 1, ""), shardSeriesMax: 0);
         var lookup = new ShardLookup(new(1), null!, metrics.Activity.Hot);
-        var calls = new KvCalls(lookup, new ReadOpener(lookup, TimeProvider.System), new ReadThreads(hereMax: 1, threads: 0), new KeptSnapshots(TimeProvider.System, TimeSpan.FromMinutes(1)), metrics, TimeProvider.System);
+        var calls = new KvCalls(lookup, new ReadOpener(lookup, TimeProvider.System), new ReadThreads(hereMax: 1, threads: 0), new KeptSnapshots(TimeProvider.System, TimeSpan.FromMinutes(1)), QueryMemory.For(CallMemory.MebibytesDefault), metrics, TimeProvider.System);
         var responses = new Responses();
         var memory = new CallMemory(CallMemory.MebibytesDefault);
         var exchange = new KvExchange(calls, new ExchangePlaces(memory.Requests), memory, TimeProvider.System, responses, NullLogger.Instance, CancellationToken.None);

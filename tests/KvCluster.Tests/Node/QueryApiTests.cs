@@ -255,6 +255,25 @@ public sealed class QueryApiTests(KvApiTests.OneNode fixture, ITestOutputHelper 
         }
     }
 
+    // One prefix named sixteen times made an answer of 320 MiB, which was refused as too large for its way, and asked for again for ever.
+    [Fact]
+    public async Task SetIntersect_WithFacetsOfMoreThanAnAnswer_IsRefusedWithTheReason()
+    {
+        await AddAsync("common", ["m"]);
+        var longest = new string('f', KvLimits.KeyBytesMax - _prefix.Length - 10);
+        for (var set = 0; set < 200; set++)
+            await AddAsync($"f/{longest}{set:d4}", ["m"]);
+        var request = new SetIntersectRequest { Keys = { Key("common") }, FacetPrefixes = { Enumerable.Repeat(Key("f/"), 16) }, FacetsMax = 10_000 };
+        var failure = await Assert.ThrowsAsync<RpcException>(async () => await _kv.SetIntersectAsync(request));
+        Assert.Equal((StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE"), (failure.StatusCode, failure.GetRpcStatus()!.GetDetail<ErrorInfo>()!.Reason));
+        request.FacetsMax = 100;
+        var found = await _kv.SetIntersectAsync(request);
+        Assert.All(found.Facets, facets => Assert.Equal((100, 200ul), (facets.Sets.Count, facets.SetsFound)));
+        // Among equals in the order of their keys.
+        Assert.Equal(found.Facets[0].Sets.Select(facet => facet.Key.ToStringUtf8()).Order(StringComparer.Ordinal).First(), found.Facets[0].Sets[0].Key.ToStringUtf8());
+        Assert.EndsWith("0099", found.Facets[15].Sets[99].Key.ToStringUtf8());
+    }
+
     [Fact]
     public async Task SetIntersect_OfTwoShards_IsRefused()
     {
