@@ -5,6 +5,7 @@ using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Admin;
 using KvCluster.ServiceDefaults.Configuration;
 using KvCluster.ServiceDefaults.Logs;
+using KvCluster.ServiceDefaults.Memory;
 using KvCluster.ServiceDefaults.Telemetry;
 using KvCluster.Tls;
 using Microsoft.Extensions.Logging;
@@ -27,13 +28,15 @@ internal static class CommandLine
 
     private static int ExitCodeOf(Exception failure) => failure switch
     {
-        UnusableFileException => ExitCodes.Usage,
+        SettingsException or UnusableFileException => ExitCodes.Usage,
         IOException => ExitCodes.Unavailable,
         _ => ExitCodes.Internal,
     };
 
     private static async Task<int> RunAsync(Settings settings, CancellationToken stop)
     {
+        if (RouterSettings.MemoryRefusal(settings, ProcessMemory.LimitBytes) is { } refusal)
+            throw new SettingsException([refusal]);
         var token = new AdminToken(settings.Get(CommonSettings.AdminTokenFile));
         var exported = new ExportedService("kv-router", Environment.MachineName, Cluster: null);
         using var logs = ProcessLogs.Create(settings, exported);

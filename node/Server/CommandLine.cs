@@ -8,6 +8,7 @@ using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Admin;
 using KvCluster.ServiceDefaults.Configuration;
 using KvCluster.ServiceDefaults.Logs;
+using KvCluster.ServiceDefaults.Memory;
 using KvCluster.ServiceDefaults.Telemetry;
 using KvCluster.Storage.Encoding;
 using KvCluster.Tls;
@@ -47,6 +48,8 @@ internal static class CommandLine
 
     private static async Task<int> RunAsync(Settings settings, CancellationToken stop)
     {
+        if (NodeSettings.MemoryRefusal(settings, ProcessMemory.LimitBytes) is { } refusal)
+            throw new SettingsException([refusal]);
         var options = NodeSettings.OptionsOf(settings);
         var token = new AdminToken(settings.Get(CommonSettings.AdminTokenFile));
         var exported = new ExportedService("kv-node", $"node-{options.Node}", options.Cluster);

@@ -1,4 +1,5 @@
 using KvCluster.ServiceDefaults.Configuration;
+using KvCluster.ServiceDefaults.Memory;
 
 namespace KvCluster.Router.Configuration;
 
@@ -10,6 +11,9 @@ internal static class RouterSettings
     public static readonly Setting<IReadOnlyList<string>> Nodes = new("nodes", "URLS",
         "Nodes to get the shard map from, separated by commas. One that answers is enough.", text => SettingForms.List(text, SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps))) { IsRequired = true };
 
+    /// <summary>What a router needs besides its calls: the runtime, the map of the shards, connections. In MiB.</summary>
+    private const int ProgramMebibytes = 64;
+
     public static readonly IReadOnlyList<Setting> RunTable =
     [
         CommonSettings.Config, Listen, Nodes, CommonSettings.ServeAdmin,
@@ -19,13 +23,17 @@ internal static class RouterSettings
     public static void Check(Settings settings) =>
         CommonSettings.CheckTls(settings, Listen, callsHttps: settings.Get(Nodes)?.Any(node => node.StartsWith("https:", StringComparison.Ordinal)) == true);
 
+    /// <summary>Why a router with these settings must not start under a limit of memory; null if it may.</summary>
+    public static string? MemoryRefusal(Settings settings, long? limitBytes) => ProcessMemory.Refusal(
+        limitBytes, "router", ("the program", ProgramMebibytes), ("call-memory-mib", settings.Get(CommonSettings.CallMemoryMebibytes) ?? ProcessMemory.CallMemoryDefault(limitBytes)));
+
     public static RouterOptions OptionsOf(Settings settings) => new()
     {
         Listen = settings.Get(Listen)!,
         Seeds = settings.Get(Nodes)!,
         ServeAdmin = settings.Get(CommonSettings.ServeAdmin),
         Tls = CommonSettings.TlsOf(settings),
-        CallMemoryMebibytes = settings.Get(CommonSettings.CallMemoryMebibytes),
+        CallMemoryMebibytes = ProcessMemory.CallMemoryOf(settings),
         ConnectionsMax = settings.Get(CommonSettings.ConnectionsMax),
     };
 }

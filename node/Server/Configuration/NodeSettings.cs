@@ -5,6 +5,7 @@ using KvCluster.Node.Coordination;
 using KvCluster.Node.Coordination.Etcd;
 using KvCluster.Replication.Protocol;
 using KvCluster.ServiceDefaults.Configuration;
+using KvCluster.ServiceDefaults.Memory;
 using KvCluster.Storage.Context;
 using KvCluster.Tls;
 
@@ -59,6 +60,9 @@ internal static class NodeSettings
     public static readonly Setting<int> TelemetryShards = new("telemetry-shards", "N",
         "Number of shards of a node, those with the lowest ids, that have metrics of their own. The metrics of the node cover all shards.", SettingForms.Number(0, 100_000)) { Default = "64" };
 
+    /// <summary>What a node needs besides its stores and calls: the runtime, the map of the shards, frames to other nodes. In MiB.</summary>
+    private const int ProgramMebibytes = 96;
+
     private static readonly Setting[] EtcdTable = [Coordinator, CoordinatorCa, CoordinatorCert, CoordinatorKey, CoordinatorUser, CoordinatorPasswordFile, Cluster];
 
     public static readonly IReadOnlyList<Setting> RunTable =
@@ -110,6 +114,20 @@ internal static class NodeSettings
             settings.AddMistake(ListenPeers, $"'{peers}' is also the port of {Listen.Name}; clients and nodes need separate ports.");
     }
 
+    /// <summary>Why a node with these settings must not start under a limit of memory; null if it may.</summary>
+    public static string? MemoryRefusal(Settings settings, long? limitBytes)
+    {
+        var available = Math.Min(GC.GetGCMemoryInfo().TotalAvailableMemoryBytes, (limitBytes ?? long.MaxValue) / 4 * 3);
+        var calls = settings.Get(CommonSettings.CallMemoryMebibytes) ?? ProcessMemory.CallMemoryDefault(limitBytes);
+        return ProcessMemory.Refusal(
+            limitBytes,
+            "node",
+            ("the program", ProgramMebibytes),
+            (MemoryBudget.Name, settings.Get(MemoryBudget) ?? NodeOptions.MemoryBudgetDefault(available)),
+            (CommonSettings.CallMemoryMebibytes.Name, calls),
+            ("and for intersections", calls / 4));
+    }
+
     public static void CheckCoordinator(Settings settings)
     {
         if (settings.Get(Listen) is { } listen && new Uri(listen).Scheme != Uri.UriSchemeHttp)
@@ -132,7 +150,7 @@ internal static class NodeSettings
         ListenPeers = settings.Get(ListenPeers),
         AdvertisePeers = settings.Get(AdvertisePeers),
         ServeAdmin = settings.Get(CommonSettings.ServeAdmin),
-        CallMemoryMebibytes = settings.Get(CommonSettings.CallMemoryMebibytes),
+        CallMemoryMebibytes = ProcessMemory.CallMemoryOf(settings),
         MemoryBudgetMebibytes = settings.Get(MemoryBudget) ?? NodeOptions.MemoryBudgetDefault(),
         ConnectionsMax = settings.Get(CommonSettings.ConnectionsMax),
         Cluster = settings.Get(Cluster)!,
