@@ -61,6 +61,22 @@ internal readonly record struct KeyBounds(ReadOnlyMemory<byte> Lower, ReadOnlyMe
         return end;
     }
 
+    /// <summary>
+    /// A range as one whose bounds are no longer than keys, as records have them. Beyond the longest key there is none with the same beginning, so a bound that is longer is as
+    /// good as the end of all keys that begin with its first <see cref="KvLimits.KeyBytesMax"/> bytes. If there is no such end, no key is in a range that begins there.
+    /// </summary>
+    /// <param name="from">The first key.</param>
+    /// <param name="to">The end, exclusive; empty: the end of all keys, or of the shard.</param>
+    public static (byte[] From, byte[] To) Shortened(ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)
+    {
+        var end = to.Length > KvLimits.KeyBytesMax ? EndOfPrefix(to[..KvLimits.KeyBytesMax]) : to.ToArray();
+        if (from.Length <= KvLimits.KeyBytesMax)
+            return (from.ToArray(), end);
+        var last = from[..KvLimits.KeyBytesMax];
+        var first = EndOfPrefix(last);
+        return first.Length > 0 ? (first, end) : (last.ToArray(), last.ToArray());
+    }
+
     private static ReadOnlyMemory<byte> Greater(ReadOnlyMemory<byte> left, ReadOnlyMemory<byte> right) =>
         left.Span.SequenceCompareTo(right.Span) >= 0 ? left : right;
 

@@ -9,8 +9,16 @@ internal static class KvLimits
     /// <summary>Longest key, in bytes. A key has at least one.</summary>
     public const int KeyBytesMax = 2_048;
 
+    /// <summary>
+    /// Longest start or end of a range of keys, in bytes: one more than a key, so that the least key after any key can be named, which is the key and a zero byte.
+    /// </summary>
+    public const int BoundBytesMax = KeyBytesMax + 1;
+
     /// <summary>Longest member of a set, in bytes. A member has at least one.</summary>
     public const int MemberBytesMax = 1_024;
+
+    /// <summary>Longest member at which a page of a set begins, in bytes, for the same reason.</summary>
+    public const int MemberBoundBytesMax = MemberBytesMax + 1;
 
     /// <summary>Longest value, in bytes.</summary>
     public const int ValueBytesMax = 8 << 20;

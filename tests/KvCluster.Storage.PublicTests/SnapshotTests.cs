@@ -122,6 +122,36 @@ public sealed class SnapshotTests : StoreTest
         static KvBatch Pair(KvTree tree, int number) => new KvBatch().Put(tree, "one"u8, Bytes($"{number}")).Put(tree, "two"u8, Bytes($"{number}"));
     }
 
+    // Behind the longest key nobody could go on: the least key after it, with a zero byte more, was refused.
+    [Fact]
+    public async Task EveryRange_BeginsAndEndsBehindTheLongestKey()
+    {
+        await using var store = KvStore.Open(Folder);
+        var tree = await store.CreateTreeAsync("t");
+        var next = await store.CreateTreeAsync("u");
+        byte[][] keys = [.. "abc"u8.ToArray().Select(last => (byte[])[.. Enumerable.Repeat((byte)'k', KvStoreLimits.KeyBytesMax - 1), last]), [.. Enumerable.Repeat(byte.MaxValue, KvStoreLimits.KeyBytesMax)]];
+        var batch = new KvBatch().Put(next, "other"u8, default);
+        foreach (var key in keys)
+            batch.Put(tree, key, default);
+        await store.WriteAsync(batch);
+        byte[][] after = [.. keys.Select(key => (byte[])[.. key, 0])];
+        using (var snapshot = store.OpenSnapshot())
+        {
+            Assert.Equal(2, snapshot.Count(tree, after[0], after[2]));
+            Assert.Equal(0, snapshot.Count(tree, after[3]));
+            using var cursor = snapshot.OpenCursor(tree, after[0], after[1]);
+            Assert.True(cursor.MoveNext() && cursor.Key.SequenceEqual(keys[1]) && !cursor.MoveNext());
+            using var all = snapshot.OpenCursor(tree);
+            Assert.True(all.Seek(after[1]) && all.Key.SequenceEqual(keys[2]));
+            Assert.False(all.Seek(after[3]));
+        }
+        Assert.Equal(1, await store.DeleteRangeAsync(tree, after[0], after[1]));
+        Assert.Equal(0, await store.DeleteRangeAsync(tree, after[3], default));
+        Assert.Equal(1, await store.DeleteRangeAsync(tree, after[2], after[3]));
+        using var later = store.OpenSnapshot();
+        Assert.Equal("other", Keys(later.Scan(next)));
+    }
+
     // What snapshots held slowed writers: 45 of them at the least budget took all but four puts a second. The one that holds most ends instead, and what is not closed
     // then leaves no room for new ones.
     [Fact]

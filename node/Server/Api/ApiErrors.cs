@@ -25,6 +25,8 @@ internal static class ApiErrors
 
     public static readonly ApiError KeyEmpty = new(StatusCode.InvalidArgument, "KEY_EMPTY", "A key has at least one byte.");
 
+    public static readonly ApiError BoundTooLong = new(StatusCode.InvalidArgument, "KEY_TOO_LONG", $"The start or end of a range has at most {Text(KvLimits.BoundBytesMax)} bytes: a key and one more.");
+
     public static readonly ApiError KeyTooLong = new(StatusCode.InvalidArgument, "KEY_TOO_LONG", $"A key has at most {Text(KvLimits.KeyBytesMax)} bytes.");
 
     public static readonly ApiError ValueTooLarge = new(StatusCode.InvalidArgument, "VALUE_TOO_LARGE", $"A value has at most {Text(KvLimits.ValueBytesMax)} bytes.");

@@ -169,8 +169,8 @@ internal static class ChangeReading
 
     private static ApiError? CheckRange(in OperationFields operation)
     {
-        if (operation.Key.Length > KvLimits.KeyBytesMax || operation.End.Length > KvLimits.KeyBytesMax)
-            return ApiErrors.KeyTooLong;
+        if (RequestRules.CheckBounds(operation.Key, operation.End) is { } tooLong)
+            return tooLong;
         return operation.Limit <= KvLimits.ScanEntriesMax ? null : ApiErrors.BadRequest("The limit of a scan in a Write or Transact is at most 1,000. Nothing was applied.");
     }
 
@@ -233,14 +233,15 @@ internal static class ChangeReading
 
     private static ApiError? TryAddRange(WriteRequest write, in OperationFields operation, HostedShard shard, ShardLookup lookup)
     {
-        if (RequestRules.CheckRange(shard, lookup, operation.Key, operation.End, out var to) is { } bad)
+        var from = operation.Key;
+        if (RequestRules.CheckRange(shard, lookup, ref from, operation.End, out var to) is { } bad)
             return bad;
-        if (RequestRules.CheckRoom(write, operation.Key, to) is { } full)
+        if (RequestRules.CheckRoom(write, from, to) is { } full)
             return full;
         if (operation.Kind == Operation.OperationOneofCase.DeleteRange)
-            write.DeleteRange(operation.Key, to);
+            write.DeleteRange(from, to);
         else
-            write.Scan(operation.Key, to, operation.Limit == 0 ? KvLimits.ScanEntriesMax : (int)operation.Limit, operation.KeysOnly);
+            write.Scan(from, to, operation.Limit == 0 ? KvLimits.ScanEntriesMax : (int)operation.Limit, operation.KeysOnly);
         return null;
     }
 }

@@ -88,14 +88,14 @@ internal static class ConditionReading
     {
         if (condition.Keys is null && condition.Greatest is null)
             return NoTest;
-        if (condition.Key.Length > KvLimits.KeyBytesMax || condition.End.Length > KvLimits.KeyBytesMax)
-            return ApiErrors.KeyTooLong;
+        if (RequestRules.CheckBounds(condition.Key, condition.End) is { } tooLong)
+            return tooLong;
         if (shard is null && condition.Key.IsEmpty)
             return ApiErrors.BadRequest("The request names no key before a range that begins with the first key of its shard. Nothing was applied; name a key of the shard.");
         if (shard is null && (shard = lookup.Find(condition.Key, target, isForLeader: true, out var refusal)) is null)
             return refusal;
         var from = condition.Key.IsEmpty ? shard.Route.Start.Span : condition.Key;
-        if (RequestRules.CheckRange(shard, lookup, from, condition.End, out var to) is { } bad)
+        if (RequestRules.CheckRange(shard, lookup, ref from, condition.End, out var to) is { } bad)
             return bad;
         if (RequestRules.CheckRoom(write, from, to) is { } full)
             return full;

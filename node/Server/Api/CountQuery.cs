@@ -7,7 +7,7 @@ namespace KvCluster.Node.Api;
 /// <summary>A Count of the keys of a range, as far as it is in one shard.</summary>
 internal sealed class CountQuery : SnapshotQuery
 {
-    private readonly int _bytesMax;
+    private readonly ApiError? _badBounds;
 
     /// <exception cref="MalformedMessageException">The bytes are not a valid message.</exception>
     public CountQuery(ReadOnlySpan<byte> request, out ReadOnlySpan<byte> options)
@@ -26,13 +26,13 @@ internal sealed class CountQuery : SnapshotQuery
                 default: reader.Skip(); break;
             }
         }
-        _bytesMax = Math.Max(Math.Max(start.Length, end.Length), prefix.Length);
+        _badBounds = RequestRules.CheckBounds(start, end, prefix);
         Bounds = KeyBounds.Of(start, end, prefix);
     }
 
     public KeyBounds Bounds { get; }
 
-    public ApiError? Check() => _bytesMax > KvLimits.KeyBytesMax ? ApiErrors.KeyTooLong : null;
+    public ApiError? Check() => _badBounds;
 
     public override bool Step(TimeProvider clock, long until)
     {

@@ -76,8 +76,8 @@ internal sealed class KvWrites(ShardLookup lookup)
         where TSink : struct, IReplySink
     {
         var change = new SingleChange(request, ChangeLayout.DeleteRange);
-        if (Math.Max(Math.Max(change.Key.Length, change.Value.Length), change.Other.Length) > KvLimits.KeyBytesMax)
-            return KvCalls.Refuse(sink, ApiErrors.KeyTooLong);
+        if (RequestRules.CheckBounds(change.Key, change.Value, change.Other) is { } tooLong)
+            return KvCalls.Refuse(sink, tooLong);
         if (change.Key.IsEmpty && change.Value.IsEmpty && change.Other.IsEmpty && !change.IsFlagged)
             return KvCalls.Refuse(sink, ApiErrors.RangeUnnamed);
         var bounds = KeyBounds.Of(change.Key.ToArray(), change.Value.ToArray(), change.Other.ToArray());
@@ -91,6 +91,12 @@ internal sealed class KvWrites(ShardLookup lookup)
         // A range that ends before it begins has no keys.
         if (!to.IsEmpty && from.SequenceCompareTo(to) > 0)
             to = from;
+        if (Math.Max(from.Length, to.Length) > KvLimits.KeyBytesMax)
+        {
+            var (first, behind) = KeyBounds.Shortened(from, to);
+            from = first;
+            to = behind;
+        }
         write.WantsResults = true;
         write.DeleteRange(from, to);
         return FinishRangeAsync(Submit(write, shard, target), shard, isBeyond ? shard.Route.End.Memory : default, sink);

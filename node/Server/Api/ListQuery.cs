@@ -19,7 +19,7 @@ internal sealed class ListQuery : SnapshotQuery
     private const int EntriesMax = 10_000;
     private const int BytesDefault = 1 << 20;
 
-    private readonly int _keyBytesMax;
+    private readonly ApiError? _badBounds;
     private readonly bool _isTokenBad;
     private readonly bool _isTokenOfAnother;
     private readonly uint _range;
@@ -52,7 +52,7 @@ internal sealed class ListQuery : SnapshotQuery
             }
         }
         (_entriesMax, _bytesMax) = (entries == 0 ? EntriesDefault : entries, bytes == 0 ? BytesDefault : Math.Min(bytes, EntryPages.EntriesBytesMax));
-        _keyBytesMax = Math.Max(Math.Max(start.Length, end.Length), prefix.Length);
+        _badBounds = RequestRules.CheckBounds(start, end, prefix);
         Bounds = KeyBounds.Of(start, end, prefix);
         _range = ChecksumOf(start, end, prefix);
         if (token.Length == 0)
@@ -86,7 +86,7 @@ internal sealed class ListQuery : SnapshotQuery
             return ApiErrors.BadRequest("The page token is of a List with other fields: range, order and keys_only must be the same for each page.");
         if (_entriesMax > EntriesMax)
             return ApiErrors.BadRequest($"A page has at most {EntriesMax} entries.");
-        return _keyBytesMax > KvLimits.KeyBytesMax ? ApiErrors.KeyTooLong : null;
+        return _badBounds;
     }
 
     public override bool Step(TimeProvider clock, long until)

@@ -13,6 +13,10 @@ internal static class RequestRules
     public static ApiError? CheckKey(ReadOnlySpan<byte> key) =>
         key.IsEmpty ? ApiErrors.KeyEmpty : key.Length > KvLimits.KeyBytesMax ? ApiErrors.KeyTooLong : null;
 
+    /// <summary>Whether the bounds of a range are short enough. They may be empty.</summary>
+    public static ApiError? CheckBounds(ReadOnlySpan<byte> start, ReadOnlySpan<byte> end, ReadOnlySpan<byte> prefix = default) =>
+        prefix.Length > KvLimits.KeyBytesMax ? ApiErrors.KeyTooLong : Math.Max(start.Length, end.Length) > KvLimits.BoundBytesMax ? ApiErrors.BoundTooLong : null;
+
     public static ApiError? CheckEntry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value) =>
         CheckKey(key) ?? (value.Length > KvLimits.ValueBytesMax ? ApiErrors.ValueTooLarge : null);
 
@@ -23,8 +27,9 @@ internal static class RequestRules
     public static ApiError? CheckTtl(ulong? ttlMs) => ttlMs is 0 or > KvLimits.TtlMillisecondsMax ? ApiErrors.TtlInvalid : null;
 
     /// <summary>Whether a range lies in a shard. An empty end is the end of the shard.</summary>
-    /// <param name="to">The end; empty if the shard has the last key.</param>
-    public static ApiError? CheckRange(HostedShard shard, ShardLookup lookup, ReadOnlySpan<byte> from, ReadOnlySpan<byte> end, out ReadOnlySpan<byte> to)
+    /// <param name="from">The first key; no longer than a key afterwards.</param>
+    /// <param name="to">The end, no longer than a key either; empty if the shard has the last key.</param>
+    public static ApiError? CheckRange(HostedShard shard, ShardLookup lookup, ref ReadOnlySpan<byte> from, ReadOnlySpan<byte> end, out ReadOnlySpan<byte> to)
     {
         var endOfShard = shard.Route.End.Span;
         to = end.IsEmpty ? endOfShard : end;
@@ -32,7 +37,15 @@ internal static class RequestRules
             return ApiErrors.BadRequest("A range ends before it begins. Nothing was applied.");
         if (!shard.Owns(from))
             return ApiErrors.ShardsDiffer(shard, lookup.RouteOf(from));
-        return endOfShard.IsEmpty || to.SequenceCompareTo(endOfShard) <= 0 ? null : ApiErrors.ShardsDiffer(shard, lookup.RouteOf(endOfShard));
+        if (!endOfShard.IsEmpty && to.SequenceCompareTo(endOfShard) > 0)
+            return ApiErrors.ShardsDiffer(shard, lookup.RouteOf(endOfShard));
+        if (Math.Max(from.Length, to.Length) > KvLimits.KeyBytesMax)
+        {
+            var (first, behind) = KeyBounds.Shortened(from, to);
+            from = first;
+            to = behind;
+        }
+        return null;
     }
 
     /// <summary>Whether all keys that get a number under a prefix lie in a shard.</summary>

@@ -79,7 +79,7 @@ internal sealed class SetIntersectQuery : SnapshotQuery
             return ApiErrors.BadRequest($"An intersection has at most {PrefixesMax} facet prefixes.");
         if (_membersMax > MembersMax || _facetsMax > FacetsMax)
             return ApiErrors.BadRequest($"A page has at most {MembersMax} members, and a prefix at most {FacetsMax} facets.");
-        if (_start.Length > KvLimits.MemberBytesMax)
+        if (_start.Length > KvLimits.MemberBoundBytesMax)
             return ApiErrors.MemberTooLong;
         foreach (var key in Keys.Concat(_prefixes))
         {

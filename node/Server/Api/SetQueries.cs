@@ -45,7 +45,7 @@ internal sealed class SetScanQuery : SnapshotQuery
     private readonly KeyBounds _bounds;
     private readonly bool _isReverse;
     private readonly uint _membersMax = MembersDefault;
-    private readonly int _memberBytesMax;
+    private readonly bool _isMemberTooLong;
 
     /// <exception cref="MalformedMessageException">The bytes are not a valid message.</exception>
     public SetScanQuery(ReadOnlySpan<byte> request, out ReadOnlySpan<byte> options)
@@ -67,7 +67,7 @@ internal sealed class SetScanQuery : SnapshotQuery
                 default: reader.Skip(); break;
             }
         }
-        _memberBytesMax = Math.Max(Math.Max(start.Length, prefix.Length), after.Length);
+        _isMemberTooLong = start.Length > KvLimits.MemberBoundBytesMax || Math.Max(prefix.Length, after.Length) > KvLimits.MemberBytesMax;
         _bounds = KeyBounds.Of(start, default, prefix);
         if (after.Length > 0)
             _bounds = _bounds.Behind(after, _isReverse);
@@ -79,7 +79,7 @@ internal sealed class SetScanQuery : SnapshotQuery
     {
         if (_membersMax > MembersMax)
             return ApiErrors.BadRequest($"A page has at most {MembersMax} members.");
-        return RequestRules.CheckKey(Key) ?? (_memberBytesMax > KvLimits.MemberBytesMax ? ApiErrors.MemberTooLong : null);
+        return RequestRules.CheckKey(Key) ?? (_isMemberTooLong ? ApiErrors.MemberTooLong : null);
     }
 
     public override bool Step(TimeProvider clock, long until)

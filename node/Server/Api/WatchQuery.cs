@@ -45,8 +45,8 @@ internal sealed class WatchQuery
                 default: reader.Skip(); break;
             }
         }
-        if (Math.Max(start.Length, Math.Max(end.Length, prefix.Length)) > KvLimits.KeyBytesMax)
-            return ApiErrors.KeyTooLong;
+        if (RequestRules.CheckBounds(start, end, prefix) is { } tooLong)
+            return tooLong;
         if (exact && prefix.IsEmpty)
             return ApiErrors.KeyEmpty;
         var bounds = exact ? new KeyBounds(prefix.ToArray(), (byte[])[.. prefix, 0]) : KeyBounds.Of(start.ToArray(), end.ToArray(), prefix.ToArray());

@@ -116,7 +116,7 @@ public sealed class KvCursor : IDisposable
         Span<byte> buffer = stackalloc byte[TreeKey.BytesMax];
         try
         {
-            return _cursor.Seek(TreeKey.Write(buffer, _tree.Number, key));
+            return _cursor.Seek(TreeKey.WriteStart(buffer, _tree.Number, key));
         }
         catch (CorruptStoreException damage)
         {

@@ -72,7 +72,7 @@ public sealed class KvMemberCursor : IDisposable
     public bool Seek(ReadOnlySpan<byte> member)
     {
         Check();
-        KvSet.CheckMember(member);
+        KvSet.CheckPlace(member);
         try
         {
             return _cursor?.Seek(member) ?? false;

@@ -54,7 +54,7 @@ public readonly struct KvSet
 
     /// <summary>The members in order, to be iterated over once with <c>foreach</c>.</summary>
     /// <param name="from">The first one, inclusive, which need not be a member; empty: from the beginning.</param>
-    /// <exception cref="ArgumentOutOfRangeException">It is longer than a member may be.</exception>
+    /// <exception cref="ArgumentOutOfRangeException">It is more than one byte longer than a member may be.</exception>
     public KvMemberScan Members(ReadOnlySpan<byte> from = default)
     {
         var cursor = OpenCursor();
@@ -79,6 +79,13 @@ public readonly struct KvSet
     {
         if (member.Length is 0 or > KvStoreLimits.MemberBytesMax)
             throw new ArgumentOutOfRangeException(nameof(member), member.Length, $"A member has 1 to {KvStoreLimits.MemberBytesMax} bytes.");
+    }
+
+    /// <exception cref="ArgumentOutOfRangeException">It is empty or too long.</exception>
+    internal static void CheckPlace(ReadOnlySpan<byte> member)
+    {
+        if (member.Length is 0 or > KvLimits.MemberBoundBytesMax)
+            throw new ArgumentOutOfRangeException(nameof(member), member.Length, $"A place to seek in a set has 1 to {KvLimits.MemberBoundBytesMax} bytes: a member and one more.");
     }
 }
 

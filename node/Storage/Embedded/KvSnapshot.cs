@@ -104,14 +104,14 @@ public sealed class KvSnapshot : IDisposable
     /// <param name="tree">The tree.</param>
     /// <param name="from">The first key, inclusive; empty: from the beginning.</param>
     /// <param name="to">The end, exclusive; empty: to the end.</param>
-    /// <exception cref="ArgumentOutOfRangeException">A bound is longer than a key may be.</exception>
+    /// <exception cref="ArgumentOutOfRangeException">A bound is more than one byte longer than a key may be.</exception>
     /// <exception cref="KvStoreDamagedException">What is on the disk is not what was written.</exception>
     [SkipLocalsInit]
     public long Count(KvTree tree, ReadOnlySpan<byte> from = default, ReadOnlySpan<byte> to = default)
     {
         Check(tree);
         Span<byte> lower = stackalloc byte[TreeKey.BytesMax], upper = stackalloc byte[TreeKey.BytesMax];
-        return CountBetween(TreeKey.Write(lower, tree.Number, from), TreeKey.WriteEnd(upper, tree.Number, to));
+        return CountBetween(TreeKey.WriteStart(lower, tree.Number, from), TreeKey.WriteEnd(upper, tree.Number, to));
     }
 
     /// <summary>The same for the keys that begin with a prefix.</summary>
@@ -133,7 +133,7 @@ public sealed class KvSnapshot : IDisposable
     /// <param name="from">The first key, inclusive; empty: from the beginning.</param>
     /// <param name="to">The end, exclusive; empty: to the end.</param>
     /// <param name="reverse">Begin with the last entry.</param>
-    /// <exception cref="ArgumentOutOfRangeException">A bound is longer than a key may be.</exception>
+    /// <exception cref="ArgumentOutOfRangeException">A bound is more than one byte longer than a key may be.</exception>
     public KvScan Scan(KvTree tree, ReadOnlySpan<byte> from = default, ReadOnlySpan<byte> to = default, bool reverse = false) => new(OpenCursor(tree, from, to), reverse);
 
     /// <summary>The entries of a tree whose keys begin with a prefix, to be iterated over once with <c>foreach</c>.</summary>
@@ -147,7 +147,7 @@ public sealed class KvSnapshot : IDisposable
     /// <param name="tree">The tree.</param>
     /// <param name="from">The first key, inclusive; empty: from the beginning.</param>
     /// <param name="to">The end, exclusive; empty: to the end.</param>
-    /// <exception cref="ArgumentOutOfRangeException">A bound is longer than a key may be.</exception>
+    /// <exception cref="ArgumentOutOfRangeException">A bound is more than one byte longer than a key may be.</exception>
     public KvCursor OpenCursor(KvTree tree, ReadOnlySpan<byte> from = default, ReadOnlySpan<byte> to = default) => Open(TreeId.Kv, tree, from, to);
 
     /// <summary>
@@ -200,7 +200,7 @@ public sealed class KvSnapshot : IDisposable
     {
         Check(tree);
         Span<byte> lower = stackalloc byte[TreeKey.BytesMax], upper = stackalloc byte[TreeKey.BytesMax];
-        var first = TreeKey.Write(lower, tree.Number, from);
+        var first = TreeKey.WriteStart(lower, tree.Number, from);
         return new KvCursor(this, tree, _snapshot.Cursor(stored, first, TreeKey.WriteEnd(upper, tree.Number, to)));
     }
 

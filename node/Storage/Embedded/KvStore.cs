@@ -240,7 +240,7 @@ public sealed class KvStore : IAsyncDisposable
     /// <param name="to">The end, exclusive; empty: to the end.</param>
     /// <param name="cancellationToken">Ends it between two steps.</param>
     /// <returns>How many keys were removed.</returns>
-    /// <exception cref="ArgumentOutOfRangeException">A bound is longer than a key may be.</exception>
+    /// <exception cref="ArgumentOutOfRangeException">A bound is more than one byte longer than a key may be.</exception>
     /// <exception cref="KvTreeNotFoundException">The tree was dropped.</exception>
     /// <exception cref="KvStoreFailedException">The store has stopped. Keys from the beginning of the range on may be removed.</exception>
     public Task<long> DeleteRangeAsync(KvTree tree, ReadOnlySpan<byte> from = default, ReadOnlySpan<byte> to = default, CancellationToken cancellationToken = default)
@@ -249,7 +249,7 @@ public sealed class KvStore : IAsyncDisposable
         ThrowIfDisposed();
         tree.ThrowUnlessOf(this, nameof(tree));
         tree.ThrowIfDropped();
-        return DeleteRangeAsync(TreeKey.Bound(tree.Number, from), TreeKey.EndBound(tree.Number, to), cancellationToken);
+        return DeleteRangeAsync(TreeKey.StartBound(tree.Number, from), TreeKey.EndBound(tree.Number, to), cancellationToken);
     }
 
     /// <summary>

@@ -25,7 +25,24 @@ internal static class TreeKey
         return destination[..(NumberBytes + key.Length)];
     }
 
-    /// <summary>The same in an array of its own, for what outlives a call.</summary>
+    /// <summary>
+    /// Writes the start of a range, or a place to seek. It has at most one byte more than a key, so that the least key after any key can be named. Nothing that long is stored,
+    /// so such a bound is as good as the end of all keys that begin with its first bytes.
+    /// </summary>
+    /// <exception cref="ArgumentOutOfRangeException">The key is too long.</exception>
+    public static ReadOnlySpan<byte> WriteStart(Span<byte> destination, uint tree, scoped ReadOnlySpan<byte> key)
+    {
+        if (key.Length <= KvStoreLimits.KeyBytesMax)
+            return Write(destination, tree, key);
+        if (key.Length > KvStoreLimits.BoundBytesMax)
+            throw new ArgumentOutOfRangeException(nameof(key), key.Length, $"The start or end of a range has at most {KvStoreLimits.BoundBytesMax} bytes: a key and one more.");
+        return EndOfPrefix(destination, Write(destination, tree, key[..KvStoreLimits.KeyBytesMax]));
+    }
+
+    /// <summary>The same in an array of its own.</summary>
+    public static byte[] StartBound(uint tree, ReadOnlySpan<byte> key) => WriteStart(stackalloc byte[BytesMax], tree, key).ToArray();
+
+    /// <summary>A key in an array of its own, for what outlives a call.</summary>
     public static byte[] Bound(uint tree, ReadOnlySpan<byte> key) => Write(stackalloc byte[BytesMax], tree, key).ToArray();
 
     /// <summary>The same for a key that is to be stored or found, which has at least one byte.</summary>
@@ -38,7 +55,8 @@ internal static class TreeKey
     /// tree.
     /// </summary>
     /// <exception cref="ArgumentOutOfRangeException">The key is too long.</exception>
-    public static ReadOnlySpan<byte> WriteEnd(Span<byte> destination, uint tree, scoped ReadOnlySpan<byte> key) => Write(destination, key.IsEmpty ? tree + 1 : tree, key);
+    public static ReadOnlySpan<byte> WriteEnd(Span<byte> destination, uint tree, scoped ReadOnlySpan<byte> key) =>
+        key.IsEmpty ? Write(destination, tree + 1, key) : WriteStart(destination, tree, key);
 
     /// <summary>The same in an array of its own.</summary>
     public static byte[] EndBound(uint tree, ReadOnlySpan<byte> key) => WriteEnd(stackalloc byte[BytesMax], tree, key).ToArray();

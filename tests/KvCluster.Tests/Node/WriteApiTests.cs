@@ -246,7 +246,7 @@ public sealed class WriteApiTests(KvApiTests.OneNode fixture) : IClassFixture<Kv
         await RefusedAsync(() => _kv.PutAsync(new PutRequest { Key = Key("k"), Owner = Bytes("short") }), StatusCode.InvalidArgument, "BAD_REQUEST");
         await RefusedAsync(() => _kv.PutAsync(new PutRequest { Key = almostLongKey, Sequence = true }), StatusCode.InvalidArgument, "KEY_TOO_LONG");
         await RefusedAsync(() => _kv.DeleteRangeAsync(new DeleteRangeRequest()), StatusCode.InvalidArgument, "BAD_REQUEST");
-        await RefusedAsync(() => _kv.DeleteRangeAsync(new DeleteRangeRequest { End = longKey }), StatusCode.InvalidArgument, "KEY_TOO_LONG");
+        await RefusedAsync(() => _kv.DeleteRangeAsync(new DeleteRangeRequest { End = ByteString.CopyFrom(new byte[2_050]) }), StatusCode.InvalidArgument, "KEY_TOO_LONG");
         await RefusedAsync(() => _kv.SetAddAsync(new SetAddRequest { Key = Key("s") }), StatusCode.InvalidArgument, "BAD_REQUEST");
         await RefusedAsync(() => _kv.SetAddAsync(new SetAddRequest { Key = Key("s"), Members = { ByteString.Empty } }), StatusCode.InvalidArgument, "MEMBER_EMPTY");
         await RefusedAsync(() => _kv.SetAddAsync(new SetAddRequest { Key = Key("s"), Members = { ByteString.CopyFrom(new byte[1_025]) } }), StatusCode.InvalidArgument, "MEMBER_TOO_LONG");
