@@ -48,6 +48,14 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
     public ValueTask<ByteString> ChangeAsync(Method method, ReadOnlyMemory<byte> key, IMessage request, CancellationToken cancellationToken) =>
         ChangeAsync(new Change(method, key, default, null, request), cancellationToken);
 
+    /// <summary>The same for a Write or Transact, which is routed by a key within it.</summary>
+    /// <exception cref="KvException">The call failed.</exception>
+    public ValueTask<ByteString> ChangeAsync(Method method, IMessage request, CancellationToken cancellationToken)
+    {
+        var encoded = request.ToByteString();
+        return ChangeAsync(new Change(method, encoded), cancellationToken);
+    }
+
     /// <summary>Makes a change and returns the encoded response. If the shard has ended the session meanwhile, another one is used.</summary>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     public async ValueTask<ByteString> ChangeAsync(Change change, CancellationToken cancellationToken)
@@ -101,11 +109,19 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
         return failure;
     }
 
-    /// <summary>A change as its caller passed it: a put by its parts, which needs no message objects, and others as the message.</summary>
+    /// <summary>A change as its caller passed it: a put by its parts, which needs no message objects, one that is encoded, and others as the message.</summary>
     internal readonly record struct Change(Method Method, ReadOnlyMemory<byte> Key, ReadOnlyMemory<byte> Value, KvCondition? Condition, IMessage? Message)
     {
+        /// <summary>A request that is encoded, and routed by a key within it.</summary>
+        public Change(Method method, ByteString encoded)
+            : this(method, RequestKeys.First(method, encoded), default, null, null) => Encoded = encoded;
+
+        private ByteString? Encoded { get; }
+
         public ByteString Encode()
         {
+            if (Encoded is not null)
+                return Encoded;
             if (Message is not null)
                 return Message.ToByteString();
             var request = new PutRequest { Key = Key.ToByteString(), Value = Value.ToByteString() };
@@ -114,8 +130,10 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
             return request.ToByteString();
         }
 
-        public ByteString Encode(in RequestTicket ticket) => Message is null
-            ? ticket.Encode(Key.Span, Value.Span, Condition)
-            : ticket.Encode(Message, Method.RequestIdField());
+        public ByteString Encode(in RequestTicket ticket) => Encoded is not null
+            ? ticket.Encode(Encoded.Span, Method.RequestIdField())
+            : Message is null
+                ? ticket.Encode(Key.Span, Value.Span, Condition)
+                : ticket.Encode(Message, Method.RequestIdField());
     }
 }

@@ -240,7 +240,7 @@ public sealed class KvClient : IAsyncDisposable
     public async ValueTask<TransactResult> TransactAsync(KvTransaction transaction, CancellationToken cancellationToken = default)
     {
         var response = TransactResponse.Parser.ParseFrom(
-            await _calls.ChangeAsync(Method.Transact, transaction.FirstKey, transaction.Message, cancellationToken).ConfigureAwait(false));
+            await _calls.ChangeAsync(Method.Transact, transaction.Message, cancellationToken).ConfigureAwait(false));
         return new TransactResult(
             response.Succeeded, response.HasFailedCondition ? (int)response.FailedCondition : null, [.. response.Results.Select(OperationResult.Of)], _calls.See(response.Position));
     }
@@ -249,7 +249,7 @@ public sealed class KvClient : IAsyncDisposable
     /// <exception cref="KvException">Reason SHARDS_DIFFER: the keys belong to several shards; nothing was applied.</exception>
     public async ValueTask<WriteResult> WriteAsync(KvWrite write, CancellationToken cancellationToken = default)
     {
-        var response = WriteResponse.Parser.ParseFrom(await _calls.ChangeAsync(Method.Write, write.FirstKey, write.Message, cancellationToken).ConfigureAwait(false));
+        var response = WriteResponse.Parser.ParseFrom(await _calls.ChangeAsync(Method.Write, write.Message, cancellationToken).ConfigureAwait(false));
         return new WriteResult(_calls.See(response.Position), (long)response.Deleted, [.. response.Results.Select(OperationResult.Of)]);
     }
 

@@ -1,4 +1,3 @@
-using Google.Protobuf;
 using Google.Protobuf.Collections;
 using KvCluster.V1;
 
@@ -16,9 +15,6 @@ public sealed class KvOperations
 
     /// <summary>Number of operations added.</summary>
     public int Count => _operations.Count;
-
-    /// <summary>The first key named; empty if there is none.</summary>
-    internal ReadOnlyMemory<byte> FirstKey => _operations.Count == 0 ? default : KeyOf(_operations[0]).Memory;
 
     /// <summary>Adds a put.</summary>
     public KvOperations Put(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value) => Add(new Operation { Put = new PutOperation { Key = key.ToByteString(), Value = value.ToByteString() } });
@@ -70,21 +66,6 @@ public sealed class KvOperations
     public KvOperations SetGet(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> member = default) => Add(new Operation { SetGet = SetOf(key, member) });
 
     private static SetOperation SetOf(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> member) => new() { Key = key.ToByteString(), Member = member.ToByteString() };
-
-    private static ByteString KeyOf(Operation operation) => operation.OperationCase switch
-    {
-        Operation.OperationOneofCase.Put => operation.Put.Key,
-        Operation.OperationOneofCase.Delete => operation.Delete.Key,
-        Operation.OperationOneofCase.DeleteRange => operation.DeleteRange.Start,
-        Operation.OperationOneofCase.Increment => operation.Increment.Key,
-        Operation.OperationOneofCase.Touch => operation.Touch.Key,
-        Operation.OperationOneofCase.SetAdd => operation.SetAdd.Key,
-        Operation.OperationOneofCase.SetRemove => operation.SetRemove.Key,
-        Operation.OperationOneofCase.Get => operation.Get.Key,
-        Operation.OperationOneofCase.Scan => operation.Scan.Start,
-        Operation.OperationOneofCase.SetGet => operation.SetGet.Key,
-        _ => ByteString.Empty,
-    };
 
     private KvOperations Add(Operation operation)
     {

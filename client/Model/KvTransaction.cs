@@ -19,9 +19,6 @@ public sealed class KvTransaction
     /// <summary>Applied if one does not.</summary>
     public KvOperations Else { get; }
 
-    /// <summary>The first key named, by which the request is routed.</summary>
-    internal ReadOnlyMemory<byte> FirstKey => Message.Conditions.Count > 0 ? Message.Conditions[0].Key.Memory : Then.FirstKey.IsEmpty ? Else.FirstKey : Then.FirstKey;
-
     /// <summary>Adds a condition, which must name its key.</summary>
     public KvTransaction If(KvCondition condition)
     {

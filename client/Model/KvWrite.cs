@@ -19,9 +19,6 @@ public sealed class KvWrite
     /// <summary>Number of operations added.</summary>
     public int Count => Operations.Count;
 
-    /// <summary>The first key named, by which the request is routed.</summary>
-    internal ReadOnlyMemory<byte> FirstKey => Count > 0 ? Operations.FirstKey : Message.Conditions.Count > 0 ? Message.Conditions[0].Key.Memory : default;
-
     /// <summary>Adds a condition, which must name its key.</summary>
     public KvWrite If(KvCondition condition)
     {

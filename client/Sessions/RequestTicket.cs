@@ -50,6 +50,16 @@ internal readonly record struct RequestTicket(ShardSessions Sessions, ClientSess
         return UnsafeByteOperations.UnsafeWrap(bytes);
     }
 
+    /// <summary>Adds this identity to an encoded request that has none.</summary>
+    public ByteString Encode(ReadOnlySpan<byte> request, int idField)
+    {
+        var bytes = new byte[request.Length + WireWriter.BytesFieldSize(IdBytes)];
+        request.CopyTo(bytes);
+        var writer = new WireWriter(bytes.AsSpan(request.Length));
+        WriteId(ref writer, idField);
+        return UnsafeByteOperations.UnsafeWrap(bytes);
+    }
+
     /// <summary>Encodes a Write of puts with this identity, in the memory of the batch.</summary>
     public ByteString Encode(PutBatch puts)
     {

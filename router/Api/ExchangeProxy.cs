@@ -174,7 +174,7 @@ internal sealed class ExchangeProxy : IDisposable
     {
         open = null;
         var shard = _forwarding.ShardOf(head.Method, head.Request);
-        var (isRead, requestBytes) = (head.Method.IsRead(), head.Request.Length + RequestKeys.ObjectBytes(head.Method, head.Request));
+        var (isRead, requestBytes) = (head.Method.IsRead(), head.Request.Length + RequestParts.ObjectBytes(head.Method, head.Request));
         lock (_gate)
         {
             if (_places.TryTake(shard, !isRead, requestBytes, out var place) is { } refusal)

@@ -131,7 +131,7 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
                 return Refused("BAD_REQUEST", $"There is no method {(int)method}; nothing was applied.");
             if (method == Method.GetMany)
                 return await GetManyAsync(request, deadlineMs, way, cancellationToken).ConfigureAwait(false);
-            if (method is Method.Count || (method == Method.Get && RequestKeys.IsOfNearest(request.Span)))
+            if (method is Method.Count || (method == Method.Get && RequestParts.IsOfNearest(request.Span)))
                 return await GoOnAsync(method, request, deadlineMs, way, cancellationToken).ConfigureAwait(false);
             if (method == Method.DeleteRange)
                 return await DeleteRangeAsync(request, deadlineMs, cancellationToken).ConfigureAwait(false);
@@ -139,12 +139,12 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
                 return ShardsDiffer;
             return await calls.CallAsync(
                 method,
-                KeyOf(method, request),
+                RequestKeys.First(method, request),
                 request,
                 deadlineMs,
                 cancellationToken,
-                RequestKeys.HasId(method, request.Span),
-                !RequestKeys.ModeOf(method, request.Span).IsForLeader(),
+                RequestParts.HasId(method, request.Span),
+                !RequestParts.ModeOf(method, request.Span).IsForLeader(),
                 parent,
                 way).ConfigureAwait(false);
         }
@@ -162,18 +162,11 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     private static RoutedReply Refused(string reason, string message) =>
         new(ByteString.Empty, CallStatus.Invalid(reason, message));
 
-    // The key within the request's own memory, found by the offset of its span, or a key that was made of several fields.
-    private static ReadOnlyMemory<byte> KeyOf(Method method, ByteString request)
-    {
-        var key = RequestKeys.First(method, request.Span);
-        return request.Span.Overlaps(key, out var offset) ? request.Memory.Slice(offset, key.Length) : key.ToArray();
-    }
-
     // Reads that go on in other shards.
     private async ValueTask<RoutedReply> GoOnAsync(Method method, ByteString request, long deadlineMs, ReplyWay way, CancellationToken cancellationToken)
     {
-        if (RequestKeys.CountPositions(request.Span, method.ReadOptionsField()) > RequestLimits.PositionsMax)
-            return Refused("BAD_REQUEST", RequestKeys.TooManyPositions);
+        if (RequestParts.CountPositions(request.Span, method.ReadOptionsField()) > RequestLimits.PositionsMax)
+            return Refused("BAD_REQUEST", RequestParts.TooManyPositions);
         if (method == Method.Count)
         {
             var (count, countError) = await RangeCalls.CountAsync(calls, CountParser.ParseFrom(request), deadlineMs, cancellationToken, way).ConfigureAwait(false);
@@ -187,9 +180,9 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     // If only the first keys of it were removed there, the caller goes on itself.
     private async ValueTask<RoutedReply> DeleteRangeAsync(ByteString request, long deadlineMs, CancellationToken cancellationToken)
     {
-        var isIdentified = RequestKeys.HasId(Method.DeleteRange, request.Span);
+        var isIdentified = RequestParts.HasId(Method.DeleteRange, request.Span);
         // Without its conditions: they are evaluated in the first shard, and as objects they take many times their bytes.
-        var rest = RequestKeys.RangeOf(request.Span);
+        var rest = RequestParts.RangeOf(request.Span);
         var bounds = KeyBounds.Of(rest.Start.Memory, rest.End.Memory, rest.Prefix.Memory);
         if (isIdentified && !await IsInOneShardAsync(bounds, deadlineMs, cancellationToken).ConfigureAwait(false))
             return ShardsDiffer;
@@ -237,11 +230,11 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     private async ValueTask<RoutedReply> GetManyAsync(ByteString request, long deadlineMs, ReplyWay way, CancellationToken cancellationToken)
     {
         // Counted in the encoded request, because each key, position and unknown field becomes an object of many times its bytes.
-        var (keysCount, positions) = RequestKeys.CountMany(request.Span);
+        var (keysCount, positions) = RequestParts.CountMany(request.Span);
         if (keysCount > KvLimits.KeysMax)
             return Refused("TOO_MANY_OPERATIONS", $"At most {KvLimits.KeysMax:N0} keys can be read in one call.");
         if (positions > RequestLimits.PositionsMax)
-            return Refused("BAD_REQUEST", RequestKeys.TooManyPositions);
+            return Refused("BAD_REQUEST", RequestParts.TooManyPositions);
         var message = ManyParser.ParseFrom(request);
         var keys = message.Keys;
         var (entries, error, partBytesMax) = await ManyKeys.GetAsync(calls, keys, message.Read, deadlineMs, cancellationToken, way).ConfigureAwait(false);

@@ -85,7 +85,7 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
         var requestBytes = 0;
         try
         {
-            requestBytes = HoldRequest(request, RequestKeys.CountPositions(request.Written, ScanRequest.ReadFieldNumber), RequestKeys.TooManyPositions);
+            requestBytes = HoldRequest(request, RequestParts.CountPositions(request.Written, ScanRequest.ReadFieldNumber), RequestParts.TooManyPositions);
             var message = ScanParser.ParseFrom(request.Written);
             request.Return();
             await SendPagesAsync(message, responseStream, context).ConfigureAwait(false);
@@ -113,7 +113,7 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
         var requestBytes = 0;
         try
         {
-            requestBytes = HoldRequest(request, RequestKeys.CountPositionsOfWatch(request.Written), RequestKeys.TooManyPositionsOfWatch);
+            requestBytes = HoldRequest(request, RequestParts.CountPositionsOfWatch(request.Written), RequestParts.TooManyPositionsOfWatch);
             var message = WatchParser.ParseFrom(request.Written);
             request.Return();
             await SendEventsAsync(message, responseStream, context).ConfigureAwait(false);
@@ -205,13 +205,13 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
     {
         if (positions > RequestLimits.PositionsMax)
             throw CallStatus.Invalid("BAD_REQUEST", tooMany).ToRpcException();
-        var bytes = request.Count + (positions * RequestKeys.PartBytes);
+        var bytes = request.Count + (positions * RequestParts.PartBytes);
         return memory.Requests.TryTake(bytes, isSmall: bytes <= ByteBudget.SmallBytes) ? bytes : throw RequestsWait.ToRpcException();
     }
 
     private async Task<MessageBytes> CallAsync(Method method, MessageBytes request, ServerCallContext context)
     {
-        var requestBytes = request.Count + RequestKeys.ObjectBytes(method, request.Written);
+        var requestBytes = request.Count + RequestParts.ObjectBytes(method, request.Written);
         if (!memory.Requests.TryTake(requestBytes, isSmall: requestBytes <= ByteBudget.SmallBytes))
             return Refuse(RequestsWait, context);
         try

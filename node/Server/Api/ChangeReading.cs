@@ -87,8 +87,10 @@ internal static class ChangeReading
 
     /// <summary>Adds the operations of a Write, or of one list of a Transact.</summary>
     /// <param name="operationsField">The number of the field that has them.</param>
-    /// <param name="shard">The shard of all keys. If it is null, it becomes that of the first key, if there is any.</param>
-    public static ApiError? TryAddOperations(WriteRequest write, ReadOnlySpan<byte> request, int operationsField, ShardLookup lookup, in CallTarget target, ref HostedShard? shard)
+    /// <param name="first">The key by which the request is routed.</param>
+    /// <param name="shard">The shard of all keys. If it is null, it becomes that of the first key, if there is any operation.</param>
+    public static ApiError? TryAddOperations(
+        WriteRequest write, ReadOnlySpan<byte> request, int operationsField, ReadOnlySpan<byte> first, ShardLookup lookup, in CallTarget target, ref HostedShard? shard)
     {
         var reader = new WireReader(request);
         for (int field; (field = reader.ReadField()) != 0;)
@@ -103,7 +105,7 @@ internal static class ChangeReading
                 return write.WantsResults ? ApiErrors.TooManyResults : ApiErrors.TooManyOperations;
             if (Check(operation, write) is { } bad)
                 return bad;
-            if (shard is null && (shard = lookup.Find(operation.Key, target, isForLeader: true, out var refusal)) is null)
+            if (shard is null && (shard = lookup.Find(first, target, isForLeader: true, out var refusal)) is null)
                 return refusal;
             if (TryAdd(write, operation, shard, lookup) is { } notAdded)
                 return notAdded;

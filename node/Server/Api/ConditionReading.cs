@@ -16,12 +16,23 @@ internal static class ConditionReading
     public static ApiError? TryAddAll(WriteRequest write, ReadOnlySpan<byte> request, int conditionsField, ReadOnlySpan<byte> keyOfOperation, HostedShard shard, ShardLookup lookup)
     {
         var found = shard;
-        return TryAddAll(write, request, conditionsField, keyOfOperation, default, lookup, ref found);
+        return TryAddAll(write, request, conditionsField, keyOfOperation, default, default, lookup, ref found);
     }
 
-    /// <summary>The same for a request whose shard is perhaps not known yet. It is then that of the first condition.</summary>
+    /// <summary>The same for a Transact, whose conditions have keys of their own, and whose shard is perhaps not known yet. It is then that of its first key.</summary>
     public static ApiError? TryAddAll(
-        WriteRequest write, ReadOnlySpan<byte> request, int conditionsField, ReadOnlySpan<byte> keyOfOperation, in CallTarget target, ShardLookup lookup, ref HostedShard? shard)
+        WriteRequest write, ReadOnlySpan<byte> request, int conditionsField, ReadOnlySpan<byte> first, in CallTarget target, ShardLookup lookup, ref HostedShard? shard) =>
+        TryAddAll(write, request, conditionsField, default, first, target, lookup, ref shard);
+
+    private static ApiError? TryAddAll(
+        WriteRequest write,
+        ReadOnlySpan<byte> request,
+        int conditionsField,
+        ReadOnlySpan<byte> keyOfOperation,
+        ReadOnlySpan<byte> first,
+        in CallTarget target,
+        ShardLookup lookup,
+        ref HostedShard? shard)
     {
         var reader = new WireReader(request);
         var (conditionCount, rangeCount) = (0, 0);
@@ -37,24 +48,31 @@ internal static class ConditionReading
             var condition = new ConditionFields(reader.ReadBytes());
             if (condition.Test == Condition.TestOneofCase.Range && ++rangeCount > KvLimits.RangeConditionsMax)
                 return ApiErrors.TooManyRanges;
-            if (TryAdd(write, condition, keyOfOperation, target, lookup, ref shard) is { } bad)
+            if (TryAdd(write, condition, keyOfOperation, first, target, lookup, ref shard) is { } bad)
                 return bad;
         }
         return null;
     }
 
-    private static ApiError? TryAdd(WriteRequest write, in ConditionFields condition, ReadOnlySpan<byte> keyOfOperation, in CallTarget target, ShardLookup lookup, ref HostedShard? shard)
+    private static ApiError? TryAdd(
+        WriteRequest write,
+        in ConditionFields condition,
+        ReadOnlySpan<byte> keyOfOperation,
+        ReadOnlySpan<byte> first,
+        in CallTarget target,
+        ShardLookup lookup,
+        ref HostedShard? shard)
     {
         if (condition.Test is Condition.TestOneofCase.None || (condition.HasRelation && !condition.IsRelationKnown))
             return NoTest;
         if (condition.Test == Condition.TestOneofCase.Range)
-            return TryAddRange(write, condition, target, lookup, ref shard);
+            return TryAddRange(write, condition, first, target, lookup, ref shard);
         var key = condition.HasKey ? condition.Key : keyOfOperation;
         if (RequestRules.CheckEntry(key, condition.Value) is { } bad)
             return bad;
         if (condition.IsOfSet && RequestRules.CheckMember(condition.Value) is { } badMember)
             return badMember;
-        if (shard is null && (shard = lookup.Find(key, target, isForLeader: true, out var refusal)) is null)
+        if (shard is null && (shard = lookup.Find(first, target, isForLeader: true, out var refusal)) is null)
             return refusal;
         if (!shard.Owns(key))
             return ApiErrors.ShardsDiffer(shard, lookup.RouteOf(key));
@@ -84,15 +102,16 @@ internal static class ConditionReading
         _ => ConditionKind.SetLacks,
     };
 
-    private static ApiError? TryAddRange(WriteRequest write, in ConditionFields condition, in CallTarget target, ShardLookup lookup, ref HostedShard? shard)
+    private static ApiError? TryAddRange(
+        WriteRequest write, in ConditionFields condition, ReadOnlySpan<byte> first, in CallTarget target, ShardLookup lookup, ref HostedShard? shard)
     {
         if (condition.Keys is null && condition.Greatest is null)
             return NoTest;
         if (RequestRules.CheckBounds(condition.Key, condition.End) is { } tooLong)
             return tooLong;
-        if (shard is null && condition.Key.IsEmpty)
-            return ApiErrors.BadRequest("The request names no key before a range that begins with the first key of its shard. Nothing was applied; name a key of the shard.");
-        if (shard is null && (shard = lookup.Find(condition.Key, target, isForLeader: true, out var refusal)) is null)
+        if (shard is null && first.IsEmpty)
+            return ApiErrors.BadRequest("The request names no key beside a range that begins with the first key of its shard. Nothing was applied; name a key of the shard.");
+        if (shard is null && (shard = lookup.Find(first, target, isForLeader: true, out var refusal)) is null)
             return refusal;
         var from = condition.Key.IsEmpty ? shard.Route.Start.Span : condition.Key;
         if (RequestRules.CheckRange(shard, lookup, ref from, condition.End, out var to) is { } bad)

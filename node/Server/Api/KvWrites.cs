@@ -115,7 +115,8 @@ internal sealed class KvWrites(ShardLookup lookup)
         HostedShard? shard = null;
         ReadHead(request, V1.WriteRequest.RequestIdFieldNumber, V1.WriteRequest.WithResultsFieldNumber, out var id, out var hasId, out var wantsResults);
         (write.WantsResults, write.IsWhole) = (wantsResults, true);
-        if (ChangeReading.TryAddOperations(write, request, V1.WriteRequest.OperationsFieldNumber, lookup, target, ref shard) is { } bad)
+        var first = RequestKeys.First(V1.Method.Write, request);
+        if (ChangeReading.TryAddOperations(write, request, V1.WriteRequest.OperationsFieldNumber, first, lookup, target, ref shard) is { } bad)
             return Refuse(sink, write, bad);
         // Without operations there is no change whose etag could be returned.
         if (shard is null)
@@ -144,12 +145,13 @@ internal sealed class KvWrites(ShardLookup lookup)
         HostedShard? shard = null;
         ReadHead(request, TransactRequest.RequestIdFieldNumber, flagField: 0, out var id, out var hasId, out _);
         (write.WantsResults, write.IsWhole) = (true, true);
-        if (ChangeReading.TryAddOperations(write, request, TransactRequest.SuccessFieldNumber, lookup, target, ref shard) is { } bad)
+        var first = RequestKeys.First(V1.Method.Transact, request);
+        if (ChangeReading.TryAddOperations(write, request, TransactRequest.SuccessFieldNumber, first, lookup, target, ref shard) is { } bad)
             return Refuse(sink, write, bad);
         write.BeginFailureList();
-        if (ChangeReading.TryAddOperations(write, request, TransactRequest.FailureFieldNumber, lookup, target, ref shard) is { } badFailure)
+        if (ChangeReading.TryAddOperations(write, request, TransactRequest.FailureFieldNumber, first, lookup, target, ref shard) is { } badFailure)
             return Refuse(sink, write, badFailure);
-        if (ConditionReading.TryAddAll(write, request, TransactRequest.ConditionsFieldNumber, default, target, lookup, ref shard) is { } badCondition)
+        if (ConditionReading.TryAddAll(write, request, TransactRequest.ConditionsFieldNumber, first, target, lookup, ref shard) is { } badCondition)
             return Refuse(sink, write, badCondition);
         if (shard is null)
             return Refuse(sink, write, ApiErrors.BadRequest("The request has neither a condition nor an operation."));

@@ -1,6 +1,6 @@
 using KvCluster.V1;
 
-namespace KvCluster.Client.Transport;
+namespace KvCluster;
 
 /// <summary>The key by whose shard a request is routed, where it is not simply the request's key. Used by the client library and the router; pure.</summary>
 internal static class RouteKeys

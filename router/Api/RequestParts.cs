@@ -1,49 +1,15 @@
 using Google.Protobuf;
-using KvCluster.Client.Transport;
 using KvCluster.ServiceDefaults;
 using KvCluster.V1;
 using KvCluster.Wire;
 
 namespace KvCluster.Router.Api;
 
-/// <summary>Finds keys and request ids in encoded requests, without decoding or copying anything else.</summary>
-internal static class RequestKeys
+/// <summary>Finds request ids, read modes and counts in encoded requests, without decoding or copying anything else. Their keys are found by <see cref="RequestKeys"/>.</summary>
+internal static class RequestParts
 {
     /// <summary>The memory of a key, or of a position and its etag, as objects with the reference to them.</summary>
     public const int PartBytes = 128;
-
-    /// <summary>The key by whose shard a request is routed; empty if it names none.</summary>
-    /// <exception cref="MalformedMessageException">The bytes are not a message.</exception>
-    public static ReadOnlySpan<byte> First(Method method, ReadOnlySpan<byte> request)
-    {
-        if (method.IsOfRange())
-            return FirstOfRange(method, request);
-        var keys = new Walk(method, request);
-        return keys.MoveNext() ? keys.Current : default;
-    }
-
-    // DeleteRange, Count and List have start, end and prefix in the same fields.
-    private static ReadOnlySpan<byte> FirstOfRange(Method method, ReadOnlySpan<byte> request)
-    {
-        ReadOnlySpan<byte> start = default, end = default, prefix = default, token = default;
-        var isReverse = false;
-        var reader = new WireReader(request);
-        for (int field; (field = reader.ReadField()) != 0;)
-        {
-            switch (field)
-            {
-                case ListRequest.StartFieldNumber: start = reader.ReadBytes(); break;
-                case ListRequest.EndFieldNumber: end = reader.ReadBytes(); break;
-                case ListRequest.PrefixFieldNumber: prefix = reader.ReadBytes(); break;
-                case ListRequest.ReverseFieldNumber when method == Method.List: isReverse = reader.ReadBool(); break;
-                case ListRequest.PageTokenFieldNumber when method == Method.List: token = reader.ReadBytes(); break;
-                default: reader.Skip(); break;
-            }
-        }
-        if (!isReverse && token.IsEmpty)
-            return start.SequenceCompareTo(prefix) >= 0 ? start : prefix;
-        return RouteKeys.Of(start.ToArray(), end.ToArray(), prefix.ToArray(), isReverse, token.ToArray()).Span;
-    }
 
     /// <summary>The range of a DeleteRange without its id and conditions.</summary>
     /// <exception cref="MalformedMessageException">The bytes are not a message.</exception>
@@ -205,68 +171,5 @@ internal static class RequestKeys
                 reader.Skip();
         }
         return mode;
-    }
-
-    /// <summary>
-    /// The keys of a request in the order of the message; of a Write or Transact those of its conditions and operations, of a SetIntersect those of its sets and its facet
-    /// prefixes.
-    /// </summary>
-    internal ref struct Walk(Method method, ReadOnlySpan<byte> request)
-    {
-        private readonly Method _method = method;
-        private WireReader _reader = new(request);
-
-        public ReadOnlySpan<byte> Current { get; private set; }
-
-        /// <summary>Advances to the next key.</summary>
-        public bool MoveNext()
-        {
-            for (int field; (field = _reader.ReadField()) != 0;)
-            {
-                switch (_method, field)
-                {
-                    case (Method.Write, WriteRequest.ConditionsFieldNumber):
-                    case (Method.Transact, TransactRequest.ConditionsFieldNumber):
-                        Current = FirstField(_reader.ReadBytes());
-                        return true;
-                    case (Method.Write, WriteRequest.OperationsFieldNumber):
-                    case (Method.Transact, TransactRequest.SuccessFieldNumber or TransactRequest.FailureFieldNumber):
-                        Current = KeyOfOperation(_reader.ReadBytes());
-                        return true;
-                    case (Method.SetIntersect, SetIntersectRequest.FacetPrefixesFieldNumber):
-                    // The others have the key, or the keys, in field 1.
-                    case (not (Method.Write or Method.Transact), GetRequest.KeyFieldNumber):
-                        Current = _reader.ReadBytes();
-                        return true;
-                    default:
-                        _reader.Skip();
-                        break;
-                }
-            }
-            return false;
-        }
-
-        private static ReadOnlySpan<byte> FirstField(ReadOnlySpan<byte> message)
-        {
-            var reader = new WireReader(message);
-            for (int field; (field = reader.ReadField()) != 0; reader.Skip())
-            {
-                if (field == Condition.KeyFieldNumber)
-                    return reader.ReadBytes();
-            }
-            return default;
-        }
-
-        // Every kind of operation has its key, or the first one of its range, in field 1.
-        private static ReadOnlySpan<byte> KeyOfOperation(ReadOnlySpan<byte> operation)
-        {
-            var reader = new WireReader(operation);
-            for (int field; (field = reader.ReadField()) != 0; reader.Skip())
-            {
-                if (field is >= Operation.PutFieldNumber and <= Operation.SetGetFieldNumber)
-                    return FirstField(reader.ReadBytes());
-            }
-            return default;
-        }
     }
 }
