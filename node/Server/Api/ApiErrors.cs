@@ -149,8 +149,6 @@ internal static class ApiErrors
     public static readonly ApiError IntersectionTooLarge = new(
         StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", "The intersection has too many members to be counted in facets. Ask for it without facet prefixes, or intersect more sets.");
 
-    public static readonly ApiError SnapshotNotKept = new(
-        StatusCode.Aborted, "SNAPSHOT_TOO_OLD", "This node does not keep the snapshot of the token, or not any more. The entries received are valid; begin again without the token, or continue after the last entry in a newer snapshot.");
     public static readonly ApiError FacetsTooLarge = new(
         StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", $"The facets have more than {Text(EntryPages.EntriesBytesMax)} bytes in total. Ask for fewer of each prefix, or for fewer prefixes.");
 
@@ -158,6 +156,8 @@ internal static class ApiErrors
     public static readonly ApiError IntersectionsWait = new(
         StatusCode.Unavailable, "BUSY", "The node's memory for intersections is used up. Try again.") { RetryAfter = TimeSpan.FromMilliseconds(50) };
 
+    public static readonly ApiError SnapshotNotKept = new(
+        StatusCode.Aborted, "SNAPSHOT_TOO_OLD", "This node does not keep the snapshot of the token, or not any more. The entries received are valid; begin again without the token, or continue after the last entry in a newer snapshot.");
     private static readonly ApiError ReadOfAnotherLineage = new(
         StatusCode.FailedPrecondition, "LINEAGE_CHANGED", "The request names a position of another history of the cluster's data, which was restored or replaced meanwhile. Nothing was applied; read again without the position.");
 
@@ -172,6 +172,14 @@ internal static class ApiErrors
     /// <param name="other">The route of a key that it does not have, as far as this node knows it.</param>
     public static ApiError ShardsDiffer(HostedShard shard, ShardRoute? other) =>
         new(StatusCode.FailedPrecondition, "SHARDS_DIFFER", "All keys of a request to a node must belong to one shard; nothing was applied. Group the keys by shard.")
+        {
+            Routes = other is null ? [shard.Route] : [shard.Route, other],
+        };
+
+    /// <summary>For a put of one key that gets a number, where the numbers under its prefix belong to several shards.</summary>
+    /// <inheritdoc cref="ShardsDiffer" path="/param"/>
+    public static ApiError SequenceDivided(HostedShard shard, ShardRoute? other) =>
+        new(StatusCode.FailedPrecondition, "SHARDS_DIFFER", "A bound between two shards divides the keys that may be numbered under this prefix, so no shard can number them; nothing was applied. Use another prefix.")
         {
             Routes = other is null ? [shard.Route] : [shard.Route, other],
         };

@@ -53,14 +53,13 @@ internal static class RequestRules
     {
         if (prefix.Length > KvLimits.KeyBytesMax - NumberText.KeyDigits)
             return ApiErrors.KeyTooLong;
+        // Those beyond the greatest number are never made, so a bound between two shards may be there.
         Span<byte> key = stackalloc byte[KvLimits.KeyBytesMax];
-        key = key[..(prefix.Length + NumberText.KeyDigits)];
-        prefix.CopyTo(key);
-        foreach (var digit in "09"u8)
+        foreach (var number in (ReadOnlySpan<ulong>)[0, ulong.MaxValue])
         {
-            key[prefix.Length..].Fill(digit);
-            if (!shard.Owns(key))
-                return ApiErrors.ShardsDiffer(shard, lookup.RouteOf(key));
+            var numbered = key[..NumberText.WriteKey(key, prefix, number)];
+            if (!shard.Owns(numbered))
+                return ApiErrors.SequenceDivided(shard, lookup.RouteOf(numbered));
         }
         return null;
     }

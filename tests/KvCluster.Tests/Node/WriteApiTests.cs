@@ -279,6 +279,21 @@ public sealed class WriteApiTests(KvApiTests.OneNode fixture) : IClassFixture<Kv
         Assert.Single((await WriteOf(new Operation { Scan = new RangeOperation { Start = Key("a"), End = Bytes("m"), Limit = 1 } })).Results);
     }
 
+    // A put of one key was refused with a text about several. A bound beyond the greatest number divides nothing, and was a reason too.
+    [Fact]
+    public async Task Put_WithASequenceThatABoundDivides_IsRefusedWithTheReason()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1, "jobs/00000000000000000005"u8.ToArray(), "queue/5"u8.ToArray());
+        for (var shard = 0u; shard < 3; shard++)
+            await cluster.LeaderOfAsync(shard);
+        var kv = cluster.KvOf(1);
+        Assert.Equal($"queue/{1:d20}", (await kv.PutAsync(new PutRequest { Key = Bytes("queue/"), Sequence = true })).Key.ToStringUtf8());
+        var divided = await Assert.ThrowsAsync<RpcException>(async () => await kv.PutAsync(new PutRequest { Key = Bytes("jobs/"), Sequence = true }));
+        Assert.Equal("SHARDS_DIFFER", divided.GetRpcStatus()!.GetDetail<ErrorInfo>()!.Reason);
+        Assert.Contains("Use another prefix", divided.Status.Detail);
+        Assert.DoesNotContain("All keys", divided.Status.Detail);
+    }
+
     [Fact]
     public async Task Transact_ThatReadsMoreThanItMay_IsRefused()
     {
