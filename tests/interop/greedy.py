@@ -6,6 +6,8 @@
 #   scan      COUNT scans of everything, of which one page is read
 #   half      COUNT requests of 8 MiB, each on its own connection, of which 60,000 bytes are sent
 #   idle      COUNT connections on which nothing is sent
+#   watch     COUNT watchers of the key "big", each on its own connection, of which nothing is read; then "big" is put, four times
+#   intersect COUNT intersections at a time, counted in the facets of one prefix, of a set of a million members that is made first
 import json
 import socket
 import sys
@@ -152,8 +154,69 @@ def scan():
     tell(began=began, refused=refused)
 
 
+def call(method, request, tries=200):
+    """A unary call, which is made again while the server is busy."""
+    channel = grpc.insecure_channel(f'127.0.0.1:{PORT}', options=[('grpc.use_local_subchannel_pool', 1), ('grpc.max_send_message_length', 64 << 20)])
+    busy = 0
+    with channel:
+        for _ in range(tries):
+            try:
+                return channel.unary_unary(SERVICE + method)(request, timeout=300), busy
+            except grpc.RpcError as error:
+                # Everything that is called here may be repeated.
+                if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNKNOWN):
+                    raise
+                busy += 1
+                time.sleep(0.1)
+    raise TimeoutError(f'{method} is refused as busy for ever')
+
+
+def watch():
+    payload = message(field(3, b'big') + field(4, 1))
+    held = []
+    for _ in range(COUNT):
+        connection = connect()
+        # A window smaller than any event.
+        connection.sendall(opening('Watch', b'\x00\x04\x00\x00\x00\x00') + frame(0, 1, 1, payload))
+        held.append(connection)
+    time.sleep(2)
+    value = bytes(8 << 20)
+    for _ in range(4):
+        call('Put', field(1, b'big') + field(2, value))
+    wait()
+    tell(held=len(held))
+
+
+def intersect():
+    for first in range(0, 1_000_000, 10_000):
+        call('SetAdd', field(1, b'many') + b''.join(field(2, b'%06d' % number) for number in range(first, first + 10_000)))
+    call('SetAdd', field(1, b'facet/1') + field(2, b'000001'))
+    request = field(1, b'many') + field(4, b'facet/')
+    told, errors = [], []
+
+    def ask():
+        try:
+            answer, busy = call('SetIntersect', request)
+            told.append((dict(fields(answer)).get(4), busy))
+        except Exception as error:  # noqa: BLE001, whatever it is, the test tells
+            errors.append(str(error))
+
+    callers = [threading.Thread(target=ask) for _ in range(COUNT)]
+    for caller in callers:
+        caller.start()
+    print('ready', flush=True)
+    sys.stdin.read()
+    for caller in callers:
+        caller.join()
+    tell(answered=len(told), counts=sorted({count for count, _ in told}), busy=sum(busy for _, busy in told), errors=errors[:3])
+
+
 if KIND == 'exchange':
     exchange()
+elif KIND == 'watch':
+    watch()
+elif KIND == 'intersect':
+    intersect()
 elif KIND == 'scan':
     scan()
 elif KIND == 'idle':
