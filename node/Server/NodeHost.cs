@@ -317,7 +317,8 @@ internal sealed class NodeHost : IAsyncDisposable
         services.AddSingleton<TimeProvider>(BootClock.Instance).AddSingleton(shards.Threads.Options);
         var lookup = new ShardLookup(identity.Node, shards, metrics.Activity.Hot);
         services.AddSingleton(lookup).AddSingleton(new ReadOpener(lookup, BootClock.Instance, _options.ReadWaitMax)).AddSingleton(reads);
-        services.AddSingleton(_ => new KeptSnapshots(BootClock.Instance, shards.Threads.Options.SnapshotAgeMax)).AddSingleton(QueryMemory.For(_options.CallMemoryMebibytes)).AddSingleton<KvCalls>().AddSingleton<KvScans>();
+        services.AddSingleton(_ => new KeptSnapshots(BootClock.Instance, shards.Threads.Options.SnapshotAgeMax)).AddSingleton<KvCalls>().AddSingleton<KvScans>();
+        services.AddSingleton(QueryMemory.For(_options.CallMemoryMebibytes));
         services.AddSingleton(watches).AddSingleton<KvWatches>();
         services.AddReflection(_options.ServeAdmin);
         services.AddSingleton<KvService>().AddSingleton<ClusterService>();

@@ -62,8 +62,9 @@ internal readonly record struct KeyBounds(ReadOnlyMemory<byte> Lower, ReadOnlyMe
     }
 
     /// <summary>
-    /// A range as one whose bounds are no longer than keys, as records have them. Beyond the longest key there is none with the same beginning, so a bound that is longer is as
-    /// good as the end of all keys that begin with its first <see cref="KvLimits.KeyBytesMax"/> bytes. If there is no such end, no key is in a range that begins there.
+    /// A range as one whose bounds are no longer than keys, as records have them. Beyond the longest key there is none with the same beginning, so a bound
+    /// that is longer is as good as the end of all keys that begin with its first <see cref="KvLimits.KeyBytesMax"/> bytes. If there is no such end, no key is
+    /// in a range that begins there.
     /// </summary>
     /// <param name="from">The first key.</param>
     /// <param name="to">The end, exclusive; empty: the end of all keys, or of the shard.</param>

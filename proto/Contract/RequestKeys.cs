@@ -5,13 +5,13 @@ using KvCluster.Wire;
 namespace KvCluster;
 
 /// <summary>
-/// The keys that an encoded request names, and the one by whose shard it is routed, without decoding or copying anything else. For client libraries, routers and nodes alike:
-/// where two of them took another key, the node of one shard was asked for another one's until the call's time was over.
+/// The keys that an encoded request names, and the one by whose shard it is routed, without decoding or copying anything else. For client libraries, routers
+/// and nodes alike: where two of them took another key, the node of one shard was asked for another one's until the call's time was over.
 /// </summary>
 /// <remarks>
-/// A Write or Transact is routed by its first operation, without one by the first of the list for failed conditions, without any by its first condition. What names no key is
-/// passed over: a condition on a range that begins with the shard, and what a node refuses. Fields may come in any order. Of a field that is repeated against the contract the
-/// last value counts.
+/// A Write or Transact is routed by its first operation, without one by the first of the list for failed conditions, without any by its first condition. What
+/// names no key is passed over: a condition on a range that begins with the shard, and what a node refuses. Fields may come in any order. Of a field that is
+/// repeated against the contract the last value counts.
 /// </remarks>
 internal static class RequestKeys
 {
@@ -66,8 +66,8 @@ internal static class RequestKeys
     }
 
     /// <summary>
-    /// The keys of a request, the one by which it is routed first: of a Write or Transact those of its operations and conditions, of a SetIntersect those of its sets and its
-    /// facet prefixes, of any other the key, or the keys. Only of methods that are not of a range.
+    /// The keys of a request, the one by which it is routed first: of a Write or Transact those of its operations and conditions, of a SetIntersect those of
+    /// its sets and its facet prefixes, of any other the key, or the keys. Only of methods that are not of a range.
     /// </summary>
     internal ref struct Walk(Method method, ReadOnlySpan<byte> request)
     {
@@ -97,7 +97,7 @@ internal static class RequestKeys
                     Current = _reader.ReadBytes();
                     if (kind == ListKind.Key)
                         return TakeLast();
-                    if (kind == ListKind.Operations ? TryKeyOfOperation(Current, out var key) : kind == ListKind.Conditions ? TryKeyOfCondition(Current, out key) : IsKey(out key))
+                    if (TryKeyIn(kind, out var key))
                     {
                         Current = key;
                         return true;
@@ -108,8 +108,12 @@ internal static class RequestKeys
             return false;
         }
 
-        private readonly bool IsKey(out ReadOnlySpan<byte> key)
+        private readonly bool TryKeyIn(ListKind kind, out ReadOnlySpan<byte> key)
         {
+            if (kind == ListKind.Operations)
+                return TryKeyOfOperation(Current, out key);
+            if (kind == ListKind.Conditions)
+                return TryKeyOfCondition(Current, out key);
             key = Current;
             return true;
         }

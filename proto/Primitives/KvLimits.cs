@@ -10,7 +10,8 @@ internal static class KvLimits
     public const int KeyBytesMax = 2_048;
 
     /// <summary>
-    /// Longest start or end of a range of keys, in bytes: one more than a key, so that the least key after any key can be named, which is the key and a zero byte.
+    /// Longest start or end of a range of keys, in bytes: one more than a key, so that the least key after any key can be named, which is the key and a zero
+    /// byte.
     /// </summary>
     public const int BoundBytesMax = KeyBytesMax + 1;
 

@@ -5,7 +5,9 @@ using KvCluster.Wire;
 
 namespace KvCluster.Router.Api;
 
-/// <summary>Finds request ids, read modes and counts in encoded requests, without decoding or copying anything else. Their keys are found by <see cref="RequestKeys"/>.</summary>
+/// <summary>
+/// Finds request ids, read modes and counts in encoded requests, without decoding or copying anything else. Their keys are found by <see cref="RequestKeys"/>.
+/// </summary>
 internal static class RequestParts
 {
     /// <summary>The memory of a key, or of a position and its etag, as objects with the reference to them.</summary>
@@ -98,8 +100,8 @@ internal static class RequestParts
     public static int CountPositionsOfWatch(ReadOnlySpan<byte> request) => CountFields(request, WatchRequest.AfterFieldNumber);
 
     /// <summary>
-    /// The memory that a call takes besides its bytes. The keys and positions of a GetMany become objects, to be sent to their shards, and so do the positions of a Count
-    /// and of a search of the nearest key. For other methods it is 0, because their bytes are passed on. Requests with too many parts are refused.
+    /// The memory that a call takes besides its bytes. The keys and positions of a GetMany become objects, to be sent to their shards, and so do the positions
+    /// of a Count and of a search of the nearest key. For other methods it is 0, because their bytes are passed on. Requests with too many parts are refused.
     /// </summary>
     public static int ObjectBytes(Method method, ReadOnlySpan<byte> request)
     {

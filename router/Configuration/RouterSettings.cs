@@ -25,7 +25,10 @@ internal static class RouterSettings
 
     /// <summary>Why a router with these settings must not start under a limit of memory; null if it may.</summary>
     public static string? MemoryRefusal(Settings settings, long? limitBytes) => ProcessMemory.Refusal(
-        limitBytes, "router", ("the program", ProgramMebibytes), ("call-memory-mib", settings.Get(CommonSettings.CallMemoryMebibytes) ?? ProcessMemory.CallMemoryDefault(limitBytes)));
+        limitBytes,
+        "router",
+        ("the program", ProgramMebibytes),
+        (CommonSettings.CallMemoryMebibytes.Name, settings.Get(CommonSettings.CallMemoryMebibytes) ?? ProcessMemory.CallMemoryDefault(limitBytes)));
 
     public static RouterOptions OptionsOf(Settings settings) => new()
     {

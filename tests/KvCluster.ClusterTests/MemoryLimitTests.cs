@@ -3,7 +3,8 @@ using KvCluster.Processes;
 namespace KvCluster.ClusterTests;
 
 /// <summary>
-/// Programs in a group with limited memory, as in a container. A node with its defaults in 320 MiB was ended by the kernel when it got work; now it says at once what it needs.
+/// Programs in a group with limited memory, as in a container. A node with its defaults in 320 MiB was ended by the kernel when it got work; now it says at
+/// once what it needs.
 /// </summary>
 public sealed class MemoryLimitTests
 {

@@ -152,8 +152,8 @@ public sealed class SnapshotTests : StoreTest
         Assert.Equal("other", Keys(later.Scan(next)));
     }
 
-    // What snapshots held slowed writers: 45 of them at the least budget took all but four puts a second. The one that holds most ends instead, and what is not closed
-    // then leaves no room for new ones.
+    // What snapshots held slowed writers: 45 of them at the least budget took all but four puts a second. The one that holds most ends instead, and what is
+    // not closed then leaves no room for new ones.
     [Fact]
     public async Task HeldSnapshots_BeyondTheirPartOfTheMemory_EndAndLetWritersGoOn()
     {

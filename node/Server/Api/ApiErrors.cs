@@ -25,7 +25,8 @@ internal static class ApiErrors
 
     public static readonly ApiError KeyEmpty = new(StatusCode.InvalidArgument, "KEY_EMPTY", "A key has at least one byte.");
 
-    public static readonly ApiError BoundTooLong = new(StatusCode.InvalidArgument, "KEY_TOO_LONG", $"The start or end of a range has at most {Text(KvLimits.BoundBytesMax)} bytes: a key and one more.");
+    public static readonly ApiError BoundTooLong = new(
+        StatusCode.InvalidArgument, "KEY_TOO_LONG", $"The start or end of a range has at most {Text(KvLimits.BoundBytesMax)} bytes: a key and one more.");
 
     public static readonly ApiError KeyTooLong = new(StatusCode.InvalidArgument, "KEY_TOO_LONG", $"A key has at most {Text(KvLimits.KeyBytesMax)} bytes.");
 
@@ -150,7 +151,9 @@ internal static class ApiErrors
         StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", "The intersection has too many members to be counted in facets. Ask for it without facet prefixes, or intersect more sets.");
 
     public static readonly ApiError FacetsTooLarge = new(
-        StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE", $"The facets have more than {Text(EntryPages.EntriesBytesMax)} bytes in total. Ask for fewer of each prefix, or for fewer prefixes.");
+        StatusCode.ResourceExhausted,
+        "ANSWER_TOO_LARGE",
+        $"The facets have more than {Text(EntryPages.EntriesBytesMax)} bytes in total. Ask for fewer of each prefix, or for fewer prefixes.");
 
     /// <summary>For an intersection that would hold more than is left.</summary>
     public static readonly ApiError IntersectionsWait = new(
@@ -179,7 +182,10 @@ internal static class ApiErrors
     /// <summary>For a put of one key that gets a number, where the numbers under its prefix belong to several shards.</summary>
     /// <inheritdoc cref="ShardsDiffer" path="/param"/>
     public static ApiError SequenceDivided(HostedShard shard, ShardRoute? other) =>
-        new(StatusCode.FailedPrecondition, "SHARDS_DIFFER", "A bound between two shards divides the keys that may be numbered under this prefix, so no shard can number them; nothing was applied. Use another prefix.")
+        new(
+            StatusCode.FailedPrecondition,
+            "SHARDS_DIFFER",
+            "A bound between two shards divides the keys that may be numbered under this prefix, so no shard can number them; nothing was applied. Use another prefix.")
         {
             Routes = other is null ? [shard.Route] : [shard.Route, other],
         };

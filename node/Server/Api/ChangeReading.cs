@@ -90,7 +90,13 @@ internal static class ChangeReading
     /// <param name="first">The key by which the request is routed.</param>
     /// <param name="shard">The shard of all keys. If it is null, it becomes that of the first key, if there is any operation.</param>
     public static ApiError? TryAddOperations(
-        WriteRequest write, ReadOnlySpan<byte> request, int operationsField, ReadOnlySpan<byte> first, ShardLookup lookup, in CallTarget target, ref HostedShard? shard)
+        WriteRequest write,
+        ReadOnlySpan<byte> request,
+        int operationsField,
+        ReadOnlySpan<byte> first,
+        ShardLookup lookup,
+        in CallTarget target,
+        ref HostedShard? shard)
     {
         var reader = new WireReader(request);
         for (int field; (field = reader.ReadField()) != 0;)

@@ -19,9 +19,17 @@ internal static class ConditionReading
         return TryAddAll(write, request, conditionsField, keyOfOperation, default, default, lookup, ref found);
     }
 
-    /// <summary>The same for a Transact, whose conditions have keys of their own, and whose shard is perhaps not known yet. It is then that of its first key.</summary>
+    /// <summary>
+    /// The same for a Transact, whose conditions have keys of their own, and whose shard is perhaps not known yet. It is then that of its first key.
+    /// </summary>
     public static ApiError? TryAddAll(
-        WriteRequest write, ReadOnlySpan<byte> request, int conditionsField, ReadOnlySpan<byte> first, in CallTarget target, ShardLookup lookup, ref HostedShard? shard) =>
+        WriteRequest write,
+        ReadOnlySpan<byte> request,
+        int conditionsField,
+        ReadOnlySpan<byte> first,
+        in CallTarget target,
+        ShardLookup lookup,
+        ref HostedShard? shard) =>
         TryAddAll(write, request, conditionsField, default, first, target, lookup, ref shard);
 
     private static ApiError? TryAddAll(

@@ -122,7 +122,9 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
         bounds = KeyBounds.Of(request.Start.Memory, request.End.Memory, request.Prefix.Memory);
         if (!request.ResumeAfter.IsEmpty)
             bounds = bounds.Behind(request.ResumeAfter.Memory, request.Reverse);
-        return request.ResumeAfter.Length > KvLimits.KeyBytesMax ? ApiErrors.KeyTooLong : RequestRules.CheckBounds(request.Start.Span, request.End.Span, request.Prefix.Span);
+        return request.ResumeAfter.Length > KvLimits.KeyBytesMax
+            ? ApiErrors.KeyTooLong
+            : RequestRules.CheckBounds(request.Start.Span, request.End.Span, request.Prefix.Span);
     }
 
     private async Task<ApiError?> SendAsync(

@@ -3,8 +3,8 @@ using KvCluster.ServiceDefaults.Memory;
 namespace KvCluster.Node.Api;
 
 /// <summary>
-/// What intersections hold until they are answered: copies of members, facets and answers. Bounded for each, for all together and in number, because a request of some bytes may
-/// ask for hundreds of megabytes. Beside the parts of <see cref="CallMemory"/>, and as large as one of them. Any thread.
+/// What intersections hold until they are answered: copies of members, facets and answers. Bounded for each, for all together and in number, because a request
+/// of some bytes may ask for hundreds of megabytes. Beside the parts of <see cref="CallMemory"/>, and as large as one of them. Any thread.
 /// </summary>
 /// <param name="bytesMax">Bytes for all together.</param>
 internal sealed class QueryMemory(long bytesMax)

@@ -15,7 +15,9 @@ internal static class RequestRules
 
     /// <summary>Whether the bounds of a range are short enough. They may be empty.</summary>
     public static ApiError? CheckBounds(ReadOnlySpan<byte> start, ReadOnlySpan<byte> end, ReadOnlySpan<byte> prefix = default) =>
-        prefix.Length > KvLimits.KeyBytesMax ? ApiErrors.KeyTooLong : Math.Max(start.Length, end.Length) > KvLimits.BoundBytesMax ? ApiErrors.BoundTooLong : null;
+        prefix.Length > KvLimits.KeyBytesMax ? ApiErrors.KeyTooLong
+        : Math.Max(start.Length, end.Length) > KvLimits.BoundBytesMax ? ApiErrors.BoundTooLong
+        : null;
 
     public static ApiError? CheckEntry(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value) =>
         CheckKey(key) ?? (value.Length > KvLimits.ValueBytesMax ? ApiErrors.ValueTooLarge : null);

@@ -28,8 +28,9 @@ internal enum MemoryUse
 /// <summary>
 /// The memory that all stores of a node use, and the budget that bounds it. A store joins with a <see cref="Share"/>, sets what it uses at the end of each
 /// step, and asks how it must behave. From 3/8 of the budget on, the stores with most to gain are asked for a checkpoint, a few at a time, so that each is
-/// done soon; what is only kept shrinks to a fair part. From half of it on, writers are slowed, up to 3/4. The last quarter is what snapshots may hold, three parts of it callers'
-/// and one digests'. That is never a reason to slow writers, because neither waiting nor a checkpoint returns it: whoever holds too much is ended instead. Any thread.
+/// done soon; what is only kept shrinks to a fair part. From half of it on, writers are slowed, up to 3/4. The last quarter is what snapshots may hold, three
+/// parts of it callers' and one digests'. That is never a reason to slow writers, because neither waiting nor a checkpoint returns it: whoever holds too much
+/// is ended instead. Any thread.
 /// </summary>
 /// <param name="budget">Bytes; the greatest number if there is no bound.</param>
 /// <param name="time">The clock of pauses and repetitions.</param>

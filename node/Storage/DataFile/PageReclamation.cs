@@ -151,14 +151,15 @@ internal sealed unsafe class PageReclamation
         Volatile.Write(ref _fileBytes, _fileBytes - retired.Bytes);
     }
 
-    // Digests come last: what a caller's reader holds as well is that one's to return. The oldest of callers' readers comes first, and reaches the most, so a point read is
-    // never charged with what a scan holds.
+    // Digests come last: what a caller's reader holds as well is that one's to return. The oldest of callers' readers comes first, and reaches the most, so a
+    // point read is never charged with what a scan holds.
     private static int ByResponsibility(ReaderSlots.Reader one, ReaderSlots.Reader other) =>
         one.IsDigest != other.IsDigest ? one.IsDigest.CompareTo(other.IsDigest) : one.Epoch.CompareTo(other.Epoch);
 
     /// <summary>
-    /// Asks the reader that holds most to end, if what is held is above a bound without those that were asked before. What it shares with others is theirs when it is gone, and
-    /// the next one follows if that is too much. What pins or a checkpoint in progress keep does not count: ending a reader would not free that.
+    /// Asks the reader that holds most to end, if what is held is above a bound without those that were asked before. What it shares with others is theirs
+    /// when it is gone, and the next one follows if that is too much. What pins or a checkpoint in progress keep does not count: ending a reader would not
+    /// free that.
     /// </summary>
     private void BoundReaders(bool areDigests, long scratchBytesMax, long bytesMax, bool withRuns)
     {

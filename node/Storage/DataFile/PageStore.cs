@@ -91,8 +91,8 @@ internal sealed class PageStore : IDisposable
     public bool HasRoomForSnapshots => HeldScratchBytes - DigestScratchBytes <= 2 * Math.Min(_reclamation.HeldScratchBytesMax, long.MaxValue / 2);
 
     /// <summary>
-    /// Sets the bytes of memory that snapshots may hold, besides <see cref="PageStoreOptions.PinnedBytesMax"/> and <see cref="PageStoreOptions.DigestPinnedBytesMax"/>.
-    /// Above that the one that holds most must end.
+    /// Sets the bytes of memory that snapshots may hold, besides <see cref="PageStoreOptions.PinnedBytesMax"/> and
+    /// <see cref="PageStoreOptions.DigestPinnedBytesMax"/>. Above that the one that holds most must end.
     /// </summary>
     public void BoundHeldScratch(long callersBytesMax, long digestBytesMax) =>
         (_reclamation.HeldScratchBytesMax, _reclamation.DigestScratchBytesMax) = (callersBytesMax, digestBytesMax);

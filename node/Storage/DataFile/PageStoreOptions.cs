@@ -13,14 +13,14 @@ internal sealed record PageStoreOptions
     public int SnapshotsMax { get; init; } = 4096;
 
     /// <summary>
-    /// Bytes of memory and of the file that callers' snapshots may keep from being reused. Above this the one that keeps most is asked to end. The default equals the
-    /// amount of changed pages that starts a checkpoint, so a long reader can at most double the memory.
+    /// Bytes of memory and of the file that callers' snapshots may keep from being reused. Above this the one that keeps most is asked to end. The default
+    /// equals the amount of changed pages that starts a checkpoint, so a long reader can at most double the memory.
     /// </summary>
     public long PinnedBytesMax { get; init; } = 256 << 20;
 
     /// <summary>
-    /// The same for snapshots of digests, which callers cannot end by what they hold themselves: a digest of 10 GB takes minutes, and one that is given up is computed for
-    /// nothing. Snapshots for followers, and backups, hold no memory: a pin keeps pages of the file, no more than its checkpoint has.
+    /// The same for snapshots of digests, which callers cannot end by what they hold themselves: a digest of 10 GB takes minutes, and one that is given up is
+    /// computed for nothing. Snapshots for followers, and backups, hold no memory: a pin keeps pages of the file, no more than its checkpoint has.
     /// </summary>
     public long DigestPinnedBytesMax { get; init; } = 1 << 30;
 

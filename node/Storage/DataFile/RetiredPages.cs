@@ -20,8 +20,8 @@ internal interface IRetiredPages
 /// that retired it. It is free as soon as no reader has a root from that time, however old other readers are. Writer only.
 /// </summary>
 /// <remarks>
-/// Pages that cannot be freed are assigned to one of the readers that hold them, the first in the given order, and checked again when that reader is gone. However many pages
-/// a long reader holds, they cost nothing until then.
+/// Pages that cannot be freed are assigned to one of the readers that hold them, the first in the given order, and checked again when that reader is gone.
+/// However many pages a long reader holds, they cost nothing until then.
 /// </remarks>
 /// <param name="readers">The readers that may hold pages.</param>
 /// <param name="free">Called with what no reader reaches any more.</param>

@@ -6,8 +6,9 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage;
 
 /// <summary>
-/// The state of all trees at one moment, which later writes do not change. Any thread, also several at a time. Keep it as long as needed and no longer: it keeps
-/// pages from being reused. If snapshots together hold more memory than they may, the one that holds most ends, so that writers need not wait: all members that read then throw a
+/// The state of all trees at one moment, which later writes do not change. Any thread, also several at a time. Keep it as long as needed and no longer: it
+/// keeps pages from being reused. If snapshots together hold more memory than they may, the one that holds most ends, so that writers need not wait: all
+/// members that read then throw a
 /// <see cref="KvSnapshotTooOldException"/>. Dispose of it when no thread uses it or its cursors.
 /// </summary>
 /// <remarks>
@@ -33,8 +34,8 @@ public sealed class KvSnapshot : IDisposable
     }
 
     /// <summary>
-    /// Whether it keeps so much from being reused that the store grows because of it: memory, and then it has ended, or parts of the file. Whoever holds snapshots for long looks
-    /// at this now and then, and continues with a new one.
+    /// Whether it keeps so much from being reused that the store grows because of it: memory, and then it has ended, or parts of the file. Whoever holds
+    /// snapshots for long looks at this now and then, and continues with a new one.
     /// </summary>
     public bool IsTooOld
     {

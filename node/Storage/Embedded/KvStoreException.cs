@@ -68,13 +68,13 @@ public sealed class KvBatchFullException(string message) : KvStoreException(mess
 public sealed class KvSetTooLargeException(string message) : KvStoreException(message);
 
 /// <summary>
-/// As many snapshots are open as may be (<see cref="KvStoreOptions.SnapshotsMax"/>), or those that have ended hold much memory, because nobody disposes of them. Dispose of
-/// some.
+/// As many snapshots are open as may be (<see cref="KvStoreOptions.SnapshotsMax"/>), or those that have ended hold much memory, because nobody disposes of
+/// them. Dispose of some.
 /// </summary>
 public sealed class KvSnapshotLimitException(string message, Exception? cause = null) : KvStoreException(message, cause);
 
 /// <summary>
-/// Snapshots held more memory than they may, three sixteenths of <see cref="KvStoreOptions.MemoryBudgetBytes"/>, and this one held most. Dispose of it, and go on with a new
-/// one. What it has returned stays valid until then.
+/// Snapshots held more memory than they may, three sixteenths of <see cref="KvStoreOptions.MemoryBudgetBytes"/>, and this one held most. Dispose of it, and go
+/// on with a new one. What it has returned stays valid until then.
 /// </summary>
 public sealed class KvSnapshotTooOldException(string message) : KvStoreException(message);

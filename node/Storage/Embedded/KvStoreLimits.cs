@@ -6,7 +6,10 @@ public static class KvStoreLimits
     /// <summary>Longest key. A key has at least one byte. The engine's limit less the number of the tree, which precedes each key.</summary>
     public const int KeyBytesMax = KvLimits.KeyBytesMax - TreeKey.NumberBytes;
 
-    /// <summary>Longest start or end of a range, or place to seek: one byte more than a key, so that the least key after any key can be named, which is the key and a zero byte.</summary>
+    /// <summary>
+    /// Longest start or end of a range, or place to seek: one byte more than a key, so that the least key after any key can be named, which is the key and a
+    /// zero byte.
+    /// </summary>
     public const int BoundBytesMax = KeyBytesMax + 1;
 
     /// <summary>Longest value. A value may be empty.</summary>

@@ -26,8 +26,8 @@ internal static class TreeKey
     }
 
     /// <summary>
-    /// Writes the start of a range, or a place to seek. It has at most one byte more than a key, so that the least key after any key can be named. Nothing that long is stored,
-    /// so such a bound is as good as the end of all keys that begin with its first bytes.
+    /// Writes the start of a range, or a place to seek. It has at most one byte more than a key, so that the least key after any key can be named. Nothing
+    /// that long is stored, so such a bound is as good as the end of all keys that begin with its first bytes.
     /// </summary>
     /// <exception cref="ArgumentOutOfRangeException">The key is too long.</exception>
     public static ReadOnlySpan<byte> WriteStart(Span<byte> destination, uint tree, scoped ReadOnlySpan<byte> key)

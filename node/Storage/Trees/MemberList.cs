@@ -6,9 +6,9 @@ using KvCluster.Storage.Encoding;
 namespace KvCluster.Storage.Trees;
 
 /// <summary>
-/// Members in order, copied out of a snapshot, and how many of them other sets have. Small sets are read through and each of their members is looked up in a hash table,
-/// because most are not in the list, and that is seen at the first look. In large sets the list's members are searched. Whatever takes long is done in steps of some
-/// hundred microseconds, and memory is asked for before it is taken. One thread at a time.
+/// Members in order, copied out of a snapshot, and how many of them other sets have. Small sets are read through and each of their members is looked up in a
+/// hash table, because most are not in the list, and that is seen at the first look. In large sets the list's members are searched. Whatever takes long is
+/// done in steps of some hundred microseconds, and memory is asked for before it is taken. One thread at a time.
 /// </summary>
 /// <param name="tryTake">Whether the list may take so many bytes more. They are returned by whoever gave them, after <see cref="Dispose"/>.</param>
 internal sealed class MemberList(Func<long, bool> tryTake) : IDisposable

@@ -4,8 +4,8 @@ using KvCluster.ServiceDefaults.Configuration;
 namespace KvCluster.ServiceDefaults.Memory;
 
 /// <summary>
-/// How much memory the system lets this process use, and what follows for its budgets: a container with a limit is ended by the kernel when it takes more. Used when a program
-/// reads its settings.
+/// How much memory the system lets this process use, and what follows for its budgets: a container with a limit is ended by the kernel when it takes more.
+/// Used when a program reads its settings.
 /// </summary>
 internal static class ProcessMemory
 {
@@ -32,7 +32,8 @@ internal static class ProcessMemory
     {
         var needed = parts.Sum(static part => (long)part.Mebibytes);
         return limitBytes is { } limit && limit >> 20 < needed
-            ? $"The system lets this {program} use {limit >> 20} MiB, and it needs {needed}: {string.Join(", ", parts.Select(static part => $"{part.For} {part.Mebibytes}"))}. Nothing was started; raise the limit of the container, or lower what is above its least value."
+            ? $"The system lets this {program} use {limit >> 20} MiB, and it needs {needed}: {string.Join(", ", parts.Select(static part => $"{part.For} {part.Mebibytes}"))}. "
+                + "Nothing was started; raise the limit of the container, or lower what is above its least value."
             : null;
     }
 

@@ -27,8 +27,8 @@ public sealed class GreedyCallerTests(GreedyCallerTests.OneNode cluster) : IClas
     public Task F39_CallerThatReadsNothing_HoldsNoMoreThanTheBudget(string kind, int count, bool atTheRouter) => HoldsAsync(kind, count, atTheRouter);
 
     /// <summary>
-    /// Two hundred watchers and one put of 8 MiB made a node grow from 117 MiB to 1.9 GB, and a router to 3.2 GB. Six intersections of a set of 4 million members with small
-    /// answers took 1.8 to 4.6 GB.
+    /// Two hundred watchers and one put of 8 MiB made a node grow from 117 MiB to 1.9 GB, and a router to 3.2 GB. Six intersections of a set of 4 million
+    /// members with small answers took 1.8 to 4.6 GB.
     /// </summary>
     [GreedyTheory]
     [InlineData("watch", 200, false)]

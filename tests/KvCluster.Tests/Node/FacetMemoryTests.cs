@@ -4,7 +4,9 @@ using Xunit.Abstractions;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>What an intersection holds while it is counted in facets: it asks for memory before it takes it, and everything that takes long is done in steps.</summary>
+/// <summary>
+/// What an intersection holds while it is counted in facets: it asks for memory before it takes it, and everything that takes long is done in steps.
+/// </summary>
 public sealed class FacetMemoryTests(ITestOutputHelper output)
 {
     /// <summary>Each member took 128 bytes, and those of a set of 4 million 0.5 to 1 GiB, which nobody counted.</summary>

@@ -7,8 +7,8 @@ using Xunit.Abstractions;
 namespace KvCluster.Tests.Node;
 
 /// <summary>
-/// Bounds of ranges one byte longer than a key. The least key after another one is that key and a zero byte, which was refused as too long behind the longest keys: whoever
-/// reads page by page could not go on.
+/// Bounds of ranges one byte longer than a key. The least key after another one is that key and a zero byte, which was refused as too long behind the longest
+/// keys: whoever reads page by page could not go on.
 /// </summary>
 public sealed class LongBoundTests(KvApiTests.OneNode fixture, ITestOutputHelper output) : IClassFixture<KvApiTests.OneNode>
 {

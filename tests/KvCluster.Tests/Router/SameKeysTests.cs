@@ -15,8 +15,9 @@ using Xunit.Abstractions;
 namespace KvCluster.Tests.Router;
 
 /// <summary>
-/// The same request by the library at the nodes, by a router and at the node itself: each has the same outcome, at once. The library took the condition's key and the node the
-/// first operation's, so a Transact across shards took its whole time and then said that there was no leader; and a router refused a range condition that nodes accept.
+/// The same request by the library at the nodes, by a router and at the node itself: each has the same outcome, at once. The library took the condition's key
+/// and the node the first operation's, so a Transact across shards took its whole time and then said that there was no leader; and a router refused a range
+/// condition that nodes accept.
 /// </summary>
 public sealed class SameKeysTests(ITestOutputHelper output) : IAsyncLifetime
 {

@@ -5,7 +5,9 @@ using KvCluster.ServiceDefaults.Memory;
 
 namespace KvCluster.Tests.ServiceDefaults;
 
-/// <summary>Budgets follow the limit of the container. With the defaults of a large machine, a node in a container of 320 MiB was ended by the kernel under load.</summary>
+/// <summary>
+/// Budgets follow the limit of the container. With the defaults of a large machine, a node in a container of 320 MiB was ended by the kernel under load.
+/// </summary>
 public sealed class ProcessMemoryTests
 {
     private const string Second = "0::/kubepods/pod1/c2\n";

@@ -203,8 +203,8 @@ public sealed class MemoryBudgetTests : IDisposable
     }
 
     /// <summary>
-    /// F52: what readers held slowed writers, who could not return it by waiting. Four snapshots at the budget of a store took nine tenths of its puts, and 45 nearly all. All are
-    /// asked to end here, and none does.
+    /// F52: what readers held slowed writers, who could not return it by waiting. Four snapshots at the budget of a store took nine tenths of its puts, and 45
+    /// nearly all. All are asked to end here, and none does.
     /// </summary>
     [Fact]
     public void HeldSnapshots_HoweverMany_SlowNoWriter()
