@@ -180,11 +180,15 @@ internal ref struct RequestExecution
 
     private void Touch(in RequestReader touch)
     {
-        bool? existed = null;
-        if (_results is not null)
-            existed = _batch.TryGet(TreeId.Kv, touch.Key, out _);
+        // What is before it in the request may have made the key. Of an absent one there is nothing to record, and nothing for watchers to see.
+        KeysDeleted += Settle();
+        if (!_batch.TryGet(TreeId.Kv, touch.Key, out _))
+        {
+            _results?.Add(Etag.None, existed: false);
+            return;
+        }
         Operations.Touch(_payload, touch.Key, touch.TtlMilliseconds == 0 ? 0 : ExpiryIn(touch.TtlMilliseconds));
-        AddResult(existed);
+        AddResult(existed: true);
     }
 
     private void ChangeMember(in RequestReader change)
