@@ -102,6 +102,9 @@ internal sealed class KeptSnapshots(TimeProvider clock, TimeSpan ageMax) : IDisp
     /// <param name="OpenedTimestamp">When it was opened, as a timestamp of the clock, which is never 0.</param>
     internal readonly record struct Kept(LineageShard Shard, OpenedRead Read, long OpenedTimestamp)
     {
+        /// <summary>What an answer of this moment says of the snapshot: its age is that of the first answer and the time since then.</summary>
+        public OpenedRead ReadNow(TimeProvider clock) => Read.AgeUs is { } age ? Read with { AgeUs = age + (ulong)clock.GetElapsedTime(OpenedTimestamp).TotalMicroseconds } : Read;
+
         /// <summary>When it was last given to be kept.</summary>
         public long KeptTimestamp { get; init; }
     }

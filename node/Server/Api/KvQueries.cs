@@ -113,7 +113,7 @@ internal sealed class KvQueries(ShardLookup lookup, ReadOpener opener, ReadThrea
         var token = query.TokenBefore;
         try
         {
-            query.Begin(answer, shard, held.Read);
+            query.Begin(answer, shard, held.ReadNow(clock));
             // The thread that began the call may be the one that reads a whole stream.
             for (var isElsewhere = target.ReadsElsewhere; ; isElsewhere = true)
             {

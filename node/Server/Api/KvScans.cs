@@ -146,7 +146,7 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
             try
             {
                 var page = MessageBytes.Rent();
-                WriteHead(page, held.Shard, read, isFirst ? token : null);
+                WriteHead(page, held.Shard, held.ReadNow(clock), isFirst ? token : null);
                 isFirst = false;
                 var place = await threads.EnterAsync();
                 try
