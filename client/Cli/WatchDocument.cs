@@ -102,3 +102,35 @@ internal sealed record WatchDocument
 
     private static (string? Text, string? Base64) ForJson(ReadOnlyMemory<byte> bytes, bool isPart) => isPart ? Text.ForJson(bytes.Span) : default;
 }
+
+/// <summary>A line of `watch` in JSON that is no event: where the watch is.</summary>
+internal sealed record WatchPositionDocument
+{
+    /// <summary>"bookmark", or "initial_complete" when all entries were printed that there were.</summary>
+    public required string Kind { get; init; }
+
+    /// <summary>For `--after`.</summary>
+    public required string Token { get; init; }
+}
+
+/// <summary>A line of `watch --initial` in JSON: the entries of a range begin anew, and those printed before are to be forgotten. Bytes as in <see cref="EntryDocument"/>.</summary>
+internal sealed record WatchForgetDocument
+{
+    public string Kind => "forget";
+
+    public string? Key { get; init; }
+
+    public string? KeyBase64 { get; init; }
+
+    /// <summary>Empty: all keys from the first one on.</summary>
+    public string? RangeEnd { get; init; }
+
+    public string? RangeEndBase64 { get; init; }
+
+    public static WatchForgetDocument Of(KvRange range)
+    {
+        var (key, keyBase64) = Text.ForJson(range.Start.Span);
+        var (end, endBase64) = Text.ForJson(range.End.Span);
+        return new WatchForgetDocument { Key = key, KeyBase64 = keyBase64, RangeEnd = end, RangeEndBase64 = endBase64 };
+    }
+}

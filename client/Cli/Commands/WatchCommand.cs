@@ -15,8 +15,9 @@ internal static class WatchCommand
         var previous = new Option<bool>("--previous") { Description = "Also print what a change has replaced, where that is known." };
         var keysOnly = new Option<bool>("--keys-only") { Description = "Print no values." };
         var sets = new Option<bool>("--sets") { Description = "Also print changes of sets." };
+        var bookmarks = new Option<bool>("--bookmarks") { Description = "With JSON, also print where the watch is when nothing has changed, each second and shard." };
         var count = new Option<ulong>("--count") { Description = "End after so many events; 0 means never.", HelpName = "N" };
-        return CliCommand.Create("watch", "Print changes as they are committed, one per line: kind, key, value.", [prefix, key, after, initial, previous, keysOnly, sets, count], async (arguments, output, stop) =>
+        return CliCommand.Create("watch", "Print changes as they are committed, one per line: kind, key, value.", [prefix, key, after, initial, previous, keysOnly, sets, bookmarks, count], async (arguments, output, stop) =>
         {
             var watch = new KvWatch
             {
@@ -29,13 +30,29 @@ internal static class WatchCommand
                 WithSets = arguments.GetValue(sets),
             };
             var left = arguments.GetValue(count) is > 0 and var wanted ? wanted : ulong.MaxValue;
+            var printsBookmarks = output.IsJson && arguments.GetValue(bookmarks);
+            // The newest token, if it was not printed yet.
+            string? unprinted = null;
             await using var client = Globals.ClientOf(arguments);
             try
             {
                 await foreach (var message in client.WatchAsync(watch, stop))
                 {
-                    for (var index = 0; index < message.Events.Count && left > 0; index++, left--)
-                        Print(output, message, index, watch);
+                    if (message.Forget is { } range)
+                        PrintForget(output, range);
+                    var printed = 0;
+                    for (; printed < message.Events.Count && left > 0; printed++, left--)
+                        Print(output, message, printed, watch);
+                    // The token of a message is printed with its last event. One that was not printed whole comes again after the token before.
+                    if (message.Events.Count == 0)
+                        unprinted = message.Token ?? unprinted;
+                    else if (printed == message.Events.Count)
+                        unprinted = null;
+                    if ((printsBookmarks && message.IsBookmark) || message.IsInitialComplete)
+                    {
+                        PrintPosition(output, message.Token, message.IsInitialComplete);
+                        unprinted = null;
+                    }
                     // Somebody reads while it goes on.
                     output.Flush();
                     if (left == 0)
@@ -46,8 +63,30 @@ internal static class WatchCommand
             {
                 // The ordinary end of a watch. Nothing was changed.
             }
+            PrintPosition(output, unprinted, isInitialComplete: false);
             return ExitCodes.Done;
         });
+    }
+
+    // Where a watch is that had nothing to print, so that it can go on there even if nothing changes for longer than the journal is kept.
+    private static void PrintPosition(Output output, string? token, bool isInitialComplete)
+    {
+        if (output.IsJson && token is not null)
+            output.Document(new WatchPositionDocument { Kind = isInitialComplete ? "initial_complete" : "bookmark", Token = token });
+    }
+
+    private static void PrintForget(Output output, KvRange range)
+    {
+        if (output.IsJson)
+        {
+            output.Document(WatchForgetDocument.Of(range));
+            return;
+        }
+        output.Bytes("forget\t"u8);
+        output.Bytes(range.Start.Span);
+        output.Bytes("\t"u8);
+        output.Bytes(range.End.Span);
+        output.Bytes("\n"u8);
     }
 
     private static void Print(Output output, KvWatchMessage message, int index, KvWatch watch)
