@@ -1,3 +1,4 @@
+using System.Collections.Immutable;
 using System.Runtime.CompilerServices;
 using Google.Protobuf;
 using Grpc.Core;
@@ -27,6 +28,7 @@ public sealed class KvClient : IAsyncDisposable
     private readonly CallRouter _router;
     private readonly ClientCalls _calls;
     private readonly NodeChannels _channels;
+    private readonly IWatchSource _watches;
 
     /// <summary>Creates a client that learns the cluster from this address of a router or a node, "http://host:port".</summary>
     public KvClient(string endpoint)
@@ -43,7 +45,7 @@ public sealed class KvClient : IAsyncDisposable
         _options = options;
         var connector = ConnectorOf(options.Tls);
         var cluster = new ExpectedCluster();
-        _channels = new NodeChannels(connector, cluster);
+        _watches = _channels = new NodeChannels(connector, cluster);
         _router = new CallRouter(options, new GrpcConnector(connector, options.CallsInFlightMax, options.Log) { Cluster = cluster }, ClientRuntime.Machine);
         cluster.ReadFrom(_router.Table);
         _calls = new ClientCalls(options, _router);
@@ -51,12 +53,13 @@ public sealed class KvClient : IAsyncDisposable
         Admin = new KvAdmin(_router.Destinations.OperatorCalls(_router, _channels), options.Timeout);
     }
 
-    /// <summary>Creates a client whose calls on keys use the given network and clock. Scans and operator calls still use gRPC.</summary>
+    /// <summary>Creates a client whose calls on keys use the given network and clock, and so do its watches if the network has them. Scans and operator calls use gRPC.</summary>
     internal KvClient(KvClientOptions options, INodeConnector connector, ClientRuntime runtime)
     {
         _options = options;
         var cluster = new ExpectedCluster();
         _channels = new NodeChannels(ConnectorOf(options.Tls), cluster);
+        _watches = connector as IWatchSource ?? _channels;
         _router = new CallRouter(options, connector, runtime);
         cluster.ReadFrom(_router.Table);
         _calls = new ClientCalls(options, _router);
@@ -280,15 +283,15 @@ public sealed class KvClient : IAsyncDisposable
     {
         var request = watch.ToMessage();
         var positions = new WatchPositions(request);
-        var messages = new WatchWalk(_router, _channels, _options.Timeout).MessagesAsync(request, cancellationToken).GetAsyncEnumerator(cancellationToken);
+        var messages = new WatchWalk(_router, _watches, _options.Timeout).MessagesAsync(request, cancellationToken).GetAsyncEnumerator(cancellationToken);
         await using (messages.ConfigureAwait(false))
         {
             while (await KvErrors.MoveNextAsync(messages, cancellationToken).ConfigureAwait(false))
             {
                 var message = messages.Current;
                 // One without content only shows that the connection lives.
-                if (message.Position is not null || message.Events.Count > 0 || message.Initial)
-                    yield return new KvWatchMessage(message.Position.ToPosition(), [.. message.Events.Select(ToEvent)], message.Initial) { Positions = positions.Advance(message) };
+                if (message.Position is not null || message.Events.Count > 0 || message.Initial || message.Forget is not null)
+                    yield return ToMessage(message, positions.Advance(message));
             }
         }
     }
@@ -384,6 +387,14 @@ public sealed class KvClient : IAsyncDisposable
             throw thrown;
         }
     }
+
+    private static KvWatchMessage ToMessage(WatchResponse message, ImmutableSortedDictionary<uint, Position>? positions) =>
+        new(message.Position.ToPosition(), [.. message.Events.Select(ToEvent)], message.Initial)
+        {
+            Positions = positions,
+            IsInitialComplete = message.InitialComplete,
+            Forget = message.Forget is { } range ? new KvRange { Start = range.Start.Memory, End = range.End.Memory, All = true } : null,
+        };
 
     private static KvEvent ToEvent(Event message) => new(
         message.Kind switch

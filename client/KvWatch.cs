@@ -23,7 +23,10 @@ public sealed record KvWatch
     /// <summary>Begin after these positions, for example that of an answer, in their shards. Not together with <see cref="After"/>.</summary>
     public IReadOnlyList<ShardPosition> AfterPositions { get; init; } = [];
 
-    /// <summary>First return the entries that there are, and then every change after them. Without effect on shards that the watch goes on in.</summary>
+    /// <summary>
+    /// First return the entries that there are, and then every change after them (<see cref="KvWatchMessage.IsInitial"/>). Without effect on shards that the watch goes
+    /// on in.
+    /// </summary>
     public bool Initial { get; init; }
 
     /// <summary>Omit the values.</summary>

@@ -10,7 +10,8 @@ namespace KvCluster.Client;
 /// once a second.
 /// </param>
 /// <param name="IsInitial">
-/// The events are entries that were there when the watch began. If the connection breaks before their last message, they are returned again.
+/// The message is part of the beginning of a watch with <see cref="KvWatch.Initial"/>: its events are entries, as puts, or changes of keys whose entries were returned
+/// before. Whoever applies all events in the order in which they come, and obeys <see cref="Forget"/>, has the state of the range when the beginning is complete.
 /// </param>
 public sealed record KvWatchMessage(ShardPosition Position, IReadOnlyList<KvEvent> Events, bool IsInitial)
 {
@@ -23,8 +24,17 @@ public sealed record KvWatchMessage(ShardPosition Position, IReadOnlyList<KvEven
     /// <summary>The positions of all shards with this message; null if some are not known.</summary>
     internal ImmutableSortedDictionary<uint, Position>? Positions { get; init; }
 
+    /// <summary>With this message all entries of the range were returned. Said once by a watch that begins with entries.</summary>
+    public bool IsInitialComplete { get; init; }
+
+    /// <summary>
+    /// If it is not null: the entries of this range begin anew, because the changes that were made to them meanwhile cannot be had any more. Whoever keeps entries forgets
+    /// those of all keys of the range. Only while the beginning is not complete.
+    /// </summary>
+    public KvRange? Forget { get; init; }
+
     /// <summary>Whether it has only a position.</summary>
-    public bool IsBookmark => Events.Count == 0 && !IsInitial;
+    public bool IsBookmark => Events.Count == 0 && !IsInitial && Forget is null;
 }
 
 /// <summary>What happened.</summary>

@@ -20,6 +20,9 @@ internal sealed class ClientRuntime(TimeProvider time, Func<double> chance, Task
     /// <summary>The time that deadlines are compared with, in milliseconds; in a process <see cref="Environment.TickCount64"/>.</summary>
     public long NowMs => Time == TimeProvider.System ? Environment.TickCount64 : (long)Time.GetElapsedTime(0).TotalMilliseconds;
 
+    /// <summary>Whether whatever waits continues on the thread that ends the wait.</summary>
+    public bool ContinuesInline => (waits & TaskCreationOptions.RunContinuationsAsynchronously) == 0;
+
     /// <summary>Creates a signal to wait for.</summary>
     public TaskCompletionSource NewSignal() => new(waits);
 

@@ -27,7 +27,7 @@ internal sealed class WatchPositions
     {
         if (message.Position is not { } position)
             return null;
-        _isComplete |= _positions.ContainsKey(position.Shard) || (message.Events.Count > 0 && !message.Initial);
+        _isComplete |= message.InitialComplete || _positions.ContainsKey(position.Shard) || (message.Events.Count > 0 && !message.Initial);
         _positions = _positions.SetItem(position.Shard, position);
         return _isComplete ? _positions : null;
     }

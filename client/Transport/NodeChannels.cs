@@ -10,7 +10,7 @@ namespace KvCluster.Client.Transport;
 /// The gRPC channels to each address for calls that do not use the Exchange stream. Watches, which stay open, and scans have channels of their own, so that
 /// neither wait for the other's streams. Thread-safe.
 /// </summary>
-internal sealed class NodeChannels(TlsConnector connector, ExpectedCluster cluster) : IDisposable
+internal sealed class NodeChannels(TlsConnector connector, ExpectedCluster cluster) : IDisposable, IWatchSource
 {
     /// <summary>At 256 streams on a connection, a hundredth of the connections that a node allows one host.</summary>
     public const int WatchesMax = 8_192;
@@ -33,8 +33,9 @@ internal sealed class NodeChannels(TlsConnector connector, ExpectedCluster clust
     /// <summary>Makes scans at an address.</summary>
     public CallInvoker ForScans(string address) => To(address, Use.Scans);
 
-    /// <summary>Makes watches at an address.</summary>
-    public CallInvoker ForWatches(string address) => To(address, Use.Watches);
+    /// <inheritdoc/>
+    public AsyncServerStreamingCall<V1.WatchResponse> Watch(string address, V1.WatchRequest request, CancellationToken cancellationToken) =>
+        new V1.Kv.KvClient(To(address, Use.Watches)).Watch(request, cancellationToken: cancellationToken);
 
     public void Dispose()
     {

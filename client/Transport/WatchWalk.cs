@@ -3,6 +3,7 @@ using System.Runtime.ExceptionServices;
 using System.Threading.Channels;
 using Google.Protobuf;
 using Grpc.Core;
+using KvCluster.Client.Runtime;
 using KvCluster.V1;
 
 namespace KvCluster.Client.Transport;
@@ -13,10 +14,11 @@ namespace KvCluster.Client.Transport;
 /// replica of a shard answers for the time allowed. Used by the client library and the router; each walk once.
 /// </summary>
 /// <remarks>
-/// A watch that begins anew passes nothing on before each of its shards has told where it begins. So whoever has seen an event has a position of every shard, and
-/// misses nothing when resuming from them.
+/// A watch that begins anew passes no position on before each of its shards has told where it begins, and nothing else but entries that it begins with. So whoever
+/// has seen a change has a position of every shard, and misses nothing when resuming from them. While entries of some shards are still sent, the changes of the
+/// others are passed on as a part of the beginning, so that no shard waits for another one and loses its place in the journal.
 /// </remarks>
-internal sealed class WatchWalk(CallRouter calls, NodeChannels channels, TimeSpan patience)
+internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan patience)
 {
     /// <summary>Nodes send something once a second. Longer than a pause of the garbage collector, and short enough that callers lose no more than five seconds.</summary>
     private static readonly TimeSpan SilenceMax = TimeSpan.FromSeconds(3);
@@ -33,21 +35,31 @@ internal sealed class WatchWalk(CallRouter calls, NodeChannels channels, TimeSpa
     /// <summary>Messages of all shards that wait for the reader. A node sends no further one while a message cannot be passed on.</summary>
     private const int MessagesMax = 4;
 
-    private readonly Channel<WatchResponse> _messages = Channel.CreateBounded<WatchResponse>(MessagesMax);
+    private readonly Channel<Passed> _messages =
+        Channel.CreateBounded<Passed>(new BoundedChannelOptions(MessagesMax) { SingleReader = true, AllowSynchronousContinuations = calls.Runtime.ContinuesInline });
+
+    /// <summary>The reader has a position of each part.</summary>
+    private readonly TaskCompletionSource _begun = calls.Runtime.NewSignal();
+
+    /// <summary>Held to decide that all parts have begun, or that one begins anew.</summary>
     private readonly Lock _lock = new();
-    private readonly List<WatchResponse> _beginnings = [];
-    private readonly TaskCompletionSource _begun = new(TaskCreationOptions.RunContinuationsAsynchronously);
-    private int _notBegun;
+
+    private List<Part> _parts = [];
     private long _bytesHeld;
     private Exception? _failure;
 
-    /// <summary>Told of each message's size in bytes when it is received. <see cref="Passed"/> follows when the reader is done with it, or the watch ends.</summary>
+    /// <summary>Told of each message's size in bytes when it is received. <see cref="Read"/> follows when the reader is done with it, or the watch ends.</summary>
     public Action<long> Received { get; init; } = static _ => { };
 
     /// <inheritdoc cref="Received"/>
-    public Action<long> Passed { get; init; } = static _ => { };
+    public Action<long> Read { get; init; } = static _ => { };
 
-    /// <summary>The messages of all shards. One without position and events only shows that the watch lives.</summary>
+    /// <summary>Waits until there is room for a large message of so many bytes, which is received after that. Returns what gives the room back.</summary>
+    public Func<long, CancellationToken, ValueTask<Action>> MakeRoomAsync { get; init; } = static (_, _) => ValueTask.FromResult<Action>(static () => { });
+
+    private TimeProvider Time => calls.Runtime.Time;
+
+    /// <summary>The messages of all shards. One without position, events and what else a watch tells only shows that it lives.</summary>
     /// <exception cref="RpcException">The watch cannot go on.</exception>
     public async IAsyncEnumerable<WatchResponse> MessagesAsync(WatchRequest request, [EnumeratorCancellation] CancellationToken cancellationToken)
     {
@@ -55,10 +67,11 @@ internal sealed class WatchWalk(CallRouter calls, NodeChannels channels, TimeSpa
         var running = RunAsync(request, ended.Token);
         try
         {
-            await foreach (var message in _messages.Reader.ReadAllAsync(cancellationToken).ConfigureAwait(false))
+            await foreach (var passed in _messages.Reader.ReadAllAsync(cancellationToken).ConfigureAwait(false))
             {
-                yield return message;
-                Release(message.CalculateSize());
+                foreach (var message in Merge(passed))
+                    yield return message;
+                Release(passed.Bytes);
             }
             await running.ConfigureAwait(false);
         }
@@ -80,7 +93,7 @@ internal sealed class WatchWalk(CallRouter calls, NodeChannels channels, TimeSpa
     private void Release(long bytes)
     {
         Interlocked.Add(ref _bytesHeld, -bytes);
-        Passed(bytes);
+        Read(bytes);
     }
 
     private async Task RunAsync(WatchRequest request, CancellationToken cancellationToken)
@@ -88,11 +101,10 @@ internal sealed class WatchWalk(CallRouter calls, NodeChannels channels, TimeSpa
         using var failed = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
         try
         {
-            var parts = await DivideAsync(request, cancellationToken).ConfigureAwait(false);
-            _notBegun = parts.Count(static part => !part.HasBegun);
-            if (_notBegun == 0)
+            _parts = await DivideAsync(request, cancellationToken).ConfigureAwait(false);
+            if (_parts.TrueForAll(static part => part.IsBegun))
                 _begun.TrySetResult();
-            var following = parts.Select(part => FollowOrEndAsync(part, failed)).Append(ShowLifeAsync(failed.Token)).ToArray();
+            var following = _parts.Select(part => FollowOrEndAsync(part, failed)).Append(ShowLifeAsync(failed.Token)).ToArray();
             await Task.WhenAll(following).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
             // The failure that ended the others.
             if (_failure is { } failure)
@@ -122,10 +134,10 @@ internal sealed class WatchWalk(CallRouter calls, NodeChannels channels, TimeSpa
     {
         while (!_begun.Task.IsCompleted)
         {
-            await Task.WhenAny(_begun.Task, Task.Delay(SignInterval, cancellationToken)).ConfigureAwait(false);
+            await Task.WhenAny(_begun.Task, Task.Delay(SignInterval, Time, cancellationToken)).ConfigureAwait(false);
             cancellationToken.ThrowIfCancellationRequested();
             if (!_begun.Task.IsCompleted)
-                await _messages.Writer.WriteAsync(new WatchResponse(), cancellationToken).ConfigureAwait(false);
+                await _messages.Writer.WriteAsync(new Passed(null, 0, new WatchResponse(), 0), cancellationToken).ConfigureAwait(false);
         }
     }
 
@@ -134,7 +146,7 @@ internal sealed class WatchWalk(CallRouter calls, NodeChannels channels, TimeSpa
     {
         if (!calls.Destinations.NeedMap)
             return [new Part(request.Clone(), request.Start, null)];
-        var giveUpMs = Environment.TickCount64 + (long)patience.TotalMilliseconds;
+        var giveUpMs = calls.Runtime.NowMs + (long)patience.TotalMilliseconds;
         if (!await calls.WaitForMapAsync(giveUpMs, cancellationToken).ConfigureAwait(false))
             throw CallStatus.Unavailable(calls.MapFailure).ToRpcException();
         while (true)
@@ -142,9 +154,9 @@ internal sealed class WatchWalk(CallRouter calls, NodeChannels channels, TimeSpa
             var changed = calls.Table.NextChange();
             if (TryDivide(request) is { } parts)
                 return parts;
-            if (Environment.TickCount64 >= giveUpMs)
+            if (calls.Runtime.NowMs >= giveUpMs)
                 throw CallStatus.Unavailable("the shard map has no shard for a part of the range").ToRpcException();
-            await Task.WhenAny(changed, Task.Delay(Pause, cancellationToken)).ConfigureAwait(false);
+            await Task.WhenAny(changed, Task.Delay(Pause, Time, cancellationToken)).ConfigureAwait(false);
             cancellationToken.ThrowIfCancellationRequested();
         }
     }
@@ -153,7 +165,8 @@ internal sealed class WatchWalk(CallRouter calls, NodeChannels channels, TimeSpa
     private List<Part>? TryDivide(WatchRequest request)
     {
         var (map, parts) = (calls.Table.Map, new List<Part>());
-        var bounds = KeyBounds.Of(request.Start.Memory, request.End.Memory, request.Prefix.Memory);
+        // Of one key nothing but the prefix counts.
+        var bounds = request.Exact ? new KeyBounds(request.Prefix.Memory, (byte[])[.. request.Prefix.Span, 0]) : KeyBounds.Of(request.Start.Memory, request.End.Memory, request.Prefix.Memory);
         var start = ByteString.CopyFrom(bounds.Lower.Span);
         while (true)
         {
@@ -163,10 +176,14 @@ internal sealed class WatchWalk(CallRouter calls, NodeChannels channels, TimeSpa
             if (!request.Exact)
                 part.Start = start;
             part.After.Clear();
+            part.InitialAfter.Clear();
             if (request.After.FirstOrDefault(position => position.ShardId == route.ShardId) is { } after)
                 part.After.Add(after);
-            parts.Add(new Part(part, start, route.ShardId));
-            if (request.Exact || !bounds.GoesOnBeyond(route.End.Span, reverse: false))
+            else if (request.InitialAfter.FirstOrDefault(progress => progress.Position?.ShardId == route.ShardId) is { } progress)
+                part.InitialAfter.Add(progress);
+            var goesOn = !request.Exact && bounds.GoesOnBeyond(route.End.Span, reverse: false);
+            parts.Add(new Part(part, start, route.ShardId) { End = goesOn ? route.End : ByteString.CopyFrom(bounds.Upper.Span) });
+            if (!goesOn)
                 return parts;
             start = route.End;
         }
@@ -175,21 +192,21 @@ internal sealed class WatchWalk(CallRouter calls, NodeChannels channels, TimeSpa
     // Ends only with an exception.
     private async Task FollowAsync(Part part, CancellationToken cancellationToken)
     {
-        var giveUpMs = Environment.TickCount64 + (long)patience.TotalMilliseconds;
+        var left = new AwakePatience(calls.Runtime, patience);
         string? failedAddress = null;
         for (var attempt = 0; ; attempt++)
         {
-            var address = await FindAddressAsync(part, attempt, failedAddress, giveUpMs, cancellationToken).ConfigureAwait(false);
-            var call = new Kv.KvClient(channels.ForWatches(address)).Watch(part.Request, cancellationToken: cancellationToken);
+            var address = await FindAddressAsync(part, attempt, failedAddress, left, cancellationToken).ConfigureAwait(false);
+            var call = source.Watch(address, part.Request, cancellationToken);
             try
             {
                 // A stream that sends nothing is like one that breaks.
-                while (await call.ResponseStream.MoveNext(cancellationToken).WaitAsync(SilenceMax, cancellationToken).ConfigureAwait(false))
+                while (await call.ResponseStream.MoveNext(cancellationToken).WaitAsync(SilenceMax, Time, cancellationToken).ConfigureAwait(false))
                 {
                     await PassAsync(part, call.ResponseStream.Current, cancellationToken).ConfigureAwait(false);
                     (attempt, failedAddress) = (0, null);
                     part.Compacted.Clear();
-                    giveUpMs = Environment.TickCount64 + (long)Longer(patience, PatienceLater).TotalMilliseconds;
+                    left = new AwakePatience(calls.Runtime, Longer(patience, PatienceLater));
                 }
                 // No node ends a watch without a reason.
                 part.Failure = CallStatus.Unavailable($"{address} ended the stream").ToRpcException();
@@ -204,14 +221,17 @@ internal sealed class WatchWalk(CallRouter calls, NodeChannels channels, TimeSpa
             }
             finally
             {
+                part.GiveRoomBack();
                 call.Dispose();
             }
             failedAddress = address;
-            if (Environment.TickCount64 >= giveUpMs)
+            if (part.MustBeginAnew)
+                await BeginAnewAsync(part, cancellationToken).ConfigureAwait(false);
+            if (left.IsOver())
                 throw part.Failure!;
             // The first replica to try next is another one, and need not be waited for.
             if (attempt > 0)
-                await Task.Delay(Longer(Pause * Math.Min(attempt, PausesMax), CallStatus.RetryDelayOf(part.Failure!.GetRpcStatus())), cancellationToken).ConfigureAwait(false);
+                await Task.Delay(Longer(Pause * Math.Min(attempt, PausesMax), CallStatus.RetryDelayOf(part.Failure!.GetRpcStatus())), Time, cancellationToken).ConfigureAwait(false);
         }
     }
 
@@ -219,34 +239,78 @@ internal sealed class WatchWalk(CallRouter calls, NodeChannels channels, TimeSpa
 
     private async Task PassAsync(Part part, WatchResponse message, CancellationToken cancellationToken)
     {
-        if (message.Position is { } position)
-            part.Advance(position);
-        var isBeginning = message.Position is not null && !part.HasBegun;
-        Hold(message.CalculateSize());
-        if (isBeginning)
+        part.GiveRoomBack();
+        if (message.NextBytes > 0)
         {
-            part.HasBegun = true;
-            await BeginAsync(message, cancellationToken).ConfigureAwait(false);
+            part.HoldRoom(await MakeRoomAsync((long)message.NextBytes, cancellationToken).ConfigureAwait(false));
             return;
         }
-        // Entries of the beginning may be passed on; they have no position.
-        if (part.HasBegun)
+        // The changes of a shard wait for the beginning of the others, which takes no time, unless it has entries.
+        if (part.HasBegun && part.Shard is not null && !part.Request.Initial)
             await _begun.Task.WaitAsync(cancellationToken).ConfigureAwait(false);
-        await _messages.Writer.WriteAsync(message, cancellationToken).ConfigureAwait(false);
+        part.Advance(message);
+        await PassAsync(part, part.Incarnation, message, cancellationToken).ConfigureAwait(false);
     }
 
-    private async Task BeginAsync(WatchResponse message, CancellationToken cancellationToken)
+    private ValueTask PassAsync(Part part, int incarnation, WatchResponse message, CancellationToken cancellationToken)
+    {
+        var bytes = message.CalculateSize();
+        Hold(bytes);
+        return _messages.Writer.WriteAsync(new Passed(part, incarnation, message, bytes), cancellationToken);
+    }
+
+    /// <summary>What becomes of a part's message in the merged stream. Called by the reader, for one message after the other.</summary>
+    private IEnumerable<WatchResponse> Merge(Passed passed)
+    {
+        var message = passed.Message;
+        if (passed.Part is not { } part || _begun.Task.IsCompleted)
+            return [message];
+        if (part.Shard is null)
+        {
+            // A router has waited for the shards.
+            if (message.Position is not null)
+                _begun.TrySetResult();
+            return [message];
+        }
+        if (message.Position is null)
+            return [message];
+        part.Told = message.Position;
+        lock (_lock)
+        {
+            part.IsBegun |= part.Incarnation == passed.Incarnation;
+            if (_parts.TrueForAll(static one => one.IsBegun))
+                _begun.TrySetResult();
+        }
+        return _begun.Task.IsCompleted ? Complete(part, message) : message.Events.Count > 0 || message.Initial ? [WithoutPosition(message)] : [];
+    }
+
+    // What else there is to tell comes with the last position.
+    private IEnumerable<WatchResponse> Complete(Part last, WatchResponse message)
+    {
+        var positions = _parts.Where(part => part != last && part.Told is not null).Select(part => new WatchResponse { Position = part.Told, Initial = message.Initial });
+        message.InitialComplete = last.Request.Initial;
+        message.Initial = last.Request.Initial;
+        return positions.Append(message);
+    }
+
+    private static WatchResponse WithoutPosition(WatchResponse message) => new()
+    {
+        Events = { message.Events },
+        Initial = true,
+        Progress = new InitialProgress { Position = message.Position, Complete = true },
+    };
+
+    /// <summary>The journal does not have what a beginning lacks, so the entries of its shard begin anew. The reader forgets those that it has.</summary>
+    private async Task BeginAnewAsync(Part part, CancellationToken cancellationToken)
     {
         lock (_lock)
         {
-            _beginnings.Add(message);
-            if (--_notBegun > 0)
-                return;
+            if (_begun.Task.IsCompleted)
+                throw part.Failure!;
+            part.BeginAnew();
         }
-        foreach (var beginning in _beginnings)
-            await _messages.Writer.WriteAsync(beginning, cancellationToken).ConfigureAwait(false);
-        _beginnings.Clear();
-        _begun.TrySetResult();
+        var forget = new ForgottenRange { Shard = part.Shard?.Value ?? 0, Start = part.Start, End = part.End };
+        await PassAsync(part, part.Incarnation, new WatchResponse { Forget = forget }, cancellationToken).ConfigureAwait(false);
     }
 
     // Whether another attempt may succeed.
@@ -260,12 +324,16 @@ internal sealed class WatchWalk(CallRouter calls, NodeChannels channels, TimeSpa
         {
             // The replicas keep different lengths of journal. It is gone when none of them has it.
             part.Compacted.Add(address);
-            return part.Shard is not null && calls.Table.Map.Find(part.Start.Span) is { } route && route.Nodes.Any(node => calls.Table.Nodes.TryGetValue(new NodeId(node), out var other) && !part.Compacted.Contains(other));
+            if (part.Shard is null)
+                return false;
+            if (calls.Table.Map.Find(part.Start.Span) is { } route && route.Nodes.Any(node => calls.Table.Nodes.TryGetValue(new NodeId(node), out var other) && !part.Compacted.Contains(other)))
+                return true;
+            return part.IsCompacted = part.HasEntries && !_begun.Task.IsCompleted;
         }
         return failure.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded or StatusCode.Aborted or StatusCode.ResourceExhausted or StatusCode.Internal or StatusCode.Cancelled;
     }
 
-    private async Task<string> FindAddressAsync(Part part, int attempt, string? failed, long giveUpMs, CancellationToken cancellationToken)
+    private async Task<string> FindAddressAsync(Part part, int attempt, string? failed, AwakePatience left, CancellationToken cancellationToken)
     {
         while (true)
         {
@@ -274,9 +342,9 @@ internal sealed class WatchWalk(CallRouter calls, NodeChannels channels, TimeSpa
             var destination = ChooseFor(part, route, attempt, failed);
             if (destination.Address is { } address)
                 return address;
-            if (Environment.TickCount64 >= giveUpMs)
+            if (left.IsOver())
                 throw part.Failure ?? CallStatus.Unavailable(destination.Failure!).ToRpcException();
-            await Task.WhenAny(changed, Task.Delay(Pause, cancellationToken)).ConfigureAwait(false);
+            await Task.WhenAny(changed, Task.Delay(Pause, Time, cancellationToken)).ConfigureAwait(false);
             cancellationToken.ThrowIfCancellationRequested();
         }
     }
@@ -292,20 +360,52 @@ internal sealed class WatchWalk(CallRouter calls, NodeChannels channels, TimeSpa
         return choice;
     }
 
+    /// <summary>A message on its way to the reader.</summary>
+    /// <param name="Part">Whose; null: it only shows life.</param>
+    /// <param name="Incarnation"><see cref="WatchWalk.Part.Incarnation"/> when it was received.</param>
+    /// <param name="Message">The message.</param>
+    /// <param name="Bytes">What was counted for it.</param>
+    private readonly record struct Passed(Part? Part, int Incarnation, WatchResponse Message, int Bytes);
+
     /// <summary>The part of the range in one shard.</summary>
     /// <param name="request">The request for it.</param>
     /// <param name="start">The key by which its shard is found.</param>
     /// <param name="shard">The shard; null if a router finds it.</param>
     private sealed class Part(WatchRequest request, ByteString start, ShardId? shard)
     {
+        private readonly bool _goesOn = request.After.Count > 0;
+        private Action? _giveRoomBack;
+        private bool _hasPassed;
+
         public WatchRequest Request => request;
 
         public ByteString Start => start;
 
+        /// <summary>Where the range ends in the shard; empty: it has no end.</summary>
+        public ByteString End { get; init; } = ByteString.Empty;
+
         public ShardId? Shard => shard;
 
-        /// <summary>Whether the reader has, or was given with the request, a position of it.</summary>
-        public bool HasBegun { get; set; } = request.After.Count > 0;
+        /// <summary>Whether a position of it was received, or given with the request.</summary>
+        public bool HasBegun => request.After.Count > 0;
+
+        /// <summary>Whether the reader has its beginning, but perhaps not yet its position. Changed under the walk's lock.</summary>
+        public bool IsBegun { get; set; } = request.After.Count > 0;
+
+        /// <summary>Counts how often it has begun anew. Changed under the walk's lock.</summary>
+        public int Incarnation { get; private set; }
+
+        /// <summary>The position of what was passed to the reader; null: unknown. Used by the reader.</summary>
+        public Position? Told { get; set; } = request.After.FirstOrDefault();
+
+        /// <summary>Whether it begins with entries, and not after a position that the reader has.</summary>
+        public bool HasEntries => request.Initial && !_goesOn;
+
+        /// <summary>No journal has what its beginning lacks.</summary>
+        public bool IsCompacted { get; set; }
+
+        /// <summary>Whether its entries must begin anew; also when a server does not say how far they have come.</summary>
+        public bool MustBeginAnew => IsCompacted || (_hasPassed && HasEntries && request.InitialAfter.Count == 0 && request.After.Count == 0);
 
         /// <summary>The addresses whose journals do not reach back to the position.</summary>
         public HashSet<string> Compacted { get; } = [];
@@ -314,14 +414,63 @@ internal sealed class WatchWalk(CallRouter calls, NodeChannels channels, TimeSpa
         public RpcException? Failure { get; set; }
 
         /// <summary>The next attempt goes on after what was received. Behind a router there is a position for each shard.</summary>
-        public void Advance(Position position)
+        public void Advance(WatchResponse message)
+        {
+            _hasPassed |= message.Initial;
+            if (message.Forget is { } forgotten)
+                RemoveProgress(forgotten.Shard);
+            if (message.Progress?.Position is { } reached)
+            {
+                RemoveProgress(reached.Shard);
+                // A shard that goes on after a position has no entries.
+                if (request.After.Any(position => position.Shard == reached.Shard))
+                    Advance(reached);
+                else
+                    request.InitialAfter.Add(message.Progress);
+            }
+            if (message.Position is not { } newest)
+                return;
+            RemoveProgress(newest.Shard);
+            Advance(newest);
+        }
+
+        /// <summary>Forgets what was received of a beginning.</summary>
+        public void BeginAnew()
+        {
+            Incarnation++;
+            request.After.Clear();
+            request.InitialAfter.Clear();
+            (IsBegun, IsCompacted, _hasPassed) = (false, false, false);
+            Compacted.Clear();
+        }
+
+        /// <summary>There is room for its next message.</summary>
+        public void HoldRoom(Action giveBack) => _giveRoomBack = giveBack;
+
+        /// <summary>Gives that room back, if there is any, because the message is counted, or does not come.</summary>
+        public void GiveRoomBack()
+        {
+            _giveRoomBack?.Invoke();
+            _giveRoomBack = null;
+        }
+
+        private void Advance(Position position)
         {
             for (var index = request.After.Count - 1; index >= 0; index--)
             {
-                if (request.After[index].ShardId == position.ShardId)
+                if (request.After[index].Shard == position.Shard)
                     request.After.RemoveAt(index);
             }
             request.After.Add(position);
+        }
+
+        private void RemoveProgress(uint ofShard)
+        {
+            for (var index = request.InitialAfter.Count - 1; index >= 0; index--)
+            {
+                if (request.InitialAfter[index].Position.Shard == ofShard)
+                    request.InitialAfter.RemoveAt(index);
+            }
         }
     }
 }

@@ -38,6 +38,7 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
         StatusCode.Unavailable, "BUSY", "The router has reached its limit of memory for unread replies. Try again.", "no");
 
     private readonly ExchangePlaces _places = new(memory.Requests);
+    private readonly MessageRoom _watchRoom = new(memory.Replies);
 
     public override Task<MessageBytes> Get(MessageBytes request, ServerCallContext context) => CallAsync(Method.Get, request, context);
 
@@ -128,10 +129,15 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
         }
     }
 
-    // The bytes of a message are counted from when a node has sent it until it is read.
+    // The bytes of a message are counted from when a node has sent it until it is read, those of a large one from before it is received.
     private async Task SendEventsAsync(WatchRequest message, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
-        var walk = new WatchWalk(calls, channels, options.Timeout) { Received = bytes => memory.Replies.Take(bytes), Passed = bytes => memory.Replies.GiveBack(bytes) };
+        var walk = new WatchWalk(calls, channels, options.Timeout)
+        {
+            Received = bytes => memory.Replies.Take(bytes),
+            Read = bytes => memory.Replies.GiveBack(bytes),
+            MakeRoomAsync = async (bytes, cancellationToken) => (await _watchRoom.TakeAsync(bytes, TimeProvider.System, cancellationToken).ConfigureAwait(false)).GiveBack,
+        };
         await foreach (var received in walk.MessagesAsync(message, context.CancellationToken).ConfigureAwait(false))
         {
             var response = MessageBytes.Rent();

@@ -95,9 +95,10 @@ internal static class RequestParts
         return (keys, positions);
     }
 
-    /// <summary>Counts the positions that a watch goes on after.</summary>
+    /// <summary>Counts the positions that a watch goes on after, also within the entries that it begins with.</summary>
     /// <exception cref="MalformedMessageException">The bytes are not a message.</exception>
-    public static int CountPositionsOfWatch(ReadOnlySpan<byte> request) => CountFields(request, WatchRequest.AfterFieldNumber);
+    public static int CountPositionsOfWatch(ReadOnlySpan<byte> request) =>
+        CountFields(request, WatchRequest.AfterFieldNumber) + CountFields(request, WatchRequest.InitialAfterFieldNumber);
 
     /// <summary>
     /// The memory that a call takes besides its bytes. The keys and positions of a GetMany become objects, to be sent to their shards, and so do the positions

@@ -27,6 +27,18 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
     /// <summary>About how many bytes of events are in one message; those of one record are not divided. Like a page of a scan.</summary>
     private const int MessageBytesMin = 128 << 10;
 
+    /// <summary>About what the events of a page of the journal take.</summary>
+    private const int PageBytesMin = 512 << 10;
+
+    /// <summary>Smaller messages are made for each watcher, which costs less than to look for one.</summary>
+    private const int SharedBytesMin = 4 << 10;
+
+    /// <summary>Of a larger message its reader is told before.</summary>
+    private const int AnnouncedBytesMin = 1 << 20;
+
+    /// <summary>How long a caller that is far behind may be told nothing.</summary>
+    private static readonly TimeSpan BookmarkAge = TimeSpan.FromMilliseconds(500);
+
     /// <summary>How long a replica that is behind the position asked for may take. Callers give up a stream that is silent for three seconds.</summary>
     private static readonly TimeSpan CatchUpTime = TimeSpan.FromSeconds(2);
 
@@ -37,6 +49,8 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
 
     /// <summary>How often a stream looks for memory for its message. It only lags meanwhile.</summary>
     private static readonly TimeSpan RoomPause = TimeSpan.FromMilliseconds(50);
+
+    private readonly MessageRoom _room = new(memory.Replies);
 
     /// <summary>Runs a watch and returns the request's buffer.</summary>
     /// <returns>Why it has ended.</returns>
@@ -67,50 +81,50 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
         }
     }
 
-    private async Task<ApiError> WatchAsync(HostedShard shard, WatchQuery query, IServerStreamWriter<MessageBytes> responses, CancellationToken cancellationToken)
+    /// <summary>Runs a watch at a replica that was found for it.</summary>
+    /// <returns>Why it has ended.</returns>
+    public async Task<ApiError> WatchAsync(HostedShard shard, WatchQuery query, IServerStreamWriter<MessageBytes> responses, CancellationToken cancellationToken)
     {
         var replica = shard.Replica!;
         var after = query.AfterIn(shard.Shard);
-        if (after is { Lineage: not 0 } foreign && foreign.Lineage != shard.InLineage.Lineage)
-            return ApiErrors.LineageChanged(shard.Shard, foreign.Etag);
-        var snapshot = after is null && query.Initial ? replica.Reads.OpenSnapshot() : (ReadSnapshot?)null;
+        var begun = after is null && query.Initial ? query.EntriesSentIn(shard.Shard) : null;
+        if ((after?.Lineage ?? begun?.Lineage) is { } lineage and not 0 && lineage != shard.InLineage.Lineage)
+            return ApiErrors.LineageChanged(shard.Shard, after?.Etag ?? begun!.Value.Sent.Etag);
+        var snapshot = query.Initial && after is null && begun is null ? replica.Reads.OpenSnapshot() : (ReadSnapshot?)null;
+        Watcher watcher;
         try
         {
-            // It joins before the snapshot is sent, so that the journal after it is kept.
-            var watcher = hubs.Join(replica, query.Range, after?.Etag ?? snapshot?.Etag, query.WithSets, query.WithPrevious);
-            try
-            {
-                await using var gone = cancellationToken.UnsafeRegister(static state => ((Watcher)state!).Hub.Interrupt((Watcher)state), watcher).ConfigureAwait(false);
-                var output = new Output(shard, query, responses, cancellationToken);
-                var refusal = await BeginAsync(output, watcher, snapshot).ConfigureAwait(false);
-                snapshot?.Dispose();
-                return refusal ?? await SendAsync(output, watcher, isVerified: after is null).ConfigureAwait(false);
-            }
-            finally
-            {
-                hubs.Leave(replica, watcher);
-            }
+            // It joins before anything is sent, so that the journal after that is kept.
+            watcher = hubs.Join(replica, query.Range, after?.Etag ?? begun?.Sent.Etag ?? snapshot?.Etag, query.WithSets, query.WithPrevious);
         }
         finally
         {
             snapshot?.Dispose();
         }
+        try
+        {
+            await using var gone = cancellationToken.UnsafeRegister(static state => ((Watcher)state!).Hub.Interrupt((Watcher)state), watcher).ConfigureAwait(false);
+            var output = new Output(shard, query, watcher, responses, cancellationToken);
+            ApiError? refusal = null;
+            if (query.Initial && after is null && begun?.Sent.IsComplete != true)
+                refusal = await SendEntriesAsync(output, begun?.Sent.Through ?? default).ConfigureAwait(false);
+            else if (watcher.State != WatchState.Behind)
+                refusal = await SendAsync(output, WatchMessages.Begin(shard.InLineage, watcher.Taken)).ConfigureAwait(false);
+            return refusal ?? await SendChangesAsync(output, isVerified: after is null && begun is null).ConfigureAwait(false);
+        }
+        finally
+        {
+            hubs.Leave(replica, watcher);
+        }
     }
 
-    // Tells the caller where it begins.
-    private async Task<ApiError?> BeginAsync(Output output, Watcher watcher, ReadSnapshot? snapshot)
+    private async Task<ApiError> SendChangesAsync(Output output, bool isVerified)
     {
-        if (snapshot is { } entries)
-            return await SendEntriesAsync(output, entries).ConfigureAwait(false);
-        return watcher.State == WatchState.Behind ? null : await WriteAsync(output, WatchMessages.Begin(output.Shard.InLineage, watcher.Taken)).ConfigureAwait(false);
-    }
-
-    private async Task<ApiError> SendAsync(Output output, Watcher watcher, bool isVerified)
-    {
-        var runs = new List<WatchRun>();
+        var (watcher, runs) = (output.Watcher, new List<WatchRun>());
         while (true)
         {
             output.Cancellation.ThrowIfCancellationRequested();
+            var after = watcher.Taken;
             ApiError? end = null;
             switch (watcher.Hub.Next(watcher, MessageBytesMin, runs, out var position))
             {
@@ -118,10 +132,10 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
                     end = ApiErrors.LeaderSilent(output.Shard.Route, lookup.Node);
                     break;
                 case WatchStep.Send:
-                    end = await WriteAsync(output, WatchMessages.Encode(output.Shard.InLineage, position, runs, output.Query)).ConfigureAwait(false);
+                    end = await SendAsync(output, after, position, runs).ConfigureAwait(false);
                     break;
                 case WatchStep.CatchUp:
-                    end = await CatchUpAsync(output, watcher, position, isVerified).ConfigureAwait(false);
+                    end = await CatchUpAsync(output, beginning: null, through: default, isVerified).ConfigureAwait(false);
                     isVerified |= end is null;
                     break;
                 case WatchStep.Ended:
@@ -136,84 +150,118 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
         }
     }
 
-    // Reads a page of the journal for a watcher that is behind, and sends what it has of it.
-    private async Task<ApiError?> CatchUpAsync(Output output, Watcher watcher, Etag before, bool isVerified)
+    // The events that the hub has for a watcher, unless there is no room. Then they stay with the hub, which forgets them when it has newer ones.
+    private async Task<ApiError?> SendAsync(Output output, Etag after, Etag position, List<WatchRun> runs)
     {
-        CaughtUp page;
-        List<MessageBytes> messages;
-        await hubs.CatchUps.WaitAsync(output.Cancellation).ConfigureAwait(false);
+        var (watcher, query, shard) = (output.Watcher, output.Query, output.Shard.InLineage);
+        var bytes = WatchMessages.SizeOf(shard, runs, query);
+        if (!_room.TryTake(bytes, out var held))
+        {
+            runs.Clear();
+            await Task.Delay(RoomPause, clock, output.Cancellation).ConfigureAwait(false);
+            return null;
+        }
         try
         {
-            var read = new TaskCompletionSource<CaughtUp>(TaskCreationOptions.RunContinuationsAsynchronously);
-            watcher.Hub.CatchUp(watcher, read.SetResult);
-            page = await read.Task.WaitAsync(output.Cancellation).ConfigureAwait(false);
-            messages = Divide(output, page, isVerified);
+            if (!watcher.Hub.TryTake(watcher, runs, position))
+                return null;
+            var message = bytes < SharedBytesMin
+                ? WatchMessages.Encode(shard, position, runs, query)
+                : watcher.Hub.Share(new WatchPart(query.Range, after, position, query.Options), bytes, () => WatchMessages.Encode(shard, position, runs, query));
+            return await WriteAsync(output, message).ConfigureAwait(false);
         }
         finally
         {
-            hubs.CatchUps.Release();
+            held.GiveBack();
         }
-        switch (page.State)
-        {
-            case TailState.Compacted:
-                return ApiErrors.Compacted(output.Shard.Shard, before, page.Oldest);
-            case TailState.Foreign:
-                return ApiErrors.LineageChanged(output.Shard.Shard, before);
-            case TailState.Ahead:
-                return await AwaitAsync(output, before).ConfigureAwait(false);
-            case TailState.Stopped:
-                // Another store may take the place of this one. The hub looks again soon.
-                await watcher.Hub.WaitAsync(watcher).ConfigureAwait(false);
-                return null;
-            default:
-                break;
-        }
-        for (var index = 0; index < messages.Count; index++)
-        {
-            if (await WriteAsync(output, messages[index]).ConfigureAwait(false) is not { } end)
-                continue;
-            foreach (var unsent in messages.Skip(index + 1))
-                unsent.Return();
-            return end;
-        }
-        return null;
     }
 
-    // Messages of about the usual size, each with the position of its last record. A caller that is far behind is also told how far it has come.
-    private List<MessageBytes> Divide(Output output, CaughtUp page, bool isVerified)
+    // Reads a page of the journal for a watcher that is behind, and sends what it has of it. What there is no room for is read again later.
+    private async Task<ApiError?> CatchUpAsync(Output output, SentBeginning? beginning, ReadOnlyMemory<byte> through, bool isVerified)
     {
-        var messages = new List<MessageBytes>();
-        if (page.State != TailState.Read)
-            return messages;
+        var (hub, watcher) = (output.Watcher.Hub, output.Watcher);
+        // Nothing is held while it waits.
+        var held = await _room.TakeAsync(Math.Max(output.PageBytes, PageBytesMin), clock, output.Cancellation).ConfigureAwait(false);
+        MessageRoom.Held? more = null;
+        try
+        {
+            Etag before;
+            CaughtUp page;
+            await hubs.CatchUps.WaitAsync(output.Cancellation).ConfigureAwait(false);
+            try
+            {
+                before = watcher.Taken;
+                var read = new TaskCompletionSource<CaughtUp>(hubs.Waits);
+                hub.CatchUp(watcher, read.SetResult, beginning);
+                page = await read.Task.WaitAsync(output.Cancellation).ConfigureAwait(false);
+                output.PageBytes = page.State == TailState.Read ? WatchMessages.SizeOf(output.Shard.InLineage, page.Runs, output.Query) : 0;
+                if (output.PageBytes > held.Bytes && !TryTakeMore(output.PageBytes - held.Bytes, out more))
+                {
+                    hub.Return(watcher, before);
+                    return null;
+                }
+            }
+            finally
+            {
+                hubs.CatchUps.Release();
+            }
+            switch (page.State)
+            {
+                case TailState.Compacted:
+                    return ApiErrors.Compacted(output.Shard.Shard, before, page.Oldest);
+                case TailState.Foreign:
+                    return ApiErrors.LineageChanged(output.Shard.Shard, before);
+                case TailState.Ahead:
+                    return await AwaitAsync(output, before).ConfigureAwait(false);
+                case TailState.Stopped:
+                    // Another store may take the place of this one. The hub looks again soon.
+                    await hub.WaitAsync(watcher).ConfigureAwait(false);
+                    return null;
+                default:
+                    return await SendPageAsync(output, page, beginning is null ? null : through, isVerified).ConfigureAwait(false);
+            }
+        }
+        finally
+        {
+            held.GiveBack();
+            more?.GiveBack();
+        }
+    }
+
+    private bool TryTakeMore(long bytes, out MessageRoom.Held? more)
+    {
+        more = _room.TryTake(bytes, out var held) ? held : null;
+        return more is not null;
+    }
+
+    // In messages of about the usual size, each with the position of its last record. A caller that is far behind is also told how far it has come.
+    private async Task<ApiError?> SendPageAsync(Output output, CaughtUp page, ReadOnlyMemory<byte>? through, bool isVerified)
+    {
         var runs = new List<WatchRun>();
         var bytes = 0L;
-        for (var index = 0; index < page.Runs.Count; index++)
+        foreach (var run in page.Runs)
         {
-            var run = page.Runs[index];
-            if (runs.Count > 0 && runs[^1].Batch != run.Batch)
+            if (runs.Count == 0 || runs[^1].Batch != run.Batch)
             {
-                if (bytes + run.Batch.Bytes > MessageBytesMin)
-                    Flush(runs[^1].Batch.Etag);
+                if (runs.Count > 0 && bytes + run.Batch.Bytes > MessageBytesMin)
+                {
+                    if (await WriteAsync(output, Encode(output, runs[^1].Batch.Etag, runs, through)).ConfigureAwait(false) is { } end)
+                        return end;
+                    runs.Clear();
+                    bytes = 0;
+                }
                 bytes += run.Batch.Bytes;
-            }
-            else if (runs.Count == 0)
-            {
-                bytes = run.Batch.Bytes;
             }
             runs.Add(run);
         }
-        var isDue = !isVerified || clock.GetElapsedTime(output.WrittenTimestamp) >= TimeSpan.FromMilliseconds(500);
-        if (runs.Count > 0 || isDue)
-            Flush(page.Position);
-        return messages;
-
-        void Flush(Etag position)
-        {
-            messages.Add(WatchMessages.Encode(output.Shard.InLineage, position, runs, output.Query));
-            runs.Clear();
-            bytes = 0;
-        }
+        return runs.Count > 0 || !isVerified || clock.GetElapsedTime(output.WrittenTimestamp) >= BookmarkAge
+            ? await WriteAsync(output, Encode(output, page.Position, runs, through)).ConfigureAwait(false)
+            : null;
     }
+
+    private static MessageBytes Encode(Output output, Etag position, List<WatchRun> runs, ReadOnlyMemory<byte>? through) => through is { } last
+        ? WatchMessages.EncodeInitial(output.Shard.InLineage, new EntriesSent(position, last), runs, output.Query)
+        : WatchMessages.Encode(output.Shard.InLineage, position, runs, output.Query);
 
     /// <summary>
     /// The position is after everything that this replica has applied. Either it lags, and catches up, or the position is of another history, which its leader can
@@ -244,76 +292,120 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
         return route.Nodes.Contains(lookup.Node.Value) ? ApiErrors.Stopping : ApiErrors.WrongShard(route);
     }
 
-    // The entries that the watch begins with, in messages without a position, except the last one.
-    private async Task<ApiError?> SendEntriesAsync(Output output, ReadSnapshot snapshot)
+    /// <summary>
+    /// Sends the entries that the watch begins with. They take longer than a snapshot is kept, or begin behind what another stream has sent: then they go on in a newer
+    /// snapshot, but first the keys sent so far are brought to its state.
+    /// </summary>
+    /// <param name="output">The stream.</param>
+    /// <param name="through">The last key sent; empty: none was. The watcher's position is the state that the keys sent are of.</param>
+    private async Task<ApiError?> SendEntriesAsync(Output output, ReadOnlyMemory<byte> through)
     {
-        var opened = clock.GetTimestamp();
-        using var cursor = snapshot.Cursor(TreeId.Kv, output.Query.Range.Lower.Span, output.Query.Range.Upper.Span);
-        for (var more = true; more;)
+        var (replica, watcher) = (output.Shard.Replica!, output.Watcher);
+        while (true)
+        {
+            // Most of it without a snapshot, because it may take long.
+            if (!through.IsEmpty && await SendChangesOfSentAsync(output, replica.Store.Tail.Committed, through).ConfigureAwait(false) is { } end)
+                return end;
+            using var snapshot = replica.Reads.OpenSnapshot();
+            var opened = clock.GetTimestamp();
+            if (through.IsEmpty)
+                watcher.Hub.Skip(watcher, snapshot.Etag);
+            else if (await SendChangesOfSentAsync(output, snapshot.Etag, through).ConfigureAwait(false) is { } ended)
+                return ended;
+            using var cursor = snapshot.Cursor(TreeId.Kv, LowerBehind(output.Query.Range, through), output.Query.Range.Upper.Span);
+            var entries = new InitialEntries(cursor, output.Query, through);
+            do
+            {
+                if (watcher.Hub.HasEnded(watcher))
+                    return EndOf(output.Shard);
+                if (await SendEntriesAsync(output, entries, snapshot.Etag).ConfigureAwait(false) is { } failed)
+                    return failed;
+                if (entries.AreComplete)
+                    return null;
+            }
+            while (!kept.IsTooOld(snapshot, opened));
+            through = entries.Through;
+        }
+    }
+
+    private async Task<ApiError?> SendEntriesAsync(Output output, InitialEntries entries, Etag position)
+    {
+        var held = await _room.TakeAsync(Math.Max(MessageBytesMin, entries.NextBytes) + InitialEntries.EndBytes, clock, output.Cancellation).ConfigureAwait(false);
+        try
         {
             var message = MessageBytes.Rent();
             var place = await threads.EnterAsync();
             try
             {
-                more = FillEntries(message, cursor, output.Query);
+                entries.Fill(message, Math.Max(MessageBytesMin, entries.NextBytes));
             }
             finally
             {
                 await place.LeaveAsync();
             }
-            if (!more)
-            {
-                var last = WatchMessages.Begin(output.Shard.InLineage, snapshot.Etag);
-                message.Append(last.Written);
-                last.Return();
-            }
-            WatchMessages.MarkInitial(message);
-            if (await WriteAsync(output, message).ConfigureAwait(false) is { } end)
-                return end;
-            if (more && kept.IsTooOld(snapshot, opened))
-                return ApiErrors.SnapshotTooOld;
-        }
-        return null;
-    }
-
-    private static bool FillEntries(MessageBytes message, Cursor cursor, WatchQuery query)
-    {
-        while (message.Count < MessageBytesMin)
-        {
-            if (!cursor.MoveNext())
-                return false;
-            var value = KvValue.Read(cursor.Value, out var etag);
-            // An entry is copied once more than in a scan, which is rare.
-            var entry = new WatchEvent { Kind = EventKind.Put, Reason = EventReason.User, Etag = etag, Key = cursor.Key.ToArray(), Value = query.KeysOnly ? default : value.ToArray() };
-            WatchMessages.Append(message, entry, query);
-        }
-        return true;
-    }
-
-    private async Task<ApiError?> WriteAsync(Output output, MessageBytes message)
-    {
-        var bytes = message.Count;
-        while (!memory.Replies.TryTake(bytes, isSmall: bytes <= ByteBudget.SmallBytes))
-            await Task.Delay(RoomPause, clock, output.Cancellation).ConfigureAwait(false);
-        try
-        {
-            if (!await StalledWrite.EndsAsync(output.Responses.WriteAsync(message), memory.Replies).ConfigureAwait(false))
-                return ApiErrors.NotRead;
-            output.WrittenTimestamp = clock.GetTimestamp();
-            return null;
+            WatchMessages.MarkInitial(message, output.Shard.InLineage, new EntriesSent(position, entries.Through, entries.AreComplete));
+            return await WriteAsync(output, message).ConfigureAwait(false);
         }
         finally
         {
-            memory.Replies.GiveBack(bytes);
+            held.GiveBack();
         }
     }
 
+    // At least once, which tells whether the position is one of this history and the journal reaches back to it.
+    private async Task<ApiError?> SendChangesOfSentAsync(Output output, Etag until, ReadOnlyMemory<byte> through)
+    {
+        var keys = new WatchedRange(output.Query.Range.Lower, Behind(through));
+        do
+        {
+            if (output.Watcher.Hub.HasEnded(output.Watcher))
+                return EndOf(output.Shard);
+            output.Cancellation.ThrowIfCancellationRequested();
+            if (await CatchUpAsync(output, new SentBeginning(keys, until), through, isVerified: true).ConfigureAwait(false) is { } end)
+                return end;
+        }
+        while (output.Watcher.Taken < until);
+        return null;
+    }
+
+    private static ReadOnlySpan<byte> LowerBehind(in WatchedRange range, ReadOnlyMemory<byte> through) => through.IsEmpty ? range.Lower.Span : Behind(through);
+
+    // The least key that is greater.
+    private static byte[] Behind(ReadOnlyMemory<byte> key) => [.. key.Span, 0];
+
+    // For a message that needs no room of its own.
+    private async Task<ApiError?> SendAsync(Output output, MessageBytes message)
+    {
+        var held = await _room.TakeAsync(message.Count, clock, output.Cancellation).ConfigureAwait(false);
+        try
+        {
+            return await WriteAsync(output, message).ConfigureAwait(false);
+        }
+        finally
+        {
+            held.GiveBack();
+        }
+    }
+
+    // There is room for the message.
+    private async Task<ApiError?> WriteAsync(Output output, MessageBytes message)
+    {
+        if (message.Count > AnnouncedBytesMin)
+            await output.Responses.WriteAsync(WatchMessages.Announce(message.Count)).ConfigureAwait(false);
+        if (!await StalledWrite.EndsAsync(output.Responses.WriteAsync(message), memory.Replies).ConfigureAwait(false))
+            return ApiErrors.NotRead;
+        output.WrittenTimestamp = clock.GetTimestamp();
+        return null;
+    }
+
     /// <summary>A caller's stream.</summary>
-    private sealed class Output(HostedShard shard, WatchQuery query, IServerStreamWriter<MessageBytes> responses, CancellationToken cancellation)
+    private sealed class Output(HostedShard shard, WatchQuery query, Watcher watcher, IServerStreamWriter<MessageBytes> responses, CancellationToken cancellation)
     {
         public HostedShard Shard => shard;
 
         public WatchQuery Query => query;
+
+        public Watcher Watcher => watcher;
 
         public IServerStreamWriter<MessageBytes> Responses => responses;
 
@@ -321,5 +413,8 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
 
         /// <summary>When a message was last written, as a timestamp of the clock.</summary>
         public long WrittenTimestamp { get; set; }
+
+        /// <summary>What the last page of the journal took for which there was no room.</summary>
+        public long PageBytes { get; set; }
     }
 }

@@ -22,6 +22,9 @@ internal sealed class WatchQuery
 
     public bool WithSets { get; private init; }
 
+    /// <summary>What a message has that the query asks for. Messages for queries with the same options about the same events are equal.</summary>
+    public int Options => (KeysOnly ? 1 : 0) | (WithPrevious ? 2 : 0) | (WithSets ? 4 : 0);
+
     /// <summary>Reads a request, or says why it is refused.</summary>
     /// <exception cref="MalformedMessageException">The bytes are not a request.</exception>
     public static ApiError? TryRead(ReadOnlySpan<byte> message, out WatchQuery query)
@@ -71,4 +74,43 @@ internal sealed class WatchQuery
         }
         return after;
     }
+
+    /// <summary>How many of the entries of a shard the caller has, with the beginning of its lineage; null if the request does not say.</summary>
+    /// <exception cref="MalformedMessageException">The bytes are not a request.</exception>
+    public (EntriesSent Sent, ulong Lineage)? EntriesSentIn(ShardId shard)
+    {
+        (EntriesSent, ulong)? found = null;
+        var reader = new WireReader(_message);
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            if (field != WatchRequest.InitialAfterFieldNumber)
+                reader.Skip();
+            else if (ReadProgress(reader.ReadBytes()) is var (ofShard, sent, lineage) && ofShard == shard)
+                found = (sent, lineage);
+        }
+        return found;
+    }
+
+    private static (ShardId Shard, EntriesSent Sent, ulong Lineage) ReadProgress(ReadOnlySpan<byte> progress)
+    {
+        var ((shard, etag, lineage), through, isComplete) = ((default(ShardId), Etag.None, 0ul), Array.Empty<byte>(), false);
+        var reader = new WireReader(progress);
+        for (int field; (field = reader.ReadField()) != 0;)
+        {
+            switch (field)
+            {
+                case InitialProgress.PositionFieldNumber: (shard, etag, lineage) = ReadQuery.ReadPosition(reader.ReadBytes()); break;
+                case InitialProgress.ThroughFieldNumber: through = reader.ReadBytes().ToArray(); break;
+                case InitialProgress.CompleteFieldNumber: isComplete = reader.ReadBool(); break;
+                default: reader.Skip(); break;
+            }
+        }
+        return (shard, new EntriesSent(etag, through, isComplete), lineage);
+    }
 }
+
+/// <summary>How much of a shard a watch has sent of the entries that it begins with.</summary>
+/// <param name="Etag">The state that the keys sent so far are of.</param>
+/// <param name="Through">All keys up to this one were sent; empty: none was.</param>
+/// <param name="IsComplete">All were sent.</param>
+internal readonly record struct EntriesSent(Etag Etag, ReadOnlyMemory<byte> Through, bool IsComplete = false);

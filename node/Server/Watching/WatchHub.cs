@@ -1,6 +1,7 @@
 using KvCluster.Storage;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Threads;
+using KvCluster.Wire;
 
 namespace KvCluster.Node.Watching;
 
@@ -24,6 +25,9 @@ internal sealed class WatchHub : IDisposable
     /// <summary>Runs of events that may wait for a watcher: some seconds of most streams, and some KiB.</summary>
     private const int RunsMax = 256;
 
+    /// <summary>Bytes of encoded messages that are kept for the next watcher of the same range, unless one alone has more.</summary>
+    private const long SharedBytesMax = 4 << 20;
+
     /// <summary>How long a watcher may be told nothing. With the time between two looks less than the second that the contract promises.</summary>
     private static readonly TimeSpan BookmarkAge = TimeSpan.FromMilliseconds(700);
 
@@ -43,6 +47,8 @@ internal sealed class WatchHub : IDisposable
     private readonly Queue<WatchBatch> _kept = new();
     private readonly PreviousValues _previous = new();
     private readonly Action<TailPage> _take;
+    private readonly Dictionary<WatchPart, SharedMessage> _shared = [];
+    private long _sharedBytes;
     private JournalHold? _hold;
     private ReplicaStore? _heldStore;
 
@@ -171,9 +177,9 @@ internal sealed class WatchHub : IDisposable
         Wake(waking);
     }
 
-    /// <summary>What a watcher's sender has to do next.</summary>
+    /// <summary>What a watcher's sender has to do next. Events that it is to send wait until it takes them.</summary>
     /// <param name="watcher">The watcher.</param>
-    /// <param name="bytesMax">About how many bytes of events are taken. Those of a record are taken together.</param>
+    /// <param name="bytesMax">About how many bytes of events are given. Those of a record are given together.</param>
     /// <param name="runs">Receives events, in order.</param>
     /// <param name="position">The position that the watcher has with these events.</param>
     public WatchStep Next(Watcher watcher, long bytesMax, List<WatchRun> runs, out Etag position)
@@ -187,30 +193,100 @@ internal sealed class WatchHub : IDisposable
             if (watcher.State == WatchState.Behind)
                 return WatchStep.CatchUp;
             if (watcher.Newest.Count > 0)
-                TakeLocked(watcher, bytesMax, runs);
+                position = PeekLocked(watcher, bytesMax, runs);
             else if (!watcher.IsBookmarkDue)
                 return WatchStep.Wait;
-            if (watcher.State == WatchState.Live && watcher.Newest.Count == 0)
-                watcher.Taken = Head;
-            watcher.IsBookmarkDue = false;
-            watcher.TakenTimestamp = _clock.GetTimestamp();
-            position = watcher.Taken;
+            if (watcher.State == WatchState.Live && runs.Count == watcher.Waiting)
+                position = Head;
             return WatchStep.Send;
         }
     }
 
+    /// <summary>A watcher's sender has room for what it was to send, and takes it.</summary>
+    /// <param name="watcher">The watcher.</param>
+    /// <param name="runs">What <see cref="Next"/> gave.</param>
+    /// <param name="position">The position that it gave.</param>
+    /// <returns>False if the watcher lags since then; it asks again.</returns>
+    public bool TryTake(Watcher watcher, List<WatchRun> runs, Etag position)
+    {
+        lock (_lock)
+        {
+            // What waits for a watcher only grows at its end, unless it is forgotten.
+            if (watcher.State == WatchState.Behind || watcher.End != WatchEnd.None || watcher.Waiting < runs.Count)
+                return false;
+            for (var count = 0; count < runs.Count; count++)
+            {
+                if (!watcher.Pending.TryDequeue(out _))
+                    watcher.Newest = default;
+            }
+            watcher.Taken = position;
+            watcher.IsBookmarkDue = false;
+            watcher.TakenTimestamp = _clock.GetTimestamp();
+            return true;
+        }
+    }
+
     /// <summary>
-    /// Reads what a watcher lacks that is behind, a page of it. If it then has what the hub has, it is live. Called by the watcher's sender, and not again before the
-    /// answer.
+    /// The message of some events, for all watchers of a range that send it with the same options. It is made once, and kept until the next <see cref="Look"/>.
+    /// Whoever gets it returns it.
+    /// </summary>
+    /// <param name="part">What it has.</param>
+    /// <param name="bytes">Its size.</param>
+    /// <param name="encode">Makes it.</param>
+    public MessageBytes Share(in WatchPart part, int bytes, Func<MessageBytes> encode)
+    {
+        SharedMessage? shared;
+        lock (_lock)
+        {
+            if (!_shared.TryGetValue(part, out shared))
+            {
+                if (_sharedBytes + bytes > SharedBytesMax)
+                    ForgetSharedLocked();
+                _sharedBytes += bytes;
+                _shared.Add(part, shared = new SharedMessage());
+            }
+        }
+        return shared.Get(encode);
+    }
+
+    /// <summary>
+    /// Reads what a watcher lacks that is behind, a page of it. If it then has what the hub has, it is live, unless it still sends its beginning. Called by the
+    /// watcher's sender, and not again before the answer.
     /// </summary>
     /// <param name="watcher">The watcher.</param>
     /// <param name="done">Called once, in a step of the pool.</param>
-    public void CatchUp(Watcher watcher, Action<CaughtUp> done)
+    /// <param name="beginning">What it has sent of its beginning; null if that is complete.</param>
+    public void CatchUp(Watcher watcher, Action<CaughtUp> done, SentBeginning? beginning = null)
     {
         Etag after;
         lock (_lock)
             after = watcher.Taken;
-        _store().Tail.Read(after, CatchUpBytes, withSnapshot: false, page => Post(() => done(AdvanceOrEnd(watcher, after, page))));
+        _store().Tail.Read(after, CatchUpBytes, withSnapshot: false, page => Post(() => done(AdvanceOrEnd(watcher, after, page, beginning))));
+    }
+
+    /// <summary>A watcher that still sends its beginning has all of it up to a position, because that is the state that it goes on with, and none of its keys was sent.</summary>
+    public void Skip(Watcher watcher, Etag position)
+    {
+        lock (_lock)
+            watcher.Taken = position;
+    }
+
+    /// <summary>There is no room to send what was read for a watcher. It has taken nothing after a position, and reads that again by itself.</summary>
+    public void Return(Watcher watcher, Etag position)
+    {
+        lock (_lock)
+        {
+            _ahead.Remove(watcher);
+            LagLocked(watcher);
+            watcher.Taken = position;
+        }
+    }
+
+    /// <summary>Whether a watcher gets no more.</summary>
+    public bool HasEnded(Watcher watcher)
+    {
+        lock (_lock)
+            return watcher.End != WatchEnd.None;
     }
 
     /// <summary>Has the pump look for more. Any thread; does not block.</summary>
@@ -268,6 +344,7 @@ internal sealed class WatchHub : IDisposable
                 }
             }
             HoldLocked();
+            ForgetSharedLocked();
             isRead = _previousCount > 0 || _store().Tail.Committed > Head;
         }
         Wake(waking);
@@ -283,6 +360,7 @@ internal sealed class WatchHub : IDisposable
         {
             _hold?.Dispose();
             _hold = null;
+            ForgetSharedLocked();
         }
     }
 
@@ -499,36 +577,46 @@ internal sealed class WatchHub : IDisposable
         watcher.Newest = default;
     }
 
-    private void TakeLocked(Watcher watcher, long bytesMax, List<WatchRun> runs)
+    // The position that the watcher has with these events.
+    private Etag PeekLocked(Watcher watcher, long bytesMax, List<WatchRun> runs)
     {
         Invariant.CheckHeld(_lock);
         var bytes = 0L;
-        WatchBatch? batch = null;
-        while (watcher.Newest.Count > 0)
+        foreach (var run in watcher.Pending)
         {
-            var isNewest = watcher.Pending.Count == 0;
-            var oldest = isNewest ? watcher.Newest : watcher.Pending.Peek();
-            if (oldest.Batch != batch)
+            if (!TryAdd(run))
+                return runs[^1].Batch.Etag;
+        }
+        TryAdd(watcher.Newest);
+        return runs[^1].Batch.Etag;
+
+        bool TryAdd(in WatchRun run)
+        {
+            if (runs.Count == 0 || run.Batch != runs[^1].Batch)
             {
-                if (batch is not null && bytes + oldest.Batch.Bytes > bytesMax)
-                    return;
-                bytes += oldest.Batch.Bytes;
-                batch = oldest.Batch;
+                if (runs.Count > 0 && bytes + run.Batch.Bytes > bytesMax)
+                    return false;
+                bytes += run.Batch.Bytes;
             }
-            runs.Add(oldest);
-            if (isNewest)
-                watcher.Newest = default;
-            else
-                watcher.Pending.Dequeue();
-            watcher.Taken = batch.Etag;
+            runs.Add(run);
+            return true;
         }
     }
 
-    private CaughtUp AdvanceOrEnd(Watcher watcher, Etag after, TailPage page)
+    private void ForgetSharedLocked()
+    {
+        Invariant.CheckHeld(_lock);
+        foreach (var shared in _shared.Values)
+            shared.Forget();
+        _shared.Clear();
+        _sharedBytes = 0;
+    }
+
+    private CaughtUp AdvanceOrEnd(Watcher watcher, Etag after, TailPage page, SentBeginning? beginning)
     {
         try
         {
-            return Advance(watcher, after, page);
+            return Advance(watcher, after, page, beginning);
         }
         catch (Exception failure)
         {
@@ -543,32 +631,39 @@ internal sealed class WatchHub : IDisposable
         EndAll(WatchEnd.Stopped);
     }
 
-    private CaughtUp Advance(Watcher watcher, Etag after, TailPage page)
+    private CaughtUp Advance(Watcher watcher, Etag after, TailPage page, SentBeginning? beginning)
     {
         if (page.State != TailState.Read)
             return new CaughtUp(page.State, page.Oldest, after, []);
         var runs = new List<WatchRun>();
+        var until = beginning is { } sent ? Etag.Min(sent.Until, page.Until) : page.Until;
+        // Of sets the beginning has nothing, so they change only behind it.
+        var (range, withSets) = beginning is { } begun ? (begun.Keys, false) : (watcher.Range, watcher.WithSets);
         foreach (var body in page.Bodies)
-            AddRuns(watcher, after, WatchBatch.Decode(body), runs);
+        {
+            if (WatchBatch.Decode(body) is { } batch && batch.Etag <= until)
+                AddRuns(range, withSets, after, batch, runs);
+        }
         lock (_lock)
         {
             if (watcher is { State: WatchState.Behind, End: WatchEnd.None })
             {
-                watcher.Taken = page.Until;
+                watcher.Taken = until;
                 watcher.TakenTimestamp = _clock.GetTimestamp();
-                MeetLocked(watcher);
+                if (beginning is null)
+                    MeetLocked(watcher);
             }
         }
         Wake();
-        return new CaughtUp(TailState.Read, page.Oldest, page.Until, runs);
+        return new CaughtUp(TailState.Read, page.Oldest, until, runs);
     }
 
-    private static void AddRuns(Watcher watcher, Etag after, WatchBatch batch, List<WatchRun> runs)
+    private static void AddRuns(in WatchedRange range, bool withSets, Etag after, WatchBatch batch, List<WatchRun> runs)
     {
         for (var index = 0; index < batch.Events.Length; index++)
         {
             ref readonly var happened = ref batch.Events[index];
-            if (happened.Etag <= after || (happened.IsOfSet && !watcher.WithSets) || !happened.IsIn(watcher.Range))
+            if (happened.Etag <= after || (happened.IsOfSet && !withSets) || !happened.IsIn(range))
                 continue;
             if (runs.Count > 0 && runs[^1].Batch == batch && runs[^1].First + runs[^1].Count == index)
                 runs[^1] = runs[^1] with { Count = runs[^1].Count + 1 };

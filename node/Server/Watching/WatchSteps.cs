@@ -1,4 +1,5 @@
 using KvCluster.Storage.Journal;
+using KvCluster.Wire;
 
 namespace KvCluster.Node.Watching;
 
@@ -24,3 +25,45 @@ internal enum WatchStep
 /// <param name="Position">Its position with the events.</param>
 /// <param name="Runs">The events.</param>
 internal sealed record CaughtUp(TailState State, Etag Oldest, Etag Position, List<WatchRun> Runs);
+
+/// <summary>What a watcher has sent of the entries that it begins with.</summary>
+/// <param name="Keys">The keys.</param>
+/// <param name="Until">The state that the rest is read in. Changes of the keys sent are read up to here.</param>
+internal readonly record struct SentBeginning(WatchedRange Keys, Etag Until);
+
+/// <summary>What a message has: the events of a range between two positions.</summary>
+/// <param name="Range">The range.</param>
+/// <param name="After">The position before the events.</param>
+/// <param name="Until">The position with them.</param>
+/// <param name="Options">What is left out.</param>
+internal readonly record struct WatchPart(WatchedRange Range, Etag After, Etag Until, int Options);
+
+/// <summary>A message that several watchers send. Any thread.</summary>
+internal sealed class SharedMessage
+{
+    private readonly Lock _lock = new();
+    private MessageBytes? _message;
+    private bool _isForgotten;
+
+    /// <summary>The message, which is made by the first one that asks, while the others wait for it. Whoever gets it returns it.</summary>
+    public MessageBytes Get(Func<MessageBytes> encode)
+    {
+        lock (_lock)
+        {
+            if (_isForgotten)
+                return encode();
+            return (_message ??= encode()).Share();
+        }
+    }
+
+    /// <summary>It is not kept any longer. Those that have it go on.</summary>
+    public void Forget()
+    {
+        lock (_lock)
+        {
+            _isForgotten = true;
+            _message?.Return();
+            _message = null;
+        }
+    }
+}

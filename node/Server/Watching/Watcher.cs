@@ -67,6 +67,9 @@ internal sealed class Watcher : IValueTaskSource
     /// <summary>The last of <see cref="Pending"/>, which grows while its events follow each other.</summary>
     public WatchRun Newest { get; set; }
 
+    /// <summary>How many runs of events wait for it.</summary>
+    public int Waiting => Pending.Count + (Newest.Count > 0 ? 1 : 0);
+
     /// <summary>Whether it is time to tell its caller its position.</summary>
     public bool IsBookmarkDue { get; set; }
 

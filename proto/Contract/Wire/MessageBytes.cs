@@ -6,7 +6,7 @@ namespace KvCluster.Wire;
 
 /// <summary>
 /// The bytes of one message of the API: a request as received or a response to be sent. Pooled: the service that gets a request returns it, and a response is
-/// returned when it has been written to the connection. It has one owner at a time.
+/// returned when it has been written to the connection. It has one owner at a time, or several that only read it.
 /// </summary>
 internal sealed class MessageBytes
 {
@@ -20,6 +20,7 @@ internal sealed class MessageBytes
     private static readonly ConcurrentQueue<MessageBytes> Pool = new();
 
     private byte[] _bytes = new byte[BytesMin];
+    private int _owners;
 
     private MessageBytes()
     {
@@ -39,7 +40,19 @@ internal sealed class MessageBytes
 
     public ReadOnlySpan<byte> Written => _bytes.AsSpan(0, Count);
 
-    public static MessageBytes Rent() => Pool.TryDequeue(out var message) ? message : new MessageBytes();
+    public static MessageBytes Rent()
+    {
+        var message = Pool.TryDequeue(out var pooled) ? pooled : new MessageBytes();
+        message._owners = 1;
+        return message;
+    }
+
+    /// <summary>Adds an owner, who returns it as well. From here on nobody changes it.</summary>
+    public MessageBytes Share()
+    {
+        Interlocked.Increment(ref _owners);
+        return this;
+    }
 
     /// <summary>Adds space at the end; the caller must fill all of it.</summary>
     public Span<byte> Append(int count)
@@ -58,9 +71,11 @@ internal sealed class MessageBytes
         Error = null;
     }
 
-    /// <summary>Returns it to the pool; it must not be used afterwards.</summary>
+    /// <summary>Returns it to the pool, if there is no other owner; it must not be used afterwards.</summary>
     public void Return()
     {
+        if (Interlocked.Decrement(ref _owners) > 0)
+            return;
         Clear();
         if (_bytes.Length <= PooledBytesMax && Pool.Count < PooledMax)
             Pool.Enqueue(this);

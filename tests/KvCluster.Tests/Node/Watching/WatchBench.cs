@@ -205,6 +205,7 @@ internal sealed class TestWatcher(WatchBench bench, WatchedRange range, bool wit
         switch (bench.Hub.Next(watcher, bytesMax, _runs, out var position))
         {
             case WatchStep.Send:
+                Assert.True(bench.Hub.TryTake(watcher, _runs, position));
                 Bookmarks += _runs.Count == 0 ? 1 : 0;
                 Receive(_runs, position);
                 break;

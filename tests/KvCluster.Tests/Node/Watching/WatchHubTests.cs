@@ -248,6 +248,7 @@ public sealed class WatchHubTests
         Run();
         Assert.Equal(WatchStep.Send, hub.Next(watcher, 1 << 20, runs, out var position));
         Assert.Equal((1, first), (runs.Count, position));
+        Assert.True(hub.TryTake(watcher, runs, position));
         replica.Store.Writes.StopLeading();
         replica.Store.Committed.Truncate(position);
         Run();
