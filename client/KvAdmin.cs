@@ -136,13 +136,19 @@ public sealed class KvAdmin
 
     /// <summary>Returns the state of an operation.</summary>
     /// <exception cref="KvException">Reason NO_OPERATION: it is not known, or no longer.</exception>
-    public async Task<KvAdminOperation> GetOperationAsync(string id, CancellationToken cancellationToken = default) =>
-        StatusReading.ToOperation((await CallAsync(_calls.GetOperationAsync, new GetOperationRequest { Id = id }, _timeout, cancellationToken).ConfigureAwait(false)).Operation);
+    public async Task<KvAdminOperation> GetOperationAsync(string id, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(id);
+        return StatusReading.ToOperation((await CallAsync(_calls.GetOperationAsync, new GetOperationRequest { Id = id }, _timeout, cancellationToken).ConfigureAwait(false)).Operation);
+    }
 
     /// <summary>Cancels an operation and completes when it has ended. If it ended before, its state says how.</summary>
     /// <exception cref="KvException">Reason NO_OPERATION: it is not known, or no longer.</exception>
-    public async Task<KvAdminOperation> CancelOperationAsync(string id, CancellationToken cancellationToken = default) =>
-        StatusReading.ToOperation((await CallAsync(_calls.CancelOperationAsync, new CancelOperationRequest { Id = id }, _timeout, cancellationToken).ConfigureAwait(false)).Operation);
+    public async Task<KvAdminOperation> CancelOperationAsync(string id, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(id);
+        return StatusReading.ToOperation((await CallAsync(_calls.CancelOperationAsync, new CancelOperationRequest { Id = id }, _timeout, cancellationToken).ConfigureAwait(false)).Operation);
+    }
 
     /// <summary>Lists the operations that run, and those that ended some time ago.</summary>
     public async Task<KvAdminOperations> ListOperationsAsync(CancellationToken cancellationToken = default)
@@ -156,7 +162,13 @@ public sealed class KvAdmin
     /// <param name="cancellationToken">Stops watching; the operation goes on.</param>
     /// <exception cref="KvException">Reason NO_OPERATION: it is not known, or no longer.</exception>
     /// <exception cref="KvUnavailableException">It has not ended within the timeout.</exception>
-    public async IAsyncEnumerable<KvAdminOperation> WatchOperationAsync(string id, [EnumeratorCancellation] CancellationToken cancellationToken = default)
+    public IAsyncEnumerable<KvAdminOperation> WatchOperationAsync(string id, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(id);
+        return StatesAsync(id, cancellationToken);
+    }
+
+    private async IAsyncEnumerable<KvAdminOperation> StatesAsync(string id, [EnumeratorCancellation] CancellationToken cancellationToken)
     {
         var deadlineMs = Environment.TickCount64 + (long)_timeout.TotalMilliseconds;
         var states = _calls.WatchOperationAsync(new WatchOperationRequest { Id = id }, deadlineMs, cancellationToken).GetAsyncEnumerator(cancellationToken);
@@ -176,6 +188,7 @@ public sealed class KvAdmin
     /// <exception cref="KvException">Reason NOT_QUARANTINED: it is not known that a majority would remain; nothing was changed.</exception>
     public Task QuarantineAsync(uint shard, uint node, string reason, bool force = false, CancellationToken cancellationToken = default)
     {
+        ArgumentNullException.ThrowIfNull(reason);
         var request = new QuarantineRequest { Shard = shard, Node = node, Reason = reason, Force = force };
         return CallAsync(_calls.QuarantineAsync, request, _timeout, cancellationToken);
     }

@@ -29,7 +29,7 @@ public sealed class KvBulkLoad : IAsyncDisposable
     private readonly ClientCalls _calls;
     private readonly TimeSpan _giveUpAfter;
     private readonly BatchesUnderWay _underWay;
-    private readonly SemaphoreSlim _slots = new(BatchesOpenMax);
+    private readonly BatchSlots _slots;
     private readonly CancellationTokenSource _abandoned = new();
     private readonly Dictionary<ShardId, LoadBatch> _filling = [];
     private LoadBatch? _lastFilled;
@@ -43,7 +43,8 @@ public sealed class KvBulkLoad : IAsyncDisposable
     internal KvBulkLoad(ClientCalls calls, TimeSpan giveUpAfter)
     {
         (_calls, _giveUpAfter) = (calls, giveUpAfter);
-        _underWay = new BatchesUnderWay(calls.Router.Runtime);
+        _underWay = new BatchesUnderWay(calls.Router);
+        _slots = new BatchSlots(calls.Router.Runtime, BatchesOpenMax);
     }
 
     /// <summary>Entries that are durable on a majority.</summary>
@@ -91,7 +92,7 @@ public sealed class KvBulkLoad : IAsyncDisposable
         _isCutShort = true;
         for (ThrowIfFailed(); _filling.Count > 0; ThrowIfFailed())
             await SendAsync(_filling.Values.First(), cancellationToken).ConfigureAwait(false);
-        await WaitForAllAsync(cancellationToken).ConfigureAwait(false);
+        await _slots.WaitForAllAsync(cancellationToken).ConfigureAwait(false);
         ThrowIfFailed();
         _isCutShort = false;
     }
@@ -105,7 +106,7 @@ public sealed class KvBulkLoad : IAsyncDisposable
         _hasEnded = true;
         try
         {
-            await WaitForAllAsync(cancellationToken).ConfigureAwait(false);
+            await _slots.WaitForAllAsync(cancellationToken).ConfigureAwait(false);
         }
         catch (OperationCanceledException)
         {
@@ -135,22 +136,7 @@ public sealed class KvBulkLoad : IAsyncDisposable
     private async Task AbandonAsync()
     {
         await _abandoned.CancelAsync().ConfigureAwait(false);
-        await WaitForAllAsync(CancellationToken.None).ConfigureAwait(false);
-    }
-
-    private async Task WaitForAllAsync(CancellationToken cancellationToken)
-    {
-        var taken = 0;
-        try
-        {
-            for (; taken < BatchesOpenMax; taken++)
-                await _slots.WaitAsync(cancellationToken).ConfigureAwait(false);
-        }
-        finally
-        {
-            if (taken > 0)
-                _slots.Release(taken);
-        }
+        await _slots.WaitForAllAsync(CancellationToken.None).ConfigureAwait(false);
     }
 
     // Without a map all keys are taken to be of one shard. The write then fails and says why.
@@ -205,7 +191,7 @@ public sealed class KvBulkLoad : IAsyncDisposable
     // A wait that is cancelled leaves the batch with those that are filled, so that a later call sends it.
     private async ValueTask SendAsync(LoadBatch batch, CancellationToken cancellationToken)
     {
-        await _slots.WaitAsync(cancellationToken).ConfigureAwait(false);
+        await _slots.TakeAsync(cancellationToken).ConfigureAwait(false);
         _filling.Remove(batch.Shard);
         _lastFilled = null;
         _underWay.Sent(batch);

@@ -32,7 +32,7 @@ public sealed class KvClient : IAsyncDisposable
 
     /// <summary>Creates a client that learns the cluster from this address of a router or a node, "http://host:port".</summary>
     public KvClient(string endpoint)
-        : this(new KvClientOptions { Endpoints = [endpoint] })
+        : this(new KvClientOptions { Endpoints = [endpoint ?? throw new ArgumentNullException(nameof(endpoint))] })
     {
     }
 
@@ -41,6 +41,7 @@ public sealed class KvClient : IAsyncDisposable
     /// <exception cref="KvException">A file of <see cref="KvClientOptions.Tls"/> is not usable; the message names it and says why.</exception>
     public KvClient(KvClientOptions options)
     {
+        ArgumentNullException.ThrowIfNull(options);
         options.Validate();
         _options = options;
         var connector = ConnectorOf(options.Tls);
@@ -130,6 +131,7 @@ public sealed class KvClient : IAsyncDisposable
     /// <param name="cancellationToken">Stops waiting.</param>
     public async ValueTask<IReadOnlyList<GetResult>> GetManyAsync(IReadOnlyList<ReadOnlyMemory<byte>> keys, KvReadMode read, CancellationToken cancellationToken = default)
     {
+        ArgumentNullException.ThrowIfNull(keys);
         var messages = await ManyKeys.GetAsync(
             _router, [.. keys.Select(key => key.ToByteString())], _calls.Seen.ToOptions(read, shard: null), _router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
         if (messages.Error is { } error)
@@ -160,6 +162,7 @@ public sealed class KvClient : IAsyncDisposable
     /// <param name="cancellationToken">Stops waiting.</param>
     public async ValueTask<PutResult> PutAsync(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value, KvPutOptions options, CancellationToken cancellationToken = default)
     {
+        ArgumentNullException.ThrowIfNull(options);
         var request = new PutRequest { Key = key.ToByteString(), Value = value.ToByteString(), Sequence = options.Sequence };
         if (options.TimeToLive is { } timeToLive)
             request.TtlMs = KvPutOptions.Milliseconds(timeToLive);
@@ -193,6 +196,7 @@ public sealed class KvClient : IAsyncDisposable
     /// <exception cref="KvException">Some keys of the range may have been removed before.</exception>
     public async ValueTask<DeleteRangeResult> DeleteRangeAsync(KvRange range, CancellationToken cancellationToken = default)
     {
+        ArgumentNullException.ThrowIfNull(range);
         var request = new DeleteRangeRequest { Start = range.Start.ToByteString(), End = range.End.ToByteString(), Prefix = range.Prefix.ToByteString(), All = range.All };
         var deleted = 0ul;
         while (true)
@@ -242,6 +246,7 @@ public sealed class KvClient : IAsyncDisposable
     /// <exception cref="KvException">Reason SHARDS_DIFFER: the keys belong to several shards; nothing was applied.</exception>
     public async ValueTask<TransactResult> TransactAsync(KvTransaction transaction, CancellationToken cancellationToken = default)
     {
+        ArgumentNullException.ThrowIfNull(transaction);
         var response = TransactResponse.Parser.ParseFrom(
             await _calls.ChangeAsync(Method.Transact, transaction.Message, cancellationToken).ConfigureAwait(false));
         return new TransactResult(
@@ -252,25 +257,22 @@ public sealed class KvClient : IAsyncDisposable
     /// <exception cref="KvException">Reason SHARDS_DIFFER: the keys belong to several shards; nothing was applied.</exception>
     public async ValueTask<WriteResult> WriteAsync(KvWrite write, CancellationToken cancellationToken = default)
     {
+        ArgumentNullException.ThrowIfNull(write);
         var response = WriteResponse.Parser.ParseFrom(await _calls.ChangeAsync(Method.Write, write.Message, cancellationToken).ConfigureAwait(false));
         return new WriteResult(_calls.See(response.Position), (long)response.Deleted, [.. response.Results.Select(OperationResult.Of)]);
     }
 
     /// <summary>
-    /// Returns entries in key order, from one snapshot for each shard. If a leader changes during the scan, it continues by itself; the rest of that shard is
-    /// then from another snapshot, in most modes a newer one.
+    /// Returns entries in key order, from one snapshot for each shard. If a leader changes during the scan, or its reader pauses for long, it continues by itself; the rest of that
+    /// shard is then from another snapshot, in most modes a newer one.
     /// </summary>
-    public async IAsyncEnumerable<KvEntry> ScanAsync(KvScan scan, [EnumeratorCancellation] CancellationToken cancellationToken = default)
+    /// <exception cref="KvUnavailableException">Nothing came for <see cref="KvClientOptions.Timeout"/>. The message has the last key that was returned.</exception>
+    /// <exception cref="KvException">Reason SNAPSHOT_TOO_OLD: see <see cref="KvScan.OneSnapshot"/>.</exception>
+    public IAsyncEnumerable<KvEntry> ScanAsync(KvScan scan, CancellationToken cancellationToken = default)
     {
-        var walk = Walk(scan, cancellationToken);
-        await using (walk.ConfigureAwait(false))
-        {
-            while (await MoveNextAsync(walk, cancellationToken).ConfigureAwait(false))
-            {
-                foreach (var entry in walk.Current.Entries)
-                    yield return new KvEntry(entry.Key.Memory, entry.Value.Memory, entry.Etag.ToEtag());
-            }
-        }
+        ArgumentNullException.ThrowIfNull(scan);
+        _router.ThrowIfClosed();
+        return EntriesAsync(scan, cancellationToken);
     }
 
     /// <summary>
@@ -279,14 +281,22 @@ public sealed class KvClient : IAsyncDisposable
     /// <exception cref="KvCompactedException">The journal does not reach back to where the watch was to begin, or the reader was too slow.</exception>
     /// <exception cref="KvUnavailableException">No replica of a shard answered for a minute, or at the beginning for <see cref="KvClientOptions.Timeout"/>.</exception>
     /// <exception cref="KvException">Reason LINEAGE_CHANGED: the cluster was restored, and its history does not have the position.</exception>
-    public async IAsyncEnumerable<KvWatchMessage> WatchAsync(KvWatch watch, [EnumeratorCancellation] CancellationToken cancellationToken = default)
+    public IAsyncEnumerable<KvWatchMessage> WatchAsync(KvWatch watch, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(watch);
+        _router.ThrowIfClosed();
+        return MessagesAsync(watch, cancellationToken);
+    }
+
+    private async IAsyncEnumerable<KvWatchMessage> MessagesAsync(KvWatch watch, [EnumeratorCancellation] CancellationToken cancellationToken)
     {
         var request = watch.ToMessage();
         var positions = new WatchPositions(request);
-        var messages = new WatchWalk(_router, _watches, _options.Timeout).MessagesAsync(request, cancellationToken).GetAsyncEnumerator(cancellationToken);
+        using var ended = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken, _router.Closing);
+        var messages = new WatchWalk(_router, _watches, _options.Timeout).MessagesAsync(request, ended.Token).GetAsyncEnumerator(ended.Token);
         await using (messages.ConfigureAwait(false))
         {
-            while (await KvErrors.MoveNextAsync(messages, cancellationToken).ConfigureAwait(false))
+            while (await NextAsync(messages, lastKey: default, cancellationToken).ConfigureAwait(false))
             {
                 var message = messages.Current;
                 // One without content only shows that the connection lives.
@@ -300,9 +310,10 @@ public sealed class KvClient : IAsyncDisposable
     /// <param name="list">The range and the limits of a page.</param>
     /// <param name="pageToken">Of the page before; empty for the first one.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    /// <exception cref="KvException">Reason SNAPSHOT_TOO_OLD: the snapshot of the page before is not kept any more.</exception>
+    /// <exception cref="KvException">Reason SNAPSHOT_TOO_OLD: the snapshot of the page before is not kept any more, and <see cref="KvList.NewerSnapshots"/> is not set.</exception>
     public async ValueTask<KvPage> ListAsync(KvList list, ReadOnlyMemory<byte> pageToken = default, CancellationToken cancellationToken = default)
     {
+        ArgumentNullException.ThrowIfNull(list);
         var request = list.ToMessage(_calls.Seen.ToOptions(list.Read ?? _options.Read, shard: null), pageToken);
         var response = ListResponse.Parser.ParseFrom(await _calls.ReadAsync(Method.List, RouteKeys.Of(request), request, read: null, cancellationToken).ConfigureAwait(false));
         return new KvPage(
@@ -319,6 +330,7 @@ public sealed class KvClient : IAsyncDisposable
     /// <summary>Counts the keys of a range, without reading them. Each shard is counted at its own moment.</summary>
     public async Task<long> CountRangeAsync(KvRange range, KvReadMode? read = null, CancellationToken cancellationToken = default)
     {
+        ArgumentNullException.ThrowIfNull(range);
         var request = new CountRequest
         {
             Start = range.Start.ToByteString(),
@@ -364,24 +376,40 @@ public sealed class KvClient : IAsyncDisposable
         }
     }
 
-    private IAsyncEnumerator<ScanPage> Walk(KvScan scan, CancellationToken cancellationToken)
+    private async IAsyncEnumerable<KvEntry> EntriesAsync(KvScan scan, [EnumeratorCancellation] CancellationToken cancellationToken)
     {
         var request = scan.ToMessage(_calls.Seen.ToOptions(scan.Read ?? _options.Read, shard: null));
-        return new ScanWalk(_router, _channels, _options.Timeout).PagesAsync(request, cancellationToken).GetAsyncEnumerator(cancellationToken);
+        using var ended = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken, _router.Closing);
+        var pages = new ScanWalk(_router, _channels, _options.Timeout).PagesAsync(request, ended.Token).GetAsyncEnumerator(ended.Token);
+        await using (pages.ConfigureAwait(false))
+        {
+            for (ReadOnlyMemory<byte> lastKey = default; await NextAsync(pages, lastKey, cancellationToken).ConfigureAwait(false);)
+            {
+                _calls.See(pages.Current.Position);
+                foreach (var entry in pages.Current.Entries)
+                    yield return new KvEntry(lastKey = entry.Key.Memory, entry.Value.Memory, entry.Etag.ToEtag());
+            }
+        }
     }
 
-    private async ValueTask<bool> MoveNextAsync(IAsyncEnumerator<ScanPage> pages, CancellationToken cancellationToken)
+    // Reads the next message of a stream, which its caller ends, or the disposal of the client.
+    private async ValueTask<bool> NextAsync<T>(IAsyncEnumerator<T> messages, ReadOnlyMemory<byte> lastKey, CancellationToken cancellationToken)
     {
         try
         {
-            if (!await pages.MoveNextAsync().ConfigureAwait(false))
-                return false;
-            _calls.See(pages.Current.Position);
-            return true;
+            return await messages.MoveNextAsync().ConfigureAwait(false);
+        }
+        catch (Exception failure) when (failure is RpcException or OperationCanceledException && _router.Closing.IsCancellationRequested && !cancellationToken.IsCancellationRequested)
+        {
+            throw new ObjectDisposedException(typeof(KvClient).FullName, failure);
+        }
+        catch (OperationCanceledException stopped) when (cancellationToken.IsCancellationRequested)
+        {
+            throw new OperationCanceledException(stopped.Message, stopped, cancellationToken);
         }
         catch (RpcException failure)
         {
-            var thrown = KvErrors.ToException(failure, cancellationToken);
+            var thrown = KvErrors.ToException(failure, cancellationToken, lastKey);
             if (thrown is KvLineageChangedException)
                 _calls.Seen.Forget();
             throw thrown;

@@ -25,6 +25,7 @@ public sealed class KvSessions
     /// <summary>Restarts the countdown of a session, and returns how long it lives without another call. Zero: it has ended, and its keys with it.</summary>
     public async ValueTask<TimeSpan> KeepAliveAsync(KvSession session, CancellationToken cancellationToken = default)
     {
+        ArgumentNullException.ThrowIfNull(session);
         var request = new KeepAliveRequest { Key = session.Key.ToByteString(), Sessions = { session.Id.ToByteString() } };
         var response = KeepAliveResponse.Parser.ParseFrom(await SendAsync(Method.KeepAlive, session.Key, request, cancellationToken).ConfigureAwait(false));
         _calls.See(response.Position);
@@ -34,6 +35,7 @@ public sealed class KvSessions
     /// <summary>Ends a session and removes its keys in the same change. Returns how many; null if there was no such session.</summary>
     public async ValueTask<ulong?> EndAsync(KvSession session, CancellationToken cancellationToken = default)
     {
+        ArgumentNullException.ThrowIfNull(session);
         var request = new EndSessionRequest { Key = session.Key.ToByteString(), Session = session.Id.ToByteString() };
         var response = EndSessionResponse.Parser.ParseFrom(await SendAsync(Method.EndSession, session.Key, request, cancellationToken).ConfigureAwait(false));
         _calls.See(response.Position);

@@ -18,6 +18,7 @@ public sealed class KvSets
     public async ValueTask<SetChangeResult> AddAsync(
         ReadOnlyMemory<byte> key, IEnumerable<ReadOnlyMemory<byte>> members, KvCondition? condition = null, CancellationToken cancellationToken = default)
     {
+        ArgumentNullException.ThrowIfNull(members);
         var request = new SetAddRequest { Key = key.ToByteString(), Members = { members.Select(Bytes.ToByteString) } };
         if (condition is not null)
             request.Conditions.Add(condition.Message);
@@ -29,6 +30,7 @@ public sealed class KvSets
     public async ValueTask<SetChangeResult> RemoveAsync(
         ReadOnlyMemory<byte> key, IEnumerable<ReadOnlyMemory<byte>> members, KvCondition? condition = null, CancellationToken cancellationToken = default)
     {
+        ArgumentNullException.ThrowIfNull(members);
         var request = new SetRemoveRequest { Key = key.ToByteString(), Members = { members.Select(Bytes.ToByteString) } };
         if (condition is not null)
             request.Conditions.Add(condition.Message);
@@ -76,6 +78,7 @@ public sealed class KvSets
     /// <exception cref="KvException">Reason SHARDS_DIFFER: the sets, or those below a facet prefix, are in several shards.</exception>
     public async ValueTask<IntersectResult> IntersectAsync(KvIntersection intersection, CancellationToken cancellationToken = default)
     {
+        ArgumentNullException.ThrowIfNull(intersection);
         var first = intersection.Keys.Count > 0 ? intersection.Keys[0] : default;
         var request = new SetIntersectRequest
         {

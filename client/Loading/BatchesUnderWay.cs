@@ -1,4 +1,3 @@
-using KvCluster.Client.Runtime;
 using KvCluster.Client.Transport;
 
 namespace KvCluster.Client.Loading;
@@ -6,7 +5,7 @@ namespace KvCluster.Client.Loading;
 /// <summary>
 /// What a load has begun and what is acknowledged of it. The adder's thread begins and sends batches and asks for keys; acknowledgements come on any thread.
 /// </summary>
-internal sealed class BatchesUnderWay(ClientRuntime runtime)
+internal sealed class BatchesUnderWay(CallRouter calls)
 {
     /// <summary>What a batch takes at first. It grows, because batches of very many shards may be filled side by side.</summary>
     private const int BatchBytesMin = 16 << 10;
@@ -18,7 +17,8 @@ internal sealed class BatchesUnderWay(ClientRuntime runtime)
     // The greatest key ever sent. Input in key order never asks for a lesser one.
     private byte[] _greatest = [];
     private long _acknowledged;
-    private long _lastMs = runtime.NowMs;
+    private long _lastMs = calls.Runtime.NowMs;
+    private long _lastAwakeMs = calls.AwakeMs;
     private long _longestMs;
 
     /// <summary>Entries acknowledged.</summary>
@@ -34,13 +34,13 @@ internal sealed class BatchesUnderWay(ClientRuntime runtime)
         }
     }
 
-    /// <summary>How long ago the last acknowledgement was.</summary>
+    /// <summary>How long ago the last acknowledgement was, without the time in which the process stood still.</summary>
     public TimeSpan SinceLastAcknowledgement
     {
         get
         {
             lock (_lock)
-                return TimeSpan.FromMilliseconds(runtime.NowMs - _lastMs);
+                return TimeSpan.FromMilliseconds(calls.AwakeMs - _lastAwakeMs);
         }
     }
 
@@ -51,7 +51,7 @@ internal sealed class BatchesUnderWay(ClientRuntime runtime)
         {
             // A batch that was given up stays among the sent ones, so that the pause which ended the load is included.
             lock (_lock)
-                return TimeSpan.FromMilliseconds(_sent.Count == 0 ? _longestMs : Math.Max(_longestMs, runtime.NowMs - _lastMs));
+                return TimeSpan.FromMilliseconds(_sent.Count == 0 ? _longestMs : Math.Max(_longestMs, calls.Runtime.NowMs - _lastMs));
         }
     }
 
@@ -76,7 +76,7 @@ internal sealed class BatchesUnderWay(ClientRuntime runtime)
         {
             // Nothing was waited for until now, so the time since the last acknowledgement is no pause.
             if (_sent.Count == 0)
-                _lastMs = runtime.NowMs;
+                (_lastMs, _lastAwakeMs) = (calls.Runtime.NowMs, calls.AwakeMs);
             _sent.Add(batch);
         }
     }
@@ -105,9 +105,9 @@ internal sealed class BatchesUnderWay(ClientRuntime runtime)
             _acknowledged += batch.Puts.Count;
             _openFirst.Remove(batch.First);
             _sent.Remove(batch);
-            var now = runtime.NowMs;
+            var now = calls.Runtime.NowMs;
             _longestMs = Math.Max(_longestMs, now - _lastMs);
-            _lastMs = now;
+            (_lastMs, _lastAwakeMs) = (now, calls.AwakeMs);
         }
     }
 }

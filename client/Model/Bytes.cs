@@ -10,7 +10,11 @@ internal static class Bytes
     /// <summary>The message refers to the caller's memory, which must not change until the call is answered.</summary>
     public static ByteString ToByteString(this ReadOnlyMemory<byte> memory) => memory.IsEmpty ? ByteString.Empty : UnsafeByteOperations.UnsafeWrap(memory);
 
-    public static ReadOnlyMemory<byte> Utf8(string text) => Encoding.UTF8.GetBytes(text);
+    public static ReadOnlyMemory<byte> Utf8(string text)
+    {
+        ArgumentNullException.ThrowIfNull(text);
+        return Encoding.UTF8.GetBytes(text);
+    }
 
     public static V1.Etag ToMessage(this Etag etag) => new() { Epoch = etag.Epoch, Change = etag.Change };
 

@@ -9,14 +9,20 @@ public sealed class KvClientOptions
     /// <summary>The maximum size of a table of open calls.</summary>
     private const int CallsInFlightUpperLimit = 65_536;
 
+    private static readonly string[] EndpointsDefault = ["http://127.0.0.1:7400"];
+
     /// <summary>A timer cannot be set for longer than some weeks.</summary>
     private static readonly TimeSpan TimeoutMax = TimeSpan.FromDays(1);
 
     /// <summary>
     /// Addresses from which to load the shard map, "http://host:port" or "https://host:port", of routers or nodes of one cluster. One that answers is enough.
-    /// An address that belongs to another cluster than those that answered before is not used.
+    /// An address that belongs to another cluster than those that answered before is not used. Null, if it is not set, means "http://127.0.0.1:7400".
     /// </summary>
-    public IReadOnlyList<string> Endpoints { get; init; } = ["http://127.0.0.1:7400"];
+    /// <remarks>The default is no list, because a binder of configuration appends to a list that is there.</remarks>
+    public IReadOnlyList<string>? Endpoints { get; init; }
+
+    /// <summary>The addresses.</summary>
+    internal IReadOnlyList<string> EndpointsInUse => Endpoints ?? EndpointsDefault;
 
     /// <summary>
     /// Send every call to the endpoints, which are routers, in turn, and let them route it. This is for networks where the nodes' own addresses are not
@@ -50,9 +56,9 @@ public sealed class KvClientOptions
     internal void Validate()
     {
         List<string> mistakes = [];
-        if (Endpoints is not { Count: > 0 })
+        if (EndpointsInUse.Count == 0)
             mistakes.Add($"{nameof(Endpoints)} is empty; a client needs at least one.");
-        foreach (var endpoint in Endpoints ?? [])
+        foreach (var endpoint in EndpointsInUse)
         {
             if (!Uri.TryCreate(endpoint, UriKind.Absolute, out var address) || address.Scheme is not ("http" or "https") || address.Host.Length == 0)
                 mistakes.Add($"{nameof(Endpoints)}: '{endpoint}' is not an address like http://host:port.");

@@ -29,6 +29,12 @@ public sealed record KvList
     /// <summary>How up to date the entries must be; null means <see cref="KvClientOptions.Read"/>.</summary>
     public KvReadMode? Read { get; init; }
 
+    /// <summary>
+    /// If the snapshot of the page before is not kept any more, because its reader paused for long or its node stopped, continue after its last entry in a newer one;
+    /// <see cref="KvPage.Position"/> tells. By default that page is refused with the reason SNAPSHOT_TOO_OLD, so that all pages of a shard are from one snapshot.
+    /// </summary>
+    public bool NewerSnapshots { get; init; }
+
     internal ListRequest ToMessage(ReadOptions? read, ReadOnlyMemory<byte> pageToken) => new()
     {
         Prefix = Prefix.ToByteString(),
@@ -40,6 +46,7 @@ public sealed record KvList
         KeysOnly = KeysOnly,
         Read = read,
         PageToken = pageToken.ToByteString(),
+        NewerSnapshot = NewerSnapshots,
     };
 }
 

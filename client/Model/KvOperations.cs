@@ -19,9 +19,13 @@ public sealed class KvOperations
     /// <summary>Adds a put.</summary>
     public KvOperations Put(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value) => Add(new Operation { Put = new PutOperation { Key = key.ToByteString(), Value = value.ToByteString() } });
 
-    /// <summary>Adds a put of a key that does not live for ever, or whose end the shard numbers. Conditions of the options are not used.</summary>
+    /// <summary>Adds a put of a key that does not live for ever, or whose end the shard numbers.</summary>
+    /// <exception cref="ArgumentException">The options have a condition. Conditions are of the whole list.</exception>
     public KvOperations Put(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value, KvPutOptions options)
     {
+        ArgumentNullException.ThrowIfNull(options);
+        if (options.Condition is not null)
+            throw new ArgumentException("A put in a list has no condition of its own. Add the condition, with its key, to the whole write or transaction by If.", nameof(options));
         var put = new PutOperation { Key = key.ToByteString(), Value = value.ToByteString(), Sequence = options.Sequence };
         if (options.TimeToLive is { } timeToLive)
             put.TtlMs = KvPutOptions.Milliseconds(timeToLive);

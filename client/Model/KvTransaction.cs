@@ -22,6 +22,7 @@ public sealed class KvTransaction
     /// <summary>Adds a condition, which must name its key.</summary>
     public KvTransaction If(KvCondition condition)
     {
+        ArgumentNullException.ThrowIfNull(condition);
         Message.Conditions.Add(condition.Message);
         return this;
     }

@@ -22,6 +22,7 @@ public sealed class KvWrite
     /// <summary>Adds a condition, which must name its key.</summary>
     public KvWrite If(KvCondition condition)
     {
+        ArgumentNullException.ThrowIfNull(condition);
         Message.Conditions.Add(condition.Message);
         return this;
     }

@@ -1,3 +1,4 @@
+using System.Collections.Concurrent;
 using Grpc.Core;
 using KvCluster.Client.Runtime;
 using KvCluster.Client.Telemetry;
@@ -26,6 +27,7 @@ internal sealed class ShardMapWatcher : IAsyncDisposable
     private readonly ILogger _log;
     private readonly CancellationTokenSource _disposed = new();
     private readonly Task _running;
+    private readonly ConcurrentDictionary<string, string> _unusable = new();
     private volatile string _failure = "no endpoint has answered yet";
 
     public ShardMapWatcher(RouteTable table, IReadOnlyList<string> endpoints, IShardMapSource source, ClientRuntime runtime, ILogger log)
@@ -40,6 +42,12 @@ internal sealed class ShardMapWatcher : IAsyncDisposable
 
     /// <summary>Why the last stream ended.</summary>
     public string Failure => _failure;
+
+    /// <summary>
+    /// Why no endpoint can be used, if there is no map and every one has last failed for a reason that waiting does not change; otherwise null. They are tried again all the same, because
+    /// somebody may correct a name or a certificate.
+    /// </summary>
+    public string? PermanentFailure => !_table.IsKnown && _unusable.Count > 0 && _endpoints.All(_unusable.ContainsKey) ? _failure : null;
 
     public async ValueTask DisposeAsync()
     {
@@ -122,6 +130,7 @@ internal sealed class ShardMapWatcher : IAsyncDisposable
                     ClientLog.ForeignCluster(_log, address, foreign);
                     return;
                 }
+                _unusable.TryRemove(address, out _);
                 toldFirst.TrySetResult(address);
             }
             _failure = $"{address} ended the shard map's stream";
@@ -132,6 +141,10 @@ internal sealed class ShardMapWatcher : IAsyncDisposable
             if (cancellationToken.IsCancellationRequested)
                 return;
             _failure = $"{address}: {(failure is RpcException rpc ? rpc.Status.Detail : failure.Message)}";
+            if (PermanentFailures.Has(failure))
+                _unusable[address] = _failure;
+            else
+                _unusable.TryRemove(address, out _);
         }
         catch (Exception failure)
         {

@@ -40,7 +40,7 @@ internal sealed class ClientSessions(CallRouter calls)
         while (!TryTake(key.Span, out ticket))
         {
             if (!Calls.Table.IsKnown && !await Calls.WaitForMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false))
-                return (default, CallStatus.Unavailable(Calls.MapFailure));
+                return (default, Calls.MapError);
             if (Calls.Runtime.NowMs >= deadlineMs)
                 return (default, CallStatus.DeadlinePassed("no session could be opened"));
             var shard = Calls.Table.Find(key.Span)?.ShardId ?? default;

@@ -39,6 +39,8 @@ internal sealed class CallRouter : IAsyncDisposable
     private readonly RetryBudget _budget;
     private readonly ResiliencePipeline<Attempt> _retries;
     private readonly Func<RoutedCall, CancellationToken, ValueTask<Attempt>> _try;
+    private readonly AwakeClock? _awake;
+    private readonly CancellationTokenSource _closing = new();
     private bool _closed;
 
     /// <param name="options">How the cluster is reached. Its TLS files have been read by the connector.</param>
@@ -48,11 +50,13 @@ internal sealed class CallRouter : IAsyncDisposable
     {
         _options = options;
         _runtime = runtime;
+        // Nothing stands still in simulated time.
+        _awake = runtime.Time == TimeProvider.System ? new AwakeClock(runtime.Time) : null;
         Table = new RouteTable(runtime);
         _budget = new RetryBudget(runtime);
         _connections = new NodeConnections(connector);
         _large = new NodeConnections(connector);
-        _watch = new ShardMapWatcher(Table, options.Endpoints, connector, runtime, options.Log);
+        _watch = new ShardMapWatcher(Table, options.EndpointsInUse, connector, runtime, options.Log);
         Destinations = options.Gateway ? new GatewayChoice(options, Table, connector, runtime, _connections) : new NodeChoice(Table, _connections);
         _try = TryAsync;
         _retries = new ResiliencePipelineBuilder<Attempt> { TimeProvider = runtime.Time }
@@ -80,8 +84,17 @@ internal sealed class CallRouter : IAsyncDisposable
     /// <summary>Why the shard map could not be loaded, for an error message.</summary>
     public string MapFailure => _watch.Failure;
 
+    /// <summary>The error of a call that needs the shard map, when there is none in time.</summary>
+    public Status MapError => _watch.PermanentFailure is { } permanent ? CallStatus.EndpointUnusable(permanent) : CallStatus.Unavailable(MapFailure);
+
     /// <summary>Time and randomness for waits and deadlines.</summary>
     public ClientRuntime Runtime => _runtime;
+
+    /// <summary>The time in which this process ran, in milliseconds, by which whoever hears nothing gives up. See <see cref="AwakeClock"/>.</summary>
+    public long AwakeMs => _awake?.NowMs ?? _runtime.NowMs;
+
+    /// <summary>Cancelled when the client is closed, for streams without a deadline.</summary>
+    public CancellationToken Closing => _closing.Token;
 
     /// <summary>The deadline of a call that begins now.</summary>
     public long DeadlineFromNow() => _runtime.NowMs + (long)_options.Timeout.TotalMilliseconds;
@@ -102,9 +115,7 @@ internal sealed class CallRouter : IAsyncDisposable
         Method method, ReadOnlyMemory<byte> key, ByteString request, long deadlineMs, CancellationToken cancellationToken, bool isIdentified = false, bool atAnyReplica = false,
         ActivityContext parent = default, ReplyWay way = default)
     {
-        // Names the type that the user has disposed.
-        if (_closed)
-            throw new ObjectDisposedException("KvCluster.Client.KvClient");
+        ThrowIfClosed();
         if (request.Length > RequestBytesMax)
             return new RoutedReply(ByteString.Empty, CallStatus.TooLarge(method, request.Length));
         if (parent == default && Activity.Current is { IdFormat: ActivityIdFormat.W3C } current)
@@ -138,20 +149,34 @@ internal sealed class CallRouter : IAsyncDisposable
     {
         if (Interlocked.Exchange(ref _closed, true))
             return;
+        await _closing.CancelAsync().ConfigureAwait(false);
         await _watch.DisposeAsync().ConfigureAwait(false);
         await Destinations.DisposeAsync().ConfigureAwait(false);
         await _connections.DisposeAsync().ConfigureAwait(false);
         await _large.DisposeAsync().ConfigureAwait(false);
         Table.Dispose();
+        _awake?.Dispose();
+        // Not the source of the token, which those who still end their streams may look at.
     }
 
-    /// <summary>Waits for the first complete map. Returns false if the deadline passed or the client is closed.</summary>
+    /// <exception cref="ObjectDisposedException">The client is closed.</exception>
+    public void ThrowIfClosed()
+    {
+        // Names the type that the user has disposed.
+        if (_closed)
+            throw new ObjectDisposedException("KvCluster.Client.KvClient");
+    }
+
+    /// <summary>Waits for the first complete map. Returns false if the deadline passed, or no endpoint can be used and waiting will not change that.</summary>
+    /// <exception cref="ObjectDisposedException">The client is closed.</exception>
     public async Task<bool> WaitForMapAsync(long deadlineMs, CancellationToken cancellationToken)
     {
+        ThrowIfClosed();
         for (var change = Table.NextChange(); !Table.IsKnown; change = Table.NextChange())
         {
             var left = deadlineMs - _runtime.NowMs;
-            if (left <= 0 || _closed)
+            ThrowIfClosed();
+            if (left <= 0 || _watch.PermanentFailure is not null)
                 return false;
             await Task.WhenAny(change, Task.Delay(TimeSpan.FromMilliseconds(Math.Min(left, MapWaitMs)), _runtime.Time, cancellationToken)).ConfigureAwait(false);
             cancellationToken.ThrowIfCancellationRequested();
@@ -199,13 +224,15 @@ internal sealed class CallRouter : IAsyncDisposable
     private async ValueTask<Attempt> TryAsync(RoutedCall call, CancellationToken cancellationToken)
     {
         if (_closed)
-            return Attempt.Failed(CallStatus.Unavailable("the client is closed"), mayRetry: false);
+            return Attempt.Failed(CallStatus.Closed, mayRetry: false);
         if (call.IsCharged && !_budget.TryTake())
             await WaitForNewsAsync(call, cancellationToken).ConfigureAwait(false);
         if (_runtime.NowMs >= call.DeadlineMs)
             return call.TimedOut();
+        if (!Table.IsKnown && _watch.PermanentFailure is not null)
+            return Attempt.Failed(MapError, mayRetry: false);
         if (Destinations.NeedMap && !Table.IsKnown && !await WaitForMapAsync(call.DeadlineMs, cancellationToken).ConfigureAwait(false))
-            return Attempt.Failed(CallStatus.Unavailable(MapFailure), mayRetry: false);
+            return Attempt.Failed(MapError, mayRetry: false);
         var shard = Table.Find(call.Key.Span);
         var turn = call.Way.Turn + call.Attempts++;
         if (turn > 0)

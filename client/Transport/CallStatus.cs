@@ -12,6 +12,12 @@ internal static class CallStatus
     /// <summary>The reason of a call that names keys of several shards. Which shard has a key may change between the map and the call.</summary>
     public const string ShardsDiffer = "SHARDS_DIFFER";
 
+    /// <summary>The reason of a scan or page whose snapshot is not kept any more.</summary>
+    public const string SnapshotTooOld = "SNAPSHOT_TOO_OLD";
+
+    /// <summary>The reason of a stream that was ended because its caller did not read it.</summary>
+    public const string NotRead = "NOT_READ";
+
     /// <summary>The change was sent and not answered.</summary>
     /// <remarks>
     /// The code is UNKNOWN, because proxies and generic retry policies repeat other codes, above all UNAVAILABLE, and would apply the change twice.
@@ -26,9 +32,28 @@ internal static class CallStatus
     public static Status Unavailable(string detail) => Create(
         StatusCode.Unavailable, "NO_LEADER", $"No leader of the key's shard could be reached ({detail}). Nothing was applied; try again.", "no");
 
-    /// <summary>The caller's deadline passed before a node served the call; nothing was applied.</summary>
-    public static Status DeadlinePassed(string detail) => Create(
+    /// <summary>The caller's deadline passed, and no leader could be reached before it; nothing was applied.</summary>
+    public static Status NoLeaderInTime(string detail) => Create(
         StatusCode.DeadlineExceeded, "NO_LEADER", $"The deadline passed before a leader of the key's shard answered ({detail}). Nothing was applied; try again.", "no");
+
+    /// <summary>The caller's deadline passed before a node that could be reached answered; nothing was applied.</summary>
+    public static Status DeadlinePassed(string detail) => Create(
+        StatusCode.DeadlineExceeded, "DEADLINE_PASSED", $"No answer came before the deadline ({detail}). Nothing was applied; try again, or allow more time.", "no");
+
+    /// <summary>The caller's deadline passed while nodes refused the call because they had too much to do; nothing was applied.</summary>
+    public static Status BusyUntilDeadline(string detail) => Create(
+        StatusCode.DeadlineExceeded, "BUSY", $"The deadline passed while the call was refused ({detail}). Nothing was applied; try again later.", "no");
+
+    /// <summary>No endpoint can be used, for reasons that waiting does not change; nothing was applied.</summary>
+    public static Status EndpointUnusable(string detail) => Create(
+        StatusCode.Unavailable, "ENDPOINT_UNUSABLE", $"No endpoint can be used ({detail}). Nothing was applied; correct the endpoints or the certificates.", "no");
+
+    /// <summary>The client was closed while the call was in progress; nothing was applied.</summary>
+    public static Status Closed => Create(StatusCode.Unavailable, "CLIENT_CLOSED", "The client was closed while the call was in progress. Nothing was applied.", "no");
+
+    /// <summary>The snapshot of a scan that wants no other cannot be continued.</summary>
+    public static Status SnapshotLost(string detail) => Create(
+        StatusCode.Aborted, SnapshotTooOld, $"The snapshot of the scan is not kept any more ({detail}). What was received is correct; begin the scan anew, or allow a newer snapshot.", "no");
 
     /// <summary>A request that exceeds every limit and is refused before it is sent.</summary>
     public static Status TooLarge(Method method, int requestBytes) => Invalid(
@@ -41,8 +66,17 @@ internal static class CallStatus
     /// <summary>An error with its reason.</summary>
     public static Status Create(StatusCode code, string reason, string message, string applied) => StatusDetails.Create(code, message, StatusDetails.Info(reason, applied));
 
-    /// <summary>The stable reason, or the name of the status code if the status has none.</summary>
-    public static string ReasonOf(Status status) => status.GetDetail<ErrorInfo>()?.Reason ?? ((StatusCode)status.Code).ToString();
+    /// <summary>The stable reason. A status without one does not come from a node, and its code tells what happened on the way.</summary>
+    public static string ReasonOf(Status status) => status.GetDetail<ErrorInfo>()?.Reason ?? ReasonOf((StatusCode)status.Code);
+
+    /// <summary>The reason of a status that has only a code.</summary>
+    public static string ReasonOf(StatusCode code) => code switch
+    {
+        StatusCode.Unavailable => "NODE_UNREACHABLE",
+        StatusCode.DeadlineExceeded => "DEADLINE_PASSED",
+        StatusCode.ResourceExhausted => NotRead,
+        _ => KvCluster.Telemetry.Spans.NameOf(code),
+    };
 
     /// <summary>How long a failure asks its caller to wait; zero if it does not.</summary>
     public static TimeSpan RetryDelayOf(Status? failure) => failure?.GetDetail<RetryInfo>()?.RetryDelay?.ToTimeSpan() ?? TimeSpan.Zero;

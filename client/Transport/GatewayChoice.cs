@@ -42,7 +42,7 @@ internal sealed class GatewayChoice : IDestinations
     /// <param name="connections">Knows which of their streams have just broken.</param>
     public GatewayChoice(KvClientOptions options, RouteTable table, INodeConnector connector, ClientRuntime runtime, NodeConnections connections)
     {
-        _endpoints = [.. options.Endpoints.Distinct()];
+        _endpoints = [.. options.EndpointsInUse.Distinct()];
         (_table, _connector, _runtime, _connections, _log) = (table, connector, runtime, connections, options.Log);
         _isOurs = new bool[_endpoints.Count];
         _pausedUntilMs = new long[_endpoints.Count];

@@ -1,3 +1,4 @@
+using System.Text;
 using Google.Rpc;
 using Grpc.Core;
 using Status = Google.Rpc.Status;
@@ -43,15 +44,22 @@ internal static class KvErrors
     /// Converts the failure of a stream, which changes nothing, or of an operator call whose outcome was judged. If the caller stopped waiting, it returns a
     /// cancellation.
     /// </summary>
-    public static Exception ToException(RpcException failure, CancellationToken cancellationToken) => cancellationToken.IsCancellationRequested
-        ? new OperationCanceledException(failure.Status.Detail, failure, cancellationToken)
-        : ToException(failure);
+    /// <param name="failure">The failure.</param>
+    /// <param name="cancellationToken">The caller's.</param>
+    /// <param name="lastKey">Of a scan: the key up to which entries were returned; empty if there was none.</param>
+    public static Exception ToException(RpcException failure, CancellationToken cancellationToken, ReadOnlyMemory<byte> lastKey = default)
+    {
+        if (cancellationToken.IsCancellationRequested)
+            return new OperationCanceledException(failure.Status.Detail, failure, cancellationToken);
+        var position = lastKey.IsEmpty ? "" : $" The entries up to the key \"{OneLine.Of(Encoding.UTF8.GetString(lastKey.Span))}\" were returned.";
+        return failure.GetRpcStatus() is { } status
+            ? ToException(new Status(status) { Message = status.Message + position })
+            : ToException(failure, failure.Status.Detail + position);
+    }
 
-    private static KvException ToException(RpcException failure) => failure.GetRpcStatus() is { } status
-        ? ToException(status)
-        : failure.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded
-            ? new KvUnavailableException(failure.StatusCode.ToString(), failure.Status.Detail, failure)
-            : new KvException(failure.StatusCode.ToString(), failure.Status.Detail, ChangeOutcome.NotApplied, failure);
+    private static KvException ToException(RpcException failure, string message) => failure.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded
+            ? new KvUnavailableException(CallStatus.ReasonOf(failure.StatusCode), message, failure)
+            : new KvException(CallStatus.ReasonOf(failure.StatusCode), message, ChangeOutcome.NotApplied, failure);
 
     private static KvConditionFailedException ConditionFailed(string message, ErrorInfo? info)
     {

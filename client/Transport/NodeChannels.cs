@@ -20,6 +20,8 @@ internal sealed class NodeChannels(TlsConnector connector, ExpectedCluster clust
 
     private readonly ConcurrentDictionary<(string Address, Use Use), (GrpcChannel Channel, CallInvoker Calls)> _channels = new();
 
+    private volatile bool _closed;
+
     private enum Use
     {
         Operators,
@@ -39,11 +41,14 @@ internal sealed class NodeChannels(TlsConnector connector, ExpectedCluster clust
 
     public void Dispose()
     {
+        _closed = true;
         foreach (var (channel, _) in _channels.Values)
             channel.Dispose();
     }
 
-    private CallInvoker To(string address, Use use) => _channels.GetOrAdd((address, use), Open).Calls;
+    /// <exception cref="ObjectDisposedException">The client is closed.</exception>
+    private CallInvoker To(string address, Use use) =>
+        _closed ? throw new ObjectDisposedException("KvCluster.Client.KvClient") : _channels.GetOrAdd((address, use), Open).Calls;
 
     private (GrpcChannel Channel, CallInvoker Calls) Open((string Address, Use Use) to)
     {

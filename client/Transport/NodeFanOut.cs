@@ -231,7 +231,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
     private async Task RequireMapAsync(long deadlineMs, CancellationToken cancellationToken)
     {
         if (!await calls.WaitForMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false))
-            throw CallStatus.Unavailable(calls.MapFailure).ToRpcException();
+            throw calls.MapError.ToRpcException();
     }
 
     /// <summary>

@@ -21,7 +21,7 @@ internal static class OperationStream
         {
             return await states.MoveNext(cancellationToken).ConfigureAwait(false) ? states.Current : null;
         }
-        catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable && Environment.TickCount64 < deadlineMs && !cancellationToken.IsCancellationRequested)
+        catch (RpcException failure) when (StreamEnds.MayGoOn(failure) && Environment.TickCount64 < deadlineMs && !cancellationToken.IsCancellationRequested)
         {
             broken(failure);
             return null;

@@ -26,6 +26,9 @@ internal sealed class RoutedCall(ClientRuntime runtime, Method method, ReadOnlyM
     private Status? _behind;
     private string _lastFailure = "no node has been asked yet";
 
+    // Whether the last attempt failed because there was no leader, or no connection to one. Otherwise a call that times out had a node that did not answer in time.
+    private bool _lacksLeader;
+
     public Method Method { get; } = method;
 
     public required string Traceparent { get; init; }
@@ -66,12 +69,12 @@ internal sealed class RoutedCall(ClientRuntime runtime, Method method, ReadOnlyM
     }
 
     /// <summary>The deadline passed between two attempts.</summary>
-    public Attempt TimedOut() => Attempt.Failed(_behind ?? CallStatus.DeadlinePassed(_lastFailure), mayRetry: false);
+    public Attempt TimedOut() => Attempt.Failed(_behind ?? InTime(_lastFailure), mayRetry: false);
 
     /// <summary>There was no node to send to, or a call that changes nothing got no answer.</summary>
-    public Attempt Again(string failure)
+    public Attempt Again(string failure, bool lacksLeader = true)
     {
-        (_lastFailure, LastReason) = (failure, NoAnswer);
+        (_lastFailure, LastReason, _lacksLeader) = (failure, NoAnswer, lacksLeader);
         return Attempt.Failed(CallStatus.Unavailable(failure), mayRetry: true);
     }
 
@@ -81,6 +84,7 @@ internal sealed class RoutedCall(ClientRuntime runtime, Method method, ReadOnlyM
         _lastFailure = status.Message;
         var reason = CallStatus.ReasonOf(status);
         LastReason = reason;
+        _lacksLeader = reason is "NOT_LEADER" or "WRONG_SHARD" or "NO_LEADER" or "STOPPING";
         _behind = reason == ReplicaBehind ? status : _behind;
         if (!CallStatus.IsUnknown(status))
             return Attempt.Failed(status, IsRetried(reason), WaitAskedBy(status));
@@ -98,8 +102,15 @@ internal sealed class RoutedCall(ClientRuntime runtime, Method method, ReadOnlyM
         // If the deadline passed during the wait for a connection, the reason why there was none before is more useful.
         if (answer is { Sent: false, DeadlinePassed: true } && Attempts > 1)
             failure = _lastFailure;
-        return answer.DeadlinePassed && runtime.NowMs >= DeadlineMs ? Attempt.Failed(CallStatus.DeadlinePassed(failure), mayRetry: false) : Again(failure);
+        if (answer.Sent)
+            _lacksLeader = false;
+        return answer.DeadlinePassed && runtime.NowMs >= DeadlineMs ? Attempt.Failed(InTime(failure), mayRetry: false) : Again(failure, lacksLeader: !answer.DeadlinePassed);
     }
+
+    // Why a call has not succeeded by its deadline. On a cluster that is well it was too short, and that must not be called the lack of a leader.
+    private Status InTime(string failure) => _lacksLeader ? CallStatus.NoLeaderInTime(failure)
+        : LastReason == "BUSY" ? CallStatus.BusyUntilDeadline(failure)
+        : CallStatus.DeadlinePassed(failure);
 
     /// <summary>
     /// The error to return. After an attempt of unknown outcome only a recorded result settles the change: success or a failed condition. Any other error

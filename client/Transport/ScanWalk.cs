@@ -6,14 +6,18 @@ using KvCluster.V1;
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// A scan over all shards of its range, one after the other, each at its leader, or at any replica if the mode allows that. After a broken stream, or one
-/// whose snapshot was held too long, it continues after the last key received: in the same snapshot if the same node keeps it, otherwise in a newer one, unless the caller
-/// wants one snapshot. The scan fails only if nothing was received for the time allowed. Used by the client library and the router.
+/// A scan over all shards of its range, one after the other, each at its leader, or at any replica if the mode allows that. After a broken stream, one that was ended because its reader
+/// paused, or one whose snapshot was held too long, it continues after the last key received: in the same snapshot if the same node keeps it, otherwise in a newer one, unless the caller
+/// wants one snapshot. The scan fails only if nothing was received for the time allowed, in which neither the reader paused nor the process stood still. Used by the client library and the
+/// router.
 /// </summary>
 internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan patience)
 {
     private static readonly TimeSpan Pause = TimeSpan.FromMilliseconds(50);
     private static readonly TimeSpan FirstPageWaitMin = TimeSpan.FromMilliseconds(500);
+
+    // By the clock of the time in which the process ran.
+    private long _giveUpMs;
 
     // The wait requested by the node that broke the last stream.
     private TimeSpan _asked;
@@ -29,18 +33,22 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
         TooOld,
     }
 
+    private bool IsGivenUp => calls.AwakeMs >= _giveUpMs;
+
+    private TimeSpan Left => TimeSpan.FromMilliseconds(Math.Max(0, _giveUpMs - calls.AwakeMs));
+
     /// <summary>The pages in order, without <c>next_start</c>.</summary>
     /// <exception cref="RpcException">The scan cannot continue. What was received before is correct, as a part of the range.</exception>
     public async IAsyncEnumerable<ScanPage> PagesAsync(ScanRequest request, [EnumeratorCancellation] CancellationToken cancellationToken)
     {
         var position = new ScanPosition(request);
-        var giveUpMs = Environment.TickCount64 + (long)patience.TotalMilliseconds;
+        AllowTime();
         var atAnyReplica = request.Read?.Mode.IsForLeader() == false;
         for (var attempt = 0; !position.Done;)
         {
-            var address = await FindAddressAsync(position, atAnyReplica, attempt, giveUpMs, cancellationToken).ConfigureAwait(false);
+            var address = await FindAddressAsync(position, atAnyReplica, attempt, cancellationToken).ConfigureAwait(false);
             if (request.OneSnapshot && _broken is { } broken && !position.IsKeptAt(address))
-                throw broken;
+                throw StreamEnds.IsUnread(broken) ? CallStatus.SnapshotLost(broken.Status.Detail).ToRpcException() : broken;
             using var stream = new Kv.KvClient(channels.ForScans(address)).Scan(position.RestAt(address), cancellationToken: cancellationToken);
             // A replica that does not catch up is replaced with another one, as long as it has sent nothing. Nothing begins after the time allowed.
             var wait = atAnyReplica ? FirstPageWait() : patience;
@@ -48,7 +56,7 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
             for (var step = Step.Page; step == Step.Page; wait = Timeout.InfiniteTimeSpan)
             {
                 var isOneSnapshot = request.OneSnapshot && position.HasBegunShard;
-                step = await NextAsync(stream.ResponseStream, address, wait, giveUpMs, isOneSnapshot, cancellationToken).ConfigureAwait(false);
+                step = await NextAsync(stream.ResponseStream, address, wait, isOneSnapshot, cancellationToken).ConfigureAwait(false);
                 if (step == Step.Page)
                 {
                     hasBegun = true;
@@ -60,7 +68,7 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
                     page.Snapshot = ByteString.Empty;
                     yield return page;
                     // Counted from when the reader has taken the page.
-                    giveUpMs = Environment.TickCount64 + (long)patience.TotalMilliseconds;
+                    AllowTime();
                 }
                 else if (step == Step.Ended)
                 {
@@ -80,33 +88,27 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
         }
     }
 
-    private async Task<string> FindAddressAsync(ScanPosition position, bool atAnyReplica, int attempt, long giveUpMs, CancellationToken cancellationToken)
+    private void AllowTime() => _giveUpMs = calls.AwakeMs + (long)patience.TotalMilliseconds;
+
+    private async Task<string> FindAddressAsync(ScanPosition position, bool atAnyReplica, int attempt, CancellationToken cancellationToken)
     {
         while (true)
         {
-            if (!await calls.WaitForMapAsync(giveUpMs, cancellationToken).ConfigureAwait(false))
-                throw CallStatus.Unavailable(calls.MapFailure).ToRpcException();
+            if (!await calls.WaitForMapAsync(calls.Runtime.NowMs + (long)Left.TotalMilliseconds, cancellationToken).ConfigureAwait(false))
+                throw calls.MapError.ToRpcException();
             var destination = calls.Destinations.ForStream(position.FindIn(calls.Table.Map), attempt, atAnyReplica);
             if (destination.Address is { } address)
                 return address;
-            if (Environment.TickCount64 >= giveUpMs)
+            if (IsGivenUp)
                 throw CallStatus.Unavailable(destination.Failure!).ToRpcException();
             await Task.WhenAny(calls.Table.NextChange(), Task.Delay(Pause, cancellationToken)).ConfigureAwait(false);
             cancellationToken.ThrowIfCancellationRequested();
         }
     }
 
-    // At most as long as the scan may still wait.
-    private static TimeSpan RetryDelayOf(RpcException failure, long giveUpMs)
-    {
-        var asked = CallStatus.RetryDelayOf(failure.GetRpcStatus());
-        var left = TimeSpan.FromMilliseconds(Math.Max(0, giveUpMs - Environment.TickCount64));
-        return asked < left ? asked : left;
-    }
-
     private TimeSpan FirstPageWait() => patience / 3 > FirstPageWaitMin ? patience / 3 : FirstPageWaitMin;
 
-    private async Task<Step> NextAsync(IAsyncStreamReader<ScanPage> pages, string address, TimeSpan wait, long giveUpMs, bool isOneSnapshot, CancellationToken cancellationToken)
+    private async Task<Step> NextAsync(IAsyncStreamReader<ScanPage> pages, string address, TimeSpan wait, bool isOneSnapshot, CancellationToken cancellationToken)
     {
         try
         {
@@ -114,25 +116,27 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
         }
         catch (TimeoutException)
         {
-            return Environment.TickCount64 < giveUpMs ? Step.Broken : throw CallStatus.DeadlinePassed("no replica could answer the scan in time").ToRpcException();
+            return !IsGivenUp ? Step.Broken : throw CallStatus.DeadlinePassed("no replica could answer the scan in time").ToRpcException();
         }
-        catch (RpcException failure) when (!isOneSnapshot && IsTooOld(failure))
+        catch (RpcException failure) when (!isOneSnapshot && WasReadSlowly(failure) && !cancellationToken.IsCancellationRequested)
         {
-            // The reader was slow, and no node is at fault.
+            // No node is at fault.
             return Step.TooOld;
         }
-        catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable && Environment.TickCount64 < giveUpMs)
+        catch (RpcException failure) when (StreamEnds.MayGoOn(failure) && !IsGivenUp && !cancellationToken.IsCancellationRequested)
         {
             _broken = isOneSnapshot ? failure : null;
             if (failure.GetRpcStatus()?.GetDetail<RouteHint>() is { } hint)
                 calls.Table.Fold(hint);
-            _asked = RetryDelayOf(failure, giveUpMs);
+            var asked = CallStatus.RetryDelayOf(failure.GetRpcStatus());
+            // At most as long as the scan may still wait.
+            _asked = asked < Left ? asked : Left;
             if (OperatorOutcomes.WasNotSent(failure))
                 calls.Destinations.Pause(address, $"{address}: {failure.Status.Detail}");
             return Step.Broken;
         }
     }
 
-    private static bool IsTooOld(RpcException failure) =>
-        failure.StatusCode == StatusCode.Aborted && failure.GetRpcStatus() is { } status && CallStatus.ReasonOf(status) == "SNAPSHOT_TOO_OLD";
+    // A stream that ends at once, and again, was not read slowly, whatever is said of it.
+    private bool WasReadSlowly(RpcException failure) => StreamEnds.ReasonOf(failure) == CallStatus.SnapshotTooOld || (StreamEnds.IsUnread(failure) && !IsGivenUp);
 }

@@ -59,14 +59,20 @@ internal sealed class KvQueries(ShardLookup lookup, ReadOpener opener, ReadThrea
             return KvCalls.Refuse(sink, bad);
         if (ReadQuery.TryRead(options, out var read) is { } badRead)
             return KvCalls.Refuse(sink, badRead);
-        // The snapshot of an earlier page is as good here as when it was opened, whoever leads by now.
-        if (lookup.FindForScan(query.IsReverse, query.Bounds.Lower.Span, query.Bounds.Upper.Span, query.Token == 0 && read.Mode.IsForLeader(), out var refusal) is not { } shard)
-            return KvCalls.Refuse(sink, refusal);
-        if (query.Token == 0)
-            return RunAsync(query, shard, read, options, target, sink);
-        return kept.TryTake(query.Token, shard.Shard, out var held)
-            ? AnswerAsync(query, shard, held, target, sink)
-            : KvCalls.Refuse(sink, ApiErrors.SnapshotNotKept);
+        if (query.Token != 0)
+        {
+            // The snapshot of an earlier page is as good here as when it was opened, whoever leads by now.
+            if (lookup.FindForScan(query.IsReverse, query.Bounds.Lower.Span, query.Bounds.Upper.Span, isForLeader: false, out var notHere) is not { } holder)
+                return KvCalls.Refuse(sink, notHere);
+            if (kept.TryTake(query.Token, holder.Shard, out var held))
+                return AnswerAsync(query, holder, held, target, sink);
+            if (!query.IsNewerGood)
+                return KvCalls.Refuse(sink, ApiErrors.SnapshotNotKept);
+            query.TakeNewer();
+        }
+        return lookup.FindForScan(query.IsReverse, query.Bounds.Lower.Span, query.Bounds.Upper.Span, read.Mode.IsForLeader(), out var refusal) is { } shard
+            ? RunAsync(query, shard, read, options, target, sink)
+            : KvCalls.Refuse(sink, refusal);
     }
 
     private ValueTask RunAsync<TSink>(SnapshotQuery query, ReadOnlySpan<byte> key, ReadOnlySpan<byte> options, in CallTarget target, TSink sink)

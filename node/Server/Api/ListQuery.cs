@@ -48,6 +48,7 @@ internal sealed class ListQuery : SnapshotQuery
                 case ListRequest.BytesMaxFieldNumber: bytes = reader.ReadUInt32(); break;
                 case ListRequest.ReadFieldNumber: options = reader.ReadBytes(); break;
                 case ListRequest.PageTokenFieldNumber: token = reader.ReadBytes().ToArray(); break;
+                case ListRequest.NewerSnapshotFieldNumber: IsNewerGood = reader.ReadBool(); break;
                 default: reader.Skip(); break;
             }
         }
@@ -72,11 +73,17 @@ internal sealed class ListQuery : SnapshotQuery
     public KeyBounds Bounds { get; }
 
     /// <summary>The snapshot of the page before; 0 if this page begins in a new one.</summary>
-    public ulong Token { get; }
+    public ulong Token { get; private set; }
+
+    /// <summary>Whether a newer snapshot will do if that one is not kept any more.</summary>
+    public bool IsNewerGood { get; }
 
     public override ulong TokenBefore => Token;
 
     public override ulong TokenForMore => _tokenForMore;
+
+    /// <summary>The page begins in a new snapshot, because that of the page before is not kept any more.</summary>
+    public void TakeNewer() => Token = 0;
 
     public ApiError? Check()
     {

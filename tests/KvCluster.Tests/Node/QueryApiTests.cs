@@ -155,6 +155,30 @@ public sealed class QueryApiTests(KvApiTests.OneNode fixture, ITestOutputHelper 
         Assert.Equal(Key("b"), second.Entries.Single().Key);
     }
 
+    /// <summary>A caller that pauses between two pages goes on, if it says that a newer snapshot will do. The pages after that one are from one snapshot again.</summary>
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public async Task List_WithATokenThatIsNotKept_GoesOnInANewerSnapshot_IfAskedTo(bool isReverse)
+    {
+        await PutAllAsync("a", "b", "c", "d");
+        string[] order = isReverse ? ["d", "c", "b", "a"] : ["a", "b", "c", "d"];
+        var list = new ListRequest { Prefix = Utf8(_prefix), Limit = 1, Reverse = isReverse, NewerSnapshot = true };
+        var first = await _kv.ListAsync(list);
+        Assert.Equal(Key(order[0]), first.Entries.Single().Key);
+        await PutAllAsync(order[1]);
+        list.PageToken = ByteString.CopyFrom([1, 2, 3, 4, 5, 6, 7, 8, .. first.NextPageToken.Span[8..]]);
+        var second = await _kv.ListAsync(list);
+        Assert.Equal(Key(order[1]), second.Entries.Single().Key);
+        Assert.True(second.Position.Etag.Change > first.Position.Etag.Change);
+        list.PageToken = second.NextPageToken;
+        list.NewerSnapshot = false;
+        list.Limit = 10;
+        var rest = await _kv.ListAsync(list);
+        Assert.Equal([Key(order[2]), Key(order[3])], rest.Entries.Select(static entry => entry.Key));
+        Assert.Equal(second.Position.Etag, rest.Position.Etag);
+    }
+
     [Fact]
     public async Task Scan_WithALimitOfBytes_EndsAtIt()
     {

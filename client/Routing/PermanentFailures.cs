@@ -1,0 +1,31 @@
+using System.Net.Sockets;
+using System.Security.Authentication;
+using Grpc.Core;
+
+namespace KvCluster.Client.Routing;
+
+/// <summary>
+/// Failures of a connection that waiting does not change: the host's name is unknown, its certificate is not trusted, or what answers at the address is no node or router, for example an
+/// admin port, or TLS where there is none. Pure; any thread.
+/// </summary>
+internal static class PermanentFailures
+{
+    /// <summary>Whether the failure of a stream is one of these.</summary>
+    public static bool Has(Exception failure)
+    {
+        if (failure is not RpcException { Status: var status })
+            return false;
+        // Something that is no gRPC server answered, or a server without this service.
+        if (status.StatusCode == StatusCode.Unimplemented)
+            return true;
+        for (var cause = status.DebugException; cause is not null; cause = cause.InnerException)
+        {
+            if (cause is AuthenticationException
+                or SocketException { SocketErrorCode: SocketError.HostNotFound or SocketError.NoData }
+                or HttpRequestException { HttpRequestError: HttpRequestError.VersionNegotiationError or HttpRequestError.HttpProtocolError or HttpRequestError.InvalidResponse }
+                or HttpIOException { HttpRequestError: HttpRequestError.VersionNegotiationError or HttpRequestError.InvalidResponse })
+                return true;
+        }
+        return false;
+    }
+}
