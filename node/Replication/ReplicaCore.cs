@@ -417,6 +417,7 @@ internal sealed class ReplicaCore
 
     private void StopLeading(string reason, ReplicaId successor = default)
     {
+        _leadership.NoteShardTime();
         _leadership.End(reason, successor);
         _election.RestartTimer();
     }

@@ -2,6 +2,7 @@
 // failure to start is an exception whose type names the mistake; nothing is left running then.
 using System.Diagnostics.Metrics;
 using Grpc.Net.Client;
+using KvCluster.Internal.V1;
 using KvCluster.Node.Api;
 using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
@@ -18,6 +19,7 @@ using KvCluster.ServiceDefaults.Memory;
 using KvCluster.ServiceDefaults.Security;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.Files;
+using KvCluster.Storage.Inspection;
 using KvCluster.Tls;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.Extensions.DependencyInjection;
@@ -210,7 +212,7 @@ internal sealed class NodeHost : IAsyncDisposable
         var replication = _options.Replication with { LeaseUs = cluster.LeaseMs * 1_000 };
         var memory = new MemoryAccount((long)_options.MemoryBudgetMebibytes << 20, BootClock.Instance);
         metrics.Stores = memory;
-        var shards = Own("the replicas", new ShardHost(identity, directory, map, coordinator, peers, replication, _options.Storage with { FillSegments = pays.Filling, CompressRecords = pays.Compression, JournalWrites = pays.JournalWrites }, memory, metrics, logs));
+        var shards = Own("the replicas", new ShardHost(identity, directory, map, coordinator, peers, replication, StorageOf(cluster, pays), memory, metrics, logs));
         _shards = shards;
         DiskFailed = shards.DiskFailed;
         _ = DiskFailed.ContinueWith(failed => _health.Breaks(failed.Result.Message), CancellationToken.None, TaskContinuationOptions.OnlyOnRanToCompletion, TaskScheduler.Default);
@@ -256,6 +258,14 @@ internal sealed class NodeHost : IAsyncDisposable
         peers.Port = peers.Port == 0 ? 0 : peers.Port + NodeOptions.PeerPortOffset;
         return peers.Uri.GetLeftPart(UriPartial.Authority);
     }
+
+    private StoreOptions StorageOf(ClusterRecord cluster, JournalUse pays) => _options.Storage with
+    {
+        FillSegments = pays.Filling,
+        CompressRecords = pays.Compression,
+        JournalWrites = pays.JournalWrites,
+        HasShardTimes = cluster.FormatLevel >= ProgramLevels.FormatOfShardTimes,
+    };
 
     private static string PeerAddressOf(string? advertise, Uri listenPeers) =>
         new UriBuilder(advertise ?? listenPeers.OriginalString) { Scheme = listenPeers.Scheme, Port = listenPeers.Port }.Uri.GetLeftPart(UriPartial.Authority);

@@ -77,13 +77,19 @@ internal sealed class GroupCommit
     /// <summary>The countdowns of sessions with a lifetime; null if this replica does not lead. Any thread.</summary>
     public SessionLifetimes? Lifetimes => _lives.Lifetimes;
 
+    // A record with a wall time of its own is followed by no other, so that a node that has not heard of the raised level continues with both times.
+    private bool HasShardTimes => _context.Options.HasShardTimes || _roots.Newest.WallTime != 0;
+
     // Whether this replica leads, and its first record is committed.
     private bool IsOpen => _roots.PublishedEtag.Epoch == _log.OwnEpoch;
 
     /// <summary>
     /// Whether there is something to record: requests, or the end of keys and sessions. A leader ends nothing before its first record is committed: what is cut off before can end nothing.
     /// </summary>
-    public bool HasWork(DateTimeOffset wallTime) => !_requests.Queue.IsEmpty || (IsOpen && _lives.IsDue(wallTime));
+    public bool HasWork => !_requests.Queue.IsEmpty || (IsOpen && _lives.IsDue());
+
+    /// <summary>The shard time, in microseconds, that a record would have now. Only while this replica leads and its first record is appended.</summary>
+    public long ShardTime => _shardClock.Now;
 
     /// <summary>How many read answers have been held so far, including those released since.</summary>
     public long HeldReadAnswers => _answers.HeldCount;
@@ -107,13 +113,15 @@ internal sealed class GroupCommit
     });
 
     /// <summary>Appends the epoch's first record, which has no operations and takes one change. The result has no body if the engine has stopped.</summary>
-    public RecordRef AppendEpochOpen(DateTimeOffset wallTime)
+    /// <param name="wallTime">The wall clock.</param>
+    /// <param name="heard">The shard time that this replica last heard in the epoch of its last record. By default it has heard none.</param>
+    public RecordRef AppendEpochOpen(DateTimeOffset wallTime, HeardTime heard = default)
     {
         var record = default(RecordRef);
         _life.Guard(() =>
         {
             Invariant.Check(_log.Last.Epoch < _log.OwnEpoch, $"Epoch {_log.OwnEpoch} is already open, or this replica does not lead.");
-            _shardClock.Open(wallTime);
+            _shardClock.Open(wallTime, heard);
             _reader.TryFind(_roots.PublishedEtag, out var published);
             var batch = _pages.Begin();
             _lives.Begin(batch, _log.OwnEpoch!.Value);
@@ -129,7 +137,7 @@ internal sealed class GroupCommit
     public bool TryAppendBatch(DateTimeOffset wallTime, out RecordRef record)
     {
         record = default;
-        if (!CanAppend || !HasWork(wallTime) || !_memory.TryBegin())
+        if (!CanAppend || !HasWork || !_memory.TryBegin())
             return false;
         var scratchBefore = _pages.ScratchBytes;
         try
@@ -147,7 +155,7 @@ internal sealed class GroupCommit
             _transaction.End();
         }
         Answer();
-        _lives.Arm(wallTime);
+        _lives.Arm();
         _memory.StepEnded(scratchBefore, _checkpoints.JournalBehind);
         if (record.BodyBytes > 0)
             return true;
@@ -178,7 +186,7 @@ internal sealed class GroupCommit
     /// <summary>Tells the owner of requests that wait, if a batch may be appended.</summary>
     public void TellWork()
     {
-        if (CanAppend && HasWork(_context.Time.GetUtcNow()))
+        if (CanAppend && HasWork)
             _events!.WorkQueued();
     }
 
@@ -228,10 +236,9 @@ internal sealed class GroupCommit
     {
         if (!IsOpen)
             return;
-        var wallTime = _context.Time.GetUtcNow();
-        if (CanAppend && _lives.IsDue(wallTime))
+        if (CanAppend && _lives.IsDue())
             _events!.WorkQueued();
-        _lives.Arm(wallTime);
+        _lives.Arm();
     });
 
     /// <summary>A record without a body if there is nothing to record.</summary>
@@ -242,11 +249,14 @@ internal sealed class GroupCommit
         var batch = _pages.Begin();
         var bytesMax = _durable.UnsettledCount == 0 ? _context.Options.BatchBytes : _context.Options.BatchBytesUnderLoad;
         _shardClock.Step(wallTime);
-        _transaction.Collect(batch, last.Etag, new Etag(epoch, last.Change + 1), _shardClock.Microseconds, bytesMax, Math.Min(_memory.PagesMax(), _space.PagesLeft), _space.BytesLeft(_durable.BytesInFlight));
+        var recordBytesLeft = _space.BytesLeft(_durable.BytesInFlight);
+        _transaction.Collect(batch, last.Etag, new Etag(epoch, last.Change + 1), _shardClock.Microseconds, bytesMax, Math.Min(_memory.PagesMax(), _space.PagesLeft), recordBytesLeft);
         if (_transaction.OperationCount > 0)
             return Append(batch, last, RecordFlags.None, _transaction.OperationCount, _transaction.Payload, _transaction);
         if (_transaction.Payload.Length > 0)
             return Append(batch, last, RecordFlags.ResultOnly, 0, _transaction.Payload, _transaction);
+        if (recordBytesLeft is null && IsOpen && _lives.IsTimeDue)
+            return Append(batch, last, RecordFlags.Control, 0, [], merged: null);
         _roots.Abort(batch);
         return default;
     }
@@ -266,6 +276,8 @@ internal sealed class GroupCommit
         merged?.ApplyLeft(batch);
         _lives.Saw(batch);
         batch.ShardTime = _shardClock.Microseconds;
+        if (HasShardTimes)
+            batch.WallTime = _shardClock.WallMicroseconds;
         _roots.Seal(batch, record.Etag);
         return record;
     }
@@ -273,12 +285,14 @@ internal sealed class GroupCommit
     private VerifiedBody SealBody(in RecordRef previous, RecordFlags flags, int operationCount, ReadOnlySpan<byte> operations)
     {
         var (epoch, shardTime) = (_log.OwnEpoch!.Value, _shardClock.Microseconds);
+        var wallTime = HasShardTimes ? _shardClock.WallMicroseconds : shardTime;
+        flags |= HasShardTimes ? RecordFlags.ShardTime : RecordFlags.None;
         var rented = _context.Options.CompressRecords && RecordPayload.MayPay(operations) ? ArrayPool<byte>.Shared.Rent(operations.Length) : null;
         try
         {
             var length = rented is null ? 0 : RecordPayload.Compress(operations, rented);
             var payload = length == 0 ? operations : rented.AsSpan(0, length);
-            return VerifiedBody.Seal(ref _bodies, previous, length == 0 ? flags : flags | RecordFlags.Lz4, epoch, operationCount, shardTime, payload);
+            return VerifiedBody.Seal(ref _bodies, previous, length == 0 ? flags : flags | RecordFlags.Lz4, epoch, operationCount, wallTime, payload, shardTime);
         }
         finally
         {

@@ -45,7 +45,7 @@ internal sealed class ReplicaStore : IDisposable
         var reserve = new SpaceReserve(context.Files, recovered.Layout.Reserve, context.Options.ReserveBytes);
         _journal = new JournalWriter(
             context, recovered.JournalDirectory, recovered.Layout.Aside, recovered.Control, reserve, new WorkAction(() => _completions!.Take()));
-        _shardClock = new ShardClock(context.Time);
+        _shardClock = new ShardClock(context.Time, context.Options.ClockDriftPermille);
         Durable = new DurableRecords(index, _journal.Completed, recovered.Control.State);
         Log = new RecordLog(Life, index, segments, _journal, Durable);
         Reader = new JournalReader(context, Life, Pages, index, segments);

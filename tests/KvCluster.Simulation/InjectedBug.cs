@@ -90,6 +90,9 @@ internal enum InjectedBug
     /// <summary>Install a snapshot although the journal has passed what it covers.</summary>
     SnapshotOverNewer,
 
+    /// <summary>Continue shard time from what was heard last, in whatever epoch.</summary>
+    ShardTimeOfAnotherEpoch,
+
     /// <summary>While the voters change, acknowledge by the voters of an outdated record.</summary>
     AckByStaleRecord,
 
@@ -151,6 +154,12 @@ internal enum InjectedBug
 
     /// <summary>Answer a read in a session from whatever is applied.</summary>
     SessionReadUnwaited,
+
+    /// <summary>Answer a KeepAlive of a session before the record that clears what is left of it.</summary>
+    KeptBeforeItsRecord,
+
+    /// <summary>Count lives by a boot clock as if it could not run fast.</summary>
+    LifeDriftIgnored,
 
     // A client.
 

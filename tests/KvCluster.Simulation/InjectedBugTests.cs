@@ -47,6 +47,9 @@ public sealed class InjectedBugTests(ITestOutputHelper output)
         [InjectedBug.SentIsUnsent] = ("nodes-routed", 21),
         [InjectedBug.LateIsUnsent] = ("nodes-routed", 6),
         [InjectedBug.CallWithoutTimer] = ("nodes-routed", 1),
+        [InjectedBug.KeptBeforeItsRecord] = ("nodes-lives", 1),
+        [InjectedBug.LifeDriftIgnored] = ("nodes-lives", 1),
+        [InjectedBug.ShardTimeOfAnotherEpoch] = ("nodes-lives", 1),
     };
 
     [Fact]

@@ -100,6 +100,7 @@ internal sealed class Follower
         {
             case Frame.PayloadOneofCase.Heartbeat:
                 HearLeader(frame);
+                _context.ShardTimes.Hear(frame.Epoch, frame.Heartbeat.ShardTimeUs);
                 if (MayAnswer)
                     AnswerHeartbeat(frame, _promises.TryGrant(frame.Heartbeat, isCampaigning));
                 LearnCommitted(frame, frame.Heartbeat.Committed.FromWire());
@@ -172,6 +173,8 @@ internal sealed class Follower
     private void OnJournalFrame(Frame frame)
     {
         HearLeader(frame);
+        if (frame.PayloadCase == Frame.PayloadOneofCase.Append)
+            _context.ShardTimes.Hear(frame.Epoch, frame.Append.ShardTimeUs);
         // Behind the parked frames, to keep the order.
         if (Blocked || _parked.Count > 0)
         {

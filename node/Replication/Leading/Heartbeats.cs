@@ -85,6 +85,7 @@ internal sealed class Heartbeats
             _intervalDueUs = NextUs;
         _fewDueUs = isForFew ? _context.NowUs + _context.Options.FewAnswerUs : long.MaxValue;
         var round = _rounds.Start(_context.NowUs);
+        var shardTimeUs = _context.Journal.ShardTimeUs;
         foreach (var follower in _tracker.All)
         {
             if (isForFew && !_few.Contains(follower.Replica))
@@ -98,6 +99,7 @@ internal sealed class Heartbeats
                 Awaited = _isRoundAwaited,
                 RestUs = isQuiescent ? (ulong)_context.Options.QuiescentIntervalUs : 0,
                 PaceUs = (ulong)_context.Pace.PaceUs(_context.NowUs),
+                ShardTimeUs = shardTimeUs,
             };
             _context.Send(frame);
         }

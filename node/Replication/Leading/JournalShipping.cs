@@ -329,7 +329,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
             $"Replica {follower.Replica:x} is sent bodies while it has {follower.Acked} and takes a snapshot at {follower.Covers}.");
         follower.Sending = true;
         var frame = FrameTo(follower);
-        frame.Append = new Append { Previous = follower.Sent.ToWire(), Committed = context.Committed.ToWire() };
+        frame.Append = new Append { Previous = follower.Sent.ToWire(), Committed = context.Committed.ToWire(), ShardTimeUs = context.Journal.ShardTimeUs };
         context.Emit(new Effect.SendBodies(node, frame, follower.Sent, (int)Math.Min(windowBytes, context.Options.FrameBytes)));
     }
 

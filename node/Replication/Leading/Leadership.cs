@@ -35,7 +35,14 @@ internal sealed class Leadership(ReplicaContext context)
         Invariant.Check(epoch > _epochLast, $"Epoch {epoch} begins after epoch {_epochLast} was led; no epoch is led twice.");
         _epochLast = epoch;
         Leader = new Leader(context, epoch, voters);
-        context.Emit(new Effect.StartLeading(epoch));
+        context.Emit(new Effect.StartLeading(epoch, context.ShardTimes.OfLastRecord()));
+    }
+
+    /// <summary>The leadership is about to end. Should this replica lead again before anybody else, its time goes on.</summary>
+    public void NoteShardTime()
+    {
+        if (Leader is { Phase: not LeaderPhase.Prepared })
+            context.ShardTimes.Hear(Leader.Epoch, context.Journal.ShardTimeUs);
     }
 
     /// <summary>The leadership is over.</summary>

@@ -14,6 +14,9 @@ internal interface IJournalView
     /// <summary>The last record of the longest prefix whose writes have all completed.</summary>
     JournalRecord Durable { get; }
 
+    /// <summary>The shard time, in microseconds, that a record would have now. Only while this replica leads and its first record is appended.</summary>
+    long ShardTimeUs { get; }
+
     /// <summary>
     /// Finds the record with exactly this etag. The record before the oldest one kept (the one that a checkpoint or snapshot covers) is found
     /// too, and so is <see cref="Etag.None"/> in a journal that starts at the beginning.

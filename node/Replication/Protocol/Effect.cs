@@ -69,8 +69,11 @@ internal abstract record Effect
     /// </summary>
     internal sealed record CompareAndSet(long SetId, ShardRecord Record, long Revision) : Effect;
 
-    /// <summary>Lead the epoch: evaluate on top of the whole tail, append the epoch-open record, and step <see cref="Event.RecordAppended"/> with it at once.</summary>
-    internal sealed record StartLeading(ulong Epoch) : Effect;
+    /// <summary>
+    /// Lead the epoch: evaluate on top of the whole tail, append the epoch-open record with a shard time that continues from <paramref name="Heard"/>, and step <see cref="Event.RecordAppended"/>
+    /// with it at once.
+    /// </summary>
+    internal sealed record StartLeading(ulong Epoch, HeardShardTime Heard) : Effect;
 
     /// <summary>
     /// Stop leading: drop what is not committed from the tree, and answer its callers with an unknown outcome. The tail becomes prepared records again.

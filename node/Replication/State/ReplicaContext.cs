@@ -25,6 +25,7 @@ internal sealed class ReplicaContext
         Control = new HardStateKeeper(startup.Control, options.ControlIntervalUs);
         View = new ShardView(startup.Record, startup.Revision);
         OwnDigest = new OwnDigest(this);
+        ShardTimes = new ShardTimes(this);
         Committed = startup.Applied;
         NowUs = startup.NowUs;
         var control = startup.Control;
@@ -52,6 +53,9 @@ internal sealed class ReplicaContext
     public List<Effect> Effects { get; } = [];
 
     public OwnDigest OwnDigest { get; }
+
+    /// <summary>What leaders have said of the shard time.</summary>
+    public ShardTimes ShardTimes { get; }
 
     /// <summary>How this replica's journal compares in speed with the others'.</summary>
     public JournalPace Pace { get; } = new();

@@ -61,7 +61,9 @@ internal sealed class KvSessions(ShardLookup lookup)
             sink.Refuse(refusal);
             return;
         }
-        if (kept.Etag is not { } etag)
+        if (kept.Refused is { } result)
+            sink.Refuse(ApiErrors.Of(result, shard.Route, lookup.Node));
+        else if (kept.Etag is not { } etag)
             sink.Refuse(ApiErrors.NotLeader(shard.Route, lookup.Node));
         else if (kept.IsEnding)
             sink.Refuse(ApiErrors.SessionEnding);

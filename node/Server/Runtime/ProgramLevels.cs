@@ -11,7 +11,10 @@ namespace KvCluster.Node.Runtime;
 internal sealed record ProgramLevels((uint Min, uint Max) Format, (uint Min, uint Max) Contract)
 {
     /// <summary>What this program supports. A new cluster has the greatest levels of the program that creates it.</summary>
-    public static readonly ProgramLevels Current = new((1, 1), (1, 1));
+    public static readonly ProgramLevels Current = new((1, 2), (1, 1));
+
+    /// <summary>The format level from which on records have a shard time beside their wall time, and what is left of sessions' lifetimes.</summary>
+    public const uint FormatOfShardTimes = 2;
 
     /// <summary>As nodes announce it.</summary>
     public NodeLevels ToMessage() => new()

@@ -3,6 +3,7 @@ using KvCluster.Replication;
 using KvCluster.Replication.Protocol;
 using KvCluster.Storage;
 using KvCluster.Storage.Context;
+using KvCluster.Storage.Transactions;
 using Event = KvCluster.Replication.Protocol.Event;
 
 namespace KvCluster.Node.Shards;
@@ -55,7 +56,7 @@ internal sealed class EffectPerformer(
             case Effect.Commit commit: Commit(commit.Committed); break;
             case Effect.ReadRecord read: ReadRecord(read.ReadId); break;
             case Effect.CompareAndSet set: CompareAndSet(set); break;
-            case Effect.StartLeading start: StartLeading(start.Epoch); break;
+            case Effect.StartLeading start: StartLeading(start); break;
             case Effect.Serving serving: published.Serve(serving.On); break;
             case Effect.StopLeading: StopLeading(); break;
             case Effect.ReadsConfirmed confirmed: reads.Confirm(confirmed.ReadIdLast); break;
@@ -101,11 +102,12 @@ internal sealed class EffectPerformer(
         context.Records.CompareAndSet(
             Shard, set.Record, set.Revision, result => mailbox.Add(new Event.CompareAndSetDone(set.SetId, result.Outcome, result.Revision)));
 
-    private void StartLeading(ulong epoch)
+    private void StartLeading(Effect.StartLeading start)
     {
         context.Metrics.Elected();
-        Store.Writes.Lead(epoch);
-        var opened = Store.Writes.AppendEpochOpen(context.Clock.GetUtcNow());
+        Store.Writes.Lead(start.Epoch);
+        var heard = new HeardTime(start.Heard.Microseconds, TimeSpan.FromMicroseconds(start.Heard.AgoUs));
+        var opened = Store.Writes.AppendEpochOpen(context.Clock.GetUtcNow(), heard);
         // Without a record the store has stopped, for example because the tail cannot be applied or read. That is the cause; without this check the core would
         // report a broken invariant.
         if (opened.BodyBytes == 0)

@@ -114,7 +114,7 @@ internal sealed class EventLoop(
     /// <summary>Appends a batch for each free lane of the journal. Followers receive it while this replica's write is in progress.</summary>
     private void AppendBatches()
     {
-        while (published.IsServing && journal.Store.Writes.CanAppend && journal.Store.Writes.HasWork(context.Clock.GetUtcNow()) && !LeavesFullDisk()
+        while (published.IsServing && journal.Store.Writes.CanAppend && journal.Store.Writes.HasWork && !LeavesFullDisk()
             && journal.Store.Writes.TryAppendBatch(context.Clock.GetUtcNow(), out var record))
         {
             Step(new Event.RecordAppended(ReplicaJournalView.ToJournalRecord(record)));

@@ -26,6 +26,8 @@ internal sealed class ReplicaJournalView(ReplicaStore store) : IJournalView
 
     public JournalRecord Durable => ToJournalRecord(Store.Durable.Last);
 
+    public long ShardTimeUs => Store.Writes.ShardTime;
+
     public static JournalRecord ToJournalRecord(in RecordRef record) =>
         new(record.Etag, record.Checksum, record.Previous, record.PreviousChecksum, record.BodyBytes);
 

@@ -52,8 +52,8 @@ internal sealed class ShardReplica : IAsyncDisposable
         _published.Adopt(record);
         _disk = new ReplicaDisk(context, Shard, Mailbox.Wake);
         Reads = new ReplicaReads(context, _core, _journal, _published, Mailbox.Wake);
-        Sessions = new SessionKeeping(Reads, _journal);
         Writes = new ReplicaWrites(_journal, _published, _life);
+        Sessions = new SessionKeeping(Reads, Writes, _journal);
         Orders = new ReplicaOrders(Mailbox, _life, context.Metrics);
         Quarantine = new Quarantine(context, _core, _journal, Mailbox, _life);
         _notices = new StoreNotices(_core, Reads, Mailbox, context.Telemetry, _life);

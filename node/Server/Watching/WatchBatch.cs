@@ -55,7 +55,7 @@ internal sealed class WatchBatch
     private static ReadOnlyMemory<byte> OperationsOf(ReadOnlyMemory<byte> body)
     {
         if ((RecordBody.Flags(body.Span) & RecordFlags.Lz4) == 0)
-            return body[RecordBody.HeaderBytes..^RecordBody.TrailerBytes];
+            return body[RecordBody.Payload(body.Span)];
         using var payload = new RecordPayload(body.Span);
         return payload.Operations.ToArray();
     }

@@ -163,6 +163,18 @@ internal sealed record StoreOptions
     /// </summary>
     public TimeSpan SessionIdleMin { get; init; } = TimeSpan.FromMinutes(1);
 
+    /// <summary>
+    /// How much faster than real time the boot clock may run, in thousandths. What ends by time ends later by as much, so that nothing ends early. The crystal of a machine is right to
+    /// a tenth of this, and the kernel turns a clock to follow others by at most half of it. Less than what leases are lengthened by, because a key that ends a little early is no wrong answer.
+    /// </summary>
+    public int ClockDriftPermille { get; init; } = 1;
+
+    /// <summary>
+    /// Whether the records of this replica, when it leads, have a shard time beside the wall time, and what is left of sessions' lifetimes. False as long as replicas that know neither may have to
+    /// read them (format level 1).
+    /// </summary>
+    public bool HasShardTimes { get; init; } = true;
+
     /// <summary>Files of truncated tails that are kept for inspection. The oldest is deleted first.</summary>
     public int AsideFilesMax { get; init; } = 8;
 }

@@ -157,6 +157,7 @@ internal sealed unsafe class Checkpoint
             FreeDirectoryChecksum = directory.Checksum,
             CheckpointPosition = CheckpointPosition,
             ShardTime = Root.ShardTime,
+            WallTime = Root.WallTime,
             Trees = [.. Root.Trees.Select(Placed)],
         };
         (UsedRuns, PendingRuns) = (map.UsedRuns(), map.PendingRuns());

@@ -37,7 +37,7 @@ internal sealed class PageStore : IDisposable
         _reclamation = new PageReclamation(readers, _pins, _pool, Free, options);
         _leaving = new LeavingPages(_reclamation, Free.PendingRuns());
         _batch = new WriteBatch(Space, _pool);
-        var opened = new StoreRoot(meta.Newest.CheckpointPosition.Etag, meta.Newest.ShardTime, 0, meta.Newest.Trees);
+        var opened = new StoreRoot(meta.Newest.CheckpointPosition.Etag, meta.Newest.ShardTime, meta.Newest.WallTime, 0, meta.Newest.Trees);
         Roots = new PublishedRoots(Space, readers, _pool, _batch, _leaving, opened);
         FileSpace = new FileSpace(file, Space);
     }

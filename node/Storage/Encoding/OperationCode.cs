@@ -50,4 +50,7 @@ internal enum OperationCode : byte
 
     /// <summary>Removes what a session owns of a key that was removed or written since by an operation that left it.</summary>
     ForgetOwned = 15,
+
+    /// <summary>Says how much of a session's lifetime is left if its caller stays silent, or that nothing is said of it any more.</summary>
+    SessionLeft = 16,
 }

@@ -104,6 +104,14 @@ internal static class Operations
         AppendSession(payload, session);
     }
 
+    /// <summary>Appends how much of a session's lifetime is left. <paramref name="leftMilliseconds"/>: 0 = what was recorded before does not hold any more.</summary>
+    public static void SessionLeft(ByteBuffer payload, UInt128 session, ulong leftMilliseconds)
+    {
+        payload.Append([(byte)OperationCode.SessionLeft]);
+        AppendSession(payload, session);
+        payload.AppendNumber(leftMilliseconds);
+    }
+
     /// <summary>Appends the id of a session.</summary>
     public static void AppendSession(ByteBuffer payload, UInt128 session)
     {

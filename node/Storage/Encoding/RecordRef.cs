@@ -39,4 +39,7 @@ internal enum RecordFlags : ushort
 
     /// <summary>The payload is LZ4-compressed. It is decompressed by <c>RecordPayload</c>.</summary>
     Lz4 = 0x100,
+
+    /// <summary>The payload is preceded by the record's shard time, which without this flag is the wall time.</summary>
+    ShardTime = 0x200,
 }

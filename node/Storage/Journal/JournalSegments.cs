@@ -328,7 +328,7 @@ internal sealed class JournalSegments : IDisposable
             predecessorEnd,
             last.Etag,
             last.Checksum);
-        header.WriteTo(_block.Span);
+        header.WriteTo(_block.Span, SegmentHeader.VersionFor(_context.Options));
         _tail.Seal();
         next.File.WriteDurable(_block.Span, 0);
         var file = next.Release();

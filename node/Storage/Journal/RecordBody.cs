@@ -9,8 +9,11 @@ internal static class RecordBody
     /// <summary>"KVR1" as little-endian bytes.</summary>
     public const uint Magic = 0x3152_564B;
 
-    /// <summary>Bytes before the payload.</summary>
+    /// <summary>Bytes before the payload, and before the shard time of a record that has one of its own.</summary>
     public const int HeaderBytes = 72;
+
+    /// <summary>Bytes of a shard time behind the header.</summary>
+    public const int ShardTimeBytes = sizeof(long);
 
     /// <summary>Bytes after the payload.</summary>
     public const int TrailerBytes = 4;
@@ -18,7 +21,7 @@ internal static class RecordBody
     /// <summary>The longest body that is read or written: a transaction of 16 MiB plus the largest batch that it may complete.</summary>
     public const int BytesMax = 20 << 20;
 
-    private const RecordFlags KnownFlags = RecordFlags.EpochOpen | RecordFlags.ResultOnly | RecordFlags.Control | RecordFlags.Lz4;
+    private const RecordFlags KnownFlags = RecordFlags.EpochOpen | RecordFlags.ResultOnly | RecordFlags.Control | RecordFlags.Lz4 | RecordFlags.ShardTime;
 
     /// <summary>
     /// Reads the header of a whole body. False when the bytes are not a body of this length in this format. It does not check the payload; see
@@ -40,7 +43,7 @@ internal static class RecordBody
         if (bodyBytes > BytesMax || BinaryPrimitives.ReadUInt32LittleEndian(front) != Magic || BinaryPrimitives.ReadUInt32LittleEndian(front[4..]) != (uint)bodyBytes)
             return false;
         var flags = Flags(front);
-        if ((flags & ~KnownFlags) != 0 || LastChange(front) < FirstChange(front))
+        if ((flags & ~KnownFlags) != 0 || LastChange(front) < FirstChange(front) || bodyBytes < BytesOf(0, flags))
             return false;
         header = new RecordRef(
             new Etag(Epoch(front), LastChange(front)),
@@ -65,8 +68,16 @@ internal static class RecordBody
     /// <summary>The record's last change.</summary>
     public static ulong LastChange(ReadOnlySpan<byte> body) => BinaryPrimitives.ReadUInt64LittleEndian(body[32..]);
 
-    /// <summary>The shard time of the record, in microseconds since 1970.</summary>
-    public static long WallTimeMicroseconds(ReadOnlySpan<byte> body) => BinaryPrimitives.ReadInt64LittleEndian(body[64..]);
+    /// <summary>
+    /// When the record was made by the leader's wall clock, in microseconds since 1970 and never less than in an earlier record; 0 if that is not known, because the record has only its shard time.
+    /// </summary>
+    public static long WallTimeMicroseconds(ReadOnlySpan<byte> body) => HasShardTime(body) ? BinaryPrimitives.ReadInt64LittleEndian(body[64..]) : 0;
+
+    /// <summary>The shard time of the record in microseconds, by which lives are counted. The body is whole.</summary>
+    public static long ShardTimeMicroseconds(ReadOnlySpan<byte> body) => BinaryPrimitives.ReadInt64LittleEndian(body[(HasShardTime(body) ? HeaderBytes : 64)..]);
+
+    /// <summary>The payload of a whole body: the encoded operations, which may be compressed.</summary>
+    public static Range Payload(ReadOnlySpan<byte> body) => (HeaderBytes + (HasShardTime(body) ? ShardTimeBytes : 0))..^TrailerBytes;
 
     /// <summary>Number of operations in the payload.</summary>
     public static int OperationCount(ReadOnlySpan<byte> body) => BinaryPrimitives.ReadInt32LittleEndian(body[12..]);
@@ -79,23 +90,24 @@ internal static class RecordBody
     /// <param name="flags">Its kind.</param>
     /// <param name="epoch">The epoch it belongs to.</param>
     /// <param name="operationCount">Operations in the payload. A record without any takes one change too.</param>
-    /// <param name="wallTimeMicroseconds">Shard time.</param>
+    /// <param name="wallTimeMicroseconds">The wall time, or without <see cref="RecordFlags.ShardTime"/> the shard time.</param>
     /// <param name="payload">The encoded operations, or with <see cref="RecordFlags.Lz4"/> what <see cref="RecordPayload.Compress"/> has made of them.</param>
     /// <param name="record">What <see cref="TryVerify"/> would read of it.</param>
+    /// <param name="shardTimeMicroseconds">The shard time, with that flag.</param>
     public static byte[] Encode(
-        in RecordRef previous, RecordFlags flags, ulong epoch, int operationCount, long wallTimeMicroseconds, ReadOnlySpan<byte> payload, out RecordRef record)
+        in RecordRef previous, RecordFlags flags, ulong epoch, int operationCount, long wallTimeMicroseconds, ReadOnlySpan<byte> payload, out RecordRef record, long shardTimeMicroseconds = 0)
     {
-        var body = GC.AllocateUninitializedArray<byte>(BytesOf(payload.Length));
-        Encode(body, previous, flags, epoch, operationCount, wallTimeMicroseconds, payload, out record);
+        var body = GC.AllocateUninitializedArray<byte>(BytesOf(payload.Length, flags));
+        Encode(body, previous, flags, epoch, operationCount, wallTimeMicroseconds, payload, out record, shardTimeMicroseconds);
         return body;
     }
 
     /// <summary>The length of a body with a payload of this length.</summary>
-    public static int BytesOf(int payloadBytes) => HeaderBytes + payloadBytes + TrailerBytes;
+    public static int BytesOf(int payloadBytes, RecordFlags flags) => HeaderBytes + ((flags & RecordFlags.ShardTime) == 0 ? 0 : ShardTimeBytes) + payloadBytes + TrailerBytes;
 
     /// <summary>The same in memory of <see cref="BytesOf"/> bytes.</summary>
     public static void Encode(
-        Span<byte> body, in RecordRef previous, RecordFlags flags, ulong epoch, int operationCount, long wallTimeMicroseconds, ReadOnlySpan<byte> payload, out RecordRef record)
+        Span<byte> body, in RecordRef previous, RecordFlags flags, ulong epoch, int operationCount, long wallTimeMicroseconds, ReadOnlySpan<byte> payload, out RecordRef record, long shardTimeMicroseconds = 0)
     {
         var first = previous.Change + 1;
         var last = first + (ulong)Math.Max(operationCount, 1) - 1;
@@ -111,9 +123,13 @@ internal static class RecordBody
         BinaryPrimitives.WriteUInt32LittleEndian(body[56..], previous.Checksum);
         BinaryPrimitives.WriteUInt32LittleEndian(body[60..], 0);
         BinaryPrimitives.WriteInt64LittleEndian(body[64..], wallTimeMicroseconds);
-        payload.CopyTo(body[HeaderBytes..]);
+        if ((flags & RecordFlags.ShardTime) != 0)
+            BinaryPrimitives.WriteInt64LittleEndian(body[HeaderBytes..], shardTimeMicroseconds);
+        payload.CopyTo(body[Payload(body)]);
         var checksum = Crc32C.Of(body[..^TrailerBytes]);
         BinaryPrimitives.WriteUInt32LittleEndian(body[^TrailerBytes..], checksum);
         record = new RecordRef(new Etag(epoch, last), previous.Etag, checksum, previous.Checksum, body.Length, flags);
     }
+
+    private static bool HasShardTime(ReadOnlySpan<byte> body) => (Flags(body) & RecordFlags.ShardTime) != 0;
 }

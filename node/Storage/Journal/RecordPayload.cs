@@ -19,7 +19,7 @@ internal ref struct RecordPayload
     /// <exception cref="UnreadableRecordException">It is not a compressed payload although its flags say so.</exception>
     public RecordPayload(ReadOnlySpan<byte> body)
     {
-        var stored = body[RecordBody.HeaderBytes..^RecordBody.TrailerBytes];
+        var stored = body[RecordBody.Payload(body)];
         if ((RecordBody.Flags(body) & RecordFlags.Lz4) == 0)
         {
             Operations = stored;

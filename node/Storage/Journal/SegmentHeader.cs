@@ -1,4 +1,5 @@
 using System.Buffers.Binary;
+using KvCluster.Storage.Context;
 using KvCluster.Storage.Encoding;
 
 namespace KvCluster.Storage.Journal;
@@ -30,8 +31,14 @@ internal readonly record struct SegmentHeader(
     /// <summary>"KVS1" as little-endian bytes.</summary>
     public const uint Magic = 0x3153_564B;
 
-    /// <summary>The journal's format version.</summary>
-    public const uint Version = 5;
+    /// <summary>The journal's format version: records may have a shard time of their own, and sessions what is left of their lifetimes.</summary>
+    public const uint Version = 6;
+
+    /// <summary>The version before, which is read too. It is written as long as nodes may have to read the journal's records that know no other.</summary>
+    public const uint VersionBefore = 5;
+
+    /// <summary>The version for the records that a replica with these options may append.</summary>
+    public static uint VersionFor(StoreOptions options) => options.HasShardTimes ? Version : VersionBefore;
 
     /// <summary>Bytes before the first record: one block, zero after the header.</summary>
     public const int BlockBytes = RecordEnvelope.BlockBytes;
@@ -51,11 +58,13 @@ internal readonly record struct SegmentHeader(
     public static bool Names(ulong incarnation, ulong number) => incarnation >> NumberShift == number;
 
     /// <summary>Writes the whole block.</summary>
-    public void WriteTo(Span<byte> block)
+    /// <param name="block">Where to.</param>
+    /// <param name="version">The version of the records that may follow.</param>
+    public void WriteTo(Span<byte> block, uint version)
     {
         block[..BlockBytes].Clear();
         BinaryPrimitives.WriteUInt32LittleEndian(block, Magic);
-        BinaryPrimitives.WriteUInt32LittleEndian(block[4..], Version);
+        BinaryPrimitives.WriteUInt32LittleEndian(block[4..], version);
         BinaryPrimitives.WriteUInt64LittleEndian(block[8..], Number);
         BinaryPrimitives.WriteUInt64LittleEndian(block[16..], Incarnation);
         BinaryPrimitives.WriteUInt64LittleEndian(block[24..], ReplicaId.Value);
@@ -80,7 +89,7 @@ internal readonly record struct SegmentHeader(
             || block[(ChecksumOffset + sizeof(uint))..BlockBytes].ContainsAnyExcept((byte)0))
             return false;
         var version = BinaryPrimitives.ReadUInt32LittleEndian(block[4..]);
-        if (version != Version)
+        if (version is not (Version or VersionBefore))
             throw new FormatVersionException(path, version, Version);
         header = new SegmentHeader(
             BinaryPrimitives.ReadUInt64LittleEndian(block[8..]),

@@ -40,15 +40,16 @@ internal readonly struct VerifiedBody
     /// <param name="flags">Its kind.</param>
     /// <param name="epoch">The epoch it belongs to.</param>
     /// <param name="operationCount">Operations in the payload.</param>
-    /// <param name="wallTimeMicroseconds">Shard time.</param>
-    /// <param name="payload">See <see cref="RecordBody"/>.</param>
+    /// <param name="wallTimeMicroseconds">See <see cref="RecordBody"/>, as for the others.</param>
+    /// <param name="payload">The operations.</param>
+    /// <param name="shardTimeMicroseconds">The shard time, if it is not in place of the wall time.</param>
     public static VerifiedBody Seal(
-        ref BodySlab? slab, in RecordRef previous, RecordFlags flags, ulong epoch, int operationCount, long wallTimeMicroseconds, ReadOnlySpan<byte> payload)
+        ref BodySlab? slab, in RecordRef previous, RecordFlags flags, ulong epoch, int operationCount, long wallTimeMicroseconds, ReadOnlySpan<byte> payload, long shardTimeMicroseconds = 0)
     {
-        var length = RecordBody.BytesOf(payload.Length);
+        var length = RecordBody.BytesOf(payload.Length, flags);
         if (length > BodySlab.BodyBytesMax)
         {
-            var own = RecordBody.Encode(previous, flags, epoch, operationCount, wallTimeMicroseconds, payload, out var large);
+            var own = RecordBody.Encode(previous, flags, epoch, operationCount, wallTimeMicroseconds, payload, out var large, shardTimeMicroseconds);
             return new VerifiedBody(large, own);
         }
         slab ??= BodySlab.Rent();
@@ -59,7 +60,7 @@ internal readonly struct VerifiedBody
             slab = BodySlab.Rent();
             bytes = slab.Take(length);
         }
-        RecordBody.Encode(bytes.Span, previous, flags, epoch, operationCount, wallTimeMicroseconds, payload, out var record);
+        RecordBody.Encode(bytes.Span, previous, flags, epoch, operationCount, wallTimeMicroseconds, payload, out var record, shardTimeMicroseconds);
         return new VerifiedBody(record, bytes, slab);
     }
 }

@@ -8,7 +8,7 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage.Maintenance;
 
 /// <summary>
-/// SHA-256 over all entries of all trees of a snapshot, in order, and its shard time. It is the same on replicas with the same state. Computed in steps, so that a large tree
+/// SHA-256 over all entries of all trees of a snapshot, in order, and its times. It is the same on replicas with the same state. Computed in steps, so that a large tree
 /// keeps no thread busy for long. One thread at a time, while the snapshot is open; dispose it before the snapshot.
 /// </summary>
 internal sealed class TreeDigest(ReadSnapshot snapshot) : IDisposable
@@ -81,9 +81,10 @@ internal sealed class TreeDigest(ReadSnapshot snapshot) : IDisposable
                 return null;
             _cursor.Dispose();
         }
-        Span<byte> shardTime = stackalloc byte[sizeof(long)];
-        BinaryPrimitives.WriteInt64LittleEndian(shardTime, snapshot.Root.ShardTime);
-        _hash.AppendData(shardTime);
+        AppendTime(snapshot.Root.ShardTime);
+        // Nodes of format level 1 know no wall time, and where they are no record has one.
+        if (snapshot.Root.WallTime != 0)
+            AppendTime(snapshot.Root.WallTime);
         return _hash.GetHashAndReset();
     }
 
@@ -111,6 +112,13 @@ internal sealed class TreeDigest(ReadSnapshot snapshot) : IDisposable
             _members = null;
         }
         return true;
+    }
+
+    private void AppendTime(long microseconds)
+    {
+        Span<byte> time = stackalloc byte[sizeof(long)];
+        BinaryPrimitives.WriteInt64LittleEndian(time, microseconds);
+        _hash.AppendData(time);
     }
 
     private void Append(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, ref long bytesLeft)

@@ -35,8 +35,11 @@ internal sealed record MetaPage
     /// <summary>The journal's records that the checkpoint covers.</summary>
     public CheckpointPosition CheckpointPosition { get; init; }
 
-    /// <summary>The shard time of the last record covered, in microseconds since 1970; 0 if there is none.</summary>
+    /// <summary>The shard time of the last record covered, in microseconds; 0 if there is none.</summary>
     public long ShardTime { get; init; }
+
+    /// <summary>The wall time of the last record covered that has one, in microseconds since 1970; 0 if there is none.</summary>
+    public long WallTime { get; init; }
 
     /// <summary>The trees.</summary>
     public required TreeRoot[] Trees { get; init; }
@@ -63,6 +66,7 @@ internal sealed record MetaPage
         BinaryPrimitives.WriteUInt64LittleEndian(page[88..], CheckpointPosition.Position.Segment);
         BinaryPrimitives.WriteInt64LittleEndian(page[96..], CheckpointPosition.Position.Offset);
         BinaryPrimitives.WriteInt64LittleEndian(page[104..], ShardTime);
+        BinaryPrimitives.WriteInt64LittleEndian(page[112..], WallTime);
         for (var i = 0; i < StoreRoot.TreesMax; i++)
         {
             var root = page[(RootsOffset + (i * RootBytes))..];
@@ -102,6 +106,7 @@ internal sealed record MetaPage
                 new JournalPosition(BinaryPrimitives.ReadUInt64LittleEndian(page[88..]), BinaryPrimitives.ReadInt64LittleEndian(page[96..])),
                 BinaryPrimitives.ReadUInt32LittleEndian(page[68..])),
             ShardTime = BinaryPrimitives.ReadInt64LittleEndian(page[104..]),
+            WallTime = BinaryPrimitives.ReadInt64LittleEndian(page[112..]),
             Trees = trees,
         };
     }

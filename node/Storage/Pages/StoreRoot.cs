@@ -3,7 +3,7 @@ using System.Runtime.InteropServices;
 namespace KvCluster.Storage.Pages;
 
 /// <summary>One state of all trees. Immutable once published; when a checkpoint finishes, it is replaced by a root that refers to the file.</summary>
-internal sealed class StoreRoot(Etag etag, long shardTime, ulong batch, TreeRoot[] trees)
+internal sealed class StoreRoot(Etag etag, long shardTime, long wallTime, ulong batch, TreeRoot[] trees)
 {
     /// <summary>Trees in a store, used or not.</summary>
     public const int TreesMax = 16;
@@ -11,8 +11,11 @@ internal sealed class StoreRoot(Etag etag, long shardTime, ulong batch, TreeRoot
     /// <summary>The last change in it.</summary>
     public Etag Etag { get; } = etag;
 
-    /// <summary>The shard time of its last record, in microseconds since 1970; 0 before the first record.</summary>
+    /// <summary>The shard time of its last record, in microseconds; 0 before the first record.</summary>
     public long ShardTime { get; } = shardTime;
+
+    /// <summary>The wall time of its last record that has one, in microseconds since 1970; 0 if none has.</summary>
+    public long WallTime { get; } = wallTime;
 
     /// <summary>Number of the batch that created it, increasing. Pages with a higher number are not in it.</summary>
     public ulong Batch { get; } = batch;

@@ -49,7 +49,7 @@ internal static class StoreDirectory
         files.CreateDirectory(state);
         using (var pages = PageStore.Create(files, StoreLayout.Data(state), options.Pages, IdentityOf(control)))
             fill(pages);
-        CreateJournal(files, options.SegmentBytesMin, state, control, last);
+        CreateJournal(files, options, state, control, last);
         files.SyncDirectory(state);
         files.SyncDirectory(directory);
     }
@@ -63,14 +63,14 @@ internal static class StoreDirectory
     public static void SyncName(IFileSystem files, string directory) => files.SyncDirectory(ParentOf(directory));
 
     /// <summary>Creates a state's journal with one empty segment that begins after a record. Everything except the state's own name is durable.</summary>
-    public static void CreateJournal(IFileSystem files, int segmentBytes, string state, ControlState control, RecordRef last)
+    public static void CreateJournal(IFileSystem files, StoreOptions options, string state, ControlState control, RecordRef last)
     {
         var directory = StoreLayout.Journal(state);
         files.CreateDirectory(directory);
-        using var preparation = SegmentPreparation.Begin(files, directory, FirstSegment, segmentBytes, new ConcurrentStack<ulong>());
+        using var preparation = SegmentPreparation.Begin(files, directory, FirstSegment, options.SegmentBytesMin, new ConcurrentStack<ulong>());
         using var block = new AlignedBuffer(SegmentHeader.BlockBytes);
         // Nothing is ever appended to this segment, because the first open starts a new one. Its incarnation therefore has no meaning.
-        new SegmentHeader(FirstSegment, control.ReplicaId.Value, control.ReplicaId, control.Shard, 0, 0, 0, last.Etag, last.Checksum).WriteTo(block.Span);
+        new SegmentHeader(FirstSegment, control.ReplicaId.Value, control.ReplicaId, control.Shard, 0, 0, 0, last.Etag, last.Checksum).WriteTo(block.Span, SegmentHeader.VersionFor(options));
         preparation.File.WriteDurable(block.Span, 0);
         files.SyncDirectory(directory);
     }

@@ -3,24 +3,32 @@ using System.Collections.Concurrent;
 namespace KvCluster.Storage.Sessions;
 
 /// <summary>
-/// The countdowns of a shard's sessions with a lifetime, at the leader and for one leadership. They are not replicated: a new leader gives every session its full lifetime,
-/// and so does one whose clock it finds far ahead of its last look, because it stood still and what its callers sent meanwhile was not heard. Callers restart
-/// countdowns on any thread, without a lock; the rest belongs to the writer executor. A session that is due ends when its end is put into a record and not before,
-/// so a KeepAlive that comes while the disk stalls still counts.
+/// The countdowns of a shard's sessions with a lifetime, at the leader and for one leadership. A leader whose clock it finds far ahead of its last look stood still, and what its callers
+/// sent meanwhile was not heard, so every countdown stops for that pause. A new leader knows when no KeepAlive was answered only where a record says what was left of a session; it continues
+/// from there, and gives the others their full lifetime. Callers restart countdowns on any thread, without a lock; the rest belongs to the writer executor. A session that is due ends when its
+/// end is put into a record and not before, so a KeepAlive that comes while the disk stalls still counts.
 /// </summary>
 /// <remarks>
-/// A restart is one write. A session has one entry in the order of time, at or before its end, which is moved when its time comes. So 100,000 sessions cost as many moves per
-/// lifetime, whatever the number of their KeepAlives.
+/// A restart is one write. A session has one entry in the order of time, at or before its next moment, which is moved when its time comes. So 100,000 sessions cost a few moves per
+/// lifetime each, whatever the number of their KeepAlives. Moments are in milliseconds that are counted, which is the boot clock without the pauses.
 /// </remarks>
 /// <param name="epoch">The leadership.</param>
 /// <param name="time">The boot clock.</param>
-internal sealed class SessionLifetimes(ulong epoch, TimeProvider time)
+/// <param name="driftPermille">How much faster than real time it may run, in thousandths.</param>
+/// <param name="records">Whether what is left may be recorded.</param>
+internal sealed class SessionLifetimes(ulong epoch, TimeProvider time, int driftPermille = 0, bool records = true)
 {
     /// <summary>How often to look, at least. The shortest lifetime is a second.</summary>
     public static readonly TimeSpan LookInterval = TimeSpan.FromMilliseconds(250);
 
     /// <summary>A longer time between two looks means that this process, or the machine, stood still.</summary>
     private static readonly TimeSpan StillMax = TimeSpan.FromSeconds(1);
+
+    /// <summary>
+    /// The longest silence of a session that was not heard in this leadership before its rest is recorded: failovers that are further apart do not keep it alive. A quarter of its
+    /// lifetime if that is less.
+    /// </summary>
+    private static readonly TimeSpan UnheardMax = TimeSpan.FromSeconds(10);
 
     /// <summary>Bounds the time of a look. After an election all sessions may have the same moment.</summary>
     private const int MovesPerLookMax = 1_024;
@@ -31,8 +39,14 @@ internal sealed class SessionLifetimes(ulong epoch, TimeProvider time)
     private readonly ConcurrentDictionary<UInt128, Countdown> _sessions = new();
     private readonly PriorityQueue<Countdown, long> _checks = new();
     private readonly Queue<Countdown> _due = new();
-    private long _fullSinceMs;
-    private long _lookedAtMs = long.MinValue;
+    private readonly Queue<Countdown> _toRecord = new();
+    private long _beganMs = long.MinValue;
+    private long _lookedAtMs;
+    private long _stillMs;
+    private long? _stoodStillAtMs;
+
+    /// <summary>No later moment is counted before the next look, which finds that this process stood still. Otherwise a KeepAlive that comes between counted the pause as well.</summary>
+    private long _countedMaxMs = long.MaxValue;
 
     /// <summary>The leadership that counts.</summary>
     public ulong Epoch => epoch;
@@ -40,8 +54,8 @@ internal sealed class SessionLifetimes(ulong epoch, TimeProvider time)
     /// <summary>Sessions that are counted down. Any thread; may be out of date.</summary>
     public int Count { get; private set; }
 
-    /// <summary>Whether a session seems to be due.</summary>
-    public bool HasDue => _due.Count > 0;
+    /// <summary>Whether a session seems to be due to end, or its rest to be recorded.</summary>
+    public bool HasDue => _due.Count > 0 || _toRecord.Count > 0;
 
     /// <summary>How long to wait before the next look; null if there is nothing to look at.</summary>
     public TimeSpan? UntilNextLook
@@ -50,7 +64,7 @@ internal sealed class SessionLifetimes(ulong epoch, TimeProvider time)
         {
             if (Count == 0)
                 return null;
-            var nowMs = NowMs();
+            var nowMs = CountedMs();
             return !_checks.TryPeek(out _, out var atMs) || atMs > nowMs + LookInterval.TotalMilliseconds ? LookInterval
                 : atMs <= nowMs ? TimeSpan.Zero
                 : TimeSpan.FromMilliseconds(atMs - nowMs);
@@ -58,10 +72,26 @@ internal sealed class SessionLifetimes(ulong epoch, TimeProvider time)
     }
 
     /// <summary>Counts a session that exists. Its countdown begins with the first look.</summary>
-    public void Add(UInt128 session, ulong lifetimeMilliseconds) => Add(session, lifetimeMilliseconds, long.MinValue);
+    /// <param name="session">The session.</param>
+    /// <param name="lifetimeMilliseconds">Its lifetime.</param>
+    /// <param name="leftMilliseconds">What is recorded to be left of it; 0 = nothing is recorded.</param>
+    public void Add(UInt128 session, ulong lifetimeMilliseconds, ulong leftMilliseconds = 0)
+    {
+        var left = leftMilliseconds == 0 ? lifetimeMilliseconds : Math.Min(leftMilliseconds, lifetimeMilliseconds);
+        // They get their moment at the first look, when their countdown begins.
+        Add(new Countdown(session, lifetimeMilliseconds, CountedFor(lifetimeMilliseconds), CountedFor(left), Countdown.Unheard) { IsRecorded = leftMilliseconds != 0 }, long.MinValue);
+    }
 
     /// <summary>Counts a session that was opened now.</summary>
-    public void Open(UInt128 session, ulong lifetimeMilliseconds) => Add(session, lifetimeMilliseconds, NowMs());
+    public void Open(UInt128 session, ulong lifetimeMilliseconds)
+    {
+        // Nobody looks while there are no sessions, which is no pause.
+        if (Count == 0 && _beganMs != long.MinValue)
+            NoteLook(NowMs());
+        var countedMs = CountedFor(lifetimeMilliseconds);
+        var countdown = new Countdown(session, lifetimeMilliseconds, countedMs, countedMs, CountedMs());
+        Add(countdown, MomentOf(countdown));
+    }
 
     /// <summary>A session has ended otherwise, or its end is in a record.</summary>
     public void Remove(UInt128 session)
@@ -74,23 +104,38 @@ internal sealed class SessionLifetimes(ulong epoch, TimeProvider time)
             DropStale();
     }
 
-    /// <summary>Restarts the countdown of a session, and returns its lifetime in milliseconds; 0 if it is not counted, or has ended. Any thread.</summary>
-    public ulong KeepAlive(UInt128 session) => _sessions.TryGetValue(session, out var countdown) && countdown.TryRestart(NowMs()) ? countdown.LifetimeMs : 0;
+    /// <summary>
+    /// Restarts the countdown of a session, and returns its lifetime in milliseconds; 0 if it is not counted, or has ended. Any thread.
+    /// </summary>
+    /// <param name="session">The session.</param>
+    /// <param name="isRecorded">Whether a record says, or may say, what was left before. The caller may be told nothing before another record says that this does not hold any more.</param>
+    public ulong KeepAlive(UInt128 session, out bool isRecorded)
+    {
+        isRecorded = false;
+        if (!_sessions.TryGetValue(session, out var countdown) || !countdown.TryRestart(CountedMs()))
+            return 0;
+        // The restart is visible before this is read, and the writer marks before it looks for a restart. So one of the two sees the other.
+        Interlocked.MemoryBarrier();
+        isRecorded = countdown.IsRecorded;
+        return countdown.LifetimeMs;
+    }
 
     /// <summary>
     /// Finds what is due. Called while this replica serves, at least every <see cref="LookInterval"/> while there are sessions. It may not find everything at once; <see cref="UntilNextLook"/> is zero then.
     /// </summary>
     public void Look()
     {
-        var nowMs = NowMs();
-        if (_lookedAtMs == long.MinValue || nowMs - _lookedAtMs > StillMax.TotalMilliseconds)
-            _fullSinceMs = nowMs;
-        _lookedAtMs = nowMs;
+        NotePause();
+        var nowMs = CountedMs();
+        if (_beganMs == long.MinValue)
+            _beganMs = nowMs;
         for (var moves = 0; moves < MovesPerLookMax && _checks.TryPeek(out var countdown, out var atMs) && atMs <= nowMs; moves++)
         {
             _checks.Dequeue();
-            if (countdown.EndsAtMs(_fullSinceMs) <= nowMs)
+            if (countdown.EndsAtMs(_beganMs) <= nowMs)
                 _due.Enqueue(countdown);
+            else if (RecordAtMs(countdown) <= nowMs && !countdown.HasEnded)
+                _toRecord.Enqueue(countdown);
             else
                 Schedule(countdown);
         }
@@ -116,30 +161,107 @@ internal sealed class SessionLifetimes(ulong epoch, TimeProvider time)
     public bool TryEndDue()
     {
         var countdown = _due.Dequeue();
-        if (countdown.TryEnd(_fullSinceMs, NowMs()))
+        if (countdown.TryEnd(_beganMs, CountedMs()))
         {
             Remove(countdown.Session);
             return true;
         }
-        if (!countdown.HasEnded)
-            Schedule(countdown);
+        Schedule(countdown);
         return false;
     }
 
-    private void Add(UInt128 session, ulong lifetimeMilliseconds, long keptAtMs)
+    /// <summary>The next session of which it must be recorded how many milliseconds are left, in the record that is being made.</summary>
+    public bool TryTakeRest(out UInt128 session, out ulong leftMilliseconds)
     {
-        var countdown = new Countdown(session, lifetimeMilliseconds, keptAtMs);
-        var isNew = _sessions.TryAdd(session, countdown);
+        while (_toRecord.TryDequeue(out var countdown))
+        {
+            var nowMs = CountedMs();
+            var wasRecorded = countdown.IsRecorded;
+            countdown.IsRecorded = true;
+            Interlocked.MemoryBarrier();
+            var left = countdown.EndsAtMs(_beganMs) - nowMs;
+            if (!countdown.HasEnded && left > 0 && RecordAtMs(countdown) <= nowMs)
+            {
+                countdown.RecordedAtMs = nowMs;
+                Schedule(countdown);
+                (session, leftMilliseconds) = (countdown.Session, (ulong)left);
+                return true;
+            }
+            countdown.IsRecorded = wasRecorded;
+            Schedule(countdown);
+        }
+        (session, leftMilliseconds) = (0, 0);
+        return false;
+    }
+
+    /// <summary>What should be recorded cannot be now. It is tried again later.</summary>
+    public void PutOffRests()
+    {
+        while (_toRecord.TryDequeue(out var countdown))
+        {
+            countdown.RecordedAtMs = CountedMs();
+            Schedule(countdown);
+        }
+    }
+
+    /// <summary>The record that is being made says that what was recorded before does not hold any more. False if there is no such session, or nothing was recorded.</summary>
+    public bool TryForgetRest(UInt128 session)
+    {
+        if (!_sessions.TryGetValue(session, out var countdown) || !countdown.IsRecorded)
+            return false;
+        countdown.IsRecorded = false;
+        return true;
+    }
+
+    private void Add(Countdown countdown, long momentMs)
+    {
+        var isNew = _sessions.TryAdd(countdown.Session, countdown);
         Invariant.Check(isNew, $"A session's countdown was begun twice.");
         Count++;
-        // Those that exist already get their moment at the first look, when their countdown begins.
-        _checks.Enqueue(countdown, keptAtMs == long.MinValue ? long.MinValue : countdown.EndsAtMs(_fullSinceMs));
+        _checks.Enqueue(countdown, momentMs);
     }
 
     private void Schedule(Countdown countdown)
     {
         if (!countdown.HasEnded)
-            _checks.Enqueue(countdown, countdown.EndsAtMs(_fullSinceMs));
+            _checks.Enqueue(countdown, MomentOf(countdown));
+    }
+
+    private long MomentOf(Countdown countdown) => Math.Min(countdown.EndsAtMs(_beganMs), RecordAtMs(countdown));
+
+    // A caller that sends a KeepAlive in each third of the lifetime makes no record, except after a change of the leader.
+    private long RecordAtMs(Countdown countdown)
+    {
+        if (!records)
+            return long.MaxValue;
+        var lifetimeMs = (long)countdown.LifetimeMs;
+        var silentMs = countdown is { IsHeard: true, IsRecorded: false } ? lifetimeMs / 2
+            : countdown.RecordedAtMs == Countdown.Never ? Math.Min(lifetimeMs / 4, (long)UnheardMax.TotalMilliseconds)
+            : lifetimeMs / 4;
+        return countdown.SilentSinceMs(_beganMs) + silentMs;
+    }
+
+    /// <summary>
+    /// No countdown goes on while this process stood still, so every session lives longer by the pause. Of a pause that soon follows another one a little is counted, or sessions
+    /// would never end at a leader that is always late.
+    /// </summary>
+    private void NotePause()
+    {
+        var nowMs = NowMs();
+        var pauseMs = _beganMs == long.MinValue ? 0 : nowMs - _lookedAtMs;
+        if (pauseMs > StillMax.TotalMilliseconds)
+        {
+            var isAgain = _lookedAtMs - _stillMs - _stoodStillAtMs < StillMax.TotalMilliseconds;
+            Volatile.Write(ref _stillMs, _stillMs + pauseMs - (isAgain ? (long)LookInterval.TotalMilliseconds : 0));
+            _stoodStillAtMs = nowMs - _stillMs;
+        }
+        NoteLook(nowMs);
+    }
+
+    private void NoteLook(long nowMs)
+    {
+        _lookedAtMs = nowMs;
+        Volatile.Write(ref _countedMaxMs, nowMs - _stillMs + (long)StillMax.TotalMilliseconds);
     }
 
     private void DropStale()
@@ -149,14 +271,28 @@ internal sealed class SessionLifetimes(ulong epoch, TimeProvider time)
         _checks.EnqueueRange(left);
     }
 
+    // Moments are cut to whole milliseconds, so one more is surely over.
+    private long CountedFor(ulong milliseconds) => (long)milliseconds + ((long)milliseconds * driftPermille / (1_000 - driftPermille)) + 1;
+
+    private long CountedMs() => Math.Min(NowMs() - Volatile.Read(ref _stillMs), Volatile.Read(ref _countedMaxMs));
+
     private long NowMs() => time.GetTimestamp() / (time.TimestampFrequency / 1_000);
 
     /// <summary>One session's countdown.</summary>
-    private sealed class Countdown(UInt128 session, ulong lifetimeMs, long keptAtMs)
+    /// <param name="session">The session.</param>
+    /// <param name="lifetimeMs">Its lifetime.</param>
+    /// <param name="countedMs">How much of this leader's clock that is.</param>
+    /// <param name="leftMs">The same of what it begins with.</param>
+    /// <param name="keptAtMs">When it was heard; <see cref="Unheard"/>: not in this leadership.</param>
+    private sealed class Countdown(UInt128 session, ulong lifetimeMs, long countedMs, long leftMs, long keptAtMs)
     {
+        public const long Unheard = long.MinValue;
+        public const long Never = long.MinValue;
+
         private const long Ended = long.MaxValue;
 
         private long _keptAtMs = keptAtMs;
+        private volatile bool _isRecorded;
 
         public UInt128 Session => session;
 
@@ -164,7 +300,21 @@ internal sealed class SessionLifetimes(ulong epoch, TimeProvider time)
 
         public bool HasEnded => Volatile.Read(ref _keptAtMs) == Ended;
 
-        public long EndsAtMs(long fullSinceMs) => EndsAtMs(Volatile.Read(ref _keptAtMs), fullSinceMs);
+        public bool IsHeard => Volatile.Read(ref _keptAtMs) != Unheard;
+
+        /// <summary>Whether a record says, or is about to say, what is left. The writer sets it.</summary>
+        public bool IsRecorded
+        {
+            get => _isRecorded;
+            set => _isRecorded = value;
+        }
+
+        /// <summary>When that was recorded last in this leadership. Writer only.</summary>
+        public long RecordedAtMs { get; set; } = Never;
+
+        public long EndsAtMs(long beganMs) => EndsAtMs(Volatile.Read(ref _keptAtMs), beganMs);
+
+        public long SilentSinceMs(long beganMs) => Math.Max(RecordedAtMs, Volatile.Read(ref _keptAtMs) is var seen && seen == Ended ? 0 : Math.Max(seen, beganMs));
 
         public bool TryRestart(long nowMs)
         {
@@ -177,15 +327,19 @@ internal sealed class SessionLifetimes(ulong epoch, TimeProvider time)
             return false;
         }
 
-        public bool TryEnd(long fullSinceMs, long nowMs)
+        public bool TryEnd(long beganMs, long nowMs)
         {
             var seen = Volatile.Read(ref _keptAtMs);
-            return seen != Ended && EndsAtMs(seen, fullSinceMs) <= nowMs && Interlocked.CompareExchange(ref _keptAtMs, Ended, seen) == seen;
+            return seen != Ended && EndsAtMs(seen, beganMs) <= nowMs && Interlocked.CompareExchange(ref _keptAtMs, Ended, seen) == seen;
         }
 
         public void End() => Volatile.Write(ref _keptAtMs, Ended);
 
-        // Moments are cut to whole milliseconds, so that the lifetime is surely over one later.
-        private long EndsAtMs(long keptAtMs, long fullSinceMs) => keptAtMs == Ended ? Ended : Math.Max(keptAtMs, fullSinceMs) + (long)lifetimeMs + 1;
+        private long EndsAtMs(long keptAtMs, long beganMs) => keptAtMs switch
+        {
+            Ended => Ended,
+            Unheard => beganMs + leftMs,
+            _ => Math.Max(keptAtMs, beganMs) + countedMs,
+        };
     }
 }

@@ -40,6 +40,9 @@ internal static class SessionTable
     private const byte LifetimeMark = 7;
     private const byte LifetimeOwnerMark = 8;
 
+    /// <summary>First byte of the keys under which it is recorded what is left of a session's lifetime.</summary>
+    private const byte LeftMark = 9;
+
     private static ReadOnlySpan<byte> CountKey => [0];
 
     private static ReadOnlySpan<byte> LifetimeCountKey => [LifetimeMark];
@@ -139,12 +142,23 @@ internal static class SessionTable
         return found;
     }
 
-    /// <summary>Lists the sessions with a lifetime. The batch must not change during this.</summary>
-    public static void ListWithLifetime(WriteBatch batch, Action<UInt128, ulong> add)
+    /// <summary>Lists the sessions with a lifetime, each with its lifetime and what is recorded to be left of it (0: nothing is recorded). The batch must not change during this.</summary>
+    public static void ListWithLifetime(WriteBatch batch, Action<UInt128, ulong, ulong> add)
     {
         using var cursor = batch.Cursor(TreeId.Sessions, [LifetimeMark, 0], [LifetimeMark + 1]);
+        using var rests = batch.Cursor(TreeId.Sessions, [LeftMark], [LeftMark + 1]);
+        // Both are in the order of the sessions' ids, and each rest is that of a session.
+        var hasRest = rests.MoveNext();
         while (cursor.MoveNext())
-            add(BinaryPrimitives.ReadUInt128BigEndian(cursor.Key[1..]), SessionState.Read(cursor.Value).LifetimeMilliseconds);
+        {
+            var left = 0ul;
+            if (hasRest && rests.Key[1..].SequenceEqual(cursor.Key[1..]))
+            {
+                left = BinaryPrimitives.ReadUInt64LittleEndian(rests.Value);
+                hasRest = rests.MoveNext();
+            }
+            add(BinaryPrimitives.ReadUInt128BigEndian(cursor.Key[1..]), SessionState.Read(cursor.Value).LifetimeMilliseconds, left);
+        }
     }
 
     /// <summary>The result of a sequence of a session, and the digest of its request.</summary>
@@ -192,6 +206,7 @@ internal static class SessionTable
         {
             (0 or LifetimeMark, 1) or (PeerMark, PeerKeyBytes) or (OwnerMark or LifetimeOwnerMark, OwnerKeyBytes) => sizeof(ulong),
             (StateMark or LifetimeMark, StateKeyBytes) => SessionState.Bytes,
+            (LeftMark, StateKeyBytes) => sizeof(ulong),
             (ResultsMark, EntryKeyBytes) => EntryBytes,
             _ => throw new CorruptStoreException($"A key of {key.Length} bytes is none of a session, its results or a count of sessions."),
         };
@@ -225,8 +240,25 @@ internal static class SessionTable
         WriteStateKey(key, MarkOf(state), session);
         batch.Delete(TreeId.Sessions, key);
         ChangeCounts(batch, state, by: -1);
-        if (MarkOf(state) == LifetimeMark)
-            OwnedKeys.End(batch, state.Opened);
+        if (MarkOf(state) != LifetimeMark)
+            return;
+        OwnedKeys.End(batch, state.Opened);
+        key[0] = LeftMark;
+        batch.Delete(TreeId.Sessions, key);
+    }
+
+    /// <summary>Applies what is left of a session's lifetime; 0: nothing is recorded of it any more.</summary>
+    public static void SetLeft(WriteBatch batch, UInt128 session, ulong leftMilliseconds)
+    {
+        if (!TryRead(batch, session, out var state) || MarkOf(state) != LifetimeMark)
+            throw Unknown();
+        Span<byte> key = stackalloc byte[StateKeyBytes], value = stackalloc byte[sizeof(ulong)];
+        WriteStateKey(key, LeftMark, session);
+        BinaryPrimitives.WriteUInt64LittleEndian(value, leftMilliseconds);
+        if (leftMilliseconds == 0)
+            batch.Delete(TreeId.Sessions, key);
+        else
+            batch.Put(TreeId.Sessions, key, value);
     }
 
     /// <summary>Applies the results of a session in a record.</summary>

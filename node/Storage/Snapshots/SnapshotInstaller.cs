@@ -114,7 +114,7 @@ internal sealed class SnapshotInstaller : IDisposable
             return false;
         _pages!.Dispose();
         _pages = null;
-        StoreDirectory.CreateJournal(_context.Files, _context.Options.SegmentBytesMin, _layout.Incoming, _control!, Covers.Last);
+        StoreDirectory.CreateJournal(_context.Files, _context.Options, _layout.Incoming, _control!, Covers.Last);
         _context.Files.SyncDirectory(_layout.Incoming);
         _isComplete = true;
         return true;

@@ -191,7 +191,7 @@ internal sealed class CommittedRecords(
                     throw new UnreadableRecordException(why);
                 var body = reader.BodyOf(index[next]).Span;
                 RecordApplier.Apply(batch, body);
-                shardClock.Saw(RecordBody.WallTimeMicroseconds(body));
+                shardClock.Saw(batch.ShardTime, batch.WallTime);
                 bytes += index[next++].Record.BodyBytes;
             }
             while (next < end && batch.PagesMade < pagesMax && (!isTimed || (!step.HasReadEnough && context.Time.GetElapsedTime(step.Began) < timeMax)));

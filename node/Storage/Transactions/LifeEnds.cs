@@ -34,11 +34,22 @@ internal sealed class LifeEnds : IDisposable
     /// <summary>The most sessions that end in one record.</summary>
     private const int SessionsMax = 64;
 
+    /// <summary>The most sessions of which one record says what is left. One takes some microseconds.</summary>
+    private const int RestsMax = 1_024;
+
     /// <summary>Pages that an end may make: a leaf and perhaps a branch of each tree that it changes, or a page of results.</summary>
     private const int PagesPerEnd = 8;
 
     /// <summary>Bytes of an operation beside its key.</summary>
     private const int OperationBytesMax = 1 + (4 * Varint.BytesMax);
+
+    /// <summary>
+    /// While a key is to expire, a record says what time it is at least as often as this, and before the key's end in a <see cref="TimeRecordShare"/>th of the time that is left. After all replicas
+    /// have restarted at once, shard time goes on from the last record, so everything expires later by up to this.
+    /// </summary>
+    private const long TimeRecordMaxUs = 60_000_000;
+    private const long TimeRecordMinUs = 1_000_000;
+    private const int TimeRecordShare = 16;
 
     /// <summary>When to try again if no record could be made.</summary>
     private static readonly TimeSpan RetryInterval = TimeSpan.FromMilliseconds(100);
@@ -54,6 +65,7 @@ internal sealed class LifeEnds : IDisposable
     private ITimer? _timer;
     private long? _wakesAt;
     private ulong? _firstExpiryMs;
+    private long _recordedUs;
 
     /// <summary>Where to look next for expiries whose keys are gone; empty: at the first.</summary>
     private byte[] _sweepFrom = [];
@@ -84,7 +96,7 @@ internal sealed class LifeEnds : IDisposable
     /// <summary>A leadership begins with this state.</summary>
     public void Begin(WriteBatch batch, ulong epoch)
     {
-        var lifetimes = new SessionLifetimes(epoch, _context.Time);
+        var lifetimes = new SessionLifetimes(epoch, _context.Time, _context.Options.ClockDriftPermille, _context.Options.HasShardTimes);
         SessionTable.ListWithLifetime(batch, lifetimes.Add);
         _lifetimes = lifetimes;
         Saw(batch);
@@ -93,8 +105,8 @@ internal sealed class LifeEnds : IDisposable
     /// <summary>The leadership ends.</summary>
     public void Stop() => (_lifetimes, _firstExpiryMs) = (null, null);
 
-    /// <summary>The newest state.</summary>
-    public void Saw(WriteBatch batch) => _firstExpiryMs = ExpiryIndex.First(batch);
+    /// <summary>The newest state, whose record has the present shard time.</summary>
+    public void Saw(WriteBatch batch) => (_firstExpiryMs, _recordedUs) = (ExpiryIndex.First(batch), _clock.Microseconds);
 
     /// <summary>A session with a lifetime was opened in the record that is being made.</summary>
     public void Opened(UInt128 session, ulong lifetimeMilliseconds) => _lifetimes!.Open(session, lifetimeMilliseconds);
@@ -102,24 +114,31 @@ internal sealed class LifeEnds : IDisposable
     /// <summary>
     /// Whether a record made now would end something. Only a leader may ask whose first record is committed, so that it has counted while its callers could reach it.
     /// </summary>
-    public bool IsDue(DateTimeOffset wallTime)
+    public bool IsDue()
     {
         if (_lifetimes is not { } lifetimes)
             return false;
         if (lifetimes.Count > 0 && lifetimes.UntilNextLook == TimeSpan.Zero)
             lifetimes.Look();
-        return (lifetimes.HasDue && !_sessionsAhead.IsUnderWay) || (!_expiriesAhead.IsUnderWay && _firstExpiryMs is { } first && IsReached(first, _clock.Peek(wallTime)));
+        return (lifetimes.HasDue && !_sessionsAhead.IsUnderWay) || (_firstExpiryMs is { } first && ((!_expiriesAhead.IsUnderWay && IsReached(first, _clock.Now)) || IsTimeDue));
     }
 
+    /// <summary>Whether a record should say what time it is, although it says nothing else. Only if <see cref="IsDue"/> may be asked.</summary>
+    public bool IsTimeDue => TimeDueUs is { } dueUs && _clock.Now >= dueUs;
+
+    // The shard time at which the next record must say what time it is; null if nothing expires.
+    private long? TimeDueUs => _firstExpiryMs is not { } first ? null
+        : _recordedUs + Math.Clamp(((long)Math.Min(first, long.MaxValue / 1_000) * 1_000 - _recordedUs) / TimeRecordShare, TimeRecordMinUs, TimeRecordMaxUs);
+
     /// <summary>Looks at the countdowns, and has the owner woken when the next end is due, or to try again.</summary>
-    public void Arm(DateTimeOffset wallTime)
+    public void Arm()
     {
         if (_lifetimes is not { } lifetimes || (lifetimes.Count == 0 && _firstExpiryMs is null))
             return;
         if (lifetimes.Count > 0)
             lifetimes.Look();
         var wait = lifetimes.HasDue ? RetryInterval : lifetimes.UntilNextLook ?? Timeout.InfiniteTimeSpan;
-        if (_firstExpiryMs is { } first && UntilExpiry(first, wallTime) is var until && (wait == Timeout.InfiniteTimeSpan || until < wait))
+        if (_firstExpiryMs is { } first && UntilExpiry(first) is var until && (wait == Timeout.InfiniteTimeSpan || until < wait))
             wait = until;
         wait = wait < WaitMin ? WaitMin : wait;
         var at = _context.Time.GetTimestamp() + (long)(wait.TotalSeconds * _context.Time.TimestampFrequency);
@@ -141,6 +160,22 @@ internal sealed class LifeEnds : IDisposable
         if (_lifetimes is { HasDue: true } lifetimes)
             AppendSessions(batch, lifetimes, payload, Math.Min(bytesMax / ShareBefore, recordBytesLeft ?? long.MaxValue), recordBytesLeft, step);
     }
+
+    /// <summary>Appends what is left of sessions whose callers are silent, behind the ends of sessions. The parameters are those of <see cref="AppendLate"/>.</summary>
+    public void AppendRests(ByteBuffer payload, int bytesMax, int pagesLeft, long? recordBytesLeft)
+    {
+        if (_lifetimes is not { HasDue: true } lifetimes)
+            return;
+        // A full disk has room for ends, and not for these.
+        if (recordBytesLeft is not null)
+            lifetimes.PutOffRests();
+        var countMax = Math.Min(RestsMax, CountFor(pagesLeft));
+        for (var count = 0; count < countMax && payload.Count < bytesMax / ShareBefore && lifetimes.TryTakeRest(out var session, out var leftMs); count++)
+            Operations.SessionLeft(payload, session, leftMs);
+    }
+
+    /// <summary>The record that is being made says that nothing is known of what is left of a session. False if nothing was said before.</summary>
+    public bool TryForgetRest(UInt128 session) => _lifetimes!.TryForgetRest(session);
 
     /// <summary>Appends the expiries that are late, which come before the requests. The other parameters are those of <see cref="AppendSessions(WriteBatch, ByteBuffer, int, long?, in StepBound)"/>.</summary>
     /// <param name="shardTime">The record's shard time in microseconds.</param>
@@ -258,10 +293,10 @@ internal sealed class LifeEnds : IDisposable
             _context.Observer.Expired(keys, TimeSpan.FromMilliseconds((shardTime / 1_000d) - first));
     }
 
-    private TimeSpan UntilExpiry(ulong milliseconds, DateTimeOffset wallTime)
+    private TimeSpan UntilExpiry(ulong milliseconds)
     {
-        if (IsReached(milliseconds, _clock.Peek(wallTime)))
+        if (IsReached(milliseconds, _clock.Now) || IsTimeDue)
             return RetryInterval;
-        return milliseconds > long.MaxValue / 1_000 ? SessionLifetimes.LookInterval : _clock.Until((long)milliseconds * 1_000, wallTime);
+        return _clock.Until(Math.Min((long)Math.Min(milliseconds, long.MaxValue / 1_000) * 1_000, TimeDueUs!.Value));
     }
 }

@@ -191,6 +191,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     {
         var begin = _payload.Count;
         lives.AppendSessions(batch, _payload, bytesMax, LeftForEnds(recordBytesLeft), step);
+        lives.AppendRests(_payload, bytesMax, pagesMax, recordBytesLeft);
         ApplyFrom(batch, begin);
         var late = _payload.Count;
         lives.AppendLate(batch, _shardTime, _payload, bytesMax, late - begin, pagesMax - batch.PagesMade, LeftForEnds(recordBytesLeft), step);
@@ -255,7 +256,7 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     }
 
     /// <summary>What the record takes in the journal, with so many bytes more.</summary>
-    private int RecordBytes(int moreBytes) => RecordEnvelope.RecordBytes(RecordBody.HeaderBytes + _payload.Count + _results.BytesMax + moreBytes + RecordBody.TrailerBytes);
+    private int RecordBytes(int moreBytes) => RecordEnvelope.RecordBytes(RecordBody.HeaderBytes + RecordBody.ShardTimeBytes + _payload.Count + _results.BytesMax + moreBytes + RecordBody.TrailerBytes);
 
     private void Apply(WriteBatch batch, WriteRequest request)
     {
@@ -315,6 +316,8 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         ApplyLeft(batch);
         if (request.EndsSession)
             return EndSession(batch, request.Session);
+        if (request.KeepsSessions)
+            return KeepSessions(batch, request);
         var failed = ConditionEvaluation.FindFailed(batch, request.EncodedConditions);
         if (failed == ConditionEvaluation.TooManyKeys)
             return Refusal(WriteOutcome.RangeTooLarge);
@@ -370,6 +373,9 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     /// </summary>
     private bool ForgetStaleOwned(WriteBatch batch, ReadOnlySpan<byte> operations)
     {
+        // A node of format level 1 could not apply it.
+        if (!options.HasShardTimes)
+            return false;
         var operationBytes = _payload.Count;
         for (var reader = new RequestReader(operations); reader.MoveNext();)
         {
@@ -398,6 +404,19 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
         lives.AppendEnd(batch, session, state, _payload);
         var deleted = ApplyFrom(batch, operationBytes);
         return new WriteResult(WriteOutcome.Applied, _next.Predecessor, -1, (int)deleted);
+    }
+
+    /// <summary>Appends of each session of which a record says what is left that this does not hold any more.</summary>
+    private WriteResult KeepSessions(WriteBatch batch, WriteRequest request)
+    {
+        var operationBytes = _payload.Count;
+        for (var reader = new OperationReader(request.EncodedOperations); reader.MoveNext();)
+        {
+            if (lives.TryForgetRest(reader.Session))
+                Operations.SessionLeft(_payload, reader.Session, 0);
+        }
+        ApplyFrom(batch, operationBytes);
+        return new WriteResult(WriteOutcome.Applied, Newest, -1, 0);
     }
 
     /// <summary>Appends a request's puts to the record and leaves them for later, if they are few and their etags are all that the request's answer depends on.</summary>

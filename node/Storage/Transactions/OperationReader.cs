@@ -48,6 +48,9 @@ internal ref struct OperationReader(ReadOnlySpan<byte> payload)
     /// <summary>The lifetime with which it is opened; 0 = none.</summary>
     public ulong LifetimeMilliseconds { get; private set; }
 
+    /// <summary>What is left of its lifetime; 0 = that is not said any more.</summary>
+    public ulong LeftMilliseconds { get; private set; }
+
     /// <summary>The results of a session; see <see cref="Sessions.ResultsReader"/>.</summary>
     public ReadOnlySpan<byte> Results { get; private set; }
 
@@ -95,6 +98,10 @@ internal ref struct OperationReader(ReadOnlySpan<byte> payload)
                 return true;
             case OperationCode.SessionEnd:
                 Session = ReadSession();
+                return true;
+            case OperationCode.SessionLeft:
+                Session = ReadSession();
+                LeftMilliseconds = ReadNumber();
                 return true;
             case OperationCode.Results:
                 Results = ReadBytes();

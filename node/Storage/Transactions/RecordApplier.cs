@@ -17,13 +17,14 @@ internal static class RecordApplier
     public static void Apply(WriteBatch batch, ReadOnlySpan<byte> body, bool hasSessions = true)
     {
         var first = new Etag(RecordBody.Epoch(body), RecordBody.FirstChange(body));
-        var shardTime = RecordBody.WallTimeMicroseconds(body);
+        var shardTime = RecordBody.ShardTimeMicroseconds(body);
         var (change, count) = (first, 0);
         using var payload = new RecordPayload(body);
         ApplyOperations(batch, payload.Operations, first, shardTime, ref change, ref count, hasSessions);
         if (count != RecordBody.OperationCount(body) || RecordBody.LastChange(body) - RecordBody.FirstChange(body) != (ulong)Math.Max(count, 1) - 1)
             throw new UnreadableRecordException($"Record {EtagText.Of(new Etag(first.Epoch, RecordBody.LastChange(body)))} has {count} operations, which does not match its header.");
         batch.ShardTime = shardTime;
+        batch.WallTime = Math.Max(batch.WallTime, RecordBody.WallTimeMicroseconds(body));
     }
 
     /// <summary>Applies encoded operations. Each takes one change, except results, which take none. Returns the number of keys that were deleted, and of members that went with their set.</summary>
@@ -91,7 +92,7 @@ internal static class RecordApplier
                 case OperationCode.SetDelete:
                     deleted += batch.SetDelete(reader.Key, reader.Member, nextChange);
                     break;
-                case OperationCode.SessionOpen or OperationCode.SessionEnd when !hasSessions:
+                case OperationCode.SessionOpen or OperationCode.SessionEnd or OperationCode.SessionLeft when !hasSessions:
                     break;
                 case OperationCode.Results when !hasSessions:
                     continue;
@@ -100,6 +101,9 @@ internal static class RecordApplier
                     break;
                 case OperationCode.SessionEnd:
                     SessionTable.End(batch, reader.Session);
+                    break;
+                case OperationCode.SessionLeft:
+                    SessionTable.SetLeft(batch, reader.Session, reader.LeftMilliseconds);
                     break;
                 case OperationCode.Results:
                     SessionTable.Apply(batch, reader.Results, etagFirst, shardTime);

@@ -95,7 +95,8 @@ internal ref struct RequestExecution
         return true;
     }
 
-    private readonly ulong ShardTimeMilliseconds => (ulong)Math.Max(0, _shardTime / 1_000);
+    // Rounded up, so that no part of a millisecond is taken from a life.
+    private readonly ulong ShardTimeMilliseconds => (ulong)Math.Max(0, (_shardTime + 999) / 1_000);
 
     /// <summary>Applies what was appended, and returns how many keys it has deleted, or members with their sets.</summary>
     private ulong Settle()

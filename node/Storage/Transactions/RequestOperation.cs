@@ -26,6 +26,9 @@ internal enum RequestOperation : byte
     /// <summary>Ends a session.</summary>
     SessionEnd = OperationCode.SessionEnd,
 
+    /// <summary>Says that nothing is recorded of what is left of a session's lifetime.</summary>
+    SessionLeft = OperationCode.SessionLeft,
+
     /// <summary>Removes all keys of a range.</summary>
     DeleteRange = OperationCode.DeleteRange,
 

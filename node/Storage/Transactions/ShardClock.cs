@@ -3,67 +3,84 @@ using KvCluster.Storage.DataFile;
 namespace KvCluster.Storage.Transactions;
 
 /// <summary>
-/// Shard time, which records carry as their wall time and by which sessions age. It follows the leader's wall clock, but within limits: a clock that was a
-/// year ahead once ended all sessions of a shard with one record, and afterwards no session aged for a year. Shard time therefore runs at most twice as
-/// fast as real time, and at half speed while it is ahead of the wall clock. Owned by a store; writer executor.
+/// The two times that records carry. *Shard time* is what lives are counted by: it is no node's wall clock, it never runs faster than real time, and it stands still only while no
+/// leader runs (node/Replication/INVARIANTS.md, "Shard time"). The *wall time* is for people and for history; nothing is decided by it. Owned by a store; writer executor.
 /// </summary>
-/// <param name="time">A monotonic clock, which measures the time between two records.</param>
-internal sealed class ShardClock(TimeProvider time)
+/// <param name="time">The boot clock, which measures the time since a leadership began.</param>
+/// <param name="driftPermille">How much faster than real time that clock may run, in thousandths. Shard time is slower than it by so much.</param>
+internal sealed class ShardClock(TimeProvider time, int driftPermille)
 {
-    /// <summary>
-    /// The most by which a new leader's first record may advance shard time, since the leader does not know how long there was no record. This is more
-    /// than an election takes, and no more than the minimum time for which an idle session is kept.
-    /// </summary>
-    public static readonly TimeSpan OpenStepMax = TimeSpan.FromMinutes(1);
+    private long _begunUs;
+    private long _begunAt;
+    private long _wallUs;
 
-    private long _steppedAt;
-
-    /// <summary>Microseconds since 1970 UTC. Decreases only in <see cref="Reset"/>. 0 means that the shard has no record.</summary>
+    /// <summary>The shard time of the newest record, in microseconds. Decreases only in <see cref="Reset"/>. 0 means that the shard has no record.</summary>
     public long Microseconds { get; private set; }
 
-    /// <summary>Takes the shard time of an existing record that is applied.</summary>
-    public void Saw(long microseconds) => Microseconds = Math.Max(Microseconds, microseconds);
+    /// <summary>The wall time of the newest record, in microseconds since 1970. Never less than in a record before it.</summary>
+    public long WallMicroseconds => _wallUs;
 
-    /// <summary>Sets the shard time of a store's published state. What was recorded after it is dropped, or read again.</summary>
-    public void Reset(PageStore pages) => Microseconds = pages.Roots.Published.ShardTime;
+    /// <summary>The shard time that a record would have now. Only a leader's is meaningful.</summary>
+    public long Now => _begunUs + WithoutDrift(time.GetElapsedTime(_begunAt));
 
-    /// <summary>Advances shard time for the first record of a leadership.</summary>
-    public void Open(DateTimeOffset wallTime)
+    /// <summary>Takes the times of an existing record that is applied.</summary>
+    /// <param name="microseconds">Its shard time.</param>
+    /// <param name="wallMicroseconds">The wall time of the newest record that has one; 0 if none has.</param>
+    public void Saw(long microseconds, long wallMicroseconds)
     {
-        var wall = ToMicroseconds(wallTime);
-        // A new shard has nothing that could age.
-        Saw(Microseconds == 0 ? wall : Math.Min(wall, Microseconds + (OpenStepMax.Ticks / TimeSpan.TicksPerMicrosecond)));
-        _steppedAt = time.GetTimestamp();
+        Microseconds = Math.Max(Microseconds, microseconds);
+        // What had only a shard time showed that as its wall time.
+        _wallUs = Math.Max(_wallUs, wallMicroseconds == 0 ? microseconds : wallMicroseconds);
     }
 
-    /// <summary>Advances shard time for a later record.</summary>
+    /// <summary>Sets the times of a store's published state. What was recorded after it is dropped, or read again.</summary>
+    public void Reset(PageStore pages)
+    {
+        (Microseconds, _wallUs) = (0, 0);
+        Saw(pages.Roots.Published.ShardTime, pages.Roots.Published.WallTime);
+    }
+
+    /// <summary>Begins to count for a leadership, whose first record is made now.</summary>
+    /// <param name="wallTime">The wall clock.</param>
+    /// <param name="heard">What this replica last heard in the epoch of its last record. Used only if it was sent after that record was made: what is older would take drift for time.</param>
+    public void Open(DateTimeOffset wallTime, HeardTime heard)
+    {
+        // A new shard has nothing that could end. It begins with a number that people can read.
+        if (Microseconds == 0)
+            Microseconds = ToMicroseconds(wallTime);
+        else if (heard.Microseconds >= Microseconds)
+            Microseconds = heard.Microseconds + WithoutDrift(heard.Ago);
+        (_begunUs, _begunAt) = (Microseconds, time.GetTimestamp());
+        SeeWall(wallTime);
+    }
+
+    /// <summary>Advances the times for a later record.</summary>
     public void Step(DateTimeOffset wallTime)
     {
-        var now = time.GetTimestamp();
-        (Microseconds, _steppedAt) = (At(wallTime, now), now);
+        Microseconds = Now;
+        SeeWall(wallTime);
     }
 
-    /// <summary>The shard time that a later record would have now.</summary>
-    public long Peek(DateTimeOffset wallTime) => At(wallTime, time.GetTimestamp());
-
-    /// <summary>How long it is until a later record would have this shard time, if the wall clock goes on as it is. A wait of at most a day.</summary>
-    public TimeSpan Until(long microseconds, DateTimeOffset wallTime)
+    /// <summary>How long it takes until a record has this shard time. A wait of at most a day.</summary>
+    public TimeSpan Until(long microseconds)
     {
-        var (wall, passed) = (ToMicroseconds(wallTime), Passed(time.GetTimestamp()));
-        var ofWall = microseconds - wall;
-        var left = wall > Microseconds
-            ? Math.Max(ofWall, ((microseconds - Microseconds + 1) / 2) - passed)
-            : Math.Min(ofWall, (2 * (microseconds - Microseconds)) - passed);
-        return TimeSpan.FromMicroseconds(Math.Clamp(left, 0, TimeSpan.MicrosecondsPerDay));
+        var left = Math.Clamp(microseconds - Now, 0, TimeSpan.MicrosecondsPerDay);
+        return TimeSpan.FromMicroseconds(left + (left * driftPermille / (1_000 - driftPermille)));
     }
 
-    private long At(DateTimeOffset wallTime, long now)
+    private void SeeWall(DateTimeOffset wallTime) => _wallUs = Math.Max(_wallUs, ToMicroseconds(wallTime));
+
+    private long WithoutDrift(TimeSpan passed)
     {
-        var (wall, passed) = (ToMicroseconds(wallTime), Passed(now));
-        return Microseconds + (wall > Microseconds ? Math.Min(wall - Microseconds, 2 * passed) : passed / 2);
+        var us = passed.Ticks / TimeSpan.TicksPerMicrosecond;
+        // Rounded up, so that the clock is never the faster for it.
+        return us - (((us * driftPermille) + 999) / 1_000);
     }
-
-    private long Passed(long now) => time.GetElapsedTime(_steppedAt, now).Ticks / TimeSpan.TicksPerMicrosecond;
 
     private static long ToMicroseconds(DateTimeOffset wallTime) => (wallTime - DateTimeOffset.UnixEpoch).Ticks / TimeSpan.TicksPerMicrosecond;
 }
+
+/// <summary>A shard time that the leader of an epoch has sent, and how long ago it was heard. The default: nothing was heard.</summary>
+/// <param name="Microseconds">The shard time.</param>
+/// <param name="Ago">The time since then, by this replica's boot clock.</param>
+internal readonly record struct HeardTime(long Microseconds, TimeSpan Ago);

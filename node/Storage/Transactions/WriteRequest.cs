@@ -172,6 +172,9 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <summary>Whether the request ends a session, and does nothing else.</summary>
     public bool EndsSession { get; private set; }
 
+    /// <summary>Whether the request says of sessions that nothing is recorded of what is left of their lifetimes, and does nothing else.</summary>
+    public bool KeepsSessions { get; private set; }
+
     /// <summary>The owner that opens the session.</summary>
     public SessionOwner Owner { get; private set; }
 
@@ -508,6 +511,15 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         (EndsSession, Session) = (true, session);
     }
 
+    /// <summary>Makes it a request that says of this session, too, that what is recorded to be left of its lifetime does not hold any more. Sessions without such a record, or that have ended, are left out.</summary>
+    public void KeepSession(UInt128 session)
+    {
+        Invariant.Check((OperationCount == 0 || KeepsSessions) && Session == 0, $"A request that already has a session or operations ({OperationCount}) cannot keep a session.");
+        Operations.SessionLeft(_operations, session, 0);
+        (OperationCount, _changes) = (OperationCount + 1, _changes + 1);
+        KeepsSessions = true;
+    }
+
     /// <summary>Called by the submitting thread when everything has been added, to keep this work off the writer.</summary>
     internal void ComputeDigest()
     {
@@ -583,7 +595,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         (HasPut, HasRange, IsWhole, HasIncrement, ReadsRange, _isDependent) = (false, false, false, false, false, false);
         (_conditionCount, _hasRangeCondition, PrefetchNumber, IsAwaitedByThread) = (0, false, 0, false);
         (HasFailureList, WantsResults, CountsMembers, LeavesOutUnchanged) = (false, false, false, false);
-        (OpensSession, EndsSession, LifetimeMilliseconds, Owner, Digest) = (false, false, 0, default, 0);
+        (OpensSession, EndsSession, KeepsSessions, LifetimeMilliseconds, Owner, Digest) = (false, false, false, 0, default, 0);
         (Session, Sequence, LowestOpen) = (0, 0, 0);
         (ReleaseEtag, IsReadAnswer) = (Etag.None, false);
         (DeadlineTimestamp, ArrivedTimestamp, Trace) = (0, 0, null);

@@ -45,7 +45,7 @@ internal sealed unsafe class ReferenceSwap(PageSpace space, ulong batchPlaced, u
             else
                 _waiting.Add((nint)page);
         }
-        return new StoreRoot(root.Etag, root.ShardTime, root.Batch, trees);
+        return new StoreRoot(root.Etag, root.ShardTime, root.WallTime, root.Batch, trees);
     }
 
     /// <summary>Looks at about this many references and retired pages. True when there is nothing left to look at.</summary>

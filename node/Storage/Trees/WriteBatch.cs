@@ -30,8 +30,11 @@ internal sealed unsafe class WriteBatch
     /// <summary>Whether the batch is open for changes.</summary>
     public bool IsOpen { get; private set; }
 
-    /// <summary>The shard time of the state that it makes, in microseconds since 1970. Whoever applies a record sets it.</summary>
+    /// <summary>The shard time of the state that it makes, in microseconds. Whoever applies a record sets it.</summary>
     public long ShardTime { get; set; }
+
+    /// <summary>The wall time of the state that it makes, likewise; 0 if no record has one.</summary>
+    public long WallTime { get; set; }
 
     /// <summary>Replaces references in earlier batches' pages, between batches and before one copies them; null while nothing does.</summary>
     internal ReferenceSwap? Swap
@@ -48,7 +51,7 @@ internal sealed unsafe class WriteBatch
     {
         Invariant.Check(!IsOpen, $"A batch was opened while batch {_pages.Number} was open.");
         root.Trees.CopyTo(_trees, 0);
-        ShardTime = root.ShardTime;
+        (ShardTime, WallTime) = (root.ShardTime, root.WallTime);
         _pages.Open(number, changes);
         foreach (var writer in _writers)
             writer.Forget();
@@ -191,7 +194,7 @@ internal sealed unsafe class WriteBatch
     {
         Invariant.Check(IsOpen, $"A batch that is not open was sealed as {etag}.");
         IsOpen = false;
-        _pages.Changes.Root = new StoreRoot(etag, ShardTime, _pages.Number, [.. _trees]);
+        _pages.Changes.Root = new StoreRoot(etag, ShardTime, WallTime, _pages.Number, [.. _trees]);
         return _pages.Changes;
     }
 

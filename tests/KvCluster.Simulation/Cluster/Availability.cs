@@ -16,6 +16,9 @@ internal sealed class Availability(ClusterRun run, ClusterHistory history)
     private long _calmSinceUs;
     private ulong _calmLeader;
 
+    /// <summary>Whether a leader serves that works and reaches a majority that works.</summary>
+    public bool HasLeader => Leader() is not null;
+
     public void Start() => run.Time.After(IntervalUs, Look);
 
     private void Look()

@@ -93,6 +93,12 @@ internal enum ClusterFault
     /// <summary>A node's wall clock is a year ahead for a while, and is then corrected.</summary>
     ClockAhead,
 
+    /// <summary>All nodes are down for seconds to minutes.</summary>
+    AllDown,
+
+    /// <summary>All nodes stand still for seconds to minutes, as by SIGSTOP or when their machine sleeps.</summary>
+    AllStand,
+
     /// <summary>A thread stalls in the middle of a read under its replica's lease. Not drawn, because reads do so by themselves.</summary>
     StandInRead,
 

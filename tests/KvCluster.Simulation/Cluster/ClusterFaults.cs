@@ -7,6 +7,10 @@ internal sealed class ClusterFaults(ClusterRun run, (ClusterFault Fault, int Wei
 {
     private const long QuarantineWithinUs = 50_000;
 
+    // Less than the time after which idle sessions of clients end.
+    private const long SkippedUsMin = 5_000_000;
+    private const long SkippedUsMax = 1_200_000_000;
+
     private static readonly TimeSpan _year = TimeSpan.FromDays(365);
 
     private ClusterNode Leader => run.NodeOf(run.LeaderHint);
@@ -35,6 +39,16 @@ internal sealed class ClusterFaults(ClusterRun run, (ClusterFault Fault, int Wei
                 run.Trace("power is lost");
                 foreach (var other in run.Nodes)
                     other.Restart(() => { });
+                break;
+            case ClusterFault.AllDown:
+                run.Trace("all nodes are down");
+                foreach (var other in run.Nodes)
+                    other.Restart(() => { });
+                run.Skip(run.Random.NextInt64(SkippedUsMin, SkippedUsMax));
+                break;
+            case ClusterFault.AllStand:
+                run.Trace("all nodes stand still");
+                run.Skip(run.Random.NextInt64(SkippedUsMin, SkippedUsMax));
                 break;
             case ClusterFault.CutOff:
                 CutOff(node);

@@ -31,7 +31,7 @@ internal sealed class ClusterNetwork(ClusterRun run, CommittedLog log)
     public void Send(NodeId from, NodeId to, Frame frame)
     {
         foreach (var body in frame.Append?.Bodies ?? frame.Tail?.Bodies ?? [])
-            log.Add(body.Span, run.NowUs);
+            log.Add(body.Span, run.RealUs);
         if (frame.SnapshotAck is { Installed: true, Covers.Etag: { } covers })
             _snapshots.Add((from, covers.Epoch, covers.Change));
         if (!run.Healed && run.Chance(run.Conditions.LossPermille))

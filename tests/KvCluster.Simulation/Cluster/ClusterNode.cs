@@ -53,7 +53,7 @@ internal sealed class ClusterNode : IDisposable
         Admin = new NodeAdmin(run, this);
         Version = new OutdatedVersion(run, this);
         var drift = run.Conditions.DriftPermille;
-        _clock = new NodeClock(run.Time, run.Random.Next(-drift, drift + 1));
+        _clock = new NodeClock(run, run.Random.Next(-drift, drift + 1));
         Neighbour = run.Conditions.HasNeighbours ? new Neighbour(run, this) : null;
     }
 
@@ -373,6 +373,7 @@ internal sealed class ClusterNode : IDisposable
             SegmentBytesMax = _run.Conditions.SegmentBytesMax,
             RetainedJournalBytes = _run.Conditions.RetainedJournalBytes,
             SessionsMax = _run.Conditions.SessionsMax,
+            ClockDriftPermille = _run.Bug == InjectedBug.LifeDriftIgnored ? 0 : _run.Conditions.DriftPermille,
             SessionIdleMin = _run.Conditions.SessionIdleMin,
             RangeLeavesMax = _run.Conditions.HasSets ? RangeLeavesOfSets : new StoreOptions().RangeLeavesMax,
             RangeLeavesUnreadMax = _run.Conditions.HasSets ? RangeLeavesOfSets : new StoreOptions().RangeLeavesUnreadMax,

@@ -27,7 +27,10 @@ internal sealed class ClusterRun : ISimulation
 
     // The same for a caller of sets.
     private const int SetsInOneOf = 4;
+
+    // The same for a caller of keys and sessions that end by time. Drawn for itself, so that these meet everything else.
     private const int LivesInOneOf = 4;
+    private const int LivesDraw = 31;
 
     // The same for a watch.
     private const int WatchesInOneOf = 4;
@@ -41,6 +44,7 @@ internal sealed class ClusterRun : ISimulation
     private readonly LifeCaller? _lives;
     private readonly WatchCaller? _watch;
     private readonly ClusterFaults _faults;
+    private readonly Availability _availability;
     private readonly ClusterHistory _history = new();
     private readonly CommittedLog _log = new();
     private readonly Replacements _replacements;
@@ -70,7 +74,7 @@ internal sealed class ClusterRun : ISimulation
         Time = new VirtualTime(Transcript.Step);
         Conditions = scenario.Draw(Random);
         // Keys of large runs are deleted as one range, which may then have as many pages as many sets.
-        Conditions = Conditions with { HasSets = !Conditions.IsLarge && seed % SetsInOneOf == 1, HasLives = !Conditions.IsLarge && seed % LivesInOneOf == 2 };
+        Conditions = Conditions with { HasSets = !Conditions.IsLarge && seed % SetsInOneOf == 1, HasLives = !Conditions.IsLarge && (Conditions.HasLives || Draws(seed, LivesDraw, LivesInOneOf)) };
         if (Conditions.IsLarge)
             Options = Options with { WindowBytes = 64 << 10, FrameBytes = 32 << 10, SnapshotChunkBytes = 64 << 10, SnapshotWindowBytes = 256 << 10 };
         var record = new ShardRecord { Generation = 1, End = Conditions.RoutedCallers ? ByteString.CopyFromUtf8("n") : ByteString.Empty };
@@ -84,6 +88,7 @@ internal sealed class ClusterRun : ISimulation
         _lives = Conditions.HasLives ? new LifeCaller(this) : null;
         _watch = seed % WatchesInOneOf == 2 ? new WatchCaller(this, seed) : null;
         _replacements = new Replacements(this);
+        _availability = new Availability(this, _history);
         if (Conditions.RoutedCallers)
             _routed = [.. Enumerable.Range(1, RoutedCount).Select(number => new RoutedClient(this, _history, number))];
         _faults = new ClusterFaults(this, scenario.Mix, _replacements, _routed);
@@ -98,6 +103,15 @@ internal sealed class ClusterRun : ISimulation
     public VirtualTime Time { get; }
 
     public long NowUs => Time.NowUs;
+
+    /// <summary>The time that has passed for a caller that looks at a right clock: the run's, and what was skipped while nothing ran.</summary>
+    public long RealUs => Time.NowUs + SkippedUs;
+
+    /// <summary>The time for which all nodes were down or stood still, which nothing simulates. Their clocks have it.</summary>
+    public long SkippedUs { get; private set; }
+
+    /// <summary>Whether a leader serves that works and reaches a majority that works.</summary>
+    public bool LeadsMajority => _availability.HasLeader;
 
     public ReplicationOptions Options { get; }
 
@@ -149,7 +163,7 @@ internal sealed class ClusterRun : ISimulation
             _lives?.Start();
             _watch?.Start();
             _replacements.Start();
-            new Availability(this, _history).Start();
+            _availability.Start();
             _faults.Start();
             if (Options.QuiescentIntervalUs > 0)
                 WatchNodes();
@@ -158,6 +172,11 @@ internal sealed class ClusterRun : ISimulation
             var endUs = Time.NowUs + HealWithinUs;
             Time.RunUntil(Time.NowUs + 3_000_000, Failed);
             Time.RunUntil(endUs, () => Failed() || Agree());
+            if (_lives is not null)
+            {
+                Time.RunUntil(Time.NowUs + LifeCaller.SettleUs, Failed);
+                Time.RunUntil(Time.NowUs + HealWithinUs, () => Failed() || Agree());
+            }
             Check();
         }
         finally
@@ -170,6 +189,9 @@ internal sealed class ClusterRun : ISimulation
             SynchronizationContext.SetSynchronizationContext(context);
         }
     }
+
+    /// <summary>Nothing runs for this long: all nodes are down or stand still.</summary>
+    public void Skip(long forUs) => SkippedUs += forUs;
 
     /// <summary>A rule was broken, or an exception thrown where nobody could catch it. Ends the run at its next step.</summary>
     public void Throw(Exception exception) => _thrown ??= ExceptionDispatchInfo.Capture(exception);
@@ -199,6 +221,9 @@ internal sealed class ClusterRun : ISimulation
         Time.RunUntil(NowUs + forUs, Failed);
         _stands = false;
     }
+
+    // Whether a run has a feature, independently of its other features and of the course of the run.
+    private static bool Draws(int seed, int feature, int inOneOf) => new Random(unchecked((seed * 1_000_003) + feature)).Next(inOneOf) == 0;
 
     private bool Failed()
     {

@@ -58,6 +58,7 @@ internal sealed record ClusterScenario(
         .. SnapshotScenarios.All,
         .. MembershipScenarios.All,
         .. ClockScenarios.All,
+        .. LifeScenarios.All,
         .. DiskScenarios.All,
     ];
 }

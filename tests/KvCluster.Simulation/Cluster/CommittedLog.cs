@@ -17,6 +17,9 @@ internal sealed class CommittedLog
     private readonly Dictionary<Etag, (byte[] Body, long SentUs)> _sent = [];
     private readonly Dictionary<string, KeyLife> _lives = new(StringComparer.Ordinal);
     private readonly List<(UInt128 Session, long SentUs)> _sessionEnds = [];
+    private readonly List<(long Value, Etag Put, long PutSentUs, ulong Epoch, long SentUs)> _expiries = [];
+    private readonly HashSet<UInt128> _withLifetime = [];
+    private readonly Dictionary<string, long> _putSentUs = new(StringComparer.Ordinal);
     private readonly Dictionary<string, List<Version>> _versions = new(StringComparer.Ordinal);
     private readonly Dictionary<long, List<Etag>> _appliedAt = [];
     private readonly SortedDictionary<string, (SortedSet<string> Members, Etag Etag)> _sets = new(StringComparer.Ordinal);
@@ -33,6 +36,15 @@ internal sealed class CommittedLog
 
     /// <summary>The ends of sessions, and when their records were first sent, in the run's time.</summary>
     public IReadOnlyList<(UInt128 Session, long SentUs)> SessionEnds => _sessionEnds;
+
+    /// <summary>The keys that expired: the number in the value, the etag of the put, the epoch of the end, and when the records of both were first sent, in the run's time.</summary>
+    public IReadOnlyList<(long Value, Etag Put, long PutSentUs, ulong Epoch, long SentUs)> Expiries => _expiries;
+
+    /// <summary>The keys in the last state that are to expire, or that a session owns, each with its life.</summary>
+    public IReadOnlyList<string> Living => [.. _lives.Where(life => !life.Value.IsUnlimited && _versions[life.Key][^1].Exists).Select(static life => $"{life.Key} ({life.Value})")];
+
+    /// <summary>How many sessions with a lifetime are open in the last state.</summary>
+    public int OpenSessions => _withLifetime.Count;
 
     /// <summary>A record is in flight to another replica.</summary>
     public void Add(ReadOnlySpan<byte> body, long nowUs)
@@ -94,16 +106,21 @@ internal sealed class CommittedLog
         var reader = new OperationReader(payload.Operations);
         while (reader.MoveNext())
         {
-            if (reader.Code is not (OperationCode.Results or OperationCode.SessionOpen or OperationCode.SessionEnd or OperationCode.ForgetExpiry or OperationCode.ForgetOwned))
+            if (reader.Code is not (OperationCode.Results or OperationCode.SessionOpen or OperationCode.SessionEnd or OperationCode.ForgetExpiry or OperationCode.ForgetOwned or OperationCode.SessionLeft))
                 Events.Add(new WatchedChange(etag, Encoding.ASCII.GetString(reader.Key)));
             if (reader.Code is OperationCode.Put or OperationCode.Delete)
                 Apply(Encoding.ASCII.GetString(reader.Key), etag, reader.Code == OperationCode.Put ? reader.Value.ToArray() : null, reader.Life);
+            if (reader.Code == OperationCode.Put && !reader.Life.IsUnlimited)
+                _putSentUs[Encoding.ASCII.GetString(reader.Key)] = sentUs;
             if (reader.Code is OperationCode.Expire or OperationCode.DeleteOwned)
-                ApplyEnd(reader, etag, RecordBody.WallTimeMicroseconds(body));
+                ApplyEnd(reader, etag, RecordBody.ShardTimeMicroseconds(body), sentUs);
+            if (reader is { Code: OperationCode.SessionOpen, LifetimeMilliseconds: > 0 })
+                _withLifetime.Add(reader.Session);
             owned += reader.Code == OperationCode.DeleteOwned ? 1 : 0;
             if (reader.Code == OperationCode.SessionEnd)
             {
                 _sessionEnds.Add((reader.Session, sentUs));
+                _withLifetime.Remove(reader.Session);
                 owned = 0;
             }
             if (reader.Code == OperationCode.DeleteRange)
@@ -116,7 +133,7 @@ internal sealed class CommittedLog
         Violation.Unless(owned == 0, Rule.LivesEnd, $"{owned} keys of a session end at {etag}, and no session does");
     }
 
-    private void ApplyEnd(in OperationReader end, Etag etag, long shardTime)
+    private void ApplyEnd(in OperationReader end, Etag etag, long shardTime, long sentUs)
     {
         var key = Encoding.ASCII.GetString(end.Key);
         var version = At(key, etag);
@@ -126,6 +143,7 @@ internal sealed class CommittedLog
         {
             Violation.Unless(version.Etag == end.Etag && life.ExpiryMilliseconds == end.ExpiryMilliseconds, Rule.LivesEnd, $"{key} expires at {etag} as of {end.Etag}, and was changed by {version.Etag}");
             Violation.Unless((ulong)shardTime / 1_000 >= end.ExpiryMilliseconds, Rule.LivesEnd, $"{key} expires at {etag} before its time");
+            _expiries.Add((ClusterData.WriteOf(version.Value), version.Etag, _putSentUs[key], etag.Epoch, sentUs));
         }
         else
         {

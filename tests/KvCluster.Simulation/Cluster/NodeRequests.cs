@@ -4,6 +4,7 @@ using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Pages;
 using KvCluster.Storage.Sessions;
+using PutTerms = KvCluster.Storage.Transactions.PutTerms;
 using WriteRequest = KvCluster.Storage.Transactions.WriteRequest;
 
 namespace KvCluster.Simulation.Cluster;
@@ -60,19 +61,12 @@ internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
     /// <summary>Deletes a set, as far as one request does that.</summary>
     public void DeleteSet(string set, Action<WriteResult> done) => Change(request => request.SetDelete(Encoding.ASCII.GetBytes(set)), done);
 
-    /// <summary>Puts a key that expires so many milliseconds after the newest state (0: never), or that a session owns. Nobody waits for the answer.</summary>
-    public void PutWithLife(string key, byte[] value, int ttlMs, Etag owner) => node.Events.Deliver(() =>
-    {
-        if (node.Replica is not { } replica)
-            return;
-        node.UnlessStopped(() =>
-        {
-            using var snapshot = replica.Reads.OpenSnapshot();
-            var request = WriteRequest.Rent();
-            request.Put(Encoding.ASCII.GetBytes(key), value, new KeyLife(ttlMs == 0 ? 0 : (ulong)((snapshot.Root.ShardTime / 1_000) + ttlMs), owner));
-            node.Events.Poll(replica.Writes.SubmitAsync(request).AsTask(), static _ => { });
-        }, static () => { });
-    });
+    /// <summary>Puts a key that expires after so many milliseconds (0: never), or that a session owns (0: none).</summary>
+    public void PutWithLife(string key, byte[] value, int ttlMs, UInt128 owner, Action<WriteResult> done) =>
+        Change(request => request.Put(Encoding.ASCII.GetBytes(key), value, new PutTerms((ulong)ttlMs, owner, IsNumbered: false)), done);
+
+    /// <summary>Sets anew when a key expires.</summary>
+    public void Touch(string key, int ttlMs, Action<WriteResult> done) => Change(request => request.Touch(Encoding.ASCII.GetBytes(key), (ulong)ttlMs), done);
 
     /// <summary>Opens a session with a lifetime.</summary>
     public void OpenSession(UInt128 session, SessionOwner owner, ulong lifetimeMs, Action<WriteResult> done) => Change(request => request.OpenSession(session, owner, lifetimeMs), done);
@@ -86,14 +80,28 @@ internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
         var (sessions, leftMs) = (new[] { session }, new ulong[1]);
         node.UnlessStopped(() =>
         {
-            if (replica.Sessions.Restart(sessions, leftMs) is not { } lifetimes)
+            if (replica.Sessions.Restart(sessions, leftMs, out var forget) is not { } lifetimes)
                 done(-1);
-            else if (replica.Sessions.TryAnswer(lifetimes, sessions, leftMs, isConfirmed: false, out var kept))
+            else if (forget is null || run.Bug == InjectedBug.KeptBeforeItsRecord)
+                Answer(lifetimes);
+            else
+                node.Events.Poll(replica.Writes.SubmitAsync(forget).AsTask(), result =>
+                {
+                    if (result.Outcome == WriteOutcome.Applied)
+                        node.UnlessStopped(() => Answer(lifetimes), () => done(-1));
+                    else
+                        done(-1);
+                });
+        }, () => done(-1));
+
+        void Answer(SessionLifetimes lifetimes)
+        {
+            if (replica.Sessions.TryAnswer(lifetimes, sessions, leftMs, isConfirmed: false, out var kept))
                 done(kept.IsEnding ? -1 : (long)leftMs[0]);
             else
                 node.Events.Poll(replica.Reads.ConfirmAsync(CancellationToken.None), confirmed => node.UnlessStopped(
                     () => done(confirmed is not null && replica.Sessions.TryAnswer(lifetimes, sessions, leftMs, isConfirmed: true, out kept) && !kept.IsEnding ? (long)leftMs[0] : -1), () => done(-1)));
-        }, () => done(-1));
+        }
     });
 
     /// <summary>Opens a session.</summary>

@@ -26,6 +26,8 @@ internal sealed class MemoryJournal(Random random) : IJournalView
         }
     }
 
+    public long ShardTimeUs => 0;
+
     public LogPosition Base => _base;
 
     /// <summary>The number of writes in progress.</summary>

@@ -322,13 +322,13 @@ public sealed class StructuredFuzzTests
     private static void Segment(Random random)
     {
         var block = new byte[SegmentHeader.BlockBytes];
-        new SegmentHeader(7, SegmentHeader.IncarnationOf(7, (ulong)random.NextInt64()), new(11), new(2), 6, 5, 8_192, new Etag(2, 9), 13).WriteTo(block);
+        new SegmentHeader(7, SegmentHeader.IncarnationOf(7, (ulong)random.NextInt64()), new(11), new(2), 6, 5, 8_192, new Etag(2, 9), 13).WriteTo(block, SegmentHeader.Version);
         var changed = Mutation.Of(random, block, keepsLength: true, hot: 88);
         BinaryPrimitives.WriteUInt32LittleEndian(changed.AsSpan(88), Crc32C.Of(changed.AsSpan(0, 88)));
         if (Accepts(() => SegmentHeader.TryRead(changed, Path, out var header) ? header : (SegmentHeader?)null) is { } read)
         {
             var again = new byte[SegmentHeader.BlockBytes];
-            read.WriteTo(again);
+            read.WriteTo(again, SegmentHeader.Version);
             Assert.True(SegmentHeader.TryRead(again, Path, out var same) && same == read);
         }
 

@@ -7,7 +7,7 @@ namespace KvCluster.Tests.Node;
 /// <summary>Later versions of the program beside this one.</summary>
 public sealed class LevelTests
 {
-    private static readonly ProgramLevels Later = new((1, 2), (1, 2));
+    private static readonly ProgramLevels Later = new((1, 3), (1, 2));
 
     [Fact]
     public async Task Start_OfALaterVersion_JoinsAtTheLevelInForceAndFollows()
@@ -31,7 +31,7 @@ public sealed class LevelTests
         await using var cluster = await NodeCluster.StartAsync(1);
         await cluster.StopNodeAsync(1);
         foreach (var (levels, text) in (ReadOnlySpan<(ProgramLevels, string)>)[
-            (new((2, 3), (1, 1)), "format level 1, but only the levels 2 to 3 are supported"), (new((1, 1), (2, 2)), "contract level 1, but only level 2 is supported")])
+            (new((3, 4), (1, 1)), "format level 2, but only the levels 3 to 4 are supported"), (new((1, 2), (2, 2)), "contract level 1, but only level 2 is supported")])
         {
             var options = cluster.OptionsOf(1) with { Levels = levels };
             var refused = Assert.Throws<AggregateException>(() => cluster.StartNodeAsync(options).Wait()).InnerException;

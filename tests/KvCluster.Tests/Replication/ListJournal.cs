@@ -17,6 +17,8 @@ internal sealed class ListJournal : IJournalView
 
     public JournalRecord Durable => _durable == 0 ? _base : _records[_durable - 1];
 
+    public long ShardTimeUs => 0;
+
     public static byte[] Body(JournalRecord record) =>
         [(byte)record.Etag.Epoch, (byte)record.Etag.Change, (byte)record.Previous.Epoch, (byte)record.Previous.Change];
 

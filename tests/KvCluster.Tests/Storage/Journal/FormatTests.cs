@@ -1,4 +1,5 @@
 using System.Text;
+using KvCluster.Storage.Context;
 using KvCluster.Storage.Control;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Journal;
@@ -48,6 +49,32 @@ public sealed class FormatTests
     }
 
     [Fact]
+    public void Body_WithAShardTime_HasItBehindTheHeader()
+    {
+        var body = RecordBody.Encode(
+            Previous, RecordFlags.ShardTime, 0x0103, 1, 0x1122334455667788, [2, 1, 0x6B], out var made, shardTimeMicroseconds: 0x0102030405060708);
+        Assert.Equal(
+            "4B565231" + "57000000" + "0002" + "0000" + "01000000"
+            + "0301000000000000" + "0503000000000000" + "0503000000000000"
+            + "0201000000000000" + "0403000000000000" + "D4C3B2A1" + "00000000"
+            + "8877665544332211" + "0807060504030201" + "02016B"
+            + Convert.ToHexString(BitConverter.GetBytes(Crc32C.Of(body.AsSpan(..^4)))),
+            Convert.ToHexString(body));
+        Assert.True(RecordBody.TryVerify(body, out var header));
+        Assert.Equal(header, made);
+        Assert.Equal((0x1122334455667788, 0x0102030405060708), (RecordBody.WallTimeMicroseconds(body), RecordBody.ShardTimeMicroseconds(body)));
+        using (var payload = new RecordPayload(body))
+            Assert.Equal([2, 1, 0x6B], payload.Operations.ToArray());
+        // Format level 1 knows one time, by which lives are counted.
+        var before = RecordBody.Encode(Previous, RecordFlags.None, 0x0103, 1, 5, [2, 1, 0x6B], out _);
+        Assert.Equal((0, 5), (RecordBody.WallTimeMicroseconds(before), RecordBody.ShardTimeMicroseconds(before)));
+        // Too short for the time that its flags promise.
+        var cut = RecordBody.Encode(Previous, RecordFlags.None, 0x0103, 0, 5, [0, 0, 0], out _);
+        cut[9] = 2;
+        Assert.False(RecordBody.TryReadHeader(cut, out _));
+    }
+
+    [Fact]
     public void Body_WithoutOperations_TakesOneChange()
     {
         var body = RecordBody.Encode(Previous, RecordFlags.EpochOpen, 0x0103, 0, 0, [], out _);
@@ -88,9 +115,9 @@ public sealed class FormatTests
     {
         var block = new byte[SegmentHeader.BlockBytes];
         var header = new SegmentHeader(7, 0x1122334455667788, new(0x99), new(3), 6, 0x55, 0x2000, new Etag(1, 2), 0xA1B2C3D4);
-        header.WriteTo(block);
+        header.WriteTo(block, SegmentHeader.Version);
         Assert.Equal(
-            "4B565331" + "05000000" + "0700000000000000" + "8877665544332211" + "9900000000000000" + "03000000" + "00000000"
+            "4B565331" + "06000000" + "0700000000000000" + "8877665544332211" + "9900000000000000" + "03000000" + "00000000"
             + "0600000000000000" + "5500000000000000" + "0020000000000000" + "0100000000000000" + "0200000000000000" + "D4C3B2A1" + "00000000"
             + Convert.ToHexString(BitConverter.GetBytes(Crc32C.Of(block.AsSpan(..88)))),
             Convert.ToHexString(block.AsSpan(..92)));
@@ -102,6 +129,11 @@ public sealed class FormatTests
             torn[place] = 1;
             Assert.False(SegmentHeader.TryRead(torn, "segment", out _));
         }
+        Assert.Equal(header, read);
+        // As in a cluster of format level 1, and in stores that were kept.
+        header.WriteTo(block, SegmentHeader.VersionFor(new StoreOptions { HasShardTimes = false }));
+        Assert.Equal(5, block[4]);
+        Assert.True(SegmentHeader.TryRead(block, "segment", out read));
         Assert.Equal(header, read);
         Assert.Equal("0000000000000007.journal", Path.GetFileName(SegmentName.PathOf("journal", 7)));
     }
@@ -188,7 +220,7 @@ public sealed class FormatTests
     public void UnknownVersion_OfHeaderOrSlot_IsReportedNotMisread()
     {
         var block = new byte[SegmentHeader.BlockBytes];
-        new SegmentHeader(7, 1, new(1), new(1), 0, 0, 0, default, 0).WriteTo(block);
+        new SegmentHeader(7, 1, new(1), new(1), 0, 0, 0, default, 0).WriteTo(block, SegmentHeader.Version);
         block[4] = 1;
         BitConverter.TryWriteBytes(block.AsSpan(88), Crc32C.Of(block.AsSpan(..88)));
         Assert.Contains("version 1", Assert.Throws<FormatVersionException>(() => SegmentHeader.TryRead(block, "segment", out _)).Message, StringComparison.Ordinal);

@@ -62,7 +62,7 @@ public sealed class DataFormatTests
             var batch = store.Begin();
             batch.Put(TreeId.Kv, "b"u8, "two"u8);
             batch.Put(TreeId.Kv, "abcdefghij"u8, "1"u8);
-            batch.ShardTime = 0x0102030405060708;
+            (batch.ShardTime, batch.WallTime) = (0x0102030405060708, 0x1112131415161718);
             store.Roots.Seal(batch, new Etag(0x0102, 0x0304));
             store.Roots.Publish(new Etag(0x0102, 0x0304));
             var checkpoint = store.BeginCheckpoint(etag => new CheckpointPosition(etag, new JournalPosition(0x0A0B, 0x3000), 0xA1B2C3D4), Etag.MaxValue)!;
@@ -75,8 +75,8 @@ public sealed class DataFormatTests
             "06000000" + "4B56434441544100" + "05000000" + "00200000" + "0300000000000000" + "0102030405060708090A0B0C0D0E0F10",
             Convert.ToHexString(file.AsSpan(8192 + 4, 44)));
         Assert.Equal(
-            "D4C3B2A1" + "0403000000000000" + "0201000000000000" + "0B0A000000000000" + "0030000000000000" + "0807060504030201",
-            Convert.ToHexString(file.AsSpan(8192 + 68, 44)));
+            "D4C3B2A1" + "0403000000000000" + "0201000000000000" + "0B0A000000000000" + "0030000000000000" + "0807060504030201" + "1817161514131211",
+            Convert.ToHexString(file.AsSpan(8192 + 68, 52)));
         Assert.Equal("00000000" + "0200000000000000" + "0000000000000000", Convert.ToHexString(file.AsSpan(8192 + 128 + 12, 20)));
         Assert.Equal(
             "01000200" + Convert.ToHexString(BitConverter.GetBytes((ulong)(leaf / 8192))) + "0403000000000000" + "0201000000000000" + "0000" + "F21F" + "0000",

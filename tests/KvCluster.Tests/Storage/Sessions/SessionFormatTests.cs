@@ -60,7 +60,7 @@ public sealed class SessionFormatTests
             request.Put(StoreBench.Text("k"), StoreBench.Text("v"));
         });
         Assert.Equal("0618" + IdBytes + "01" + "000300" + "984DE922", Payload(bench));
-        Assert.Equal((before.Change + 1, RecordFlags.ResultOnly), (bench.Store.Log.Last.Change, bench.Store.Log.Last.Flags));
+        Assert.Equal((before.Change + 1, RecordFlags.ResultOnly | RecordFlags.ShardTime), (bench.Store.Log.Last.Change, bench.Store.Log.Last.Flags));
     }
 
     [Fact]
@@ -140,6 +140,9 @@ public sealed class SessionFormatTests
     [InlineData("0619" + IdBytes + "01000C000000000180", "has malformed results of operations")]
     [InlineData("07" + OtherBytes, "ends a session that is not open")]
     [InlineData("05" + IdBytes + "0900000007000000", "opens a session that is open")]
+    [InlineData("0F" + OtherBytes + "05", "says what is left of a session that is not open")]
+    [InlineData("0F" + IdBytes + "05", "says what is left of a session without a lifetime")]
+    [InlineData("0F" + IdBytes, "does not say what is left")]
     public void Record_WithInvalidResults_StopsTheReplica(string payload, string why)
     {
         using var leader = new ReplicaBench(new(1));

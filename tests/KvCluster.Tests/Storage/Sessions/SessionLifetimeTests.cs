@@ -31,7 +31,7 @@ public sealed class SessionLifetimeTests : IDisposable
         Pass(400, keep: [2]);
         Assert.Equal(["b", "c"], _bench.ReadAllKeys().Keys);
         Assert.Equal(["DeleteOwned a", "SessionEnd 1"], LifeBench.Ends(_bench));
-        Assert.Equal(0ul, Lifetimes.KeepAlive(1));
+        Assert.Equal(0ul, Lifetimes.KeepAlive(1, out _));
         Assert.Equal((0, 2), LifeBench.Entries(_bench));
         LifeBench.CheckFile(_bench);
         Pass(LifetimeMs + 400);
@@ -64,9 +64,9 @@ public sealed class SessionLifetimeTests : IDisposable
         for (var turn = 0; turn < 20; turn++)
         {
             Pass(LifetimeMs - 200);
-            Assert.Equal((ulong)LifetimeMs, Lifetimes.KeepAlive(1));
+            Assert.Equal((ulong)LifetimeMs, Lifetimes.KeepAlive(1, out _));
         }
-        Assert.Equal(0ul, Lifetimes.KeepAlive(77));
+        Assert.Equal(0ul, Lifetimes.KeepAlive(77, out _));
         Assert.Equal("v", _bench.Read("k"));
     }
 
@@ -135,10 +135,10 @@ public sealed class SessionLifetimeTests : IDisposable
     }
 
     [Fact]
-    public void NewLeader_GivesTheFullLifetime()
+    public void NewLeader_GivesTheFullLifetime_ToASessionThatWasHeard()
     {
         Put("k", Open(1));
-        Pass(LifetimeMs - 100);
+        Pass(300);
         _bench.Close();
         _bench.Time.Advance(TimeSpan.FromHours(1));
         _bench.Open();
@@ -148,19 +148,180 @@ public sealed class SessionLifetimeTests : IDisposable
         Assert.Null(_bench.Read("k"));
     }
 
-    /// <summary>The process was stopped, or the machine suspended. What callers sent meanwhile was not heard.</summary>
+    /// <summary>A session whose caller was silent for half of its lifetime, so that a record says what is left.</summary>
     [Fact]
-    public void Leader_ThatStoodStill_GivesTheFullLifetime()
+    public void NewLeader_ContinuesFromWhatIsRecorded()
     {
         Put("k", Open(1));
-        Pass(LifetimeMs - 100);
-        _bench.Time.Advance(TimeSpan.FromSeconds(30));
-        _bench.RunUntilIdle();
-        Assert.Equal("v", _bench.Read("k"));
-        Pass(LifetimeMs - 100);
+        Pass((LifetimeMs / 2) + 200);
+        Assert.Equal($"09{1:X32}", Assert.Single(Rests())[..34]);
+        _bench.Close();
+        _bench.Time.Advance(TimeSpan.FromHours(1));
+        _bench.Open();
+        Pass((LifetimeMs / 2) - 100);
         Assert.Equal("v", _bench.Read("k"));
         Pass(400);
         Assert.Null(_bench.Read("k"));
+        Assert.Empty(Rests());
+        LifeBench.CheckFile(_bench);
+    }
+
+    /// <summary>Leaders once gave every session its full lifetime, so that failovers kept one alive for ever whose caller was gone.</summary>
+    [Fact]
+    public void Session_WithoutACaller_EndsUnderRepeatedFailovers()
+    {
+        Put("k", Open(1));
+        for (var leader = 0; leader < 5; leader++)
+        {
+            Assert.Equal("v", _bench.Read("k"));
+            Pass((LifetimeMs / 4) + 200);
+            _bench.Close();
+            _bench.Open();
+        }
+        Pass(500);
+        Assert.Null(_bench.Read("k"));
+    }
+
+    [Fact]
+    public void KeepAlive_OfASessionWhoseRestIsRecorded_CountsAfterARecordForANewLeader()
+    {
+        Put("k", Open(1));
+        Pass((LifetimeMs / 2) + 200);
+        Assert.Equal((ulong)LifetimeMs, Lifetimes.KeepAlive(1, out var isRecorded));
+        Assert.True(isRecorded);
+        Assert.Equal(WriteOutcome.Applied, _bench.Write(static request => request.KeepSession(1)).Outcome);
+        Assert.Empty(Rests());
+        var last = _bench.Store.Log.Last.Etag;
+        // Nothing is left to be said, neither of this session nor of one that does not exist.
+        Assert.Equal(WriteOutcome.Applied, _bench.Write(static request =>
+        {
+            request.KeepSession(1);
+            request.KeepSession(77);
+        }).Outcome);
+        Assert.Equal(last, _bench.Store.Log.Last.Etag);
+        Assert.Equal((ulong)LifetimeMs, Lifetimes.KeepAlive(1, out isRecorded));
+        Assert.False(isRecorded);
+        _bench.Close();
+        _bench.Open();
+        Pass(LifetimeMs - 100);
+        Assert.Equal("v", _bench.Read("k"));
+    }
+
+    /// <summary>A caller that sends a KeepAlive in each third of the lifetime, as the library does, costs no record.</summary>
+    [Fact]
+    public void Session_ThatIsKeptAlive_IsNotRecorded()
+    {
+        Open(1);
+        var last = _bench.Store.Log.Last.Etag;
+        for (var turn = 0; turn < 20; turn++)
+        {
+            Pass(LifetimeMs / 3);
+            Lifetimes.KeepAlive(1, out var isRecorded);
+            Assert.False(isRecorded);
+        }
+        Assert.Equal(last, _bench.Store.Log.Last.Etag);
+    }
+
+    /// <summary>The process was stopped, or the machine suspended. What callers sent meanwhile was not heard.</summary>
+    [Fact]
+    public void Leader_ThatStoodStill_ExtendsByThePause()
+    {
+        Put("k", Open(1));
+        Pass(LifetimeMs - 600);
+        _bench.Time.Advance(TimeSpan.FromSeconds(30));
+        _bench.RunUntilIdle();
+        Assert.Equal("v", _bench.Read("k"));
+        Pass(400);
+        Assert.Equal("v", _bench.Read("k"));
+        Pass(500);
+        Assert.Null(_bench.Read("k"));
+    }
+
+    /// <summary>What callers sent while the process stood still is heard before it finds that it did. Such a session once lived longer by the pause, which may be a night.</summary>
+    [Fact]
+    public void KeepAlive_BetweenAPauseAndTheNextLook_DoesNotCountThePause()
+    {
+        Put("k", Open(1));
+        Pass(500);
+        _bench.Time.Advance(TimeSpan.FromHours(8));
+        Assert.Equal((ulong)LifetimeMs, Lifetimes.KeepAlive(1, out _));
+        _bench.RunUntilIdle();
+        Pass(LifetimeMs - 100);
+        Assert.Equal("v", _bench.Read("k"));
+        Pass(1_500);
+        Assert.Null(_bench.Read("k"));
+    }
+
+    /// <summary>A leader that always looks late ends its sessions all the same.</summary>
+    [Fact]
+    public void Leader_ThatStandsStillAgainAndAgain_EndsSessions()
+    {
+        Put("k", Open(1));
+        Pass(100);
+        for (var pause = 0; pause < 8; pause++)
+        {
+            _bench.Time.Advance(TimeSpan.FromSeconds(2));
+            _bench.RunUntilIdle();
+        }
+        Assert.Equal("v", _bench.Read("k"));
+        _bench.Time.Advance(TimeSpan.FromSeconds(2));
+        _bench.RunUntilIdle();
+        _bench.Time.Advance(TimeSpan.FromSeconds(2));
+        _bench.RunUntilIdle();
+        Assert.Null(_bench.Read("k"));
+    }
+
+    /// <summary>A boot clock that may run fast by a hundredth.</summary>
+    [Fact]
+    public void Lifetime_IsLengthenedByTheDrift()
+    {
+        var time = new ManualTime();
+        var lifetimes = new SessionLifetimes(1, time, driftPermille: 10, records: false);
+        lifetimes.Look();
+        lifetimes.Open(1, 100_000);
+        Step(101_000);
+        Assert.False(lifetimes.HasDue);
+        Step(300);
+        Assert.True(lifetimes.TryPeekDue(out _));
+
+        void Step(int milliseconds)
+        {
+            for (var passed = 0; passed < milliseconds; passed += 100)
+            {
+                time.Advance(TimeSpan.FromMilliseconds(100));
+                lifetimes.Look();
+            }
+        }
+    }
+
+    /// <summary>KeepAlives beside the writer that records rests: whoever is not told of a record was heard before it, so that nothing was recorded.</summary>
+    [Fact]
+    public async Task KeepAlive_WhileTheRestIsRecorded_IsSeenByOneOfTheTwo()
+    {
+        for (var round = 0; round < 2_000; round++)
+        {
+            var time = new ManualTime();
+            var lifetimes = new SessionLifetimes(1, time);
+            lifetimes.Look();
+            lifetimes.Open(1, LifetimeMs);
+            // One look before the moment, so that this is no pause.
+            time.Advance(TimeSpan.FromMilliseconds(900));
+            lifetimes.Look();
+            time.Advance(TimeSpan.FromMilliseconds(300));
+            lifetimes.Look();
+            var spin = round % 200;
+            using var start = new Barrier(2);
+            var kept = Task.Run(() =>
+            {
+                start.SignalAndWait();
+                Thread.SpinWait(spin);
+                lifetimes.KeepAlive(1, out var isRecorded);
+                return isRecorded;
+            });
+            start.SignalAndWait();
+            var recorded = lifetimes.TryTakeRest(out _, out _);
+            Assert.True(await kept || !recorded, $"In round {round} a rest was recorded of a session whose caller is answered at once.");
+        }
     }
 
     /// <summary>etcd revoked 1,000 leases because their KeepAlives waited behind a stalled disk (#15247).</summary>
@@ -182,7 +343,7 @@ public sealed class SessionLifetimeTests : IDisposable
             bench.Run();
             // Every second session is kept alive, and some only when they are due already.
             for (var session = 2u; second % 5 == 4 && session <= Sessions; session += 2)
-                Assert.Equal((ulong)LifetimeMs, lifetimes.KeepAlive(session));
+                Assert.Equal((ulong)LifetimeMs, lifetimes.KeepAlive(session, out _));
         }
         bench.Commit(bench.Store.Log.Last.Etag);
         for (var round = 0; round < 10; round++)
@@ -192,8 +353,8 @@ public sealed class SessionLifetimeTests : IDisposable
             bench.Run();
         }
         Assert.Equal(Sessions / 2, lifetimes.Count);
-        Assert.Equal((ulong)LifetimeMs, lifetimes.KeepAlive(2));
-        Assert.Equal(0ul, lifetimes.KeepAlive(1));
+        Assert.Equal((ulong)LifetimeMs, lifetimes.KeepAlive(2, out _));
+        Assert.Equal(0ul, lifetimes.KeepAlive(1, out _));
     }
 
     [Fact]
@@ -213,9 +374,11 @@ public sealed class SessionLifetimeTests : IDisposable
         Assert.False(bench.AppendBatch(ReplicaBench.WallTime));
         bench.Commit(bench.Store.Log.Last.Etag);
         Advance(LifetimeMs - 200);
-        Assert.False(bench.AppendBatch(ReplicaBench.WallTime));
+        bench.AppendBatch(ReplicaBench.WallTime);
+        Assert.Equal(1, bench.Store.Writes.Lifetimes!.Count);
         Advance(600);
         Assert.True(bench.AppendBatch(ReplicaBench.WallTime));
+        Assert.Equal(0, bench.Store.Writes.Lifetimes!.Count);
 
         void Advance(int milliseconds)
         {
@@ -249,7 +412,7 @@ public sealed class SessionLifetimeTests : IDisposable
     {
         const int Sessions = 100_000;
         var time = new ManualTime();
-        var lifetimes = new SessionLifetimes(1, time);
+        var lifetimes = new SessionLifetimes(1, time, records: false);
         for (var session = 1u; session <= Sessions; session++)
             lifetimes.Add(session, LifetimeMs);
         Assert.Equal(TimeSpan.Zero, lifetimes.UntilNextLook);
@@ -264,7 +427,7 @@ public sealed class SessionLifetimeTests : IDisposable
             }
             Assert.False(lifetimes.HasDue);
             for (var session = 1u; session <= Sessions; session++)
-                Assert.Equal((ulong)LifetimeMs, lifetimes.KeepAlive(session));
+                Assert.Equal((ulong)LifetimeMs, lifetimes.KeepAlive(session, out _));
         }
         var ended = 0;
         for (var step = 0; step < 21; step++)
@@ -278,6 +441,8 @@ public sealed class SessionLifetimeTests : IDisposable
         }
         Assert.Equal((Sessions, 0), (ended, lifetimes.Count));
     }
+
+    private List<string> Rests() => LifeBench.Rests(_bench);
 
     private Etag Open(ulong session)
     {
@@ -295,7 +460,7 @@ public sealed class SessionLifetimeTests : IDisposable
         {
             _bench.Time.Advance(TimeSpan.FromMilliseconds(100));
             foreach (var session in keep)
-                Assert.NotEqual(0ul, Lifetimes.KeepAlive(session));
+                Assert.NotEqual(0ul, Lifetimes.KeepAlive(session, out _));
             _bench.RunUntilIdle();
         }
     }

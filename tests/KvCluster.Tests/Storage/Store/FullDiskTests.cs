@@ -173,7 +173,7 @@ public sealed class FullDiskTests : IDisposable
             _leader.Run();
         }
         Assert.Equal((null, null), (_leader.Read("expires"), _leader.Read("owned")));
-        Assert.Equal(0ul, _leader.Store.Writes.Lifetimes!.KeepAlive(1));
+        Assert.Equal(0ul, _leader.Store.Writes.Lifetimes!.KeepAlive(1, out _));
     }
 
     /// <summary>It was refused as puts are, for good, although it needs only a checkpoint that is already on its way.</summary>

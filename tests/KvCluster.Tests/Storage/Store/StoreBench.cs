@@ -48,6 +48,8 @@ internal sealed class StoreBench : IDisposable
         SegmentBytesMax = 64 << 10,
         RetainedJournalBytes = 0,
         ReserveBytes = 16 << 10,
+        // Time passes to the millisecond.
+        ClockDriftPermille = 0,
         Pages = new PageStoreOptions { StepPages = 16 },
     };
 
