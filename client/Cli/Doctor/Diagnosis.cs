@@ -139,7 +139,8 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
             yield break;
         var text = string.Create(CultureInfo.InvariantCulture,
             $"stores use {memory.UsedBytes >> 20:N0} of {memory.BudgetBytes >> 20:N0} MiB: changed pages {memory.ChangedPagesBytes >> 20:N0}, pages held by readers {memory.ReaderPagesBytes >> 20:N0}, free pages {memory.FreePagesBytes >> 20:N0}, journal {memory.JournalBytes >> 20:N0}, journal index {memory.JournalIndexBytes >> 20:N0}, waiting requests {memory.RequestsBytes >> 20:N0}; held back for {memory.HeldBack.TotalSeconds:N0} s since it started");
-        yield return memory.UsedBytes <= memory.BudgetBytes / 2
+        // What readers hold slows nobody.
+        yield return memory.UsedBytes - memory.ReaderPagesBytes <= memory.BudgetBytes / 2
             ? new Finding(Severity.Ok, $"memory of node {node.Node}", text)
             : new Finding(Severity.Warning, $"memory of node {node.Node}", text,
                 "Writers are slowed until checkpoints are written. If that lasts, give the node a faster disk, fewer shards, or more memory and a greater memory-budget-mib.");
