@@ -1,8 +1,10 @@
+using System.Runtime.Versioning;
 using KvCluster.Storage.Files;
 
 namespace KvCluster.Tests.Storage.Files;
 
 /// <summary>The same expectations for the machine's file system and for the simulated one.</summary>
+[UnsupportedOSPlatform("windows")]
 public sealed class FileSystemTests : IDisposable
 {
     private readonly TemporaryDirectory _directory = new();
