@@ -191,7 +191,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
             try
             {
                 before = watcher.Taken;
-                var read = new TaskCompletionSource<CaughtUp>(hubs.Waits);
+                var read = new TaskCompletionSource<CaughtUp>(TaskCreationOptions.RunContinuationsAsynchronously);
                 hub.CatchUp(watcher, read.SetResult, beginning);
                 page = await read.Task.WaitAsync(output.Cancellation).ConfigureAwait(false);
                 output.PageBytes = page.State == TailState.Read ? WatchMessages.SizeOf(output.Shard.InLineage, page.Runs, output.Query) : 0;

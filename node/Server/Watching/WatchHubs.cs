@@ -30,9 +30,6 @@ internal sealed partial class WatchHubs(StoreOptions options, TimeProvider clock
     /// <summary>Places of those that read the journal.</summary>
     public SemaphoreSlim CatchUps { get; } = new(CatchUpsMax);
 
-    /// <summary>How waits of those that send are continued: never on the thread of the hub.</summary>
-    public TaskCreationOptions Waits { get; init; } = TaskCreationOptions.RunContinuationsAsynchronously;
-
     /// <summary>Whether the node stops.</summary>
     public bool IsStopping => _isStopping;
 
