@@ -166,7 +166,9 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
     {
         var (map, parts) = (calls.Table.Map, new List<Part>());
         // Of one key nothing but the prefix counts.
-        var bounds = request.Exact ? new KeyBounds(request.Prefix.Memory, (byte[])[.. request.Prefix.Span, 0]) : KeyBounds.Of(request.Start.Memory, request.End.Memory, request.Prefix.Memory);
+        var bounds = request.Exact
+            ? new KeyBounds(request.Prefix.Memory, (byte[])[.. request.Prefix.Span, 0])
+            : KeyBounds.Of(request.Start.Memory, request.End.Memory, request.Prefix.Memory);
         var start = ByteString.CopyFrom(bounds.Lower.Span);
         while (true)
         {
@@ -326,7 +328,8 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
             part.Compacted.Add(address);
             if (part.Shard is null)
                 return false;
-            if (calls.Table.Map.Find(part.Start.Span) is { } route && route.Nodes.Any(node => calls.Table.Nodes.TryGetValue(new NodeId(node), out var other) && !part.Compacted.Contains(other)))
+            var nodes = calls.Table.Map.Find(part.Start.Span)?.Nodes ?? [];
+            if (nodes.Any(node => calls.Table.Nodes.TryGetValue(new NodeId(node), out var other) && !part.Compacted.Contains(other)))
                 return true;
             return part.IsCompacted = part.HasEntries && !_begun.Task.IsCompleted;
         }

@@ -330,14 +330,15 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
 
     private async Task<ApiError?> SendEntriesAsync(Output output, InitialEntries entries, Etag position)
     {
-        var held = await _room.TakeAsync(Math.Max(MessageBytesMin, entries.NextBytes) + InitialEntries.EndBytes, clock, output.Cancellation).ConfigureAwait(false);
+        var bytesMax = Math.Max(MessageBytesMin, entries.NextBytes);
+        var held = await _room.TakeAsync(bytesMax + InitialEntries.EndBytes, clock, output.Cancellation).ConfigureAwait(false);
         try
         {
             var message = MessageBytes.Rent();
             var place = await threads.EnterAsync();
             try
             {
-                entries.Fill(message, Math.Max(MessageBytesMin, entries.NextBytes));
+                entries.Fill(message, bytesMax);
             }
             finally
             {

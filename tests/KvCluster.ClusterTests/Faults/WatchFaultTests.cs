@@ -66,7 +66,8 @@ public sealed class WatchFaultTests
         var channels = Enumerable.Range(0, 20).Select(_ => GrpcChannel.ForAddress(address, new GrpcChannelOptions { MaxReceiveMessageSize = null })).ToList();
         using var limit = new CancellationTokenSource(Eventually.Limit);
         var begun = new CountdownEvent(Watchers);
-        var watching = Enumerable.Range(0, Watchers).Select(index => SeesAsync(new Kv.KvClient(channels[index % channels.Count]), begun, limit.Token)).ToArray();
+        var watching = Enumerable.Range(0, Watchers)
+            .Select(index => SeesAsync(new Kv.KvClient(channels[index % channels.Count]), begun, limit.Token)).ToArray();
         await Eventually.TrueAsync(() => begun.IsSet || watching.Any(static one => one.IsCompleted), "all watches have begun");
         var before = processes.Select(BytesOf).ToArray();
         using var writing = GrpcChannel.ForAddress(address, new GrpcChannelOptions { MaxReceiveMessageSize = null });
