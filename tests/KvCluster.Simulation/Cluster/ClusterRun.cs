@@ -32,6 +32,9 @@ internal sealed class ClusterRun : ISimulation
     private const int LivesInOneOf = 4;
     private const int LivesDraw = 31;
 
+    // The same for a caller of transactions.
+    private const int TransactsInOneOf = 3;
+
     // The same for a watch.
     private const int WatchesInOneOf = 4;
 
@@ -42,6 +45,8 @@ internal sealed class ClusterRun : ISimulation
     private readonly RoutedClient[] _routed = [];
     private readonly SetCaller? _sets;
     private readonly LifeCaller? _lives;
+    private readonly RoutedLoad? _load;
+    private readonly TransactCaller? _transacts;
     private readonly WatchCaller? _watch;
     private readonly ClusterFaults _faults;
     private readonly Availability _availability;
@@ -91,6 +96,8 @@ internal sealed class ClusterRun : ISimulation
         _availability = new Availability(this, _history);
         if (Conditions.RoutedCallers)
             _routed = [.. Enumerable.Range(1, RoutedCount).Select(number => new RoutedClient(this, _history, number))];
+        _transacts = !Conditions.IsLarge && seed % TransactsInOneOf == 1 ? new TransactCaller(this) : null;
+        _load = Conditions.RoutedCallers ? new RoutedLoad(this) : null;
         _faults = new ClusterFaults(this, scenario.Mix, _replacements, _routed);
     }
 
@@ -142,7 +149,7 @@ internal sealed class ClusterRun : ISimulation
 
     public Activity Activity => new(
         _history.Writes, _history.Reads, _history.Scans, _history.FailedConditions, (long)Coordinator.Record.Epoch, Network.SnapshotsInstalled, Transfers,
-        (long)Coordinator.Record.Generation - 1, _history.FollowerReads, _history.Repeats, DigestsCompared, Unapplied, _sets?.Parts ?? 0, _watch?.Events ?? 0);
+        (long)Coordinator.Record.Generation - 1, _history.FollowerReads, _history.Repeats + (_transacts?.Repeated ?? 0), DigestsCompared, Unapplied, _sets?.Parts ?? 0, _watch?.Events ?? 0);
 
     public Tally Tally { get; } = new();
 
@@ -161,6 +168,8 @@ internal sealed class ClusterRun : ISimulation
                 client.Start();
             _sets?.Start();
             _lives?.Start();
+            _load?.Start();
+            _transacts?.Start();
             _watch?.Start();
             _replacements.Start();
             _availability.Start();
@@ -184,6 +193,7 @@ internal sealed class ClusterRun : ISimulation
             _end = string.Join('\n', _nodes.Select(node => $"node {node.Id}: {node.State}").Concat(_clients.Select(client => $"a client: {client.State}")).Concat(_routed.Select(client => client.State)));
             foreach (var client in _routed)
                 client.Dispose();
+            _load?.Dispose();
             foreach (var node in _nodes)
                 node.Dispose();
             SynchronizationContext.SetSynchronizationContext(context);
@@ -201,6 +211,7 @@ internal sealed class ClusterRun : ISimulation
     {
         foreach (var client in _routed)
             client.Network.MapChanged(node.Id);
+        _load?.MapChanged(node.Id);
     }
 
     /// <summary>A node's process has ended.</summary>
@@ -208,6 +219,7 @@ internal sealed class ClusterRun : ISimulation
     {
         foreach (var client in _routed)
             client.Network.Ended(node.Id);
+        _load?.Ended(node.Id);
     }
 
     /// <summary>A thread of a node stalls for this long in the middle of its work, and everything else continues.</summary>
@@ -300,6 +312,8 @@ internal sealed class ClusterRun : ISimulation
         _history.Check(_log);
         _sets?.Check(_log);
         _lives?.Check(_log);
+        _load?.Check(_log);
+        _transacts?.Check(_log);
         _watch?.Check(_log);
     }
 }

@@ -80,6 +80,9 @@ internal sealed class CommittedLog
     /// <summary>What a delete of a set with this etag has deleted, and whether some of the set was left. Null if there is none.</summary>
     public (string Set, int Deleted, bool IsPartial)? SetDeleteAt(Etag etag) => _setDeletes.TryGetValue(etag, out var found) ? found : null;
 
+    /// <summary>All versions of a key, in order.</summary>
+    public IReadOnlyList<Version> VersionsOf(string key) => _versions.TryGetValue(key, out var versions) ? versions : [];
+
     /// <summary>The version of a key in the state that ends with this etag.</summary>
     public Version At(string key, Etag etag)
     {
@@ -108,10 +111,12 @@ internal sealed class CommittedLog
         {
             if (reader.Code is not (OperationCode.Results or OperationCode.SessionOpen or OperationCode.SessionEnd or OperationCode.ForgetExpiry or OperationCode.ForgetOwned or OperationCode.SessionLeft))
                 Events.Add(new WatchedChange(etag, Encoding.ASCII.GetString(reader.Key)));
-            if (reader.Code is OperationCode.Put or OperationCode.Delete)
-                Apply(Encoding.ASCII.GetString(reader.Key), etag, reader.Code == OperationCode.Put ? reader.Value.ToArray() : null, reader.Life);
+            if (reader.Code is OperationCode.Put or OperationCode.PutNumbered or OperationCode.Delete)
+                Apply(Encoding.ASCII.GetString(reader.Key), etag, reader.Code == OperationCode.Delete ? null : reader.Value.ToArray(), reader.Life);
             if (reader.Code == OperationCode.Put && !reader.Life.IsUnlimited)
                 _putSentUs[Encoding.ASCII.GetString(reader.Key)] = sentUs;
+            if (reader.Code == OperationCode.Touch)
+                ApplyTouch(Encoding.ASCII.GetString(reader.Key), reader.ExpiryMilliseconds);
             if (reader.Code is OperationCode.Expire or OperationCode.DeleteOwned)
                 ApplyEnd(reader, etag, RecordBody.ShardTimeMicroseconds(body), sentUs);
             if (reader is { Code: OperationCode.SessionOpen, LifetimeMilliseconds: > 0 })
@@ -131,6 +136,12 @@ internal sealed class CommittedLog
                 etag = new Etag(etag.Epoch, etag.Change + 1);
         }
         Violation.Unless(owned == 0, Rule.LivesEnd, $"{owned} keys of a session end at {etag}, and no session does");
+    }
+
+    private void ApplyTouch(string key, ulong expiryMilliseconds)
+    {
+        if (_lives.TryGetValue(key, out var life))
+            _lives[key] = life with { ExpiryMilliseconds = expiryMilliseconds };
     }
 
     private void ApplyEnd(in OperationReader end, Etag etag, long shardTime, long sentUs)

@@ -107,6 +107,9 @@ internal sealed class NodeRequests(ClusterRun run, ClusterNode node)
     /// <summary>Opens a session.</summary>
     public void OpenSession(UInt128 session, SessionOwner owner, Action<WriteResult> done) => Change(request => request.OpenSession(session, owner), done);
 
+    /// <summary>Makes a change of any kind.</summary>
+    public void Make(Action<WriteRequest> fill, Action<WriteResult> done) => Change(fill, done);
+
     /// <summary>Reads keys at one snapshot.</summary>
     public void Get(int[] keys, ReadKind kind, Etag least, Action<ClusterRead?> done) => node.Events.Deliver(() =>
     {
