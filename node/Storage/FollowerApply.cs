@@ -47,7 +47,8 @@ internal sealed class FollowerApply(
 
     /// <summary>
     /// Applies and publishes some of the committed records that wait, in steps, so that records which a follower receives meanwhile reach its journal and
-    /// are acknowledged first. Returns true if more records wait and can be applied at once. After a pause for memory, or for pages that are read, <see cref="IStoreEvents.WorkQueued"/> says when they can.
+    /// are acknowledged first. Returns true if more records wait and can be applied at once. After a pause for memory, or for pages that are read, <see
+    /// cref="IStoreEvents.WorkQueued"/> says when they can.
     /// </summary>
     public bool ApplyMore()
     {

@@ -50,10 +50,12 @@ internal sealed class ReplicaStore : IDisposable
         Log = new RecordLog(Life, index, segments, _journal, Durable);
         Reader = new JournalReader(context, Life, Pages, index, segments);
         Tail = new CommittedTail(context, Life, Pages, index, Reader, recovered.JournalDirectory);
-        var prefetch = context.Prefetch is { } executor ? new PathPrefetch(executor, Pages, OpenSnapshot, failure => context.Writer.Post(new WorkAction(() => Life.Fail(failure)))) : null;
+        Action<Exception> readFailed = failure => context.Writer.Post(new WorkAction(() => Life.Fail(failure)));
+        var prefetch = context.Prefetch is { } executor ? new PathPrefetch(executor, Pages, OpenSnapshot, readFailed) : null;
         // Nothing of the file is in memory, as far as is known.
         prefetch?.BecomeCold();
-        Committed = new CommittedRecords(context, Life, Pages, index, Log, Reader, _shardClock, new ReadAhead(prefetch, context.Writer, () => Life.Guard(OnRecordsRead)));
+        var recordsAhead = new ReadAhead(prefetch, context.Writer, () => Life.Guard(OnRecordsRead));
+        Committed = new CommittedRecords(context, Life, Pages, index, Log, Reader, _shardClock, recordsAhead);
         // A checkpoint names nothing beyond what is durable here.
         Checkpoints = new CheckpointSchedule(
             context, Life, Pages, index, Tail.Holds, segments, _journal, reserve, () => Etag.Min(Pages.Roots.PublishedEtag, Durable.Last.Etag), () => Space!.Watch());

@@ -34,7 +34,10 @@ public sealed class SharedUseTests : StoreTest
         }
     }
 
-    /// <summary>Two threads that filled one batch wrote into the same bytes: a record that cannot be read ended the store. Now each call adds its operation, or is refused.</summary>
+    /// <summary>
+    /// Two threads that filled one batch wrote into the same bytes: a record that cannot be read ended the store. Now each call adds its operation, or is
+    /// refused.
+    /// </summary>
     [Fact]
     public async Task Batch_FilledByTwoThreads_HasWhatWasNotRefused()
     {
@@ -95,7 +98,8 @@ public sealed class SharedUseTests : StoreTest
     }
 
     /// <summary>
-    /// A batch that needs much room was overtaken by small ones for as long as there were any: one of 15 MiB waited 22 s beside 64 callers, each of whom had written hundreds of batches meanwhile.
+    /// A batch that needs much room was overtaken by small ones for as long as there were any: one of 15 MiB waited 22 s beside 64 callers, each of whom had
+    /// written hundreds of batches meanwhile.
     /// </summary>
     [Fact]
     public async Task Write_OfALargeBatchBesideManySmallOnes_HasItsTurn()

@@ -10,7 +10,8 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Node.Hosting;
 
 /// <summary>
-/// What a node's replicas share: a fixed set of writer, journal and checkpoint threads, one that reads pages for the writers, one that reads the journal for watchers, the timers, the node's disk and memory, and the pace of digests. Created and
+/// What a node's replicas share: a fixed set of writer, journal and checkpoint threads, one that reads pages for the writers, one that reads the journal for
+/// watchers, the timers, the node's disk and memory, and the pace of digests. Created and
 /// disposed by <see cref="ShardHost"/>, after the last replica; used on any thread.
 /// </summary>
 internal sealed class ShardThreads : IAsyncDisposable

@@ -19,7 +19,8 @@ internal sealed class PreviousValues : IDisposable
     private const int ChangesMax = 64 << 10;
 
     /// <summary>
-    /// Bytes of the keys and values changed since the snapshot. Values are parts of records, whose memory stays while they are kept: 65,536 of them once held half a gigabyte that nobody counted.
+    /// Bytes of the keys and values changed since the snapshot. Values are parts of records, whose memory stays while they are kept: 65,536 of them once held
+    /// half a gigabyte that nobody counted.
     /// </summary>
     private const long ChangesBytesMax = 8 << 20;
 
@@ -60,7 +61,7 @@ internal sealed class PreviousValues : IDisposable
         for (var index = 0; index < batch.Events.Length; index++)
         {
             ref var changed = ref batch.Events[index];
-            if (isWanted is not null && index % EventsAhead == 0 && !TryReadAhead(batch.Events.AsSpan(index, Math.Min(EventsAhead, batch.Events.Length - index)), isWanted.AsSpan(index), snapshot))
+            if (isWanted is not null && index % EventsAhead == 0 && !TryReadAhead(batch.Events.AsSpan(index), isWanted.AsSpan(index), snapshot))
                 return;
             if (isWanted is not null && isWanted[index] && changed.ReplacesValue && !TryFill(ref changed, snapshot, ref left))
                 return;
@@ -83,7 +84,7 @@ internal sealed class PreviousValues : IDisposable
     {
         try
         {
-            for (var index = 0; events.Length > 1 && index < events.Length; index++)
+            for (var index = 0; events.Length > 1 && index < Math.Min(EventsAhead, events.Length); index++)
             {
                 if (isWanted[index] && events[index].ReplacesValue && !_changed.ContainsKey(new KeyText(events[index].Key)))
                     snapshot.BeginRead(TreeId.Kv, events[index].Key.Span);

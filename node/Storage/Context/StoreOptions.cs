@@ -24,7 +24,8 @@ internal sealed record StoreOptions
     public TimeSpan StepTimeMax { get; init; } = TimeSpan.FromMilliseconds(20);
 
     /// <summary>
-    /// Pages that a step of the writer may read from the disk before it ends. A slow disk takes a tenth of a millisecond for each, so they take about as long as
+    /// Pages that a step of the writer may read from the disk before it ends. A slow disk takes a tenth of a millisecond for each, so they take about as long
+    /// as
     /// <see cref="StepTimeMax"/>. What one request or record needs beyond this is read before the step begins, beside the writer (<c>PathPrefetch</c>).
     /// </summary>
     public int StepReadsMax { get; init; } = 128;

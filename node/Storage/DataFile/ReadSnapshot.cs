@@ -59,7 +59,8 @@ internal readonly unsafe struct ReadSnapshot : IDisposable
     }
 
     /// <summary>
-    /// Has the disk begin to read the page at which a search for a key would wait for it: mostly the leaf. For many keys that are read soon, which then do not wait one after the other.
+    /// Has the disk begin to read the page at which a search for a key would wait for it: mostly the leaf. For many keys that are read soon, which then do not
+    /// wait one after the other.
     /// </summary>
     public void BeginRead(TreeId tree, ReadOnlySpan<byte> key)
     {

@@ -1,7 +1,8 @@
 namespace KvCluster.Storage;
 
 /// <summary>
-/// The callers of a <see cref="KvStore"/> whose batches found the queue full: first come, first served. Only the first of them tries again. When all of them did, a large batch was
+/// The callers of a <see cref="KvStore"/> whose batches found the queue full: first come, first served. Only the first of them tries again. When all of them
+/// did, a large batch was
 /// overtaken by small ones again and again, one of 15 MiB beside 64 callers for 22 s. Any thread.
 /// </summary>
 internal sealed class AdmissionLine
@@ -13,7 +14,9 @@ internal sealed class AdmissionLine
     /// <summary>Whether somebody waits, so that others must not pass.</summary>
     public bool IsTaken => _isTaken;
 
-    /// <summary>Waits to be the first, who disposes of the place when his batch is in the queue. Does not need the thread pool for callers that block.</summary>
+    /// <summary>
+    /// Waits to be the first, who disposes of the place when his batch is in the queue. Does not need the thread pool for callers that block.
+    /// </summary>
     public Place Enter()
     {
         lock (_gate)

@@ -185,7 +185,8 @@ public sealed class KvBatch
     // Two threads that fill a batch at once would make a record of it that no replica can read, and two that write it would both own its request.
     private Turn TakeTurn() => Interlocked.Exchange(ref _isInUse, 1) == 0
         ? new Turn(this)
-        : throw new InvalidOperationException("Another thread uses the batch at this moment. Nothing was changed by this call; a batch is used by one thread at a time.");
+        : throw new InvalidOperationException(
+            "Another thread uses the batch at this moment. Nothing was changed by this call; a batch is used by one thread at a time.");
 
     private void Use(KvTree tree)
     {

@@ -204,7 +204,8 @@ public sealed class KvStore : IAsyncDisposable
     }
 
     /// <summary>
-    /// The same for a caller that cannot await: the thread stands still until the batch is answered. Prefer <see cref="WriteAsync"/>: a thread of the pool that waits for its result keeps others from
+    /// The same for a caller that cannot await: the thread stands still until the batch is answered. Prefer <see cref="WriteAsync"/>: a thread of the pool that
+    /// waits for its result keeps others from
     /// running, and the answer, which is given on the pool, may wait for seconds until there is another thread. The answer of this needs none.
     /// </summary>
     /// <inheritdoc cref="WriteAsync"/>
@@ -384,7 +385,8 @@ public sealed class KvStore : IAsyncDisposable
     private WriteResult Evaluated(WriteResult result, CancellationToken cancellationToken) =>
         result.Outcome is WriteOutcome.Applied or WriteOutcome.ConditionFailed ? result : throw FailureOf(result.Outcome, cancellationToken);
 
-    private bool TrySubmit(WriteRequest request, KvBatch? batch) => batch?.TrySubmit(request, _engine.Store.Requests) ?? _engine.Store.Requests.TrySubmit(request);
+    private bool TrySubmit(WriteRequest request, KvBatch? batch) =>
+        batch?.TrySubmit(request, _engine.Store.Requests) ?? _engine.Store.Requests.TrySubmit(request);
 
     /// <summary>Submits a request when the queue has room for it, after those that have waited for longer.</summary>
     private async Task WaitForRoomAsync(WriteRequest request, KvBatch? batch, CancellationToken cancellationToken)

@@ -12,7 +12,9 @@ internal sealed class SegmentReader(IFileSystem files, string directory) : IDisp
     /// <summary>Bytes that one read brings, at most.</summary>
     private const int RunBytesMax = 1 << 20;
 
-    /// <summary>How many durable records, the first of some, are behind each other in a segment and have no more bytes together than one read brings. At least one.</summary>
+    /// <summary>
+    /// How many durable records, the first of some, are behind each other in a segment and have no more bytes together than one read brings. At least one.
+    /// </summary>
     /// <param name="entries">The records, in order. Of those that count, none is in memory.</param>
     /// <param name="bodyBytesMax">The most bytes of bodies, unless the first alone has more.</param>
     public static int RunLength(ReadOnlySpan<JournalEntry> entries, long bodyBytesMax)
@@ -22,14 +24,16 @@ internal sealed class SegmentReader(IFileSystem files, string directory) : IDisp
         {
             var (before, entry) = (entries[count - 1], entries[count]);
             bodyBytes += entry.Record.BodyBytes;
-            if (!entry.Body.IsEmpty || entry.Segment != before.Segment || entry.Offset != before.End || entry.End - entries[0].Offset > RunBytesMax || bodyBytes > bodyBytesMax)
+            var follows = entry.Segment == before.Segment && entry.Offset == before.End;
+            if (!follows || !entry.Body.IsEmpty || entry.End - entries[0].Offset > RunBytesMax || bodyBytes > bodyBytesMax)
                 break;
         }
         return count;
     }
 
     /// <summary>
-    /// Reads durable records that are behind each other in a segment, with one call: small records by one call each took a writer 100 ms for a mebibyte. Returns how many of
+    /// Reads durable records that are behind each other in a segment, with one call: small records by one call each took a writer 100 ms for a mebibyte.
+    /// Returns how many of
     /// them, the first ones, are what was written there; the bodies are in one new array.
     /// </summary>
     public int ReadRun(ReadOnlySpan<JournalEntry> entries, Span<ReadOnlyMemory<byte>> bodies)

@@ -54,14 +54,17 @@ internal static class ExpiryIndex
     /// <param name="bytesMax">Bytes after which no further one follows.</param>
     /// <param name="step">The step of the writer; nothing follows when it has taken enough.</param>
     /// <returns>The number of keys that expire, and when the first of them was due.</returns>
-    public static (int Keys, ulong FirstMilliseconds) AppendDue(WriteBatch batch, ulong nowMilliseconds, ByteBuffer payload, int countMax, long bytesMax, in StepBound step)
+    public static (int Keys, ulong FirstMilliseconds) AppendDue(
+        WriteBatch batch, ulong nowMilliseconds, ByteBuffer payload, int countMax, long bytesMax, in StepBound step)
     {
         var (keys, first, count, begin) = (0, 0ul, 0, payload.Count);
         Span<byte> upper = stackalloc byte[KeyBytes];
         WriteKey(upper, nowMilliseconds + 1, Etag.None);
         using var cursor = batch.Cursor(TreeId.Expiry, default, upper);
-        while (count < countMax && payload.Count - begin < bytesMax && !step.HasReadEnough && (count % LookEvery != LookEvery - 1 || !step.TookLongEnough) && cursor.MoveNext())
+        while (count < countMax && payload.Count - begin < bytesMax && !step.HasReadEnough && cursor.MoveNext())
         {
+            if (count % LookEvery == LookEvery - 1 && step.TookLongEnough)
+                break;
             var (expiry, etag) = ReadKey(cursor.Key);
             var isLive = IsLive(batch, cursor.Value, expiry, etag, out _);
             Operations.Expire(payload, isLive ? OperationCode.Expire : OperationCode.ForgetExpiry, cursor.Value, expiry, etag);

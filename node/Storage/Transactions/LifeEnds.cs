@@ -120,7 +120,9 @@ internal sealed class LifeEnds : IDisposable
             return false;
         if (lifetimes.Count > 0 && lifetimes.UntilNextLook == TimeSpan.Zero)
             lifetimes.Look();
-        return (lifetimes.HasDue && !_sessionsAhead.IsUnderWay) || (_firstExpiryMs is { } first && ((!_expiriesAhead.IsUnderWay && IsReached(first, _clock.Now)) || IsTimeDue));
+        if (lifetimes.HasDue && !_sessionsAhead.IsUnderWay)
+            return true;
+        return _firstExpiryMs is { } first && ((!_expiriesAhead.IsUnderWay && IsReached(first, _clock.Now)) || IsTimeDue);
     }
 
     /// <summary>Whether a record should say what time it is, although it says nothing else. Only if <see cref="IsDue"/> may be asked.</summary>
@@ -177,14 +179,20 @@ internal sealed class LifeEnds : IDisposable
     /// <summary>The record that is being made says that nothing is known of what is left of a session. False if nothing was said before.</summary>
     public bool TryForgetRest(UInt128 session) => _lifetimes!.TryForgetRest(session);
 
-    /// <summary>Appends the expiries that are late, which come before the requests. The other parameters are those of <see cref="AppendSessions(WriteBatch, ByteBuffer, int, long?, in StepBound)"/>.</summary>
+    /// <summary>
+    /// Appends the expiries that are late, which come before the requests. The other parameters are those of <see cref="AppendSessions(WriteBatch, ByteBuffer,
+    /// int, long?, in StepBound)"/>.
+    /// </summary>
     /// <param name="shardTime">The record's shard time in microseconds.</param>
     /// <param name="bytesOfSessions">What the ends of sessions have taken of the share that comes before the requests.</param>
     /// <param name="pagesLeft">Pages that the record may make.</param>
-    public void AppendLate(WriteBatch batch, long shardTime, ByteBuffer payload, int bytesMax, int bytesOfSessions, int pagesLeft, long? recordBytesLeft, in StepBound step)
+    public void AppendLate(
+        WriteBatch batch, long shardTime, ByteBuffer payload, int bytesMax, int bytesOfSessions, int pagesLeft, long? recordBytesLeft, in StepBound step)
     {
-        if (_lifetimes is not null && _firstExpiryMs is { } first && IsReached(first + LateMilliseconds, shardTime))
-            AppendExpiries(batch, shardTime, payload, Math.Min(LateCountMax, CountFor(pagesLeft)), Math.Min((bytesMax / ShareBefore) - bytesOfSessions, recordBytesLeft ?? long.MaxValue), step);
+        if (_lifetimes is null || _firstExpiryMs is not { } first || !IsReached(first + LateMilliseconds, shardTime))
+            return;
+        var share = Math.Min((bytesMax / ShareBefore) - bytesOfSessions, recordBytesLeft ?? long.MaxValue);
+        AppendExpiries(batch, shardTime, payload, Math.Min(LateCountMax, CountFor(pagesLeft)), share, step);
     }
 
     /// <summary>Appends the expiries that are due behind the requests. The parameters are those of <see cref="AppendLate"/>.</summary>
@@ -192,12 +200,15 @@ internal sealed class LifeEnds : IDisposable
         AppendExpiries(batch, shardTime, payload, Math.Min(CountMax, CountFor(pagesLeft)), bytesLeft, step);
 
     /// <summary>
-    /// Whether there are more expiries than keys. Then deletes of ranges have left some, which would stay until they are due, perhaps for years: a key that is put to live long and goes with a range, again and
+    /// Whether there are more expiries than keys. Then deletes of ranges have left some, which would stay until they are due, perhaps for years: a key that is
+    /// put to live long and goes with a range, again and
     /// again, would fill the disk. So there are never many more than keys.
     /// </summary>
     public static bool HasStaleExpiries(WriteBatch batch) => batch.KeysOf(TreeId.Expiry) > batch.KeysOf(TreeId.Kv);
 
-    /// <summary>Looks at some more expiries, and appends that those are forgotten whose keys are gone. The parameters are those of <see cref="AppendLate"/>.</summary>
+    /// <summary>
+    /// Looks at some more expiries, and appends that those are forgotten whose keys are gone. The parameters are those of <see cref="AppendLate"/>.
+    /// </summary>
     public void AppendStale(WriteBatch batch, ByteBuffer payload, long bytesLeft, int pagesLeft, in StepBound step)
     {
         if (bytesLeft - KvLimits.KeyBytesMax - OperationBytesMax is > 0 and var room)

@@ -13,7 +13,8 @@ namespace KvCluster.Storage.Transactions;
 /// different request under the same sequence is refused. The last puts whose answers do not depend on the state are left for <see cref="ApplyLeft"/>, which is
 /// called when the record is on its way to the disk. Writer executor.
 /// </summary>
-internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, PendingAnswers answers, LifeEnds lives, ReadAhead ahead, TimeProvider time, StoreOptions options)
+internal sealed class MergedTransaction(
+    RequestQueue queue, AnswerChain chain, PendingAnswers answers, LifeEnds lives, ReadAhead ahead, TimeProvider time, StoreOptions options)
 {
     private static readonly ByteBuffer None = new(0);
 
@@ -203,7 +204,8 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     {
         ApplyLeft(batch);
         var operationBytes = _payload.Count;
-        lives.AppendBehind(batch, _shardTime, _payload, Math.Min(bytesMax - _payload.Count, LeftForEnds(recordBytesLeft) ?? long.MaxValue), pagesMax - batch.PagesMade, step);
+        var bytesLeft = Math.Min(bytesMax - _payload.Count, LeftForEnds(recordBytesLeft) ?? long.MaxValue);
+        lives.AppendBehind(batch, _shardTime, _payload, bytesLeft, pagesMax - batch.PagesMade, step);
         ApplyFrom(batch, operationBytes);
     }
 
@@ -212,7 +214,8 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     {
         ApplyLeft(batch);
         var operationBytes = _payload.Count;
-        lives.AppendStale(batch, _payload, Math.Min(bytesMax - _payload.Count, LeftForEnds(recordBytesLeft) ?? long.MaxValue), pagesMax - batch.PagesMade, step);
+        var bytesLeft = Math.Min(bytesMax - _payload.Count, LeftForEnds(recordBytesLeft) ?? long.MaxValue);
+        lives.AppendStale(batch, _payload, bytesLeft, pagesMax - batch.PagesMade, step);
         ApplyFrom(batch, operationBytes);
     }
 
@@ -368,7 +371,8 @@ internal sealed class MergedTransaction(RequestQueue queue, AnswerChain chain, P
     }
 
     /// <summary>
-    /// Has the entries forgotten that deletes of ranges have left of the sessions that are to own keys of a request. Returns whether there were any. A session is looked at again when a range was
+    /// Has the entries forgotten that deletes of ranges have left of the sessions that are to own keys of a request. Returns whether there were any. A session
+    /// is looked at again when a range was
     /// deleted since, because a full one would otherwise cost 10,000 lookups with each refusal.
     /// </summary>
     private bool ForgetStaleOwned(WriteBatch batch, ReadOnlySpan<byte> operations)

@@ -4,7 +4,8 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage.Transactions;
 
 /// <summary>
-/// Names what a piece of the writer's work will read and change of the trees: keys, members of sets, ranges. <see cref="PathPrefetch"/> reads the pages. One thread at a time.
+/// Names what a piece of the writer's work will read and change of the trees: keys, members of sets, ranges. <see cref="PathPrefetch"/> reads the pages. One
+/// thread at a time.
 /// </summary>
 /// <param name="every">Of the keys and members that are added, one of so many is kept; of ranges each.</param>
 internal sealed class PageKeys(int every = 1)

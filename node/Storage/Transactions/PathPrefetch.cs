@@ -12,8 +12,10 @@ namespace KvCluster.Storage.Transactions;
 
 /// <summary>
 /// Reads the leaves that the writer will change from the disk before it gets there. The writer reads one page after the other, and its shards wait for each; this
-/// asks the disk for those of many waiting requests at once. Owned by a store. Submitting threads tell it the keys, and so does the writer of a large piece of work that it puts off
-/// until then (<see cref="ReadAhead"/>); it looks them up on an executor that all stores of a node share for this, in the published state and as a reader, so that no page that it
+/// asks the disk for those of many waiting requests at once. Owned by a store. Submitting threads tell it the keys, and so does the writer of a large piece of
+/// work that it puts off
+/// until then (<see cref="ReadAhead"/>); it looks them up on an executor that all stores of a node share for this, in the published state and as a reader, so
+/// that no page that it
 /// reads is reused meanwhile. What it reads is only faster to reach afterwards: no result depends on it.
 /// </summary>
 /// <param name="executor">Waits for the disk.</param>
@@ -146,7 +148,8 @@ internal sealed class PathPrefetch(ISerialExecutor executor, PageStore pages, Fu
         }
         catch (Exception failure) when (failure is StoreStoppedException or SnapshotLimitException or CorruptStoreException or UnreadableRecordException)
         {
-            // The store knows of damage already (PageSpace.Damaged), the writer finds out about the record, and without the other two it reads its pages itself.
+            // The store knows of damage already (PageSpace.Damaged), the writer finds out about the record, and without the other two it reads its pages
+            // itself.
         }
         catch (Exception failure)
         {
@@ -210,7 +213,8 @@ internal sealed class PathPrefetch(ISerialExecutor executor, PageStore pages, Fu
         _keysUntilWarm = count > 0 ? KeysUntilWarm : Math.Max(0, _keysUntilWarm - looked);
     }
 
-    // What leaves that are in memory by now refer to: the trees of large sets, and of keys with a life its entries and a value in pages of its own, which the writer reads for its
+    // What leaves that are in memory by now refer to: the trees of large sets, and of keys with a life its entries and a value in pages of its own, which the
+    // writer reads for its
     // header. Returns how many leaves had to be read.
     private unsafe int ReadBehind(in ReadSnapshot snapshot, ReadOnlySpan<byte> keys, Span<Asked> asked)
     {

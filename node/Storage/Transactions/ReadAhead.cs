@@ -3,11 +3,13 @@ using KvCluster.Storage.Threads;
 namespace KvCluster.Storage.Transactions;
 
 /// <summary>
-/// A piece of the writer's work at a time that is put off until its pages are in memory: a request of many keys, expiries, the end of a session, records that a follower applies. The
+/// A piece of the writer's work at a time that is put off until its pages are in memory: a request of many keys, expiries, the end of a session, records that a
+/// follower applies. The
 /// writer would read them one after the other, with all shards of its thread waiting. Writer executor.
 /// </summary>
 /// <remarks>
-/// While the trees count as being in memory, work is put off only if it has so many keys that the way to another thread and back is nothing beside it, and some of its keys are looked up to
+/// While the trees count as being in memory, work is put off only if it has so many keys that the way to another thread and back is nothing beside it, and some
+/// of its keys are looked up to
 /// see whether the trees still are.
 /// </remarks>
 /// <param name="prefetch">Reads the pages; null: nobody does, and nothing is put off.</param>
@@ -15,7 +17,9 @@ namespace KvCluster.Storage.Transactions;
 /// <param name="ready">Called on it when the work may begin.</param>
 internal sealed class ReadAhead(PathPrefetch? prefetch, ISerialExecutor writer, Action ready)
 {
-    /// <summary>Work with fewer keys is not put off. It takes less time than the way to another thread and back, and no more reads than a step may have.</summary>
+    /// <summary>
+    /// Work with fewer keys is not put off. It takes less time than the way to another thread and back, and no more reads than a step may have.
+    /// </summary>
     public const int KeysMin = 32;
 
     /// <summary>The same while the trees count as being in memory.</summary>

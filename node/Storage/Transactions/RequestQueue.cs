@@ -77,7 +77,9 @@ internal sealed class RequestQueue(int countMax, long bytesMax, MemoryAccount me
         return false;
     }
 
-    /// <summary>Puts a request that was taken back in front of the others, which wait behind it until it is released. It cannot be given up any more. Writer executor.</summary>
+    /// <summary>
+    /// Puts a request that was taken back in front of the others, which wait behind it until it is released. It cannot be given up any more. Writer executor.
+    /// </summary>
     public void Hold(WriteRequest request)
     {
         Invariant.Check(_held is null, $"Two requests were put off at once.");

@@ -79,7 +79,8 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     public object? Trace { get; set; }
 
     /// <summary>
-    /// Whether a thread stands still until it is answered. It is then answered on the thread that knows the answer, and not by the completions executor or the pool, which may have nothing but such threads.
+    /// Whether a thread stands still until it is answered. It is then answered on the thread that knows the answer, and not by the completions executor or the
+    /// pool, which may have nothing but such threads.
     /// </summary>
     public bool IsAwaitedByThread { get; set; }
 
@@ -145,7 +146,10 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <summary>Whether any operation is an increment. A list with one has at most <see cref="KvLimits.ResultsMax"/>, because each looks at those before it.</summary>
     public bool HasIncrement { get; private set; }
 
-    /// <summary>About how many keys the writer will look up for it. A range counts as so many that its pages are read before the writer begins (<see cref="ReadAhead"/>).</summary>
+    /// <summary>
+    /// About how many keys the writer will look up for it. A range counts as so many that its pages are read before the writer begins (<see
+    /// cref="ReadAhead"/>).
+    /// </summary>
     public int KeysLookedUp => OperationCount + _conditionCount + (HasRange || ReadsRange || _hasRangeCondition ? ReadAhead.KeysMin : 0);
 
     /// <summary>Where <see cref="PathPrefetch"/> has it among those that it was told of; 0 if it was not told of all its keys.</summary>

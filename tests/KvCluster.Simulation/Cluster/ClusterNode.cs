@@ -358,8 +358,9 @@ internal sealed class ClusterNode : IDisposable
         VirtualExecutor[] lanes = [.. Enumerable.Range(0, 2).Select(_ => new VirtualExecutor(_run.Time, _run.Random, () => Disk.SyncUs, Guarded))];
         var checkpoints = new VirtualExecutor(_run.Time, _run.Random, () => Disk.BackgroundUs, Guarded);
         var completions = new VirtualExecutor(_run.Time, _run.Random, () => 20, Guarded);
+        var prefetch = new VirtualExecutor(_run.Time, _run.Random, () => Disk.BackgroundUs, Guarded);
         Pool = new VirtualExecutor(_run.Time, _run.Random, () => 20, Guarded);
-        _executors = [writer, .. lanes, checkpoints, completions, Pool];
+        _executors = [writer, .. lanes, checkpoints, completions, prefetch, Pool];
         // While one journal lane writes, the writer and the other lane continue, so a later write may be durable first.
         Disk.Files.DuringWrite = _ =>
         {
@@ -379,7 +380,10 @@ internal sealed class ClusterNode : IDisposable
             RangeLeavesUnreadMax = _run.Conditions.HasSets ? RangeLeavesOfSets : new StoreOptions().RangeLeavesUnreadMax,
             Pages = new PageStoreOptions { MapBytes = 64 << 20, StepPages = 32 },
         };
-        return new StoreContext(FaultyFiles.Of(Disk.Files, _run.Bug), writer, lanes, checkpoints, _clock, NullLogger.Instance, options, completions);
+        return new StoreContext(FaultyFiles.Of(Disk.Files, _run.Bug), writer, lanes, checkpoints, _clock, NullLogger.Instance, options, completions)
+        {
+            Prefetch = prefetch,
+        };
     }
 
     private void OnRoute(ShardRoute route)

@@ -109,7 +109,8 @@ internal sealed class CommittedLog
         var reader = new OperationReader(payload.Operations);
         while (reader.MoveNext())
         {
-            if (reader.Code is not (OperationCode.Results or OperationCode.SessionOpen or OperationCode.SessionEnd or OperationCode.ForgetExpiry or OperationCode.ForgetOwned or OperationCode.SessionLeft))
+            if (reader.Code is not (OperationCode.Results or OperationCode.SessionOpen or OperationCode.SessionEnd
+                or OperationCode.ForgetExpiry or OperationCode.ForgetOwned or OperationCode.SessionLeft))
                 Events.Add(new WatchedChange(etag, Encoding.ASCII.GetString(reader.Key)));
             if (reader.Code is OperationCode.Put or OperationCode.PutNumbered or OperationCode.Delete)
                 Apply(Encoding.ASCII.GetString(reader.Key), etag, reader.Code == OperationCode.Delete ? null : reader.Value.ToArray(), reader.Life);

@@ -13,9 +13,12 @@ using Microsoft.Extensions.Logging.Abstractions;
 namespace KvCluster.Tests.Storage.Store;
 
 /// <summary>
-/// A store with threads of its own on a real disk, and what it must have. Some requests are of the whole language, over a few keys and sets that <see cref="RequestModel"/> has;
-/// others move megabytes: values of up to 100 KB under many keys, ranges of them deleted, also all of them as a dropped tree is; keys that expire, and keys of sessions that end.
-/// Snapshots are held meanwhile, checkpoints and backups made, backups restored, the store closed or abandoned and opened again with another budget and other options.
+/// A store with threads of its own on a real disk, and what it must have. Some requests are of the whole language, over a few keys and sets that <see
+/// cref="RequestModel"/> has;
+/// others move megabytes: values of up to 100 KB under many keys, ranges of them deleted, also all of them as a dropped tree is; keys that expire, and keys of
+/// sessions that end.
+/// Snapshots are held meanwhile, checkpoints and backups made, backups restored, the store closed or abandoned and opened again with another budget and other
+/// options.
 /// </summary>
 internal sealed class DifferentialRun(string directory, string beside, Random random, bool fillsDisk) : IAsyncDisposable
 {
@@ -46,7 +49,8 @@ internal sealed class DifferentialRun(string directory, string beside, Random ra
 
     /// <summary>What was done.</summary>
     public string Summary => string.Create(CultureInfo.InvariantCulture,
-        $"{_operations:N0} operations in {_requests:N0} requests, {_refused:N0} refused by a full disk; opened {_reopened:N0} times, {_backups:N0} backups restored, {_checked:N0} states compared");
+        $"{_operations:N0} operations in {_requests:N0} requests, {_refused:N0} refused by a full disk; opened {_reopened:N0} times, "
+        + $"{_backups:N0} backups restored, {_checked:N0} states compared");
 
     private StandaloneStore Store => _store!;
 
@@ -61,6 +65,7 @@ internal sealed class DifferentialRun(string directory, string beside, Random ra
             await DoBesideAsync();
         }
         await SettleAsync(0);
+        CloseSnapshots(compare: true);
         await MakeRoomAsync();
         await AwaitExpiriesAsync();
         await ReopenAsync();
@@ -130,7 +135,10 @@ internal sealed class DifferentialRun(string directory, string beside, Random ra
     {
         var changes = new List<(string Key, int Seed, int Length)>();
         for (var count = random.Next(1, 12); count > 0; count--)
-            changes.Add((LargeKey(random.Next(_keys)), random.Next(), random.Next(40) switch { 0 => random.Next(100_000), < 10 => random.Next(12_000), _ => random.Next(1_500) }));
+        {
+            var length = random.Next(random.Next(40) switch { 0 => 100_000, < 10 => 12_000, _ => 1_500 });
+            changes.Add((LargeKey(random.Next(_keys)), random.Next(), length));
+        }
         Submit(
             request =>
             {
@@ -202,7 +210,8 @@ internal sealed class DifferentialRun(string directory, string beside, Random ra
         {
             case 0:
                 _owned.Remove(session);
-                Submit(request => request.EndSession(id), result => Assert.Contains((result.Outcome, result.Deleted), ((WriteOutcome, int)[])[(WriteOutcome.Applied, keys.Count), (WriteOutcome.SessionExpired, 0)]));
+                (WriteOutcome, int)[] ends() => [(WriteOutcome.Applied, keys.Count), (WriteOutcome.SessionExpired, 0)];
+                Submit(request => request.EndSession(id), result => Assert.Contains((result.Outcome, result.Deleted), ends()));
                 break;
             case 1:
                 Submit(request => request.DeleteRange(StoreBench.Text(prefix), StoreBench.Text($"o/{session}0")), result =>
@@ -240,7 +249,10 @@ internal sealed class DifferentialRun(string directory, string beside, Random ra
             request =>
             {
                 for (var count = random.Next(1, 200); count > 0; count--)
-                    request.Put(StoreBench.Text($"t/{random.Next(100_000):d6}"), new byte[random.Next(500)], new PutTerms((ulong)random.Next(1, ShortLifeMs), 0, IsNumbered: false));
+                {
+                    var terms = new PutTerms((ulong)random.Next(1, ShortLifeMs), 0, IsNumbered: false);
+                    request.Put(StoreBench.Text($"t/{random.Next(100_000):d6}"), new byte[random.Next(500)], terms);
+                }
             },
             static result => Assert.Equal(WriteOutcome.Applied, result.Outcome));
     }
@@ -407,8 +419,6 @@ internal sealed class DifferentialRun(string directory, string beside, Random ra
     {
         if (!fillsDisk)
             return;
-        await SettleAsync(0);
-        CloseSnapshots(compare: true);
         for (var attempt = 0; _isFull || attempt == 0; attempt++)
         {
             Assert.True(attempt < 600, "The disk stays full although everything was deleted.");

@@ -4,7 +4,8 @@ using Xunit.Abstractions;
 namespace KvCluster.Tests.Storage.Store;
 
 /// <summary>
-/// The engine on a real disk, with everything on at once, beside a model: see <see cref="DifferentialRun"/>. KV_SEED repeats a run, as far as threads and the disk let it. KV_OPERATIONS is
+/// The engine on a real disk, with everything on at once, beside a model: see <see cref="DifferentialRun"/>. KV_SEED repeats a run, as far as threads and the
+/// disk let it. KV_OPERATIONS is
 /// their number, and KV_DIRECTORY a directory on a file system that may be filled; tests/nightly/differential sets both.
 /// </summary>
 public sealed class DifferentialTests(ITestOutputHelper output)
@@ -17,8 +18,11 @@ public sealed class DifferentialTests(ITestOutputHelper output)
         var random = Seeds.Next(output);
         var given = Environment.GetEnvironmentVariable("KV_DIRECTORY");
         using var beside = new TemporaryDirectory();
-        var operations = Environment.GetEnvironmentVariable("KV_OPERATIONS") is { Length: > 0 } text ? int.Parse(text, CultureInfo.InvariantCulture) : OperationsOfAnOrdinaryRun;
-        await using var run = new DifferentialRun(string.IsNullOrEmpty(given) ? beside.Path : given, beside.Path, random, fillsDisk: !string.IsNullOrEmpty(given));
+        var operations = OperationsOfAnOrdinaryRun;
+        if (Environment.GetEnvironmentVariable("KV_OPERATIONS") is { Length: > 0 } text)
+            operations = int.Parse(text, CultureInfo.InvariantCulture);
+        var fillsDisk = !string.IsNullOrEmpty(given);
+        await using var run = new DifferentialRun(fillsDisk ? given! : beside.Path, beside.Path, random, fillsDisk);
         try
         {
             await run.RunAsync(operations);

@@ -67,6 +67,7 @@ internal sealed class ModelContent
             RequestOperation.SetAdd => !leavesOut || !HasMember(key, text),
             RequestOperation.SetRemove => !leavesOut || HasMember(key, text),
             RequestOperation.SetDelete => !leavesOut || Sets.ContainsKey(key),
+            RequestOperation.Touch => Keys.ContainsKey(key),
             _ => !operation.IsRead,
         };
         outcome.Etag = isChange ? outcome.Etag with { Change = outcome.Etag.Change + 1 } : outcome.Etag;

@@ -56,13 +56,15 @@ public sealed class OccupiedThreadPoolTests : IDisposable
     }
 
     /// <summary>
-    /// A program whose threads of the pool all wait for a write took ten seconds for each, because the answer needed one of them, too. It also waits in this way while the queue is full, and takes back
+    /// A program whose threads of the pool all wait for a write took ten seconds for each, because the answer needed one of them, too. It also waits in this
+    /// way while the queue is full, and takes back
     /// what it does not wait for any more.
     /// </summary>
     [Fact]
     public async Task Write_OfAnEmbeddedStoreByAThreadThatWaits_NeedsNoThreadOfThePool()
     {
-        await using var store = KvStore.Open(Path.Combine(_directory.Path, "embedded"), new KvStoreOptions { MemoryBudgetBytes = KvStoreOptions.MemoryBudgetBytesMin });
+        var options = new KvStoreOptions { MemoryBudgetBytes = KvStoreOptions.MemoryBudgetBytesMin };
+        await using var store = KvStore.Open(Path.Combine(_directory.Path, "embedded"), options);
         var tree = await store.CreateTreeAsync("t");
         using var pool = new OccupiedPool();
         Thread[] threads = [.. Enumerable.Range(0, 8).Select(thread => new Thread(() => WriteSome(store, tree, thread)))];

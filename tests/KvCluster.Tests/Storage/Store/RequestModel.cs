@@ -7,7 +7,9 @@ using KvCluster.Storage.Transactions;
 
 namespace KvCluster.Tests.Storage.Store;
 
-/// <summary>What a store has after the requests that were answered. Answers are compared with it, in the order of submission, and their changes are made in it.</summary>
+/// <summary>
+/// What a store has after the requests that were answered. Answers are compared with it, in the order of submission, and their changes are made in it.
+/// </summary>
 internal sealed class RequestModel
 {
     private ModelContent _content = new();
@@ -19,8 +21,14 @@ internal sealed class RequestModel
     public int Keys => _content.Keys.Count;
 
     /// <summary>The content, as <see cref="Text(in ReadSnapshot, Func{string, bool})"/> writes it.</summary>
-    public string Expected =>
-        Text(_content.Keys.Select(pair => (pair.Key, pair.Value.Value, pair.Value.Etag, pair.Value.Expires)).Concat(_content.Sets.Select(set => (set.Key, string.Join(' ', set.Value.Members), set.Value.Etag, false))));
+    public string Expected
+    {
+        get
+        {
+            var keys = _content.Keys.Select(static pair => (pair.Key, pair.Value.Value, pair.Value.Etag, pair.Value.Expires));
+            return Text(keys.Concat(_content.Sets.Select(static set => (set.Key, string.Join(' ', set.Value.Members), set.Value.Etag, false))));
+        }
+    }
 
     /// <summary>What the model has for a key.</summary>
     public (string? Value, Etag Etag) Known(string key) => _content.Keys.GetValueOrDefault(key) is var (value, etag, _) ? (value, etag) : default;
@@ -32,7 +40,8 @@ internal sealed class RequestModel
         if (result.Outcome == WriteOutcome.RangeTooLarge)
         {
             // Ranges or sets of several leaves, together with something else or not to be divided.
-            Assert.Contains(failed < 0 ? request.Operations : request.Failure!, static operation => operation.Code is RequestOperation.SetDelete or RequestOperation.DeleteRange);
+            var operations = failed < 0 ? request.Operations : request.Failure!;
+            Assert.Contains(operations, static operation => operation.Code is RequestOperation.SetDelete or RequestOperation.DeleteRange);
             Assert.True(request.Operations.Count > 1 || request.WantsResults);
             return;
         }

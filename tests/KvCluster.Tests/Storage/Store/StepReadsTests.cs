@@ -10,7 +10,8 @@ using KvCluster.Storage.Transactions;
 namespace KvCluster.Tests.Storage.Store;
 
 /// <summary>
-/// How many pages a step of the writer reads from the disk, for each kind of work, at the leader and at a follower, when nothing is in memory. 4,000 keys that were due at once read
+/// How many pages a step of the writer reads from the disk, for each kind of work, at the leader and at a follower, when nothing is in memory. 4,000 keys that
+/// were due at once read
 /// 3,734 pages in one step, and again at each follower: the shards of that thread sent no heartbeats meanwhile.
 /// </summary>
 public sealed class StepReadsTests : IDisposable
@@ -18,10 +19,14 @@ public sealed class StepReadsTests : IDisposable
     private const int Keys = 1_000;
     private const int LifeMs = 60_000;
 
-    /// <summary>A step notices that it has read enough behind the read, and what it has found is then applied, which may merge leaves with their neighbours.</summary>
+    /// <summary>
+    /// A step notices that it has read enough behind the read, and what it has found is then applied, which may merge leaves with their neighbours.
+    /// </summary>
     private static int ReadsMax => (2 * Options.StepReadsMax) + ReadAhead.KeysMin;
 
-    private static StoreOptions Options { get; } = StoreBench.SmallOptions with { RetainedJournalBytes = 1 << 30, RecentBodyBytesMax = 1 << 30, StepReadsMax = 16 };
+    private static StoreOptions Options { get; } = Retaining with { RecentBodyBytesMax = 1 << 30, StepReadsMax = 16 };
+
+    private static StoreOptions Retaining => StoreBench.SmallOptions with { RetainedJournalBytes = 1 << 30 };
     private readonly SimulatedDisk _disk = new();
     private readonly SimulatedDisk _followersDisk = new();
     private readonly HashSet<(SimulatedDisk, long)> _inMemory = [];
@@ -134,7 +139,7 @@ public sealed class StepReadsTests : IDisposable
     [Fact]
     public void ReadBodies_OfRecordsThatHaveLeftMemory_TakesOneReadForAllOfASegment()
     {
-        using var bench = new StoreBench(options: StoreBench.SmallOptions with { RetainedJournalBytes = 1 << 30, SegmentBytesMin = 1 << 20, SegmentBytesMax = 1 << 20 });
+        using var bench = new StoreBench(options: Retaining with { SegmentBytesMin = 1 << 20, SegmentBytesMax = 1 << 20 });
         bench.Open();
         for (var put = 0; put < 100; put++)
             bench.Write(request => request.Put(Key(put), new byte[1_000]));

@@ -115,7 +115,8 @@ internal sealed class StoreBench : IDisposable
 
     private bool RunOne()
     {
-        var waiting = ((StepExecutor[])[_writer, .. _lanes, _checkpoints, _completions, _prefetch]).Where(executor => executor is { Count: > 0, IsRunning: false }).ToArray();
+        StepExecutor[] all = [_writer, .. _lanes, _checkpoints, _completions, _prefetch];
+        var waiting = all.Where(static executor => executor is { Count: > 0, IsRunning: false }).ToArray();
         return waiting.Length > 0 && waiting[_random.Next(waiting.Length)].RunOne();
     }
 

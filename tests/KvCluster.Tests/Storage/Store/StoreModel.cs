@@ -15,7 +15,7 @@ internal sealed class StoreModel(int seed, StoreOptions options) : IDisposable
     private readonly Queue<ModelRequest> _waiting = new();
     private Etag _walkedCheckpoint;
 
-    public StoreBench Bench { get; } = new(seed: seed, options: options);
+    public StoreBench Bench { get; } = new(seed: seed, options: options, prefetches: seed % 2 == 0);
 
     /// <summary>Open readers.</summary>
     public int Readers => _readers.Count;
