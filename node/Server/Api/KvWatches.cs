@@ -3,10 +3,8 @@ using KvCluster.Node.Hosting;
 using KvCluster.Node.Watching;
 using KvCluster.ServiceDefaults.Memory;
 using KvCluster.Storage.DataFile;
-using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Pages;
-using KvCluster.Storage.Trees;
 using KvCluster.V1;
 using KvCluster.Wire;
 
