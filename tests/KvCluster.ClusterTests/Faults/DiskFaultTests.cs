@@ -1,6 +1,7 @@
 using System.Runtime.CompilerServices;
 using KvCluster.Client;
 using KvCluster.ClusterTests.History;
+using KvCluster.Processes;
 using Role = KvCluster.V1.ReplicaStatus.Types.Role;
 
 namespace KvCluster.ClusterTests.Faults;
