@@ -93,9 +93,21 @@ public sealed class KvClient : IAsyncDisposable
     /// <param name="read">How up to date it must be, and which replicas may serve it.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     /// <exception cref="KvUnavailableException">Reason REPLICA_BEHIND: no replica caught up in time with what this client has seen.</exception>
-    public async ValueTask<GetResult> GetAsync(ReadOnlyMemory<byte> key, KvReadMode read, CancellationToken cancellationToken = default)
+    public ValueTask<GetResult> GetAsync(ReadOnlyMemory<byte> key, KvReadMode read, CancellationToken cancellationToken = default) => GetAsync(key, read, withLife: false, cancellationToken);
+
+    /// <inheritdoc cref="GetAsync(ReadOnlyMemory{byte}, KvReadMode, CancellationToken)"/>
+    /// <param name="key">1 to 2,048 bytes.</param>
+    /// <param name="options">What is special about the read.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    public ValueTask<GetResult> GetAsync(ReadOnlyMemory<byte> key, KvGetOptions options, CancellationToken cancellationToken = default)
     {
-        var request = new GetRequest { Key = key.ToByteString(), Read = _calls.ReadOptionsOf(read, key.Span) };
+        ArgumentNullException.ThrowIfNull(options);
+        return GetAsync(key, options.Read ?? _options.Read, options.WithLife, cancellationToken);
+    }
+
+    private async ValueTask<GetResult> GetAsync(ReadOnlyMemory<byte> key, KvReadMode read, bool withLife, CancellationToken cancellationToken)
+    {
+        var request = new GetRequest { Key = key.ToByteString(), Read = _calls.ReadOptionsOf(read, key.Span), WithLife = withLife };
         return ToResult(GetResponse.Parser.ParseFrom(await _calls.ReadAsync(Method.Get, key, request, request.Read, cancellationToken).ConfigureAwait(false)));
     }
 
@@ -107,10 +119,28 @@ public sealed class KvClient : IAsyncDisposable
     /// <param name="within">Only a key with this prefix is found; empty means any.</param>
     /// <param name="read">How up to date the answer must be; null means <see cref="KvClientOptions.Read"/>.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
+    public ValueTask<GetResult> GetNearestAsync(
+        ReadOnlyMemory<byte> key, KvNearest nearest, ReadOnlyMemory<byte> within = default, KvReadMode? read = null, CancellationToken cancellationToken = default) =>
+        GetNearestAsync(key, nearest, within, new KvGetOptions { Read = read }, cancellationToken);
+
+    /// <inheritdoc cref="GetNearestAsync(ReadOnlyMemory{byte}, KvNearest, ReadOnlyMemory{byte}, KvReadMode?, CancellationToken)"/>
+    /// <param name="key">1 to 2,048 bytes. It need not exist.</param>
+    /// <param name="nearest">Which key is meant.</param>
+    /// <param name="within">Only a key with this prefix is found; empty means any.</param>
+    /// <param name="options">What is special about the read.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
     public async ValueTask<GetResult> GetNearestAsync(
-        ReadOnlyMemory<byte> key, KvNearest nearest, ReadOnlyMemory<byte> within = default, KvReadMode? read = null, CancellationToken cancellationToken = default)
+        ReadOnlyMemory<byte> key, KvNearest nearest, ReadOnlyMemory<byte> within, KvGetOptions options, CancellationToken cancellationToken = default)
     {
-        var request = new GetRequest { Key = key.ToByteString(), Nearest = (Nearest)nearest, Within = within.ToByteString(), Read = _calls.Seen.ToOptions(read ?? _options.Read, shard: null) };
+        ArgumentNullException.ThrowIfNull(options);
+        var request = new GetRequest
+        {
+            Key = key.ToByteString(),
+            Nearest = (Nearest)nearest,
+            Within = within.ToByteString(),
+            Read = _calls.Seen.ToOptions(options.Read ?? _options.Read, shard: null),
+            WithLife = options.WithLife,
+        };
         var (response, error) = await RangeCalls.GetNearestAsync(_router, request, _router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
         return error is null ? ToResult(response!) : throw _calls.ToException(error);
     }
@@ -129,11 +159,21 @@ public sealed class KvClient : IAsyncDisposable
     /// <param name="keys">Each 1 to 2,048 bytes.</param>
     /// <param name="read">How up to date they must be, and which replicas may serve them.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    public async ValueTask<IReadOnlyList<GetResult>> GetManyAsync(IReadOnlyList<ReadOnlyMemory<byte>> keys, KvReadMode read, CancellationToken cancellationToken = default)
+    public ValueTask<IReadOnlyList<GetResult>> GetManyAsync(IReadOnlyList<ReadOnlyMemory<byte>> keys, KvReadMode read, CancellationToken cancellationToken = default) =>
+        GetManyAsync(keys, new KvGetOptions { Read = read }, cancellationToken);
+
+    /// <inheritdoc cref="GetManyAsync(IReadOnlyList{ReadOnlyMemory{byte}}, KvReadMode, CancellationToken)"/>
+    /// <param name="keys">Each 1 to 2,048 bytes.</param>
+    /// <param name="options">What is special about the read.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    public async ValueTask<IReadOnlyList<GetResult>> GetManyAsync(
+        IReadOnlyList<ReadOnlyMemory<byte>> keys, KvGetOptions options, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(keys);
+        ArgumentNullException.ThrowIfNull(options);
         var messages = await ManyKeys.GetAsync(
-            _router, [.. keys.Select(key => key.ToByteString())], _calls.Seen.ToOptions(read, shard: null), _router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
+            _router, [.. keys.Select(key => key.ToByteString())], _calls.Seen.ToOptions(options.Read ?? _options.Read, shard: null), _router.DeadlineFromNow(), cancellationToken,
+            withLife: options.WithLife).ConfigureAwait(false);
         if (messages.Error is { } error)
             throw _calls.ToException(error);
         return [.. messages.Entries.Select(ToResult)];
@@ -145,7 +185,11 @@ public sealed class KvClient : IAsyncDisposable
     /// </summary>
     public void Observe(ShardPosition position) => _calls.Seen.Raise(position);
 
-    /// <summary>Sets a key. Completes when the change is durable on a majority of the shard's replicas.</summary>
+    /// <summary>
+    /// Sets a key. Completes when the change is durable on a majority of the shard's replicas. The new value has no expiry and no owner, also if the old one
+    /// had; see
+    /// <see cref="KvPutOptions.KeepExpiry"/> and <see cref="KvPutOptions.KeepOwner"/>.
+    /// </summary>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     public async ValueTask<ShardPosition> PutAsync(
         ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value, KvCondition? condition = null, CancellationToken cancellationToken = default) =>
@@ -155,7 +199,7 @@ public sealed class KvClient : IAsyncDisposable
     public ValueTask<ShardPosition> PutAsync(string key, string value, KvCondition? condition = null, CancellationToken cancellationToken = default) =>
         PutAsync(Bytes.Utf8(key), Bytes.Utf8(value), condition, cancellationToken);
 
-    /// <summary>Sets a key that does not live for ever, or whose end the shard numbers.</summary>
+    /// <summary>Sets a key that does not live for ever, that keeps what it has besides its value, or whose end the shard numbers.</summary>
     /// <param name="key">The key; with <see cref="KvPutOptions.Sequence"/> the prefix of the new key.</param>
     /// <param name="value">Up to 8 MiB.</param>
     /// <param name="options">What is special about it.</param>
@@ -163,7 +207,14 @@ public sealed class KvClient : IAsyncDisposable
     public async ValueTask<PutResult> PutAsync(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value, KvPutOptions options, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(options);
-        var request = new PutRequest { Key = key.ToByteString(), Value = value.ToByteString(), Sequence = options.Sequence };
+        var request = new PutRequest
+        {
+            Key = key.ToByteString(),
+            Value = value.ToByteString(),
+            Sequence = options.Sequence,
+            KeepExpiry = options.KeepExpiry,
+            KeepOwner = options.KeepOwner,
+        };
         if (options.TimeToLive is { } timeToLive)
             request.TtlMs = KvPutOptions.Milliseconds(timeToLive);
         if (options.Owner is { } owner)
@@ -316,8 +367,7 @@ public sealed class KvClient : IAsyncDisposable
         ArgumentNullException.ThrowIfNull(list);
         var request = list.ToMessage(_calls.Seen.ToOptions(list.Read ?? _options.Read, shard: null), pageToken);
         var response = ListResponse.Parser.ParseFrom(await _calls.ReadAsync(Method.List, RouteKeys.Of(request), request, read: null, cancellationToken).ConfigureAwait(false));
-        return new KvPage(
-            [.. response.Entries.Select(static entry => new KvEntry(entry.Key.Memory, entry.Value.Memory, entry.Etag.ToEtag()))], response.NextPageToken.Memory, _calls.See(response.Position));
+        return new KvPage([.. response.Entries.Select(Bytes.ToEntry)], response.NextPageToken.Memory, _calls.See(response.Position));
     }
 
     /// <summary>Counts the keys with a prefix, without reading them. Each shard is counted at its own moment.</summary>
@@ -387,7 +437,10 @@ public sealed class KvClient : IAsyncDisposable
             {
                 _calls.See(pages.Current.Position);
                 foreach (var entry in pages.Current.Entries)
-                    yield return new KvEntry(lastKey = entry.Key.Memory, entry.Value.Memory, entry.Etag.ToEtag());
+                {
+                    lastKey = entry.Key.Memory;
+                    yield return entry.ToEntry();
+                }
             }
         }
     }
@@ -457,7 +510,7 @@ public sealed class KvClient : IAsyncDisposable
     {
         var position = _calls.See(response.Position);
         var age = response.Position is { HasAgeUs: true } of ? TimeSpan.FromMicroseconds(of.AgeUs) : (TimeSpan?)null;
-        return new GetResult(response.Found, response.Value.Memory, response.Etag.ToEtag(), position) { Age = age, Key = response.Key.Memory };
+        return new GetResult(response.Found, response.Value.Memory, response.Etag.ToEtag(), position) { Age = age, Key = response.Key.Memory, Life = response.Life.ToLife() };
     }
 
     /// <summary>Reads the fields of a PutResponse or DeleteResponse, which differ only in <c>existed</c>.</summary>

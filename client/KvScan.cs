@@ -26,6 +26,9 @@ public sealed record KvScan
     /// <summary>Omit the values.</summary>
     public bool KeysOnly { get; init; }
 
+    /// <summary>Also return how long each key lives, and which session owns it (<see cref="KvEntry.Life"/>).</summary>
+    public bool WithLife { get; init; }
+
     /// <summary>How up to date the entries must be, and which replicas may serve them; null means <see cref="KvClientOptions.Read"/>.</summary>
     public KvReadMode? Read { get; init; }
 
@@ -44,6 +47,7 @@ public sealed record KvScan
         Limit = Limit,
         BytesMax = BytesMax,
         KeysOnly = KeysOnly,
+        WithLife = WithLife,
         Read = read,
         OneSnapshot = OneSnapshot,
     };

@@ -18,8 +18,7 @@ public sealed class KvSessions
     {
         var request = new OpenSessionRequest { Key = key.ToByteString(), LifetimeMs = (ulong)Math.Max(0, lifetime.TotalMilliseconds) };
         var response = OpenSessionResponse.Parser.ParseFrom(await SendAsync(Method.OpenSession, key, request, cancellationToken).ConfigureAwait(false));
-        _calls.See(response.Position);
-        return new KvSession(key, response.Session.Memory, lifetime);
+        return new KvSession(key, response.Session.Memory, lifetime) { Opened = _calls.See(response.Position).Etag };
     }
 
     /// <summary>Restarts the countdown of a session, and returns how long it lives without another call. Zero: it has ended, and its keys with it.</summary>

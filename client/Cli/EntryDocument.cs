@@ -1,3 +1,4 @@
+using System.Text.Json.Serialization;
 using KvCluster.Client;
 
 namespace KvCluster.Cli;
@@ -5,8 +6,19 @@ namespace KvCluster.Cli;
 /// <summary>An entry in JSON. Bytes that are not UTF-8 are base64 under another name, so that nothing is lost.</summary>
 internal sealed record EntryDocument(string? Key, string? KeyBase64, bool? Found, string? Value, string? ValueBase64, string Etag)
 {
+    /// <summary>For how many milliseconds the key lives; left out if it does not expire.</summary>
+    [JsonIgnore(Condition = JsonIgnoreCondition.WhenWritingNull)]
+    public double? TtlMs { get; private init; }
+
+    /// <summary>The etag of the opening of the session that owns the key; left out if none does.</summary>
+    [JsonIgnore(Condition = JsonIgnoreCondition.WhenWritingNull)]
+    public string? Owner { get; private init; }
+
     /// <summary>For an entry whose value was not requested, which differs from an empty value.</summary>
     public static EntryDocument WithoutValue(ReadOnlySpan<byte> key, Etag etag) => Of(key, [], etag) with { Value = null };
+
+    /// <summary>The same with what ends the key besides a delete.</summary>
+    public EntryDocument With(in KvLife life) => this with { TtlMs = life.Left?.TotalMilliseconds, Owner = life.Owner?.ToString() };
 
     public static EntryDocument Of(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, Etag etag, bool? found = null)
     {
@@ -20,11 +32,23 @@ internal sealed record EntryDocument(string? Key, string? KeyBase64, bool? Found
 internal sealed record GetDocument(
     string? Key, string? KeyBase64, bool Found, string? Value, string? ValueBase64, string? Etag, uint Shard, string Position, double? AgeMs)
 {
+    /// <inheritdoc cref="EntryDocument.TtlMs"/>
+    [JsonIgnore(Condition = JsonIgnoreCondition.WhenWritingNull)]
+    public double? TtlMs { get; private init; }
+
+    /// <inheritdoc cref="EntryDocument.Owner"/>
+    [JsonIgnore(Condition = JsonIgnoreCondition.WhenWritingNull)]
+    public string? Owner { get; private init; }
+
     public static GetDocument Of(ReadOnlySpan<byte> key, in GetResult result)
     {
         var entry = EntryDocument.Of(key, result.Value.Span, result.Etag);
         return result.Found
             ? new(entry.Key, entry.KeyBase64, true, entry.Value, entry.ValueBase64, entry.Etag, result.Position.Shard, result.Position.Etag.ToString(), result.Age?.TotalMilliseconds)
+            {
+                TtlMs = result.Life.Left?.TotalMilliseconds,
+                Owner = result.Life.Owner?.ToString(),
+            }
             : new(entry.Key, entry.KeyBase64, false, null, null, null, result.Position.Shard, result.Position.Etag.ToString(), result.Age?.TotalMilliseconds);
     }
 }

@@ -1,3 +1,4 @@
+using System.Globalization;
 using System.Text;
 
 namespace KvCluster.Cli;
@@ -6,6 +7,12 @@ namespace KvCluster.Cli;
 internal static class Text
 {
     private const int CharactersShown = 200;
+
+    /// <summary>A number for people and scripts.</summary>
+    public static string Number(long number) => number.ToString(CultureInfo.InvariantCulture);
+
+    /// <summary>A length of time in seconds, to a millisecond.</summary>
+    public static string Seconds(TimeSpan time) => time.TotalSeconds.ToString("0.###", CultureInfo.InvariantCulture);
 
     private static readonly UTF8Encoding Strict = new(encoderShouldEmitUTF8Identifier: false, throwOnInvalidBytes: true);
 

@@ -27,16 +27,27 @@ internal sealed class KeyBrowser(KvClient client)
 
     public async Task<object> ReadAsync(ReadOnlyMemory<byte> key, CancellationToken cancellationToken)
     {
-        var read = await client.GetAsync(key, cancellationToken).ConfigureAwait(false);
+        var read = await client.GetAsync(key, new KvGetOptions { WithLife = true }, cancellationToken).ConfigureAwait(false);
         var shown = read.Value[..Math.Min(read.Value.Length, ValueBytesShown)];
-        return new { read.Found, Value = shown.ToArray(), Bytes = read.Value.Length, Etag = read.Found ? read.Etag.ToString() : null, read.Position.Shard };
+        return new
+        {
+            read.Found,
+            Value = shown.ToArray(),
+            Bytes = read.Value.Length,
+            Etag = read.Found ? read.Etag.ToString() : null,
+            read.Position.Shard,
+            LeftMs = read.Life.Left?.TotalMilliseconds,
+            Owner = read.Life.Owner?.ToString(),
+        };
     }
 
     public async Task<object> PutAsync(PutCommand put, CancellationToken cancellationToken)
     {
         var condition = put.Etag is null ? KvCondition.Absent() : KvCondition.EtagEquals(Parse(put.Etag));
-        var position = await client.PutAsync(put.Key, put.Value, condition, cancellationToken).ConfigureAwait(false);
-        return new { Etag = position.Etag.ToString() };
+        // Who edits a value does not mean to change when the key ends.
+        var options = new KvPutOptions { Condition = condition, KeepExpiry = true, KeepOwner = true };
+        var saved = await client.PutAsync(put.Key, put.Value, options, cancellationToken).ConfigureAwait(false);
+        return new { Etag = saved.Position.Etag.ToString() };
     }
 
     public async Task<object> DeleteAsync(DeleteCommand delete, CancellationToken cancellationToken)

@@ -20,6 +20,11 @@ internal static class Bytes
 
     public static Etag ToEtag(this V1.Etag? etag) => etag is null ? default : new Etag(etag.Epoch, etag.Change);
 
+    public static KvEntry ToEntry(this V1.Entry entry) => new(entry.Key.Memory, entry.Value.Memory, entry.Etag.ToEtag()) { Life = entry.Life.ToLife() };
+
+    public static KvLife ToLife(this V1.Life? life) =>
+        life is null ? default : new KvLife(life.HasLeftMs ? TimeSpan.FromMilliseconds(life.LeftMs) : null, life.Owner?.ToEtag());
+
     /// <summary>Reads a field that holds a <see cref="V1.Position"/>.</summary>
     public static ShardPosition ReadPosition(this ref WireReader reader)
     {

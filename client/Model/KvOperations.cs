@@ -16,7 +16,7 @@ public sealed class KvOperations
     /// <summary>Number of operations added.</summary>
     public int Count => _operations.Count;
 
-    /// <summary>Adds a put.</summary>
+    /// <summary>Adds a put. What ended the key besides a delete goes with the old value, see <see cref="KvPutOptions"/>.</summary>
     public KvOperations Put(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value) => Add(new Operation { Put = new PutOperation { Key = key.ToByteString(), Value = value.ToByteString() } });
 
     /// <summary>Adds a put of a key that does not live for ever, or whose end the shard numbers.</summary>
@@ -26,7 +26,14 @@ public sealed class KvOperations
         ArgumentNullException.ThrowIfNull(options);
         if (options.Condition is not null)
             throw new ArgumentException("A put in a list has no condition of its own. Add the condition, with its key, to the whole write or transaction by If.", nameof(options));
-        var put = new PutOperation { Key = key.ToByteString(), Value = value.ToByteString(), Sequence = options.Sequence };
+        var put = new PutOperation
+        {
+            Key = key.ToByteString(),
+            Value = value.ToByteString(),
+            Sequence = options.Sequence,
+            KeepExpiry = options.KeepExpiry,
+            KeepOwner = options.KeepOwner,
+        };
         if (options.TimeToLive is { } timeToLive)
             put.TtlMs = KvPutOptions.Milliseconds(timeToLive);
         if (options.Owner is { } owner)

@@ -15,13 +15,29 @@ public readonly record struct GetResult(bool Found, ReadOnlyMemory<byte> Value, 
 
     /// <summary>The key that was found, if the nearest one was asked for; otherwise empty.</summary>
     public ReadOnlyMemory<byte> Key { get; init; }
+
+    /// <summary>What ends the key besides a delete, if <see cref="KvGetOptions.WithLife"/> asked for it.</summary>
+    public KvLife Life { get; init; }
 }
+
+/// <summary>What ends a key besides a delete.</summary>
+/// <param name="Left">How long the key lives from the moment of the answer, if nobody changes that; zero if its time is over. Null if it does not
+/// expire.</param>
+/// <param name="Owner">
+/// The etag of the opening of the session that owns the key, as <see cref="KvSession.Opened"/> has it; null if no session does. The session's id is not told,
+/// because it is a secret.
+/// </param>
+public readonly record struct KvLife(TimeSpan? Left, Etag? Owner);
 
 /// <summary>A key with its value.</summary>
 /// <param name="Key">1 to 2,048 bytes.</param>
 /// <param name="Value">Up to 8 MiB; empty in scans of keys only.</param>
 /// <param name="Etag">The etag of the change that set the value.</param>
-public readonly record struct KvEntry(ReadOnlyMemory<byte> Key, ReadOnlyMemory<byte> Value, Etag Etag);
+public readonly record struct KvEntry(ReadOnlyMemory<byte> Key, ReadOnlyMemory<byte> Value, Etag Etag)
+{
+    /// <summary>What ends the key besides a delete, if the scan asked for it.</summary>
+    public KvLife Life { get; init; }
+}
 
 /// <summary>The answer to a put with options.</summary>
 /// <param name="Key">The key that was set; with a sequence the new one.</param>
@@ -78,7 +94,7 @@ public readonly record struct OperationResult(Etag Etag, bool? Existed)
     internal static OperationResult Of(V1.OperationResult message) => new(message.Etag.ToEtag(), message.HasExisted ? message.Existed : null)
     {
         Number = message.HasNumber ? message.Number : null,
-        Entries = [.. message.Entries.Select(static entry => new KvEntry(entry.Key.Memory, entry.Value.Memory, entry.Etag.ToEtag()))],
+        Entries = [.. message.Entries.Select(Bytes.ToEntry)],
         More = message.More,
     };
 }

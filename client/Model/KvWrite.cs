@@ -27,7 +27,11 @@ public sealed class KvWrite
         return this;
     }
 
-    /// <summary>Adds a put. The memory must not change until the write is answered.</summary>
+    /// <summary>
+    /// Adds a put. The memory must not change until the write is answered. What ended the key besides a delete goes with the old value; to keep it, add the put
+    /// to
+    /// <see cref="Operations"/> with <see cref="KvPutOptions"/>.
+    /// </summary>
     public KvWrite Put(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value)
     {
         Operations.Put(key, value);

@@ -125,6 +125,12 @@ internal sealed class ReplicaStore : IDisposable
     /// <summary>Sizes, counts and ages of this store.</summary>
     public StoreStatistics Statistics { get; }
 
+    /// <summary>
+    /// Shard time at this moment, in microseconds: what a key's expiry is compared with to tell how long it lives. At a leader it is the clock by which keys
+    /// end. Any other replica counts on from the newest record that it has. Any thread.
+    /// </summary>
+    public long ShardTime => _shardClock.Present;
+
     /// <summary>Creates a replica's directory atomically and opens it. The parent directory must exist, the directory must not. Any thread.</summary>
     public static ReplicaStore Create(StoreContext context, string directory, ControlState initial)
     {

@@ -237,7 +237,7 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
             return Refused("BAD_REQUEST", RequestParts.TooManyPositions);
         var message = ManyParser.ParseFrom(request);
         var keys = message.Keys;
-        var (entries, error, partBytesMax) = await ManyKeys.GetAsync(calls, keys, message.Read, deadlineMs, cancellationToken, way).ConfigureAwait(false);
+        var (entries, error, partBytesMax) = await ManyKeys.GetAsync(calls, keys, message.Read, deadlineMs, cancellationToken, way, message.WithLife).ConfigureAwait(false);
         if (error is not null)
             return CallStatus.LargeReplyBytes(error) > KvLimits.AnswerBytesMax ? AnswerTooLarge : new RoutedReply(ByteString.Empty, error) { PartBytesMax = partBytesMax };
         var response = new GetManyResponse { Entries = { entries } };

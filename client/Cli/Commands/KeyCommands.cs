@@ -22,6 +22,9 @@ internal static class KeyCommands
 
     private static readonly Option<double?> Ttl = new("--ttl") { Description = "How long the key lives. Without it, until it is deleted.", HelpName = "SECONDS" };
     private static readonly Option<string?> Owner = new("--owner") { Description = "A session with which the key ends, as `kv session open` printed it.", HelpName = "SESSION" };
+    private static readonly Option<bool> KeepTtl = new("--keep-ttl") { Description = "The key keeps the time to live that it has; without this option and --ttl it lives until it is deleted." };
+    private static readonly Option<bool> KeepOwner = new("--keep-owner") { Description = "The key keeps the session that owns it; without this option and --owner no session does." };
+    private static readonly Option<bool> Meta = new("--meta") { Description = "Print what is known of the key instead of its value: etag, bytes, the seconds that it lives, and the session that owns it." };
     private static readonly Option<bool> Sequence = new("--sequence") { Description = "Append the next number to the key, and print the new key." };
     private static readonly (Option<bool> Option, KvNearest Nearest)[] Nearest =
     [
@@ -33,7 +36,7 @@ internal static class KeyCommands
 
     private static readonly Option<string?> Within = new("--within") { Description = "With --floor and its siblings: only a key with this prefix.", HelpName = "PREFIX" };
 
-    public static Command Get() => CliCommand.Create("get", "Print the value of a key, or of the nearest key with that key before it. The exit code is 1 if there is none.", [Key, Raw, Out, ReadOption.Mode, Seen, .. Nearest.Select(static one => one.Option), Within], async (arguments, output, stop) =>
+    public static Command Get() => CliCommand.Create("get", "Print the value of a key, or of the nearest key with that key before it. The exit code is 1 if there is none.", [Key, Raw, Out, Meta, ReadOption.Mode, Seen, .. Nearest.Select(static one => one.Option), Within], async (arguments, output, stop) =>
     {
         var file = ValueFileOf(arguments, output);
         var client = ClientOf(arguments);
@@ -42,9 +45,12 @@ internal static class KeyCommands
             client.Observe(new ShardPosition(await ShardOfAsync(client, key, stop), ParseEtag("--seen", seen)));
         var nearest = NearestOf(arguments);
         var within = Text.ToBytes(arguments.GetValue(Within) ?? "");
-        var result = await OfKeyAsync(key, () => nearest is { } which ? client.GetNearestAsync(key, which, within, ReadOption.Of(arguments), stop) : client.GetAsync(key, ReadOption.Of(arguments), stop));
+        var options = new KvGetOptions { Read = ReadOption.Of(arguments), WithLife = output.IsJson || arguments.GetValue(Meta) };
+        var result = await OfKeyAsync(key, () => nearest is { } which ? client.GetNearestAsync(key, which, within, options, stop) : client.GetAsync(key, options, stop));
         if (output.IsJson)
             output.Document(GetDocument.Of(nearest is not null && result.Found ? result.Key.Span : key.Span, result));
+        else if (result.Found && arguments.GetValue(Meta))
+            PrintMeta(output, nearest is null ? key.Span : result.Key.Span, result);
         else if (result.Found && file is not null)
             ValueFile.Write("--out", file, result.Value.Span);
         else if (result.Found)
@@ -64,6 +70,20 @@ internal static class KeyCommands
         PrintValue(output, result.Value.Span, raw);
     }
 
+    // A line for each fact.
+    private static void PrintMeta(Output output, ReadOnlySpan<byte> key, in GetResult result)
+    {
+        output.Bytes("key\t"u8);
+        output.Bytes(key);
+        output.Bytes("\n"u8);
+        PrintFact("etag", result.Etag.ToString());
+        PrintFact("bytes", Text.Number(result.Value.Length));
+        PrintFact("ttl", result.Life.Left is { } left ? Text.Seconds(left) : "none");
+        PrintFact("owner", result.Life.Owner is { } owner ? owner.ToString() : "none");
+
+        void PrintFact(string name, string fact) => output.Bytes(Text.ToBytes($"{name}\t{fact}\n").Span);
+    }
+
     private static KvNearest? NearestOf(ParseResult arguments)
     {
         var given = Nearest.Where(one => arguments.GetValue(one.Option)).ToList();
@@ -77,7 +97,7 @@ internal static class KeyCommands
     public static Command Put()
     {
         var value = new Argument<string>("VALUE") { Description = "The value: up to 8 MiB. @FILE reads it from a file, - from standard input, and @@TEXT stands for @TEXT." };
-        return CliCommand.Create("put", "Set a key, and print the etag of the change when it is durable on a majority of the replicas.", [Key, value, IfEtag, IfAbsent, IfExists, IfValue, Ttl, Owner, Sequence], async (arguments, output, stop) =>
+        return CliCommand.Create("put", "Set a key, and print the etag of the change when it is durable on a majority of the replicas.", [Key, value, IfEtag, IfAbsent, IfExists, IfValue, Ttl, KeepTtl, Owner, KeepOwner, Sequence], async (arguments, output, stop) =>
         {
             var key = Text.ToBytes(arguments.GetRequiredValue(Key));
             var (option, condition) = ConditionOf(arguments);
@@ -89,7 +109,10 @@ internal static class KeyCommands
                 TimeToLive = TimeToLive.Of(arguments, Ttl),
                 Owner = arguments.GetValue(Owner) is { } owner ? SessionCommands.Parse("--owner", arguments.GetRequiredValue(Key), owner) : null,
                 Sequence = arguments.GetValue(Sequence),
+                KeepExpiry = arguments.GetValue(KeepTtl),
+                KeepOwner = arguments.GetValue(KeepOwner),
             };
+            CheckTerms(terms);
             var result = await OfKeyAsync(key, () => client.PutAsync(key, bytes, terms, stop), option);
             if (terms.Sequence)
                 PrintKey(output, result);
@@ -97,6 +120,16 @@ internal static class KeyCommands
                 PrintPosition(output, result.Position, existed: null);
             return ExitCodes.Done;
         });
+    }
+
+    private static void CheckTerms(KvPutOptions terms)
+    {
+        if (terms is { KeepExpiry: true, TimeToLive: not null })
+            throw new CliException(ExitCodes.Usage, "--keep-ttl and --ttl exclude each other.");
+        if (terms is { KeepOwner: true, Owner: not null })
+            throw new CliException(ExitCodes.Usage, "--keep-owner and --owner exclude each other.");
+        if (terms.Sequence && (terms.KeepExpiry || terms.KeepOwner))
+            throw new CliException(ExitCodes.Usage, "--sequence makes a new key, so there is nothing to keep.");
     }
 
     public static Command Delete() => CliCommand.Create("delete", "Remove a key, and print the etag of the change. It is not an error if the key does not exist.", [Key, IfEtag, IfAbsent, IfExists, IfValue], async (arguments, output, stop) =>
@@ -149,6 +182,8 @@ internal static class KeyCommands
         var file = arguments.GetValue(Out);
         if (file is { Length: 0 })
             throw new CliException(ExitCodes.Usage, "--out requires the name of a file.");
+        if (arguments.GetValue(Meta) && (file is not null || arguments.GetValue(Raw)))
+            throw new CliException(ExitCodes.Usage, $"--meta is printed instead of the value, so it cannot be used with {(file is null ? "--raw" : "--out")}.");
         return output.IsJson && (file is not null || arguments.GetValue(Raw))
             ? throw new CliException(ExitCodes.Usage, $"{(file is null ? "--raw" : "--out")} writes the bytes of the value, so it cannot be used with --output json.")
             : file;

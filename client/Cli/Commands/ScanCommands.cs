@@ -24,6 +24,7 @@ internal static class ScanCommands
                 Limit = arguments.GetValue(limit),
                 Reverse = arguments.GetValue(reverse),
                 KeysOnly = arguments.GetValue(keysOnly),
+                WithLife = output.IsJson,
                 Read = ReadOption.Of(arguments),
             };
             await using var client = Globals.ClientOf(arguments);
@@ -53,7 +54,7 @@ internal static class ScanCommands
     {
         if (output.IsJson)
         {
-            output.Document(keysOnly ? EntryDocument.WithoutValue(entry.Key.Span, entry.Etag) : EntryDocument.Of(entry.Key.Span, entry.Value.Span, entry.Etag));
+            output.Document((keysOnly ? EntryDocument.WithoutValue(entry.Key.Span, entry.Etag) : EntryDocument.Of(entry.Key.Span, entry.Value.Span, entry.Etag)).With(entry.Life));
             return;
         }
 

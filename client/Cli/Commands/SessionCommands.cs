@@ -33,7 +33,7 @@ internal static class SessionCommands
         var session = await client.Sessions.OpenAsync(Text.ToBytes(arguments.GetRequiredValue(Key)), Globals.SecondsOf(arguments, Lifetime), stop);
         var id = Convert.ToHexString(session.Id.Span);
         if (output.IsJson)
-            output.Document(new { Session = id, LifetimeMs = session.Lifetime.TotalMilliseconds });
+            output.Document(new { Session = id, LifetimeMs = session.Lifetime.TotalMilliseconds, Etag = session.Opened.ToString() });
         else
             output.Line(id);
         return ExitCodes.Done;
@@ -46,7 +46,7 @@ internal static class SessionCommands
         if (output.IsJson)
             output.Document(new { LeftMs = left.TotalMilliseconds });
         else if (left > TimeSpan.Zero)
-            output.Line(left.TotalSeconds.ToString("0.###", CultureInfo.InvariantCulture));
+            output.Line(Text.Seconds(left));
         return left > TimeSpan.Zero ? ExitCodes.Done : throw new CliException(ExitCodes.NotFound, "The session has ended.");
     });
 

@@ -111,6 +111,9 @@ internal static class ApiErrors
 
     public static readonly ApiError TtlInvalid = BadRequest($"A ttl_ms must be from 1 to {KvLimits.TtlMillisecondsMax}. Nothing was applied.");
 
+    public static readonly ApiError KeepContradicted = BadRequest(
+        "A put that keeps an expiry has no ttl_ms, one that keeps an owner has no owner, and one with a sequence makes a new key, which has neither to keep. Nothing was applied.");
+
     public static readonly ApiError OwnerInvalid = BadRequest(
         $"An owner must be a session returned by OpenSession: {Text(WireWriter.SessionBytes)} bytes, not all of them zero. Nothing was applied; open a session with a lifetime.");
 

@@ -73,15 +73,17 @@ internal static class ChangeReading
 
     /// <summary>What a put asks for besides its value.</summary>
     /// <param name="owner">The owner's session; empty: none.</param>
-    public static ApiError? TryReadTerms(ulong? ttlMs, ReadOnlySpan<byte> owner, bool isNumbered, out PutTerms terms)
+    public static ApiError? TryReadTerms(ulong? ttlMs, ReadOnlySpan<byte> owner, bool isNumbered, bool keepsExpiry, bool keepsOwner, out PutTerms terms)
     {
         terms = default;
         if (RequestRules.CheckTtl(ttlMs) is { } bad)
             return bad;
+        if ((keepsExpiry && (ttlMs is not null || isNumbered)) || (keepsOwner && (!owner.IsEmpty || isNumbered)))
+            return ApiErrors.KeepContradicted;
         var session = ReadSession(owner);
         if (session == 0 && !owner.IsEmpty)
             return ApiErrors.OwnerInvalid;
-        terms = new PutTerms(ttlMs ?? 0, session, isNumbered);
+        terms = new PutTerms(ttlMs ?? 0, session, isNumbered, keepsExpiry, keepsOwner);
         return null;
     }
 
@@ -231,7 +233,7 @@ internal static class ChangeReading
 
     private static ApiError? TryAddPut(WriteRequest write, in OperationFields operation, HostedShard shard, ShardLookup lookup)
     {
-        if (TryReadTerms(operation.TtlMs, operation.Owner, operation.IsNumbered, out var terms) is { } bad)
+        if (TryReadTerms(operation.TtlMs, operation.Owner, operation.IsNumbered, operation.KeepsExpiry, operation.KeepsOwner, out var terms) is { } bad)
             return bad;
         if (terms.IsNumbered && RequestRules.CheckNumbered(shard, lookup, operation.Key) is { } badPrefix)
             return badPrefix;

@@ -29,6 +29,9 @@ internal sealed class EntryPages(Cursor cursor, bool isReverse, bool isKeysOnly)
     /// <summary>The maximum number of further bytes of keys and values. An entry is added as long as there is one left.</summary>
     public ulong BytesLeft { get; set; } = ulong.MaxValue;
 
+    /// <summary>The shard's time, from which the lives of the next page's keys are counted; null if they are not asked for.</summary>
+    public ulong? NowMs { get; set; }
+
     /// <summary>Whether a limit was reached. Entries may be left then.</summary>
     public bool IsAtLimit => EntriesLeft == 0 || BytesLeft == 0;
 
@@ -45,10 +48,11 @@ internal sealed class EntryPages(Cursor cursor, bool isReverse, bool isKeysOnly)
             if (!_isAhead && !(isReverse ? cursor.MovePrevious() : cursor.MoveNext()))
                 return false;
             var key = cursor.Key;
-            var value = KvValue.Read(cursor.Value, out var etag);
+            var value = KvValue.Read(cursor.Value, out var etag, out var keyLife);
+            var life = LifeField.Of(keyLife, NowMs);
             if (isKeysOnly)
                 value = default;
-            var entryBytes = EntryBytes(key, value);
+            var entryBytes = EntryBytes(key, value) + life.Size;
             _isAhead = !isEmpty && page.Count + WireWriter.BytesFieldSize(entryBytes) > EntriesBytesMax;
             if (_isAhead)
                 break;
@@ -59,6 +63,7 @@ internal sealed class EntryPages(Cursor cursor, bool isReverse, bool isKeysOnly)
             writer.BytesField(Entry.KeyFieldNumber, key);
             writer.BytesField(Entry.ValueFieldNumber, value);
             writer.EtagField(Entry.EtagFieldNumber, etag);
+            life.WriteTo(ref writer, Entry.LifeFieldNumber);
             isEmpty = false;
             EntriesLeft--;
             BytesLeft -= Math.Min(BytesLeft, (ulong)(key.Length + value.Length));

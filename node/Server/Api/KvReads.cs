@@ -39,12 +39,15 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
     {
         var reader = new WireReader(request);
         ReadOnlySpan<byte> key = default, options = default;
+        var withLife = false;
         for (int field; (field = reader.ReadField()) != 0;)
         {
             if (field == GetRequest.KeyFieldNumber)
                 key = reader.ReadBytes();
             else if (field == GetRequest.ReadFieldNumber)
                 options = reader.ReadBytes();
+            else if (field == GetRequest.WithLifeFieldNumber)
+                withLife = reader.ReadBool();
             else if (field is GetRequest.NearestFieldNumber or GetRequest.WithinFieldNumber)
                 return queries.GetNearestAsync(request, target, sink);
             else
@@ -62,7 +65,7 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
                 if (ReadOpener.TryOpen(shard, query, out var read))
                 {
                     using (read.Snapshot)
-                        AnswerGet(shard, read, key, sink);
+                        AnswerGet(shard, read, key, withLife, sink);
                     return ValueTask.CompletedTask;
                 }
             }
@@ -71,13 +74,13 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
                 threads.LeaveHere();
             }
         }
-        return AnswerLaterAsync(key.ToArray(), 0, shard, query, target, sink, isToWait);
+        return AnswerLaterAsync(key.ToArray(), 0, withLife, shard, query, target, sink, isToWait);
     }
 
     public ValueTask GetManyAsync<TSink>(ReadOnlySpan<byte> request, in CallTarget target, TSink sink)
         where TSink : struct, IReplySink
     {
-        if (TryFind(request, target, out var shard, out var query, out var keyCount) is { } refusal)
+        if (TryFind(request, target, out var shard, out var query, out var keyCount, out var withLife) is { } refusal)
             return KvCalls.Refuse(sink, refusal);
         var isToWait = !target.ReadsElsewhere && keyCount <= KeysOfOneTurnMax && threads.TryEnterHere();
         if (isToWait)
@@ -88,7 +91,7 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
                 if (ReadOpener.TryOpen(shard!, query, out var read))
                 {
                     using (read.Snapshot)
-                        entries.Read(shard!.InLineage, read, request, sink.ReplyBytesMax, clock, until: long.MaxValue);
+                        entries.Read(shard!, read, withLife, request, sink.ReplyBytesMax, clock, until: long.MaxValue);
                     entries.Answer(sink);
                     return ValueTask.CompletedTask;
                 }
@@ -99,7 +102,7 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
                 entries.Return();
             }
         }
-        return AnswerLaterAsync(request.ToArray(), keyCount, shard!, query, target, sink, isToWait);
+        return AnswerLaterAsync(request.ToArray(), keyCount, withLife, shard!, query, target, sink, isToWait);
     }
 
     private HostedShard? Find(ReadOnlySpan<byte> key, ReadOnlySpan<byte> options, in CallTarget target, out ReadQuery query, out ApiError refusal)
@@ -118,8 +121,9 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
     }
 
     // Null if all keys belong to the shard found.
-    private ApiError? TryFind(ReadOnlySpan<byte> request, in CallTarget target, out HostedShard? shard, out ReadQuery query, out int keyCount)
+    private ApiError? TryFind(ReadOnlySpan<byte> request, in CallTarget target, out HostedShard? shard, out ReadQuery query, out int keyCount, out bool withLife)
     {
+        withLife = false;
         shard = null;
         query = default;
         keyCount = 0;
@@ -130,6 +134,10 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
             if (field == GetManyRequest.ReadFieldNumber)
             {
                 options = reader.ReadBytes();
+            }
+            else if (field == GetManyRequest.WithLifeFieldNumber)
+            {
+                withLife = reader.ReadBool();
             }
             else if (field == GetManyRequest.KeysFieldNumber)
             {
@@ -170,8 +178,9 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
     /// <summary>Answers a read that could not be answered at once.</summary>
     /// <param name="asked">The key of a Get, or the request of a GetMany.</param>
     /// <param name="keyCount">Number of keys of a GetMany; 0: a Get.</param>
+    /// <param name="withLife">The answer tells what ends the keys.</param>
     /// <param name="isToConfirm">A snapshot could not be opened without waiting.</param>
-    private async ValueTask AnswerLaterAsync<TSink>(byte[] asked, int keyCount, HostedShard shard, ReadQuery query, CallTarget target, TSink sink, bool isToConfirm)
+    private async ValueTask AnswerLaterAsync<TSink>(byte[] asked, int keyCount, bool withLife, HostedShard shard, ReadQuery query, CallTarget target, TSink sink, bool isToConfirm)
         where TSink : struct, IReplySink
     {
         using var wait = target.BeginWait();
@@ -220,10 +229,10 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
                     {
                         // Answered before the place is released, because the way back to the pool may take long.
                         using (read.Snapshot)
-                            AnswerGet(shard, read, asked, sink);
+                            AnswerGet(shard, read, asked, withLife, sink);
                         return;
                     }
-                    if (isOpen && entries.Read(shard.InLineage, read, asked, sink.ReplyBytesMax, clock, isLong ? now + _turnTicks : long.MaxValue))
+                    if (isOpen && entries.Read(shard, read, withLife, asked, sink.ReplyBytesMax, clock, isLong ? now + _turnTicks : long.MaxValue))
                     {
                         read.Snapshot.Dispose();
                         entries.Answer(sink);
@@ -250,16 +259,16 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
         }
     }
 
-    private static void AnswerGet<TSink>(HostedShard shard, in OpenedRead read, ReadOnlySpan<byte> key, TSink sink)
-        where TSink : struct, IReplySink => sink.Answer(Read(shard.InLineage, read, key));
+    private static void AnswerGet<TSink>(HostedShard shard, in OpenedRead read, ReadOnlySpan<byte> key, bool withLife, TSink sink)
+        where TSink : struct, IReplySink => sink.Answer(Read(shard.InLineage, read, key, withLife ? shard.TimeMs : null));
 
-    private static GetAnswer Read(LineageShard shard, in OpenedRead read, ReadOnlySpan<byte> key)
+    private static GetAnswer Read(LineageShard shard, in OpenedRead read, ReadOnlySpan<byte> key, ulong? nowMs)
     {
         if (!read.Snapshot.TryGet(TreeId.Kv, key, out var stored))
             return new GetAnswer(shard, read.Snapshot.Etag, read.AgeUs, found: false, default, default);
-        var value = KvValue.Read(stored, out var etag);
+        var value = KvValue.Read(stored, out var etag, out var life);
         ReadThreads.Touch(value);
-        return new GetAnswer(shard, read.Snapshot.Etag, read.AgeUs, found: true, value, etag);
+        return new GetAnswer(shard, read.Snapshot.Etag, read.AgeUs, found: true, value, etag, LifeField.Of(life, nowMs));
     }
 
     /// <summary>The answer to a GetMany, as far as it has been read. Its request has been validated.</summary>
@@ -273,12 +282,14 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
         /// <summary>Continues to read, at least one key. True if everything is read, or more than may be answered.</summary>
         /// <param name="shard">The snapshot's shard.</param>
         /// <param name="read">The same at every call.</param>
+        /// <param name="withLife">Whether to tell what ends the keys.</param>
         /// <param name="request">The same at every call.</param>
         /// <param name="replyBytesMax">What the sink would refuse is counted and not copied.</param>
         /// <param name="clock">For the end of the turn; not read if the turn has no end.</param>
         /// <param name="until">When the turn ends, as a timestamp of the clock; the maximum value if it has no end.</param>
-        public bool Read(LineageShard shard, in OpenedRead read, ReadOnlySpan<byte> request, int replyBytesMax, TimeProvider clock, long until)
+        public bool Read(HostedShard shard, in OpenedRead read, bool withLife, ReadOnlySpan<byte> request, int replyBytesMax, TimeProvider clock, long until)
         {
+            ulong? nowMs = withLife ? shard.TimeMs : null;
             var reader = new WireReader(request[_readBytes..]);
             for (int field; (field = reader.ReadField()) != 0;)
             {
@@ -287,7 +298,7 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
                     reader.Skip();
                     continue;
                 }
-                var entry = KvReads.Read(shard, read, reader.ReadBytes());
+                var entry = KvReads.Read(shard.InLineage, read, reader.ReadBytes(), nowMs);
                 var entryBytes = entry.Size;
                 _bytes += WireWriter.BytesFieldSize(entryBytes);
                 if (_bytes > KvLimits.AnswerBytesMax)

@@ -2,6 +2,7 @@ using System.Buffers.Binary;
 using System.Diagnostics.CodeAnalysis;
 using Google.Protobuf;
 using Grpc.Core;
+using KvCluster.Node.Hosting;
 using KvCluster.ServiceDefaults.Memory;
 using KvCluster.Storage.Pages;
 using KvCluster.V1;
@@ -62,7 +63,7 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
             var hasEnded = false;
             try
             {
-                var ended = await SendAsync(request, shard.Route, bounds, held, token, pages, cancellationToken).ConfigureAwait(false);
+                var ended = await SendAsync(request, shard, bounds, held, token, pages, cancellationToken).ConfigureAwait(false);
                 hasEnded = true;
                 return ended;
             }
@@ -105,6 +106,7 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
                 case ScanRequest.KeysOnlyFieldNumber: request.KeysOnly = reader.ReadBool(); break;
                 case ScanRequest.BytesMaxFieldNumber: request.BytesMax = reader.ReadUInt64(); break;
                 case ScanRequest.SnapshotFieldNumber: request.Snapshot = ByteString.CopyFrom(reader.ReadBytes()); break;
+                case ScanRequest.WithLifeFieldNumber: request.WithLife = reader.ReadBool(); break;
                 case ScanRequest.ResumeAfterFieldNumber: request.ResumeAfter = ByteString.CopyFrom(reader.ReadBytes()); break;
                 // If the field occurs twice, the two are merged into one message, as protobuf requires.
                 case ScanRequest.ReadFieldNumber: options.Append(reader.ReadBytes()); break;
@@ -128,9 +130,9 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
     }
 
     private async Task<ApiError?> SendAsync(
-        ScanRequest request, ShardRoute route, KeyBounds bounds, KeptSnapshots.Kept held, ulong token, IServerStreamWriter<MessageBytes> pages, CancellationToken cancellationToken)
+        ScanRequest request, HostedShard shard, KeyBounds bounds, KeptSnapshots.Kept held, ulong token, IServerStreamWriter<MessageBytes> pages, CancellationToken cancellationToken)
     {
-        var read = held.Read;
+        var (read, route) = (held.Read, shard.Route);
         using var cursor = read.Snapshot.Cursor(TreeId.Kv, bounds.Lower.Span, bounds.Upper.Span);
         var entries = new EntryPages(cursor, request.Reverse, request.KeysOnly)
         {
@@ -151,6 +153,7 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
                 var place = await threads.EnterAsync();
                 try
                 {
+                    entries.NowMs = request.WithLife ? shard.TimeMs : null;
                     isLast = !entries.Fill(page, PageBytes);
                 }
                 finally

@@ -23,7 +23,7 @@ internal sealed class KvWrites(ShardLookup lookup)
         var put = new SingleChange(request, ChangeLayout.Put);
         if (RequestRules.CheckEntry(put.Key, put.Value) is { } bad)
             return KvCalls.Refuse(sink, bad);
-        if (ChangeReading.TryReadTerms(put.Number, put.Other, put.IsFlagged, out var terms) is { } badTerms)
+        if (ChangeReading.TryReadTerms(put.Number, put.Other, put.IsFlagged, put.KeepsExpiry, put.KeepsOwner, out var terms) is { } badTerms)
             return KvCalls.Refuse(sink, badTerms);
         if (TryBegin(put, request, target, out var shard, out var write) is { } refusal)
             return KvCalls.Refuse(sink, refusal);

@@ -24,6 +24,7 @@ internal sealed class ListQuery : SnapshotQuery
     private readonly bool _isTokenOfAnother;
     private readonly uint _range;
     private readonly bool _isKeysOnly;
+    private readonly bool _withLife;
     private readonly ulong _entriesMax;
     private readonly ulong _bytesMax;
     private ulong _tokenForMore;
@@ -49,6 +50,7 @@ internal sealed class ListQuery : SnapshotQuery
                 case ListRequest.ReadFieldNumber: options = reader.ReadBytes(); break;
                 case ListRequest.PageTokenFieldNumber: token = reader.ReadBytes().ToArray(); break;
                 case ListRequest.NewerSnapshotFieldNumber: IsNewerGood = reader.ReadBool(); break;
+                case ListRequest.WithLifeFieldNumber: _withLife = reader.ReadBool(); break;
                 default: reader.Skip(); break;
             }
         }
@@ -99,7 +101,7 @@ internal sealed class ListQuery : SnapshotQuery
     public override bool Step(TimeProvider clock, long until)
     {
         using var cursor = Read.Snapshot.Cursor(TreeId.Kv, Bounds.Lower.Span, Bounds.Upper.Span);
-        var entries = new EntryPages(cursor, IsReverse, _isKeysOnly) { EntriesLeft = _entriesMax, BytesLeft = _bytesMax };
+        var entries = new EntryPages(cursor, IsReverse, _isKeysOnly) { EntriesLeft = _entriesMax, BytesLeft = _bytesMax, NowMs = _withLife ? Shard.TimeMs : null };
         if ((entries.Fill(Answer, EntryPages.EntriesBytesMax) || entries.IsAtLimit) && entries.HasMore())
         {
             _tokenForMore = Token == 0 ? KeptSnapshots.NewToken() : Token;

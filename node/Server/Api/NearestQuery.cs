@@ -10,6 +10,7 @@ internal sealed class NearestQuery : SnapshotQuery
 {
     private readonly Nearest _nearest;
     private readonly byte[] _within = [];
+    private readonly bool _withLife;
 
     /// <exception cref="MalformedMessageException">The bytes are not a valid message.</exception>
     public NearestQuery(ReadOnlySpan<byte> request, out ReadOnlySpan<byte> options)
@@ -24,6 +25,7 @@ internal sealed class NearestQuery : SnapshotQuery
                 case GetRequest.ReadFieldNumber: options = reader.ReadBytes(); break;
                 case GetRequest.NearestFieldNumber: _nearest = (Nearest)reader.ReadUInt32(); break;
                 case GetRequest.WithinFieldNumber: _within = reader.ReadBytes().ToArray(); break;
+                case GetRequest.WithLifeFieldNumber: _withLife = reader.ReadBool(); break;
                 default: reader.Skip(); break;
             }
         }
@@ -53,11 +55,14 @@ internal sealed class NearestQuery : SnapshotQuery
         };
         if (found)
         {
-            var value = KvValue.Read(cursor.Value, out var etag);
+            var value = KvValue.Read(cursor.Value, out var etag, out var keyLife);
+            var life = LifeField.Of(keyLife, _withLife ? Shard.TimeMs : null);
             new WireWriter(Answer.Append(WireWriter.VarintFieldSize(1))).VarintField(GetResponse.FoundFieldNumber, 1);
             AppendBytes(GetResponse.ValueFieldNumber, value);
             new WireWriter(Answer.Append(WireWriter.BytesFieldSize(WireWriter.EtagBytes))).EtagField(GetResponse.EtagFieldNumber, etag);
             AppendBytes(GetResponse.KeyFieldNumber, cursor.Key);
+            var writer = new WireWriter(Answer.Append(life.Size));
+            life.WriteTo(ref writer, GetResponse.LifeFieldNumber);
         }
         else if (_nearest > Nearest.Exact)
         {

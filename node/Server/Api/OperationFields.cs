@@ -47,6 +47,12 @@ internal readonly ref struct OperationFields
                 case (Operation.OperationOneofCase.Put, PutOperation.SequenceFieldNumber):
                     IsNumbered = inner.ReadBool();
                     break;
+                case (Operation.OperationOneofCase.Put, PutOperation.KeepExpiryFieldNumber):
+                    KeepsExpiry = inner.ReadBool();
+                    break;
+                case (Operation.OperationOneofCase.Put, PutOperation.KeepOwnerFieldNumber):
+                    KeepsOwner = inner.ReadBool();
+                    break;
                 case (Operation.OperationOneofCase.Increment, IncrementOperation.ByFieldNumber):
                     By = inner.ReadSInt64();
                     break;
@@ -86,6 +92,12 @@ internal readonly ref struct OperationFields
 
     /// <summary>Whether the key is a prefix to which the next number is appended.</summary>
     public bool IsNumbered { get; }
+
+    /// <summary>Whether the key keeps its expiry.</summary>
+    public bool KeepsExpiry { get; }
+
+    /// <summary>Whether the key keeps its owner.</summary>
+    public bool KeepsOwner { get; }
 
     /// <summary>What is added.</summary>
     public long By { get; }

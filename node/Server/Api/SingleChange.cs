@@ -42,6 +42,14 @@ internal readonly ref struct SingleChange
             {
                 IsFlagged = reader.ReadBool();
             }
+            else if (field == layout.KeepExpiry)
+            {
+                KeepsExpiry = reader.ReadBool();
+            }
+            else if (field == layout.KeepOwner)
+            {
+                KeepsOwner = reader.ReadBool();
+            }
             else
             {
                 HasConditions |= field == layout.Conditions;
@@ -64,6 +72,12 @@ internal readonly ref struct SingleChange
     /// <summary>Whether a Put appends a number, a DeleteRange may remove all keys, or a SetRemove removes all members.</summary>
     public bool IsFlagged { get; }
 
+    /// <summary>Whether a Put keeps the key's expiry.</summary>
+    public bool KeepsExpiry { get; }
+
+    /// <summary>Whether a Put keeps the key's owner.</summary>
+    public bool KeepsOwner { get; }
+
     /// <summary>The encoded RequestId, if <see cref="HasId"/>.</summary>
     public ReadOnlySpan<byte> Id { get; }
 
@@ -76,10 +90,11 @@ internal readonly ref struct SingleChange
 }
 
 /// <summary>The numbers of the fields that <see cref="SingleChange"/> reads; 0 where a request does not have one.</summary>
-internal readonly record struct ChangeLayout(int Conditions, int Id, int Value = 0, int Number = 0, int Other = 0, int Flag = 0)
+internal readonly record struct ChangeLayout(int Conditions, int Id, int Value = 0, int Number = 0, int Other = 0, int Flag = 0, int KeepExpiry = 0, int KeepOwner = 0)
 {
     public static readonly ChangeLayout Put = new(
-        PutRequest.ConditionsFieldNumber, PutRequest.RequestIdFieldNumber, PutRequest.ValueFieldNumber, PutRequest.TtlMsFieldNumber, PutRequest.OwnerFieldNumber, PutRequest.SequenceFieldNumber);
+        PutRequest.ConditionsFieldNumber, PutRequest.RequestIdFieldNumber, PutRequest.ValueFieldNumber, PutRequest.TtlMsFieldNumber, PutRequest.OwnerFieldNumber, PutRequest.SequenceFieldNumber,
+        PutRequest.KeepExpiryFieldNumber, PutRequest.KeepOwnerFieldNumber);
 
     public static readonly ChangeLayout Delete = new(DeleteRequest.ConditionsFieldNumber, DeleteRequest.RequestIdFieldNumber);
 

@@ -18,6 +18,9 @@ internal abstract class SnapshotQuery
     /// <summary>The shard's route when the read began.</summary>
     protected V1.ShardRoute Route { get; private set; } = null!;
 
+    /// <summary>Of the replica that answers. Its clock is read where an answer tells how long keys live.</summary>
+    protected HostedShard Shard { get; private set; } = null!;
+
     /// <summary>Why there is no answer.</summary>
     public ApiError? Refusal { get; protected set; }
 
@@ -33,7 +36,7 @@ internal abstract class SnapshotQuery
     /// <summary>Begins to answer. Every answer has the position in its first field.</summary>
     public void Begin(MessageBytes answer, HostedShard shard, in OpenedRead read)
     {
-        (Answer, Read, Route) = (answer, read, shard.Route);
+        (Answer, Read, Route, Shard) = (answer, read, shard.Route, shard);
         new WireWriter(answer.Append(WireWriter.BytesFieldSize(WireWriter.PositionSize(shard.InLineage, read.AgeUs)))).PositionField(1, shard.InLineage, read.Snapshot.Etag, read.AgeUs);
     }
 

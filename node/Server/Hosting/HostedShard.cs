@@ -42,6 +42,9 @@ internal sealed class HostedShard(ShardRecord record, ReplicaId replicaId, Shard
     /// <summary>The newest route that the replica knows.</summary>
     public ShardRoute Route => Replica?.Route ?? _routeOfRecord;
 
+    /// <summary>The shard's time at this moment, in milliseconds, by which the lives of keys are counted, as far as the replica knows it.</summary>
+    public ulong TimeMs => Replica!.Reads.ShardTimeMs;
+
     public bool Owns(ReadOnlySpan<byte> key) => Ranges.Contain(Route.Start.Span, Route.End.Span, key);
 
     /// <summary>The replica's state for metrics.</summary>

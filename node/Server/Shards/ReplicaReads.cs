@@ -91,6 +91,12 @@ internal sealed class ReplicaReads(ShardReplicaContext context, ReplicaCore core
     /// <summary>Whether a snapshot opened from now on has this etag.</summary>
     public bool HasApplied(Etag etag) => journal.Store.Pages.Roots.PublishedEtag >= etag;
 
+    /// <summary>
+    /// The shard's time at this moment, in milliseconds, as far as this replica knows it (<see cref="KvCluster.Storage.ReplicaStore.ShardTime"/>).
+    /// </summary>
+    // Rounded up, as where a life begins, so that nobody is told more than was asked for.
+    public ulong ShardTimeMs => (ulong)Math.Max(0, (journal.Store.ShardTime + 999) / 1_000);
+
     /// <summary>Opens a snapshot of the published state, whatever its age.</summary>
     public ReadSnapshot OpenSnapshot(bool forDigest = false) => journal.Store.OpenSnapshot(forDigest);
 

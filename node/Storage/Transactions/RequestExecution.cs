@@ -124,6 +124,11 @@ internal ref struct RequestExecution
         if (terms.Owner != 0)
             Invariant.Check(SessionTable.TryFindOwner(_batch, terms.Owner, out owner), $"The session that is to own a key has ended since it was looked for.");
         var life = new KeyLife(terms.TtlMilliseconds == 0 ? 0 : ExpiryIn(terms.TtlMilliseconds), owner);
+        if (terms.Keeps)
+        {
+            var kept = LifeOf(put.Key);
+            life = new KeyLife(terms.KeepsExpiry ? kept.ExpiryMilliseconds : life.ExpiryMilliseconds, terms.KeepsOwner ? kept.Owner : life.Owner);
+        }
         if (!terms.IsNumbered)
         {
             Operations.Put(_payload, put.Key, put.Value, life);
@@ -138,6 +143,16 @@ internal ref struct RequestExecution
         KeysDeleted += Settle();
         _results?.AddEntry(key, default, _next.Predecessor);
         _results?.Add(_next.Predecessor);
+    }
+
+    /// <summary>The life of a key after the operations before this one; unlimited if it does not exist.</summary>
+    private KeyLife LifeOf(ReadOnlySpan<byte> key)
+    {
+        KeysDeleted += Settle();
+        var life = default(KeyLife);
+        if (_batch.TryGet(TreeId.Kv, key, out var stored))
+            _ = KvValue.Read(stored, out _, out life);
+        return life;
     }
 
     private readonly ulong ExpiryIn(ulong ttlMilliseconds) => ShardTimeMilliseconds + Math.Min(ttlMilliseconds, KvLimits.TtlMillisecondsMax);

@@ -35,7 +35,7 @@ internal enum RequestOperation : byte
     /// <summary>Removes a set.</summary>
     SetDelete = OperationCode.SetDelete,
 
-    /// <summary>Sets the value of a key that expires, belongs to a session or gets a number.</summary>
+    /// <summary>Sets the value of a key that expires, belongs to a session, keeps either, or gets a number.</summary>
     PutOnTerms = 128,
 
     /// <summary>Adds to a number.</summary>
@@ -58,8 +58,26 @@ internal enum RequestOperation : byte
 /// <param name="TtlMilliseconds">How long the key lives; 0 = until it is deleted.</param>
 /// <param name="Owner">The session with which the key ends; 0 = none.</param>
 /// <param name="IsNumbered">Whether the key is a prefix to which the next number is appended.</param>
-internal readonly record struct PutTerms(ulong TtlMilliseconds, UInt128 Owner, bool IsNumbered)
+/// <param name="KeepsExpiry">Whether the key keeps the expiry that it has. Not with a time to live or a number.</param>
+/// <param name="KeepsOwner">Whether the key keeps the session that owns it. Not with an owner or a number.</param>
+internal readonly record struct PutTerms(ulong TtlMilliseconds, UInt128 Owner, bool IsNumbered, bool KeepsExpiry = false, bool KeepsOwner = false)
 {
+    private const byte NumberedFlag = 1;
+    private const byte KeepsExpiryFlag = 2;
+    private const byte KeepsOwnerFlag = 4;
+
+    /// <summary>Reads the terms that <see cref="Flags"/> has, beside the others.</summary>
+    public PutTerms(ulong ttlMilliseconds, UInt128 owner, byte flags)
+        : this(ttlMilliseconds, owner, (flags & NumberedFlag) != 0, (flags & KeepsExpiryFlag) != 0, (flags & KeepsOwnerFlag) != 0)
+    {
+    }
+
     /// <summary>Whether it is an ordinary put.</summary>
-    public bool AreNone => TtlMilliseconds == 0 && Owner == 0 && !IsNumbered;
+    public bool AreNone => TtlMilliseconds == 0 && Owner == 0 && Flags == 0;
+
+    /// <summary>Whether the life of the new value depends on what the key has.</summary>
+    public bool Keeps => KeepsExpiry || KeepsOwner;
+
+    /// <summary>The terms that are yes or no, as a request has them.</summary>
+    public byte Flags => (byte)((IsNumbered ? NumberedFlag : 0) | (KeepsExpiry ? KeepsExpiryFlag : 0) | (KeepsOwner ? KeepsOwnerFlag : 0));
 }

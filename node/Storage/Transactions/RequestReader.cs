@@ -64,7 +64,7 @@ internal ref struct RequestReader(ReadOnlySpan<byte> operations)
             case RequestOperation.PutOnTerms:
                 Key = ReadBytes();
                 Value = ReadBytes();
-                Terms = new PutTerms(ReadNumber(), ReadSession(), ReadNumber() != 0);
+                Terms = new PutTerms(ReadNumber(), ReadSession(), (byte)ReadNumber());
                 break;
             case RequestOperation.Delete or RequestOperation.Get:
                 Key = ReadBytes();

@@ -14,11 +14,20 @@ internal sealed class ShardClock(TimeProvider time, int driftPermille)
     private long _begunAt;
     private long _wallUs;
 
+    /// <summary>What <see cref="Present"/> adds to the boot clock without its drift, in microseconds. Written by the writer.</summary>
+    private long _aheadOfBoot;
+
     /// <summary>The shard time of the newest record, in microseconds. Decreases only in <see cref="Reset"/>. 0 means that the shard has no record.</summary>
     public long Microseconds { get; private set; }
 
     /// <summary>The wall time of the newest record, in microseconds since 1970. Never less than in a record before it.</summary>
     public long WallMicroseconds => _wallUs;
+
+    /// <summary>
+    /// Shard time at this moment, as far as this replica knows it: a leader's is <see cref="Now"/>, and another replica counts on from the newest record that it
+    /// has. Any thread.
+    /// </summary>
+    public long Present => Volatile.Read(ref _aheadOfBoot) + WithoutDrift(time.GetElapsedTime(0));
 
     /// <summary>The shard time that a record would have now. Only a leader's is meaningful.</summary>
     public long Now => _begunUs + WithoutDrift(time.GetElapsedTime(_begunAt));
@@ -28,7 +37,8 @@ internal sealed class ShardClock(TimeProvider time, int driftPermille)
     /// <param name="wallMicroseconds">The wall time of the newest record that has one; 0 if none has.</param>
     public void Saw(long microseconds, long wallMicroseconds)
     {
-        Microseconds = Math.Max(Microseconds, microseconds);
+        if (microseconds > Microseconds)
+            CountOn(Microseconds = microseconds, time.GetTimestamp());
         // What had only a shard time showed that as its wall time.
         _wallUs = Math.Max(_wallUs, wallMicroseconds == 0 ? microseconds : wallMicroseconds);
     }
@@ -37,6 +47,7 @@ internal sealed class ShardClock(TimeProvider time, int driftPermille)
     public void Reset(PageStore pages)
     {
         (Microseconds, _wallUs) = (0, 0);
+        CountOn(0, time.GetTimestamp());
         Saw(pages.Roots.Published.ShardTime, pages.Roots.Published.WallTime);
     }
 
@@ -51,6 +62,7 @@ internal sealed class ShardClock(TimeProvider time, int driftPermille)
         else if (heard.Microseconds >= Microseconds)
             Microseconds = heard.Microseconds + WithoutDrift(heard.Ago);
         (_begunUs, _begunAt) = (Microseconds, time.GetTimestamp());
+        CountOn(_begunUs, _begunAt);
         SeeWall(wallTime);
     }
 
@@ -67,6 +79,9 @@ internal sealed class ShardClock(TimeProvider time, int driftPermille)
         var left = Math.Clamp(microseconds - Now, 0, TimeSpan.MicrosecondsPerDay);
         return TimeSpan.FromMicroseconds(left + (left * driftPermille / (1_000 - driftPermille)));
     }
+
+    // One word, so that readers on other threads never see half of a change.
+    private void CountOn(long microseconds, long at) => Volatile.Write(ref _aheadOfBoot, microseconds - WithoutDrift(time.GetElapsedTime(0, at)));
 
     private void SeeWall(DateTimeOffset wallTime) => _wallUs = Math.Max(_wallUs, ToMicroseconds(wallTime));
 

@@ -306,7 +306,10 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         CountChange();
     }
 
-    /// <summary>Adds a put of a key that expires, ends with a session, or gets the next number under a prefix. Terms that ask for nothing make it an ordinary put.</summary>
+    /// <summary>
+    /// Adds a put of a key that expires, ends with a session, keeps either as it is, or gets the next number under a prefix. Terms that ask for nothing make it
+    /// an ordinary put.
+    /// </summary>
     /// <inheritdoc cref="Put(ReadOnlySpan{byte}, ReadOnlySpan{byte})" path="/exception"/>
     public void Put(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, in PutTerms terms)
     {
@@ -319,12 +322,13 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         ArgumentOutOfRangeException.ThrowIfGreaterThan(value.Length, KvLimits.ValueBytesMax);
         if (terms.IsNumbered)
             ArgumentOutOfRangeException.ThrowIfGreaterThan(key.Length, KvLimits.KeyBytesMax - NumberText.KeyDigits);
+        Invariant.Check(!terms.Keeps || !terms.IsNumbered, $"A numbered put keeps nothing, because its key is new.");
         AppendCode(RequestOperation.PutOnTerms);
         _operations.AppendWithLength(key);
         _operations.AppendWithLength(value);
         _operations.AppendNumber(terms.TtlMilliseconds);
         Operations.AppendSession(_operations, terms.Owner);
-        _operations.AppendNumber(terms.IsNumbered ? 1u : 0);
+        _operations.AppendNumber(terms.Flags);
         HasPut = true;
         CountChange();
     }

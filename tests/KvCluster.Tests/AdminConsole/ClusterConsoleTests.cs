@@ -9,6 +9,7 @@ using KvCluster.Client;
 using KvCluster.ServiceDefaults.Admin;
 using KvCluster.Tests.Client;
 using KvCluster.Tls;
+using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.AdminConsole;
@@ -133,6 +134,30 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
         Assert.Equal(HttpStatusCode.PreconditionFailed, await PutAsync(http, "a", "three", etag: null));
         Assert.Equal("two", Encoding.UTF8.GetString((await _client.GetAsync("a")).Value.Span));
         Assert.Equal(HttpStatusCode.BadRequest, await PutAsync(http, "a", "three", "no etag"));
+    }
+
+    /// <summary>Saving a value dropped the key's expiry and its owner.</summary>
+    [Fact]
+    public async Task Put_KeepsWhenTheKeyEnds()
+    {
+        using var http = await StartAsync(Token);
+        http.DefaultRequestHeaders.Authorization = new("Bearer", Token);
+        Assert.Equal(HttpStatusCode.OK, await PutAsync(http, "a", "one", etag: null));
+        var put = PutRequest.Parser.ParseFrom(_cluster.Nodes.SelectMany(static node => node.Calls).Single(static call => call.Method == Method.Put).Request);
+        Assert.Equal((true, true), (put.KeepExpiry, put.KeepOwner));
+    }
+
+    [Fact]
+    public async Task Value_TellsHowLongItsKeyLivesAndWhoOwnsIt()
+    {
+        await _client.PutAsync("a", "one");
+        _cluster.Life = new Life { LeftMs = 1_500, Owner = new V1.Etag { Epoch = 1, Change = 2 } };
+        using var http = await StartAsync();
+        var value = await http.GetFromJsonAsync<JsonElement>($"/api/value?key={Url("a")}");
+        Assert.Equal((1_500, new Etag(1, 2).ToString()), (value.GetProperty("leftMs").GetInt32(), value.GetProperty("owner").GetString()));
+        _cluster.Life = null;
+        value = await http.GetFromJsonAsync<JsonElement>($"/api/value?key={Url("a")}");
+        Assert.False(value.TryGetProperty("leftMs", out _) || value.TryGetProperty("owner", out _));
     }
 
     [Fact]

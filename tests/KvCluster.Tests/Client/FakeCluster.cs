@@ -136,6 +136,9 @@ internal sealed class FakeCluster : IAsyncDisposable
         throw new InvalidOperationException("The map has a gap.");
     }
 
+    /// <summary>What reads tell of every key.</summary>
+    public Life? Life { get; set; }
+
     public GetResponse Get(ReadOnlySpan<byte> key)
     {
         var position = new Position { Shard = RouteOf(key).Shard };
@@ -143,7 +146,7 @@ internal sealed class FakeCluster : IAsyncDisposable
         {
             position.Etag = EtagLocked();
             return _entries.TryGetValue(key.ToArray(), out var entry)
-                ? new GetResponse { Position = position, Found = true, Value = ByteString.CopyFrom(entry.Value), Etag = entry.Etag }
+                ? new GetResponse { Position = position, Found = true, Value = ByteString.CopyFrom(entry.Value), Etag = entry.Etag, Life = Life }
                 : new GetResponse { Position = position };
         }
     }

@@ -136,6 +136,33 @@ public sealed class RequestTests : IDisposable
     }
 
     [Fact]
+    public void PutThatKeeps_TakesTheMomentOfExpiryIntoItsRecord_AndNothingOfAKeyThatIsAbsent()
+    {
+        Apply(request => request.Put("k"u8, "1"u8, new PutTerms(60_000, 0, false)));
+        var life = LifeOf("k");
+        Apply(request =>
+        {
+            request.Put("k"u8, "2"u8, new PutTerms(0, 0, false, KeepsExpiry: true, KeepsOwner: true));
+            request.Put("new"u8, "2"u8, new PutTerms(0, 0, false, KeepsExpiry: true, KeepsOwner: true));
+        });
+        Assert.Equal(("2", life, default), (_bench.Read("k"), LifeOf("k"), LifeOf("new")));
+        // The operations before it count, and those of the same record that are not applied yet.
+        Apply(request =>
+        {
+            request.Touch("k"u8, 90_000);
+            request.Put("k"u8, "3"u8, new PutTerms(0, 0, false, KeepsExpiry: true));
+            request.Put("new"u8, "3"u8);
+        });
+        Assert.Equal(("3", life with { ExpiryMilliseconds = life.ExpiryMilliseconds + 30_000 }), (_bench.Read("k"), LifeOf("k")));
+        Apply(request =>
+        {
+            request.DeleteRange("k"u8, "l"u8);
+            request.Put("k"u8, "4"u8, new PutTerms(0, 0, false, KeepsExpiry: true));
+        });
+        Assert.Equal(("4", default(KeyLife)), (_bench.Read("k"), LifeOf("k")));
+    }
+
+    [Fact]
     public void PutWithAnOwner_HasTheEtagOfItsOpening_AndSoHasANumberAfterAnIncrement()
     {
         var opened = Apply(static request => request.OpenSession(9, ReplicaBench.Owner, lifetimeMilliseconds: 10_000));
