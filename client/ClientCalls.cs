@@ -35,6 +35,21 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
         ResponseOf(await router.CallAsync(
             method, key, request.ToByteString(), router.DeadlineFromNow(), cancellationToken, atAnyReplica: read?.Mode.IsForLeader() == false).ConfigureAwait(false));
 
+    /// <summary>
+    /// Sends operations that only read by a method that could also change something. As a read they need no request id, with which the shard would keep their
+    /// results, and which therefore bounds them to 256 KiB; and repeating them is harmless.
+    /// </summary>
+    /// <exception cref="KvException">The call failed.</exception>
+    public async ValueTask<ByteString> ReadByAsync(Method method, IMessage request, CancellationToken cancellationToken)
+    {
+        var call = new Change(method, request.ToByteString());
+        var reply = await router.CallAsync(method, call.Key, call.Encode(), router.DeadlineFromNow(), cancellationToken, isIdentified: true).ConfigureAwait(false);
+        // Nothing of a read is unknown; it was not answered in time.
+        return reply.Error is { } error && CallStatus.IsUnknown(error) && !CallStatus.IsLineageChanged(error)
+            ? throw new KvUnavailableException("DEADLINE_PASSED", $"The read was not answered in time: {error.Message}")
+            : ResponseOf(reply);
+    }
+
     /// <summary>The position of an answer, which the client has seen from now on.</summary>
     public ShardPosition See(Position? message)
     {

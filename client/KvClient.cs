@@ -298,8 +298,10 @@ public sealed class KvClient : IAsyncDisposable
     public async ValueTask<TransactResult> TransactAsync(KvTransaction transaction, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(transaction);
-        var response = TransactResponse.Parser.ParseFrom(
-            await _calls.ChangeAsync(Method.Transact, transaction.Message, cancellationToken).ConfigureAwait(false));
+        var sent = transaction.Then.OnlyRead && transaction.Else.OnlyRead
+            ? _calls.ReadByAsync(Method.Transact, transaction.Message, cancellationToken)
+            : _calls.ChangeAsync(Method.Transact, transaction.Message, cancellationToken);
+        var response = TransactResponse.Parser.ParseFrom(await sent.ConfigureAwait(false));
         return new TransactResult(
             response.Succeeded, response.HasFailedCondition ? (int)response.FailedCondition : null, [.. response.Results.Select(OperationResult.Of)], _calls.See(response.Position));
     }
@@ -309,7 +311,10 @@ public sealed class KvClient : IAsyncDisposable
     public async ValueTask<WriteResult> WriteAsync(KvWrite write, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(write);
-        var response = WriteResponse.Parser.ParseFrom(await _calls.ChangeAsync(Method.Write, write.Message, cancellationToken).ConfigureAwait(false));
+        var sent = write.Operations.OnlyRead
+            ? _calls.ReadByAsync(Method.Write, write.Message, cancellationToken)
+            : _calls.ChangeAsync(Method.Write, write.Message, cancellationToken);
+        var response = WriteResponse.Parser.ParseFrom(await sent.ConfigureAwait(false));
         return new WriteResult(_calls.See(response.Position), (long)response.Deleted, [.. response.Results.Select(OperationResult.Of)]);
     }
 

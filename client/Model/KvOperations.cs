@@ -16,6 +16,10 @@ public sealed class KvOperations
     /// <summary>Number of operations added.</summary>
     public int Count => _operations.Count;
 
+    /// <summary>Whether none of them changes anything.</summary>
+    internal bool OnlyRead => _operations.All(static operation =>
+        operation.OperationCase is Operation.OperationOneofCase.Get or Operation.OperationOneofCase.Scan or Operation.OperationOneofCase.SetGet);
+
     /// <summary>Adds a put. What ended the key besides a delete goes with the old value, see <see cref="KvPutOptions"/>.</summary>
     public KvOperations Put(ReadOnlyMemory<byte> key, ReadOnlyMemory<byte> value) => Add(new Operation { Put = new PutOperation { Key = key.ToByteString(), Value = value.ToByteString() } });
 
