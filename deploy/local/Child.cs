@@ -24,7 +24,7 @@ internal sealed class Child(string name, string program, IReadOnlyList<string> a
     /// <exception cref="LauncherException">The program cannot be started, or its arguments or its data directory are not usable.</exception>
     public async Task RunAsync(CancellationToken stop)
     {
-        await using var log = TextWriter.Synchronized(new StreamWriter(_logFile, append: false) { AutoFlush = true });
+        using var log = new LogLines(_logFile);
         while (!stop.IsCancellationRequested)
         {
             using var process = Start(log);
@@ -38,7 +38,7 @@ internal sealed class Child(string name, string program, IReadOnlyList<string> a
                 break;
             }
 
-            await log.WriteLineAsync($"{Now()} launcher: {name} ({process.Id}) exited with code {process.ExitCode}");
+            log.Add($"{Now()} launcher: {name} ({process.Id}) exited with code {process.ExitCode}");
             // A restart would not help. After other exit codes it may: a port, for example, may still be held by the process that died.
             if (process.ExitCode is ExitCodes.Usage or ExitCodes.OtherFormat)
                 throw new LauncherException(process.ExitCode, $"{name} cannot start. Its log has the reason: {_logFile}");
@@ -48,7 +48,7 @@ internal sealed class Child(string name, string program, IReadOnlyList<string> a
         File.Delete(_pidFile);
     }
 
-    private Process Start(TextWriter log)
+    private Process Start(LogLines log)
     {
         var start = new ProcessStartInfo(program, arguments) { RedirectStandardInput = true, RedirectStandardOutput = true, RedirectStandardError = true, UseShellExecute = false };
         Process process;
@@ -68,17 +68,17 @@ internal sealed class Child(string name, string program, IReadOnlyList<string> a
         // Renamed into place, so that readers see a whole number.
         File.WriteAllText(_pidFile + ".new", process.Id.ToString(CultureInfo.InvariantCulture) + "\n");
         File.Move(_pidFile + ".new", _pidFile, overwrite: true);
-        log.WriteLine($"{Now()} launcher: {name} started as {process.Id}");
+        log.Add($"{Now()} launcher: {name} started as {process.Id}");
         return process;
 
         void Copy(string? line)
         {
             if (line is not null)
-                log.WriteLine(line);
+                log.Add(line);
         }
     }
 
-    private async Task StopAsync(Process process, TextWriter log)
+    private async Task StopAsync(Process process, LogLines log)
     {
         process.StandardInput.Close();
         using var limit = new CancellationTokenSource(StopLimit);
@@ -88,7 +88,7 @@ internal sealed class Child(string name, string program, IReadOnlyList<string> a
         }
         catch (OperationCanceledException)
         {
-            await log.WriteLineAsync($"{Now()} launcher: {name} ({process.Id}) did not stop within {StopLimit.TotalSeconds} s and was killed");
+            log.Add($"{Now()} launcher: {name} ({process.Id}) did not stop within {StopLimit.TotalSeconds} s and was killed");
             process.Kill();
             await process.WaitForExitAsync(CancellationToken.None);
         }

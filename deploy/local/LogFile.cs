@@ -10,7 +10,7 @@ namespace KvCluster.Local;
 internal sealed class LogFile(string path) : ILoggerProvider
 {
     private readonly Lock _lock = new();
-    private readonly StreamWriter _file = new(path, append: false) { AutoFlush = true };
+    private readonly LogLines _file = new(path);
     private bool _ended;
 
     public ILogger CreateLogger(string categoryName) => new Logger(this, categoryName[(categoryName.LastIndexOf('.') + 1)..]);
@@ -32,7 +32,7 @@ internal sealed class LogFile(string path) : ILoggerProvider
                 return;
             try
             {
-                _file.WriteLine(line);
+                _file.Add(line);
             }
             catch (IOException e)
             {
