@@ -64,4 +64,17 @@ export function duration(microseconds) {
   return microseconds < 1e6 ? `${short.format(microseconds / 1e3)} ms` : `${short.format(microseconds / 1e6)} s`;
 }
 
+/** A time that is left, by its two largest units. */
+export function timeLeft(milliseconds) {
+  let left = Math.floor(milliseconds / 1000);
+  if (left < 1) return 'less than a second';
+  const parts = [];
+  for (const [unit, seconds] of [['day', 86_400], ['hour', 3600], ['minute', 60], ['second', 1]]) {
+    const count = Math.floor(left / seconds);
+    left -= count * seconds;
+    if (count > 0) parts.push(`${whole.format(count)} ${unit}${count === 1 ? '' : 's'}`);
+  }
+  return parts.slice(0, 2).join(' ');
+}
+
 export const time = (unixMs) => new Date(unixMs).toLocaleTimeString('en-GB', { hour12: false });

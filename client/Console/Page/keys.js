@@ -1,7 +1,7 @@
 // The second view: keys by prefix, and one entry. A change applies only to the value that was read; its etag is sent as the condition.
 import { get, isUnlocked, post } from './api.js';
 import { $, el, say, show, sure } from './dom.js';
-import { asText, fromEscaped, number, toBase64, toBase64Url, toBytes, toEscaped } from './format.js';
+import { asText, fromEscaped, number, timeLeft, toBase64, toBase64Url, toBytes, toEscaped } from './format.js';
 
 const rows = 50;
 const rowsMax = 1000;
@@ -14,7 +14,10 @@ let opened = null;
 export function listen() {
   $('browse').addEventListener('submit', (event) => {
     event.preventDefault();
-    location.hash = `#keys/${encodeURIComponent($('prefix').value)}`;
+    const wanted = `#keys/${encodeURIComponent($('prefix').value)}`;
+    // The same address again changes nothing that anybody is told of, and the keys may have changed.
+    if (location.hash === wanted) browse($('prefix').value);
+    else location.hash = wanted;
   });
   $('more').addEventListener('click', () => list(entries.at(-1).key));
   $('entries').addEventListener('click', (event) => {
@@ -83,21 +86,29 @@ function draw() {
 async function open(key) {
   try {
     const read = await get('/api/value', { key: toBase64Url(toBytes(key)) });
-    fill({ key, etag: read.found ? read.etag : null, bytes: toBytes(read.value), total: read.bytes, shard: read.shard });
+    fill({ key, etag: read.found ? read.etag : null, bytes: toBytes(read.value), total: read.bytes, shard: read.shard, life: lifeOf(read) });
     if (!read.found) say('The key no longer exists.');
   } catch (failure) {
     say(failure.message);
   }
 }
 
-function fill({ key, etag, bytes, total, shard }) {
+/** What ends a key besides a delete, as the end of a sentence. Saving a value keeps it. */
+function lifeOf({ leftMs, owner }) {
+  const parts = [];
+  if (leftMs !== undefined) parts.push(leftMs > 0 ? `it expires in ${timeLeft(leftMs)}` : 'it expires now');
+  if (owner !== undefined) parts.push(`it ends with the session that was opened at ${owner}`);
+  return parts.length === 0 ? '' : `. When the key was read: ${parts.join(', and ')}`;
+}
+
+function fill({ key, etag, bytes, total, shard, life }) {
   const text = asText(bytes.length < total ? bytes.subarray(0, whole(bytes)) : bytes);
   opened = { key, etag, isText: text !== null && !text.includes('\r'), isWhole: bytes.length === total };
   $('entry').hidden = false;
   $('entry-key').value = key === null ? $('prefix').value : toEscaped(toBytes(key));
   $('entry-value').value = opened.isText ? text : toEscapedBytes(bytes);
   $('entry-facts').textContent = key === null ? 'A new key. It is saved only if it does not exist yet.'
-    : etag === null ? 'There is no value.' : `${number(total)} bytes, shard ${shard}, etag ${etag}`;
+    : etag === null ? 'There is no value.' : `${number(total)} bytes, shard ${shard}, etag ${etag}${life}`;
   $('entry-form').textContent = (opened.isText ? 'Text in UTF-8.' : 'Bytes that are not plain text are shown and entered as \\xNN.') + (opened.isWhole ? '' : ` Only the first ${number(bytes.length)} bytes are shown, so the value cannot be edited here.`);
   refresh();
   draw();
@@ -125,7 +136,8 @@ async function save() {
       await list(null);
     }
   } catch (failure) {
-    say(failure.status === 412 ? 'Not saved: the entry has changed since it was read. Read it again.' : `Not saved: ${failure.message}`);
+    const changed = opened.key === null ? 'the key exists already. Open it to change its value.' : 'the entry has changed since it was read. Read it again.';
+    say(`Not saved: ${failure.status === 412 ? changed : failure.message}`);
   }
 }
 

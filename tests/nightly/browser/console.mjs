@@ -126,19 +126,35 @@ async function unlocked() {
 }
 
 async function editing(page) {
-  await command(kv, ['put', 'notes/one', 'first']);
+  await command(kv, ['put', 'notes/one', 'first', '--ttl', '36000']);
   await page.goto(`${address}/#keys/notes%2F`);
   await page.locator('#entries button').first().click();
   await page.waitForFunction(() => document.querySelector('#entry-value').value === 'first');
+  await contains(page, '#entry-facts', 'it expires in 9 hours 59 minutes');
   await page.locator('#entry-value').fill('second, by the console: žluťoučký 漢字');
   await page.locator('#save').click();
   await contains(page, '#said', 'Saved.');
   assert.equal((await command(kv, ['get', 'notes/one'])).stdout.trim(), 'second, by the console: žluťoučký 漢字');
+  assert.match((await command(kv, ['get', 'notes/one', '--meta'])).stdout, /^ttl\t35\d\d\d/m, 'the key expires as before');
+  // The same prefix again shows what has changed.
+  await command(kv, ['put', 'notes/two', 'new']);
+  await page.getByRole('button', { name: 'Show' }).click();
+  await page.waitForFunction(() => document.querySelectorAll('#entries button').length === 2);
+  await command(kv, ['delete', 'notes/two']);
+  await page.getByRole('button', { name: 'Show' }).click();
+  await page.waitForFunction(() => document.querySelectorAll('#entries button').length === 1);
+  await page.locator('#entries button').first().click();
+  await page.waitForFunction(() => document.querySelector('#entry-value').value.startsWith('second'));
   await command(kv, ['put', 'notes/one', 'somebody else']);
   await page.locator('#entry-value').fill('third');
   await page.locator('#save').click();
   await contains(page, '#said', 'the entry has changed');
   assert.equal((await command(kv, ['get', 'notes/one'])).stdout.trim(), 'somebody else');
+  await page.locator('#new-key').click();
+  await page.locator('#entry-key').fill('notes/one');
+  await page.locator('#entry-value').fill('fourth');
+  await page.locator('#save').click();
+  await contains(page, '#said', 'Not saved: the key exists already.');
   assert.ok(page.complaints.every((complaint) => complaint.includes('412')), page.complaints.join());
   page.complaints.length = 0;
   await page.locator('#new-key').click();
@@ -152,7 +168,7 @@ async function editing(page) {
   await page.locator('#sure-yes').click();
   await contains(page, '#said', 'Deleted.');
   assert.equal(await page.locator('#entries button').count(), 1);
-  say('a value is edited under its etag, refused when somebody was faster, made and deleted under a key that is no text');
+  say('a value is edited under its etag and keeps its expiry, refused when somebody was faster or the key exists, made and deleted under a key that is no text');
 }
 
 const overview = (page) => page.evaluate(async () => (await fetch('/api/overview')).json());
