@@ -19,4 +19,7 @@ internal static class ExitCodes
     public const int ProblemsFound = 7;
 
     public const int Internal = 70;
+
+    /// <summary>Whoever reads the output ended before everything was printed. The same as of programs that a SIGPIPE ends.</summary>
+    public const int ReaderGone = 141;
 }

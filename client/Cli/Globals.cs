@@ -40,13 +40,26 @@ internal static class Globals
     /// <summary>How long an ordinary call may take.</summary>
     public static readonly TimeSpan CallLimitDefault = new KvClientOptions().Timeout;
 
-    /// <exception cref="CliException">The endpoint is not an address.</exception>
+    /// <exception cref="CliException">The endpoint is not an address. The message shows nothing of it that may be a secret.</exception>
     public static string EndpointOf(ParseResult arguments)
     {
         var endpoint = arguments.GetRequiredValue(Endpoint);
-        return Uri.TryCreate(endpoint, UriKind.Absolute, out var address) && address.Scheme is "http" or "https"
+        if (!Uri.TryCreate(endpoint, UriKind.Absolute, out var address) || address.Scheme is not ("http" or "https") || address.Host.Length == 0)
+        {
+            var shown = endpoint.Contains('@', StringComparison.Ordinal) ? "" : $" '{endpoint}'";
+            throw new CliException(ExitCodes.Usage, $"--endpoint{shown} is not an address such as {EndpointDefault}.");
+        }
+
+        if (address.UserInfo.Length > 0)
+        {
+            throw new CliException(
+                ExitCodes.Usage,
+                $"--endpoint has a user or a password, for which the cluster has no use. Give {address.Scheme}://{address.Authority}, and a certificate by --tls-cert.");
+        }
+
+        return address.PathAndQuery == "/" && address.Fragment.Length == 0
             ? endpoint
-            : throw new CliException(ExitCodes.Usage, $"--endpoint '{endpoint}' is not an address such as {EndpointDefault}.");
+            : throw new CliException(ExitCodes.Usage, $"--endpoint must have nothing behind host and port: {address.Scheme}://{address.Authority}.");
     }
 
     /// <summary>Creates a client from the options.</summary>
@@ -69,6 +82,25 @@ internal static class Globals
         {
             throw new CliException(ExitCodes.Usage, $"{option}: {e.Message}");
         }
+    }
+
+    /// <summary>An option of seconds, which may have a fraction behind a point.</summary>
+    public static Option<double> SecondsOption(string name, string description, double seconds, string help = "SECONDS") =>
+        new(name) { Description = description, HelpName = help, DefaultValueFactory = _ => seconds, CustomParser = static result => SecondsIn(result) ?? default };
+
+    /// <inheritdoc cref="SecondsOption(string, string, double, string)"/>
+    public static Option<double?> SecondsOption(string name, string description) =>
+        new(name) { Description = description, HelpName = "SECONDS", CustomParser = SecondsIn };
+
+    // The parser's own conversion takes a comma for a separator of thousands, so that 1,5 would be 15.
+    private static double? SecondsIn(System.CommandLine.Parsing.ArgumentResult result)
+    {
+        if (result.Tokens is not [{ Value: var text }])
+            return null;
+        if (TimeToLive.TryParse(text, out var seconds))
+            return seconds;
+        result.AddError($"{(result.Parent as System.CommandLine.Parsing.OptionResult)?.Option.Name} '{text}' is not a number of seconds, such as 1.5.");
+        return null;
     }
 
     /// <summary>The value of an option in seconds, from a tenth of a second to a day.</summary>

@@ -10,6 +10,8 @@ internal sealed class Interruption : IDisposable
 {
     private static readonly TimeSpan Limit = TimeSpan.FromSeconds(2);
 
+    private static volatile bool _nothingChanges;
+
     private readonly CancellationTokenSource _source = new();
     private readonly Timer _limit = new(static _ => End());
     private readonly PosixSignalRegistration _interrupt;
@@ -23,6 +25,12 @@ internal sealed class Interruption : IDisposable
     }
 
     public CancellationToken Token => _source.Token;
+
+    /// <summary>What an interruption means for the cluster: the end of a sentence that begins with it.</summary>
+    public static string Consequence => _nothingChanges ? "nothing was changed" : "changes that were sent may have been applied";
+
+    /// <summary>Called by commands that only read, when they begin.</summary>
+    public static void NothingChanges() => _nothingChanges = true;
 
     public void Dispose()
     {
@@ -43,7 +51,7 @@ internal sealed class Interruption : IDisposable
 
     private static void End()
     {
-        StandardError.Tell("interrupted before the command ended: changes that were sent may have been applied");
+        StandardError.Tell($"interrupted before the command ended: {Consequence}");
         Environment.Exit(ExitCodes.OutcomeUnknown);
     }
 }

@@ -8,7 +8,9 @@ namespace KvCluster.Cli;
 /// <summary>
 /// What a command prints on standard output: bytes unchanged, or JSON with stable names. Buffered, and flushed when the command ends. One thread at a time.
 /// </summary>
-internal sealed class Output(bool isJson)
+/// <param name="isJson">Whether `--output json` was given.</param>
+/// <param name="isTerminal">Whether a terminal shows it; null: look.</param>
+internal sealed class Output(bool isJson, bool? isTerminal = null)
 {
     private const int BufferBytes = 1 << 16;
     private const int WidthMin = 80;
@@ -21,6 +23,7 @@ internal sealed class Output(bool isJson)
         Encoder = System.Text.Encodings.Web.JavaScriptEncoder.UnsafeRelaxedJsonEscaping,
     };
 
+    private readonly bool _isTerminal = isTerminal ?? !Console.IsOutputRedirected;
     private readonly StandardOutput _standard = new();
     private readonly byte[] _buffer = new byte[BufferBytes];
     private int _buffered;
@@ -42,6 +45,13 @@ internal sealed class Output(bool isJson)
         bytes.CopyTo(_buffer.AsSpan(_buffered));
         _buffered += bytes.Length;
     }
+
+    /// <summary>
+    /// Prints bytes of a key, a value or a member: unchanged into a file or a pipe, and on a terminal as <see cref="Text.ForTerminal"/>, because whoever wrote
+    /// them could otherwise change its title, colours and keys.
+    /// </summary>
+    /// <inheritdoc cref="Bytes"/>
+    public void Data(ReadOnlySpan<byte> bytes) => Bytes(_isTerminal ? Text.ForTerminal(bytes) : bytes);
 
     /// <summary>Prints a line for people. Control characters, which a node may have sent, do not reach the terminal.</summary>
     /// <inheritdoc cref="Bytes"/>

@@ -19,13 +19,19 @@ internal static partial class ParseMistakes
     }
 
     /// <summary>
-    /// An option that the command does not have, among arguments of any number, which the parser takes for one of them: `set remove s --al` would remove the member "--al", and print 0. Null: there is
-    /// none. What follows a "--" is meant.
+    /// An option that the command does not have. The parser takes it for an argument or for the value of the option before it: `put k --if-absnt` would set the
+    /// value "--if-absnt", and `set remove s --al` would remove the member "--al". Null: there is none. What follows a "--", or a = in an option, is meant.
     /// </summary>
-    public static string? UnknownOption(ParseResult parsed)
+    public static string? UnknownOption(ParseResult parsed, string[] arguments)
     {
-        var arguments = parsed.CommandResult.Command.Arguments.Where(static argument => argument.Arity.MaximumNumberOfValues > 1).SelectMany(argument => parsed.GetResult(argument)?.Tokens ?? []).ToHashSet();
-        return parsed.Tokens.TakeWhile(static token => token.Type != TokenType.DoubleDash).FirstOrDefault(token => token.Value.StartsWith("--", StringComparison.Ordinal) && arguments.Contains(token))?.Value;
+        var known = new HashSet<string>(StringComparer.Ordinal);
+        for (var (result, isOwn) = ((SymbolResult?)parsed.CommandResult, true); result is CommandResult { Command: var command }; (result, isOwn) = (result.Parent, false))
+        {
+            foreach (var option in command.Options.Where(option => isOwn || option.Recursive))
+                known.UnionWith([option.Name, .. option.Aliases]);
+        }
+        return arguments.TakeWhile(static argument => argument != "--")
+            .FirstOrDefault(argument => argument.StartsWith("--", StringComparison.Ordinal) && !known.Contains(argument.Split('=', ':')[0]));
     }
 
     // All typed options are numbers.

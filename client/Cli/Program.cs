@@ -15,8 +15,8 @@ if (ArgumentBytes.FirstWrong(args) is { } wrong)
 var parsed = root.Parse(args, new ParserConfiguration { ResponseFileTokenReplacer = null });
 if (parsed.Errors.Count > 0)
     return Refuse(ParseMistakes.Describe(parsed.Errors));
-if (ParseMistakes.UnknownOption(parsed) is { } unknown)
-    return Refuse($"Unrecognized option '{unknown}'. Write -- in front of arguments that begin so.");
+if (ParseMistakes.UnknownOption(parsed, args) is { } unknown)
+    return Refuse($"Unrecognized option '{unknown}'. Write -- in front of arguments that begin so, or OPTION=VALUE for the value of an option.");
 
 using var interruption = new Interruption();
 using var help = new StringWriter();
@@ -40,7 +40,6 @@ static int PrintHelp(string text, int exitCode)
     }
     catch (OutputClosedException e)
     {
-        StandardError.Tell(e.Message);
-        return ExitCodes.Internal;
+        return CliCommand.Tell(e);
     }
 }

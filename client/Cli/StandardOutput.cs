@@ -11,6 +11,7 @@ namespace KvCluster.Cli;
 internal sealed class StandardOutput
 {
     private const int Interrupted = 4;
+    private const int BrokenPipe = 32;
 
     private readonly Stream? _console = OperatingSystem.IsWindows() ? Console.OpenStandardOutput() : null;
 
@@ -31,7 +32,7 @@ internal sealed class StandardOutput
             if (written >= 0)
                 bytes = bytes[(int)written..];
             else if (Marshal.GetLastPInvokeError() is var error && error != Interrupted)
-                throw new IOException(new Win32Exception(error).Message);
+                throw error == BrokenPipe ? new ReaderGoneException() : new IOException(new Win32Exception(error).Message);
         }
     }
 

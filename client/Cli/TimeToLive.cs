@@ -14,9 +14,13 @@ internal static class TimeToLive
 
     /// <summary>A lifetime in a text.</summary>
     /// <exception cref="CliException">It is not a number, or out of range.</exception>
-    public static TimeSpan Parse(string name, string text) => double.TryParse(text, NumberStyles.Float, CultureInfo.InvariantCulture, out var seconds)
+    public static TimeSpan Parse(string name, string text) => TryParse(text, out var seconds)
         ? Of(name, seconds)
-        : throw new CliException(ExitCodes.Usage, $"{name} '{text}' is not a number of seconds.");
+        : throw new CliException(ExitCodes.Usage, $"{name} '{text}' is not a number of seconds. Nothing was applied.");
+
+    /// <summary>A number of seconds with a point before its fraction, and no separators.</summary>
+    public static bool TryParse(string text, out double seconds) =>
+        double.TryParse(text, NumberStyles.AllowLeadingSign | NumberStyles.AllowDecimalPoint | NumberStyles.AllowExponent, CultureInfo.InvariantCulture, out seconds);
 
     private static TimeSpan Of(string name, double seconds) => seconds is >= 0.001 and <= SecondsMax
         ? TimeSpan.FromSeconds(seconds)

@@ -52,6 +52,10 @@ public sealed class KvClientOptions
     /// <summary>Gets what no caller is told: endpoints of another cluster, and bugs.</summary>
     public ILogger Log { get; init; } = NullLogger.Instance;
 
+    // A password or a token in an address must not get into a log.
+    private static string WithoutSecrets(string endpoint, Uri address) =>
+        address.UserInfo.Length + address.Query.Length == 0 ? endpoint : $"{address.Scheme}://{address.Authority}{address.AbsolutePath}";
+
     /// <exception cref="ArgumentException">The options are invalid; the message lists every mistake.</exception>
     internal void Validate()
     {
@@ -60,10 +64,11 @@ public sealed class KvClientOptions
             mistakes.Add($"{nameof(Endpoints)} is empty; a client needs at least one.");
         foreach (var endpoint in EndpointsInUse)
         {
+            var shown = endpoint?.Contains('@', StringComparison.Ordinal) == true ? "one" : $"'{endpoint}'";
             if (!Uri.TryCreate(endpoint, UriKind.Absolute, out var address) || address.Scheme is not ("http" or "https") || address.Host.Length == 0)
-                mistakes.Add($"{nameof(Endpoints)}: '{endpoint}' is not an address like http://host:port.");
+                mistakes.Add($"{nameof(Endpoints)}: {shown} is not an address like http://host:port.");
             else if (address.PathAndQuery != "/" || address.UserInfo.Length > 0)
-                mistakes.Add($"{nameof(Endpoints)}: '{endpoint}' must have only a host and a port.");
+                mistakes.Add($"{nameof(Endpoints)}: '{WithoutSecrets(endpoint, address)}' must have only a host and a port.");
         }
         if (!Enum.IsDefined(Read))
             mistakes.Add($"{nameof(Read)}: there is no read mode {(int)Read}.");

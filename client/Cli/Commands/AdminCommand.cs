@@ -24,7 +24,7 @@ internal static class AdminCommand
     private static readonly Option<uint?> StayUpTo = new("--stay-up-to") { Description = "Nodes with greater ids leave; the others stay.", HelpName = "NODE" };
     private const int WaitSecondsMax = 86_400;
 
-    private static readonly Option<double?> Wait = new("--wait") { Description = "Wait at most this long until the nodes that leave have no replicas.", HelpName = "SECONDS" };
+    private static readonly Option<double?> Wait = Globals.SecondsOption("--wait", "Wait at most this long until the nodes that leave have no replicas.");
 
     private static readonly TimeSpan PlacementInterval = TimeSpan.FromMilliseconds(500);
 

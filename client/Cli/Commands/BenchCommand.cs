@@ -10,7 +10,7 @@ internal static class BenchCommand
 {
     private static readonly Argument<string> Workload = WorkloadArgument();
     private static readonly Option<int> Callers = new("--callers") { Description = "Number of callers, each with one call in progress.", HelpName = "N", DefaultValueFactory = _ => 64 };
-    private static readonly Option<double> Seconds = new("--seconds") { Description = "Duration of the run.", HelpName = "S", DefaultValueFactory = _ => 10 };
+    private static readonly Option<double> Seconds = Globals.SecondsOption("--seconds", "Duration of the run.", seconds: 10, "S");
     private static readonly Option<int> Keys = new("--keys") { Description = "Number of different keys, chosen at random.", HelpName = "N", DefaultValueFactory = _ => 100_000 };
     private static readonly Option<int> ValueBytes = new("--value-bytes") { Description = "Size of a value in bytes.", HelpName = "N", DefaultValueFactory = _ => 100 };
 

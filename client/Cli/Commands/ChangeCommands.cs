@@ -16,7 +16,7 @@ internal static class ChangeCommands
             await using var client = Globals.ClientOf(arguments);
             var result = await client.IncrementAsync(Text.ToBytes(arguments.GetRequiredValue(Key)), arguments.GetValue(by), cancellationToken: stop);
             if (output.IsJson)
-                output.Document(new { result.Number, Shard = result.Position.Shard, Etag = result.Position.Etag.ToString() });
+                output.Document(new { Number = Text.Number(result.Number), Shard = result.Position.Shard, Etag = result.Position.Etag.ToString() });
             else
                 output.Line(result.Number.ToString(CultureInfo.InvariantCulture));
             return ExitCodes.Done;
@@ -25,7 +25,7 @@ internal static class ChangeCommands
 
     public static Command Touch()
     {
-        var ttl = new Option<double?>("--ttl") { Description = "How long the key lives from now. Without it the key does not expire any more.", HelpName = "SECONDS" };
+        var ttl = Globals.SecondsOption("--ttl", "How long the key lives from now. Without it the key does not expire any more.");
         return CliCommand.Create("touch", "Set when a key expires, without sending its value. The exit code is 1 if the key does not exist.", [Key, ttl], async (arguments, output, stop) =>
         {
             await using var client = Globals.ClientOf(arguments);

@@ -5,6 +5,15 @@ namespace KvCluster.Cli.Commands;
 /// <summary>What all commands have in common: an exit code, and every failure as one line on standard error.</summary>
 internal static class CliCommand
 {
+    /// <summary>A command that changes nothing, and says so when it is interrupted.</summary>
+    /// <inheritdoc cref="Create" path="/param"/>
+    public static Command CreateReader(string name, string description, IEnumerable<Symbol> parts, Func<ParseResult, Output, CancellationToken, Task<int>> run) =>
+        Create(name, description, parts, (arguments, output, stop) =>
+        {
+            Interruption.NothingChanges();
+            return run(arguments, output, stop);
+        });
+
     /// <param name="parts">The command's arguments and options.</param>
     /// <param name="run">Executes the command and returns the exit code. <see cref="Failures"/> describes its exceptions.</param>
     public static Command Create(string name, string description, IEnumerable<Symbol> parts, Func<ParseResult, Output, CancellationToken, Task<int>> run)
@@ -56,8 +65,12 @@ internal static class CliCommand
         return Tell(failure);
     }
 
-    private static int Tell(Exception failure)
+    /// <summary>Prints why a command failed, and returns its exit code.</summary>
+    public static int Tell(Exception failure)
     {
+        // Whoever reads the output has seen enough, as `head` has; that is nobody's mistake.
+        if (failure is OutputClosedException { ReaderIsGone: true })
+            return ExitCodes.ReaderGone;
         var (exitCode, line) = Failures.Describe(failure);
         StandardError.Tell(line);
         return exitCode;

@@ -8,7 +8,7 @@ internal static class DoctorCommand
 {
     private static readonly Option<bool> All = new("--all") { Description = "Also print the checks that passed." };
 
-    public static Command Create() => CliCommand.Create("doctor", "Check nodes, shards, clocks, disks, coordinator, certificates and limits, and recommend actions. The exit code is 7 if there is a problem.", [All], async (arguments, output, stop) =>
+    public static Command Create() => CliCommand.CreateReader("doctor", "Check nodes, shards, clocks, disks, coordinator, certificates and limits, and recommend actions. The exit code is 7 if there is a problem.", [All], async (arguments, output, stop) =>
     {
         await using var client = Globals.ClientOf(arguments);
         var asked = TimeProvider.System.GetUtcNow();

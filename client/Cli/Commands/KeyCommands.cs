@@ -20,7 +20,7 @@ internal static class KeyCommands
     private static readonly Option<bool> IfExists = new(IfExistsName) { Description = "Apply only if the key exists." };
     private static readonly Option<string?> IfValue = new(IfValueName) { Description = "Apply only if the key has exactly this value (text).", HelpName = "VALUE" };
 
-    private static readonly Option<double?> Ttl = new("--ttl") { Description = "How long the key lives. Without it, until it is deleted.", HelpName = "SECONDS" };
+    private static readonly Option<double?> Ttl = Globals.SecondsOption("--ttl", "How long the key lives. Without it, until it is deleted.");
     private static readonly Option<string?> Owner = new("--owner") { Description = "A session with which the key ends, as `kv session open` printed it.", HelpName = "SESSION" };
     private static readonly Option<bool> KeepTtl = new("--keep-ttl") { Description = "The key keeps the time to live that it has; without this option and --ttl it lives until it is deleted." };
     private static readonly Option<bool> KeepOwner = new("--keep-owner") { Description = "The key keeps the session that owns it; without this option and --owner no session does." };
@@ -36,7 +36,7 @@ internal static class KeyCommands
 
     private static readonly Option<string?> Within = new("--within") { Description = "With --floor and its siblings: only a key with this prefix.", HelpName = "PREFIX" };
 
-    public static Command Get() => CliCommand.Create("get", "Print the value of a key, or of the nearest key with that key before it. The exit code is 1 if there is none.", [Key, Raw, Out, Meta, ReadOption.Mode, Seen, .. Nearest.Select(static one => one.Option), Within], async (arguments, output, stop) =>
+    public static Command Get() => CliCommand.CreateReader("get", "Print the value of a key, or of the nearest key with that key before it. The exit code is 1 if there is none.", [Key, Raw, Out, Meta, ReadOption.Mode, Seen, .. Nearest.Select(static one => one.Option), Within], async (arguments, output, stop) =>
     {
         var file = ValueFileOf(arguments, output);
         var client = ClientOf(arguments);
@@ -64,7 +64,7 @@ internal static class KeyCommands
     {
         if (withKey)
         {
-            output.Bytes(result.Key.Span);
+            output.Data(result.Key.Span);
             output.Bytes("\t"u8);
         }
         PrintValue(output, result.Value.Span, raw);
@@ -74,7 +74,7 @@ internal static class KeyCommands
     private static void PrintMeta(Output output, ReadOnlySpan<byte> key, in GetResult result)
     {
         output.Bytes("key\t"u8);
-        output.Bytes(key);
+        output.Data(key);
         output.Bytes("\n"u8);
         PrintFact("etag", result.Etag.ToString());
         PrintFact("bytes", Text.Number(result.Value.Length));
@@ -197,9 +197,13 @@ internal static class KeyCommands
 
     private static void PrintValue(Output output, ReadOnlySpan<byte> value, bool raw)
     {
-        output.Bytes(value);
-        if (!raw)
-            output.Bytes("\n"u8);
+        if (raw)
+        {
+            output.Bytes(value);
+            return;
+        }
+        output.Data(value);
+        output.Bytes("\n"u8);
     }
 
     private static void PrintKey(Output output, in PutResult result)
@@ -209,7 +213,7 @@ internal static class KeyCommands
             output.Document(EntryDocument.WithoutValue(result.Key.Span, result.Position.Etag));
             return;
         }
-        output.Bytes(result.Key.Span);
+        output.Data(result.Key.Span);
         output.Bytes("\n"u8);
     }
 

@@ -14,12 +14,12 @@ internal static class LoadCommand
 {
     private static readonly Argument<string> File = new("FILE") { Description = "The file: one record per line, key, tab, value. It may be compressed with gzip. - is standard input." };
     private static readonly Option<long> FromLine = new("--from-line") { Description = "Start at this line, to continue a load that was interrupted.", HelpName = "N", DefaultValueFactory = _ => 1 };
-    private static readonly Option<double> GiveUpAfter = new("--give-up-after") { Description = "Stop after this many seconds without an acknowledgement.", HelpName = "SECONDS", DefaultValueFactory = _ => 30 };
+    private static readonly Option<double> GiveUpAfter = Globals.SecondsOption("--give-up-after", "Stop after this many seconds without an acknowledgement.", seconds: 30);
 
     // The program ends within two seconds after an interruption.
     private static readonly TimeSpan InterruptedStopLimit = TimeSpan.FromSeconds(1);
 
-    public static Command Create() => CliCommand.Create("load", "Load records from a TSV file. If a load fails, its report says where to continue.", [File, FromLine, GiveUpAfter], RunAsync);
+    public static Command Create() => CliCommand.Create("load", "Load records from a TSV file. If a load fails, its report says where to continue.", [File, FromLine, GiveUpAfter, .. TsvOptions.All], RunAsync);
 
     private static async Task<int> RunAsync(ParseResult arguments, Output output, CancellationToken stop)
     {
@@ -27,7 +27,7 @@ internal static class LoadCommand
         if (fromLine < 1)
             throw new CliException(ExitCodes.Usage, "--from-line must be 1 or greater.");
         var giveUpAfter = Globals.SecondsOf(arguments, GiveUpAfter);
-        using var file = TsvReader.Open(arguments.GetRequiredValue(File));
+        using var file = TsvReader.Open(arguments.GetRequiredValue(File), TsvOptions.Of(arguments));
         await using var client = Globals.ClientOf(arguments, giveUpAfter < Globals.CallLimitDefault ? giveUpAfter : null);
         await using var load = client.BulkLoad(giveUpAfter);
         var started = Stopwatch.GetTimestamp();

@@ -43,7 +43,7 @@ internal static class OperationCommands
         }
     });
 
-    public static Command List() => CliCommand.Create("operations", "Show the operations that run, and those that ended some time ago.", [], async (arguments, output, stop) =>
+    public static Command List() => CliCommand.CreateReader("operations", "Show the operations that run, and those that ended some time ago.", [], async (arguments, output, stop) =>
     {
         await using var client = Globals.ClientOf(arguments);
         var found = await client.Admin.ListOperationsAsync(stop);

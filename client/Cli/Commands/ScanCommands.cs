@@ -14,7 +14,7 @@ internal static class ScanCommands
         var limit = new Option<ulong>("--limit") { Description = "Maximum number of entries; 0 means all.", HelpName = "N" };
         var reverse = new Option<bool>("--reverse") { Description = "Descending order, from the last key of the range." };
         var keysOnly = new Option<bool>("--keys-only") { Description = "Print only the keys." };
-        return CliCommand.Create("scan", "Print entries in key order, one per line: key, tab, value.", [prefix, start, end, limit, reverse, keysOnly, ReadOption.Mode], async (arguments, output, stop) =>
+        return CliCommand.CreateReader("scan", "Print entries in key order, one per line: key, tab, value.", [prefix, start, end, limit, reverse, keysOnly, ReadOption.Mode], async (arguments, output, stop) =>
         {
             var range = new KvScan
             {
@@ -37,7 +37,7 @@ internal static class ScanCommands
     public static Command Count()
     {
         var prefix = new Argument<string>("PREFIX") { Description = "Only keys with this prefix; without it, all keys.", DefaultValueFactory = _ => "" };
-        return CliCommand.Create("count", "Print the number of keys, all or those with a prefix.", [prefix, ReadOption.Mode], async (arguments, output, stop) =>
+        return CliCommand.CreateReader("count", "Print the number of keys, all or those with a prefix.", [prefix, ReadOption.Mode], async (arguments, output, stop) =>
         {
             var text = arguments.GetRequiredValue(prefix);
             await using var client = Globals.ClientOf(arguments);
@@ -58,11 +58,11 @@ internal static class ScanCommands
             return;
         }
 
-        output.Bytes(entry.Key.Span);
+        output.Data(entry.Key.Span);
         if (!keysOnly)
         {
             output.Bytes("\t"u8);
-            output.Bytes(entry.Value.Span);
+            output.Data(entry.Value.Span);
         }
 
         output.Bytes("\n"u8);

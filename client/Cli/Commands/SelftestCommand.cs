@@ -12,7 +12,7 @@ namespace KvCluster.Cli.Commands;
 /// </summary>
 internal static class SelftestCommand
 {
-    private static readonly Option<double> Seconds = new("--seconds") { Description = "How long the checks with concurrent callers run together.", HelpName = "S", DefaultValueFactory = _ => 10 };
+    private static readonly Option<double> Seconds = Globals.SecondsOption("--seconds", "How long the checks with concurrent callers run together.", seconds: 10, "S");
     private static readonly Option<int?> Seed = new("--seed") { Description = "The seed that an earlier run printed, for the same choices.", HelpName = "N" };
 
     public static Command Create() => CliCommand.Create("selftest", "Check what a cluster promises: reads, conditions, scans, watches, expiry, exactly-once, limits. It removes its keys at the end.", [Seconds, Seed], RunAsync);

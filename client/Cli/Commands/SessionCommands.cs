@@ -9,7 +9,7 @@ internal static class SessionCommands
 {
     private static readonly Argument<string> Key = new("KEY") { Description = "Any key of the shard of the session, such as the one that it owns." };
     private static readonly Argument<string> Session = new("SESSION") { Description = "The session, as open printed it." };
-    private static readonly Option<double> Lifetime = new("--lifetime") { Description = "The session ends if it is not kept alive for this long.", HelpName = "SECONDS", DefaultValueFactory = _ => 10 };
+    private static readonly Option<double> Lifetime = Globals.SecondsOption("--lifetime", "The session ends if it is not kept alive for this long.", seconds: 10);
 
     public static Command Create() => new("session", "Commands for sessions that own keys.") { Open(), KeepAlive(), End() };
 

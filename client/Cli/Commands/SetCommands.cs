@@ -42,7 +42,7 @@ internal static class SetCommands
         var start = new Option<string?>("--start") { Description = "First member, inclusive.", HelpName = "MEMBER" };
         var limit = new Option<ulong>("--limit") { Description = "Maximum number of members; 0 means all.", HelpName = "N" };
         var reverse = new Option<bool>("--reverse") { Description = "Descending order, from the last member." };
-        return CliCommand.Create("members", "Print the members of a set in order, one per line.", [Key, prefix, start, limit, reverse, ReadOption.Mode], async (arguments, output, stop) =>
+        return CliCommand.CreateReader("members", "Print the members of a set in order, one per line.", [Key, prefix, start, limit, reverse, ReadOption.Mode], async (arguments, output, stop) =>
         {
             await using var client = Globals.ClientOf(arguments);
             var scan = new KvSetScan
@@ -59,7 +59,7 @@ internal static class SetCommands
         });
     }
 
-    private static Command Count() => CliCommand.Create("count", "Print the number of members of a set; 0 if there is no such set.", [Key, ReadOption.Mode], async (arguments, output, stop) =>
+    private static Command Count() => CliCommand.CreateReader("count", "Print the number of members of a set; 0 if there is no such set.", [Key, ReadOption.Mode], async (arguments, output, stop) =>
     {
         await using var client = Globals.ClientOf(arguments);
         var key = arguments.GetRequiredValue(Key);
@@ -78,7 +78,7 @@ internal static class SetCommands
         var facetsMax = new Option<int>("--facets-max") { Description = "Maximum number of facets for each prefix, the largest first.", HelpName = "N", DefaultValueFactory = _ => 10 };
         var start = new Option<string?>("--start") { Description = "First member printed, inclusive.", HelpName = "MEMBER" };
         var limit = new Option<int>("--limit") { Description = "Maximum number of members printed, up to 10,000.", HelpName = "N", DefaultValueFactory = _ => 1_000 };
-        return CliCommand.Create("intersect", "Print what sets have in common, one member per line, then facets with their counts.", [keys, facets, facetsMax, start, limit, ReadOption.Mode], async (arguments, output, stop) =>
+        return CliCommand.CreateReader("intersect", "Print what sets have in common, one member per line, then facets with their counts.", [keys, facets, facetsMax, start, limit, ReadOption.Mode], async (arguments, output, stop) =>
         {
             var prefixes = arguments.GetValue(facets) ?? [];
             await using var client = Globals.ClientOf(arguments);
@@ -124,7 +124,7 @@ internal static class SetCommands
             PrintMember(output, member.Span);
         foreach (var facet in result.Facets.SelectMany(static facets => facets.Sets))
         {
-            output.Bytes(facet.Key.Span);
+            output.Data(facet.Key.Span);
             output.Bytes(Text.ToBytes($"\t{facet.Count.ToString(CultureInfo.InvariantCulture)}\n").Span);
         }
     }
@@ -138,7 +138,7 @@ internal static class SetCommands
             output.Document(MemberDocument.Of(member));
             return;
         }
-        output.Bytes(member);
+        output.Data(member);
         output.Bytes("\n"u8);
     }
 

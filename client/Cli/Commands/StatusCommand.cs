@@ -12,7 +12,7 @@ internal static class StatusCommand
 
     private static readonly Option<uint?> Shard = new("--shard") { Description = "Show only this shard, with its leases, the leader's view of its followers, and the latest decisions.", HelpName = "SHARD" };
 
-    public static Command Create() => CliCommand.Create("status", "Show nodes, shards and leaders, and how far each replica is behind.", [Digest, Shard], async (arguments, output, stop) =>
+    public static Command Create() => CliCommand.CreateReader("status", "Show nodes, shards and leaders, and how far each replica is behind.", [Digest, Shard], async (arguments, output, stop) =>
     {
         await using var client = Globals.ClientOf(arguments, arguments.GetValue(Digest) ? Globals.CallLimitOfWholeReplicas : null);
         var shard = arguments.GetValue(Shard);

@@ -9,7 +9,7 @@ namespace KvCluster.Cli.Commands;
 internal static class TransactCommand
 {
     /// <summary>Larger input is a mistake: the longest request is 16 MiB.</summary>
-    private const int CharactersMax = 32 << 20;
+    private const int InputBytesMax = 32 << 20;
 
     public static Command Create() => CliCommand.Create(
         "txn",
@@ -29,9 +29,12 @@ internal static class TransactCommand
 
     private static async Task<string> ReadAsync(CancellationToken stop)
     {
-        using var reader = new StreamReader(Console.OpenStandardInput());
-        var text = await reader.ReadToEndAsync(stop);
-        return text.Length <= CharactersMax ? text : throw new CliException(ExitCodes.Usage, "The transaction is larger than a request may be. Nothing was applied.");
+        var bytes = new byte[InputBytesMax + 1];
+        var read = await StandardInput.Open().ReadAtLeastAsync(bytes, bytes.Length, throwOnEndOfStream: false, stop);
+        if (read > InputBytesMax)
+            throw new CliException(ExitCodes.Usage, "The transaction is larger than a request may be. Nothing was applied.");
+        // A reader of text would replace bytes that are not UTF-8, and the replacement would be stored.
+        return TransactionText.Decode(bytes.AsSpan(0, read));
     }
 
     private static object DocumentOf(TransactResult result) => new
@@ -44,7 +47,7 @@ internal static class TransactCommand
         {
             Etag = one.Etag == default ? null : one.Etag.ToString(),
             one.Existed,
-            one.Number,
+            Number = one.Number is { } number ? Text.Number(number) : null,
             Entries = one.Entries.Select(static entry => EntryDocument.Of(entry.Key.Span, entry.Value.Span, entry.Etag)),
             one.More,
         }),
@@ -57,9 +60,9 @@ internal static class TransactCommand
         {
             foreach (var entry in one.Entries)
             {
-                output.Bytes(entry.Key.Span);
+                output.Data(entry.Key.Span);
                 output.Bytes("\n"u8);
-                output.Bytes(entry.Value.Span);
+                output.Data(entry.Value.Span);
                 output.Bytes("\n"u8);
             }
             if (one.Number is { } number)

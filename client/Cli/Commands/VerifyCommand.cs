@@ -18,11 +18,11 @@ internal static class VerifyCommand
 
     private static readonly Argument<string> File = new("FILE") { Description = "The file: one record per line, key, tab, value. It may be compressed with gzip. - is standard input." };
 
-    public static Command Create() => CliCommand.Create("verify", "Read every key of a TSV file and compare the values. The exit code is 6 if any differ.", [File], RunAsync);
+    public static Command Create() => CliCommand.CreateReader("verify", "Read every key of a TSV file and compare the values. The exit code is 6 if any differ.", [File, .. TsvOptions.All], RunAsync);
 
     private static async Task<int> RunAsync(ParseResult arguments, Output output, CancellationToken stop)
     {
-        using var file = TsvReader.Open(arguments.GetRequiredValue(File));
+        using var file = TsvReader.Open(arguments.GetRequiredValue(File), TsvOptions.Of(arguments));
         await using var client = Globals.ClientOf(arguments);
         var started = Stopwatch.GetTimestamp();
         var differences = new Differences();

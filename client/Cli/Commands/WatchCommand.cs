@@ -17,7 +17,7 @@ internal static class WatchCommand
         var sets = new Option<bool>("--sets") { Description = "Also print changes of sets." };
         var bookmarks = new Option<bool>("--bookmarks") { Description = "With JSON, also print where the watch is when nothing has changed, each second and shard." };
         var count = new Option<ulong>("--count") { Description = "End after so many events; 0 means never.", HelpName = "N" };
-        return CliCommand.Create("watch", "Print changes as they are committed, one per line: kind, key, value.", [prefix, key, after, initial, previous, keysOnly, sets, bookmarks, count], async (arguments, output, stop) =>
+        return CliCommand.CreateReader("watch", "Print changes as they are committed, one per line: kind, key, value.", [prefix, key, after, initial, previous, keysOnly, sets, bookmarks, count], async (arguments, output, stop) =>
         {
             var watch = new KvWatch
             {
@@ -83,9 +83,9 @@ internal static class WatchCommand
             return;
         }
         output.Bytes("forget\t"u8);
-        output.Bytes(range.Start.Span);
+        output.Data(range.Start.Span);
         output.Bytes("\t"u8);
-        output.Bytes(range.End.Span);
+        output.Data(range.End.Span);
         output.Bytes("\n"u8);
     }
 
@@ -99,7 +99,7 @@ internal static class WatchCommand
         }
         output.Bytes(Text.ToBytes(WatchDocument.NameOf(happened.Kind)).Span);
         output.Bytes("\t"u8);
-        output.Bytes(happened.Key.Span);
+        output.Data(happened.Key.Span);
         var detail = happened.Kind switch
         {
             KvEventKind.Put when !watch.KeysOnly => happened.Value,
@@ -108,11 +108,11 @@ internal static class WatchCommand
             _ => default,
         };
         output.Bytes("\t"u8);
-        output.Bytes(detail.Span);
+        output.Data(detail.Span);
         if (watch.WithPrevious && happened.IsPreviousKnown)
         {
             output.Bytes("\t"u8);
-            output.Bytes(happened.PreviousValue.Span);
+            output.Data(happened.PreviousValue.Span);
         }
         output.Bytes("\n"u8);
     }

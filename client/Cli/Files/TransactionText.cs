@@ -1,5 +1,6 @@
 using System.Globalization;
 using System.Text;
+using System.Text.Unicode;
 using KvCluster.Client;
 
 namespace KvCluster.Cli.Files;
@@ -14,21 +15,45 @@ internal static class TransactionText
     private const string Compares = "value(\"KEY\") = \"TEXT\", etag(\"KEY\") = \"ETAG\", ver(\"KEY\") = \"0\" (absent) or > \"0\" (exists), count(\"START\", \"END\") = \"N\", member(\"SET\", \"MEMBER\") = \"1\" or \"0\"";
     private const string Operations = "get KEY [END], put KEY VALUE [TTL], del KEY [END], incr KEY [BY], touch KEY [TTL], sadd SET MEMBER, srem SET [MEMBER]";
 
+    private const string Spaces = " \t";
+
+    /// <summary>What ends a name between the parentheses of a compare.</summary>
+    private const string EndsOfNames = " \t,)";
+
+    private static ReadOnlySpan<byte> ByteOrderMark => "\uFEFF"u8;
+
+    /// <summary>The text of an input. What is not UTF-8 cannot be written in this notation.</summary>
+    public static string Decode(ReadOnlySpan<byte> input)
+    {
+        if (input.StartsWith(ByteOrderMark))
+            input = input[ByteOrderMark.Length..];
+        var number = 0;
+        foreach (var line in input.Split((byte)'\n'))
+        {
+            number++;
+            if (!Utf8.IsValid(input[line]))
+                throw Wrong(number, "it is not UTF-8; set other keys by load, and other values by put with @FILE");
+        }
+        return Encoding.UTF8.GetString(input);
+    }
+
     /// <summary>The transaction of a text.</summary>
     public static KvTransaction Parse(string text)
     {
         var transaction = new KvTransaction();
         var part = 0;
         var number = 0;
-        foreach (var line in text.ReplaceLineEndings("\n").Split('\n'))
+        foreach (var whole in text.Split('\n'))
         {
+            // Of the characters that end lines elsewhere, values may have any.
+            var line = whole.EndsWith('\r') ? whole[..^1] : whole;
             number++;
-            if (line.Trim().Length == 0)
+            if (line.AsSpan().Trim(Spaces).IsEmpty)
                 part++;
             else if (part == 0)
                 AddCompare(transaction, line, number);
             else if (part <= 2)
-                AddOperation(part == 1 ? transaction.Then : transaction.Else, Words(line, number), number);
+                AddOperation(part == 1 ? transaction.Then : transaction.Else, Words(line, 0, number), number);
             else
                 throw Wrong(number, "there are three parts, and this line follows the third one");
         }
@@ -37,25 +62,32 @@ internal static class TransactionText
 
     private static void AddCompare(KvTransaction transaction, string line, int number)
     {
-        var open = line.IndexOf('(', StringComparison.Ordinal);
-        var close = line.LastIndexOf(')');
-        if (open < 0 || close < open)
+        var at = line.IndexOf('(', StringComparison.Ordinal);
+        if (at < 0)
             throw Wrong(number, $"it is no compare; use {Compares}");
-        var names = Words(line[(open + 1)..close].Replace(',', ' '), number);
-        var rest = Words(line[(close + 1)..], number);
+        var kind = line[..at++].Trim();
+        var names = new List<string>();
+        while (at < line.Length && line[at] != ')')
+        {
+            if (EndsOfNames.Contains(line[at], StringComparison.Ordinal))
+                at++;
+            else
+                names.Add(Word(line, ref at, EndsOfNames, number));
+        }
+        var rest = at < line.Length ? Words(line, at + 1, number) : [];
         if (names.Count == 0 || rest.Count != 2)
             throw Wrong(number, $"it is no compare; use {Compares}");
         var key = Text.ToBytes(names[0]);
         var (relation, operand) = (RelationOf(rest[0], number), rest[1]);
-        transaction.If(line[..open].Trim() switch
+        transaction.If((kind, names.Count) switch
         {
-            "value" or "val" => KvCondition.Value(relation, Text.ToBytes(operand), key),
-            "etag" or "mod" when Etag.TryParse(operand, null, out var etag) => KvCondition.Etag(relation, etag, key),
-            "ver" or "version" or "create" or "c" when operand == "0" && relation == KvRelation.Equal => KvCondition.Absent(key),
-            "ver" or "version" or "create" or "c" when operand == "0" && relation is KvRelation.Greater or KvRelation.NotEqual => KvCondition.Exists(key),
-            "count" when names.Count == 2 && relation == KvRelation.Equal && ulong.TryParse(operand, NumberStyles.None, CultureInfo.InvariantCulture, out var keys) =>
+            ("value" or "val", 1) => KvCondition.Value(relation, Text.ToBytes(operand), key),
+            ("etag" or "mod", 1) when Etag.TryParse(operand, null, out var etag) => KvCondition.Etag(relation, etag, key),
+            ("ver" or "version" or "create" or "c", 1) when operand == "0" && relation == KvRelation.Equal => KvCondition.Absent(key),
+            ("ver" or "version" or "create" or "c", 1) when operand == "0" && relation is KvRelation.Greater or KvRelation.NotEqual => KvCondition.Exists(key),
+            ("count", 2) when relation == KvRelation.Equal && ulong.TryParse(operand, NumberStyles.None, CultureInfo.InvariantCulture, out var keys) =>
                 KvCondition.Range(key, Text.ToBytes(names[1]), keys),
-            "member" when names.Count == 2 && relation == KvRelation.Equal && operand is "0" or "1" =>
+            ("member", 2) when relation == KvRelation.Equal && operand is "0" or "1" =>
                 operand == "1" ? KvCondition.SetHas(key, Text.ToBytes(names[1])) : KvCondition.SetLacks(key, Text.ToBytes(names[1])),
             _ => throw Wrong(number, $"it is no compare; use {Compares}"),
         });
@@ -78,7 +110,7 @@ internal static class TransactionText
             ["touch", _, var ttl] => operations.Touch(key, TimeToLive.Parse($"line {number}: the lifetime", ttl)),
             ["sadd", _, var member] => operations.SetAdd(key, Text.ToBytes(member)),
             ["srem", _] => operations.SetRemove(key),
-            ["srem", _, var member] => operations.SetRemove(key, Text.ToBytes(member)),
+            ["srem", _, { Length: > 0 } member] => operations.SetRemove(key, Text.ToBytes(member)),
             _ => throw Wrong(number, $"it is no operation; use {Operations}"),
         };
     }
@@ -92,28 +124,30 @@ internal static class TransactionText
         _ => throw Wrong(number, $"'{text}' is no relation; use =, !=, < or >"),
     };
 
-    private static List<string> Words(string line, int number)
+    private static List<string> Words(string line, int from, int number)
     {
         var words = new List<string>();
-        for (var at = 0; at < line.Length;)
+        for (var at = from; at < line.Length;)
         {
-            if (char.IsWhiteSpace(line[at]))
+            if (Spaces.Contains(line[at], StringComparison.Ordinal))
                 at++;
             else
-                words.Add(line[at] == '"' ? Quoted(line, ref at, number) : Plain(line, ref at));
+                words.Add(Word(line, ref at, Spaces, number));
         }
         return words;
     }
 
-    private static string Plain(string line, ref int at)
+    private static string Word(string line, ref int at, string ends, int number)
     {
+        if (line[at] == '"')
+            return Quoted(line, ref at, ends, number);
         var begin = at;
-        while (at < line.Length && !char.IsWhiteSpace(line[at]))
+        while (at < line.Length && !ends.Contains(line[at], StringComparison.Ordinal))
             at++;
         return line[begin..at];
     }
 
-    private static string Quoted(string line, ref int at, int number)
+    private static string Quoted(string line, ref int at, string ends, int number)
     {
         var word = new StringBuilder();
         for (at++; at < line.Length; at++)
@@ -121,10 +155,12 @@ internal static class TransactionText
             if (line[at] == '"')
             {
                 at++;
-                return word.ToString();
+                return at == line.Length || ends.Contains(line[at], StringComparison.Ordinal)
+                    ? word.ToString()
+                    : throw Wrong(number, "something follows a word in quotes without a space");
             }
-            if (line[at] == '\\' && at + 1 < line.Length)
-                at++;
+            if (line[at] == '\\' && (++at == line.Length || line[at] is not ('"' or '\\')))
+                throw Wrong(number, "a backslash in quotes is neither before a quote nor before another backslash");
             word.Append(line[at]);
         }
         throw Wrong(number, "a word in quotes does not end");

@@ -1,9 +1,10 @@
 namespace KvCluster.Cli.Files;
 
 /// <summary>
-/// Reads records from a file or standard input: one per line, key, tab, value, without escapes. Gzip is recognized by its first bytes and decompressed. One
-/// caller at a time. A line that is not a record is a <see cref="CliException"/> with its number, after the records before it were returned. So is an
-/// incomplete gzip file, and nothing of the line in which it breaks off is returned.
+/// Reads records from a file or standard input: one per line, key, tab, value, without escapes. A byte order mark and carriage returns, which editors and
+/// Windows add, would become part of a key or of values unseen, so they are refused unless the caller says what they are (<see cref="TsvText"/>). Gzip is
+/// recognized by its first bytes and decompressed. One caller at a time. A line that is not a record is a <see cref="CliException"/> with its number, after the
+/// records before it were returned. So is an incomplete gzip file, and nothing of the line in which it breaks off is returned.
 /// </summary>
 internal sealed class TsvReader : IDisposable
 {
@@ -12,8 +13,10 @@ internal sealed class TsvReader : IDisposable
     private const int RecordBytesMax = KvLimits.KeyBytesMax + 1 + KvLimits.ValueBytesMax;
     private const byte Tab = (byte)'\t';
     private const byte NewLine = (byte)'\n';
+    private const byte CarriageReturn = (byte)'\r';
 
     private readonly string _name;
+    private readonly TsvText _text;
     private readonly bool _isGzipByName;
     private readonly Stream _file;
     private Stream? _stream;
@@ -23,9 +26,10 @@ internal sealed class TsvReader : IDisposable
     private int _end;
     private bool _isAtEnd;
 
-    private TsvReader(string name, Stream file)
+    private TsvReader(string name, Stream file, TsvText text)
     {
         _name = name;
+        _text = text;
         _isGzipByName = name.EndsWith(".gz", StringComparison.OrdinalIgnoreCase);
         _file = file;
     }
@@ -36,15 +40,18 @@ internal sealed class TsvReader : IDisposable
     /// <summary>How much of the file has been read, from 0 to 1; null if its length is not known.</summary>
     public double? Fraction => _file is FileStream { CanSeek: true, Length: > 0 } file ? (double)file.Position / file.Length : null;
 
+    private static ReadOnlySpan<byte> ByteOrderMark => "\uFEFF"u8;
+
     /// <param name="path">A file, or "-" for standard input.</param>
+    /// <param name="text">What becomes of a byte order mark and of carriage returns.</param>
     /// <exception cref="CliException">It cannot be opened.</exception>
-    public static TsvReader Open(string path)
+    public static TsvReader Open(string path, TsvText text = TsvText.Plain)
     {
         if (path == "-")
-            return new TsvReader("standard input", StandardInput.Open());
+            return new TsvReader("standard input", StandardInput.Open(), text);
         try
         {
-            return new TsvReader(path, new FileStream(path, FileMode.Open, FileAccess.Read, FileShare.ReadWrite, ChunkBytes, FileOptions.SequentialScan));
+            return new TsvReader(path, new FileStream(path, FileMode.Open, FileAccess.Read, FileShare.ReadWrite, ChunkBytes, FileOptions.SequentialScan), text);
         }
         catch (Exception e) when (e is IOException or UnauthorizedAccessException)
         {
@@ -59,6 +66,8 @@ internal sealed class TsvReader : IDisposable
         if (await ReadLineAsync(stop) is not { } line)
             return null;
         Lines++;
+        if (_text != TsvText.Raw)
+            line = WithoutMarks(line);
         var tab = line.Span.IndexOf(Tab);
         if (tab < 0)
             throw Wrong("has no tab between key and value");
@@ -85,6 +94,17 @@ internal sealed class TsvReader : IDisposable
             return;
         _stream?.Dispose();
         _file.Dispose();
+    }
+
+    private ReadOnlyMemory<byte> WithoutMarks(ReadOnlyMemory<byte> line)
+    {
+        var isMarked = Lines == 1 && line.Span.StartsWith(ByteOrderMark);
+        var hasReturn = line.Span.EndsWith([CarriageReturn]);
+        if (_text == TsvText.CrLf)
+            return line[(isMarked ? ByteOrderMark.Length : 0)..(hasReturn ? ^1 : ^0)];
+        if (isMarked)
+            throw Wrong("begins with a byte order mark. Use --crlf if lines end with carriage returns too, or --raw if it is a part of the key; otherwise remove it");
+        return hasReturn ? throw Wrong("ends with a carriage return. Use --crlf if all lines end so, or --raw if it is a part of the value") : line;
     }
 
     private async ValueTask<ReadOnlyMemory<byte>?> ReadLineAsync(CancellationToken stop)
@@ -163,6 +183,19 @@ internal sealed class TsvReader : IDisposable
     }
 
     private CliException Wrong(string how) => new(ExitCodes.Usage, $"{_name}: line {Lines} {how}.");
+}
+
+/// <summary>What a reader of TSV files does with a byte order mark before the first line and carriage returns at the ends of lines.</summary>
+internal enum TsvText
+{
+    /// <summary>Neither belongs there; they are refused.</summary>
+    Plain,
+
+    /// <summary>They belong to the text and to no record, and are left out.</summary>
+    CrLf,
+
+    /// <summary>They are bytes like any other.</summary>
+    Raw,
 }
 
 /// <summary>One line of a TSV file. Its memory belongs to a chunk that is never written again, so it stays valid.</summary>

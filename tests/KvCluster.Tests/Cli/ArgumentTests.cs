@@ -1,5 +1,7 @@
+using System.CommandLine;
 using System.Text;
 using KvCluster.Cli;
+using KvCluster.Cli.Commands;
 using KvCluster.Processes;
 
 namespace KvCluster.Tests.Cli;
@@ -24,16 +26,70 @@ public sealed class ArgumentTests
     [InlineData("$KV get k --tls-key k.pem", "--tls-key requires --tls-cert")]
     [InlineData("$KV get k --tls-ca absent.pem", "absent.pem is not usable: ")]
     [InlineData("KVCLUSTER_TLS_CA=absent.pem $KV get k", "absent.pem is not usable: ")]
-    [InlineData("$KV set remove s --al", "Unrecognized option '--al'. Write -- in front of arguments that begin so.")]
+    [InlineData("$KV set remove s --al", "Unrecognized option '--al'. Write -- in front of arguments that begin so, or OPTION=VALUE for the value of an option. See kv --help.")]
     [InlineData("$KV set intersect s --json -- --t", "Unrecognized option '--json'.")]
     [InlineData("$KV admin transfer 0 --to 0", "--to 0: there is no node 0")]
+    [InlineData("$KV put k --if-absnt", "Unrecognized option '--if-absnt'. Write -- in front of arguments that begin so, or OPTION=VALUE")]
+    [InlineData("$KV put k --v", "Unrecognized option '--v'.")]
+    [InlineData("$KV rm --prefix --al", "Unrecognized option '--al'.")]
+    [InlineData("$KV put k v --ttl 1,5", "--ttl '1,5' is not a number of seconds, such as 1.5.")]
+    [InlineData("$KV touch k --ttl 1,000", "--ttl '1,000' is not a number of seconds, such as 1.5.")]
+    [InlineData("$KV session open k --lifetime 1,5", "--lifetime '1,5' is not a number of seconds, such as 1.5.")]
+    [InlineData("$KV bench put --seconds 1,5", "--seconds '1,5' is not a number of seconds, such as 1.5.")]
+    [InlineData("$KV selftest --seconds 1,5", "--seconds '1,5' is not a number of seconds, such as 1.5.")]
+    [InlineData("$KV load f --give-up-after 1,5", "--give-up-after '1,5' is not a number of seconds, such as 1.5.")]
+    [InlineData("$KV admin placement --wait 1,5", "--wait '1,5' is not a number of seconds, such as 1.5.")]
+    [InlineData("$KV put k v --ttl", "Required argument missing for option: '--ttl'.")]
+    [InlineData("$KV put k v --ttl 5 --keep-ttl", "--keep-ttl and --ttl exclude each other.")]
+    [InlineData("$KV put k v --owner 00112233445566778899aabbccddeeff --keep-owner", "--keep-owner and --owner exclude each other.")]
+    [InlineData("$KV put k v --sequence --keep-ttl", "--sequence makes a new key, so there is nothing to keep.")]
+    [InlineData("$KV get k --meta --raw", "--meta is printed instead of the value, so it cannot be used with --raw.")]
+    [InlineData("$KV get k --endpoint http://h:1/path", "--endpoint must have nothing behind host and port: http://h:1.")]
+    [InlineData("$KV get k --endpoint 'http://h:1?token=secret'", "--endpoint must have nothing behind host and port: http://h:1.")]
+    [InlineData("$KV get k --endpoint http://me:secret@h:1", "--endpoint has a user or a password, for which the cluster has no use. Give http://h:1,")]
+    [InlineData("$KV get k --endpoint ftp://me:secret@h:1", "--endpoint is not an address such as http://127.0.0.1:7400.")]
+    [InlineData("KV_ENDPOINT=http://me:secret@h:1/ $KV status", "--endpoint has a user or a password")]
+    [InlineData("$KV load f --crlf --raw", "--crlf and --raw exclude each other.")]
+    [InlineData(@"printf '\nput k caf\xe9\n' | $KV txn", "line 2: it is not UTF-8")]
+    [InlineData(@"printf '\nput k ""a\\nb""\n' | $KV txn", "line 2: a backslash in quotes is neither before a quote nor before another backslash")]
+    [InlineData(@"printf '\nput k v 1,5\n' | $KV txn", "line 2: the lifetime '1,5' is not a number of seconds.")]
     public async Task Kv_WithAWrongArgument_NamesItInOneLine(string script, string expected)
     {
         var (exitCode, output, error) = await KvProcess.RunInShellAsync(script);
         Assert.Equal((Usage, ""), (exitCode, output));
         Assert.StartsWith("kv: ", error, StringComparison.Ordinal);
         Assert.Contains(expected, error, StringComparison.Ordinal);
+        Assert.DoesNotContain("secret", error, StringComparison.Ordinal);
         Assert.Equal(error.Length - 1, error.IndexOf('\n', StringComparison.Ordinal));
+    }
+
+    /// <summary>A misspelt option was taken for the value of a key, of a set's member, or of the option before it.</summary>
+    [Fact]
+    public void UnknownOption_OfEachCommand_IsFound_UnlessItIsMeant()
+    {
+        foreach (var path in CommandTable.Names.SelectMany(static name => PathsOf(Parsed(name).CommandResult.Command)))
+        {
+            Assert.Equal("--zz", UnknownIn([.. path, "--zz"]));
+            Assert.Equal("--zz=1", UnknownIn([.. path, "a", "--zz=1"]));
+            Assert.Null(UnknownIn([.. path, "--", "--zz"]));
+            Assert.Null(UnknownIn([.. path, "-", "-5", "--output=json", "--endpoint", "http://h:1"]));
+        }
+        Assert.Null(UnknownIn("put", "k", "v", "--if-value=--x"));
+        Assert.Equal("--x", UnknownIn("put", "k", "v", "--if-value", "--x"));
+
+        static string? UnknownIn(params string[] arguments) => ParseMistakes.UnknownOption(Parsed(arguments), arguments);
+
+        static ParseResult Parsed(params string[] arguments)
+        {
+            var root = new RootCommand { Globals.Endpoint, Globals.OutputFormat, Globals.Gateway };
+            foreach (var command in CommandTable.For(arguments))
+                root.Subcommands.Add(command);
+            return root.Parse(arguments);
+        }
+
+        static IEnumerable<string[]> PathsOf(Command command) => command.Subcommands.Count == 0
+            ? [[command.Name]]
+            : command.Subcommands.SelectMany(PathsOf).Select(path => (string[])[command.Name, .. path]);
     }
 
     [ToolFact("bash")]

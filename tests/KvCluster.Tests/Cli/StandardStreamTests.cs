@@ -31,6 +31,23 @@ public sealed class StandardStreamTests
         Assert.Equal("kv: interrupted: changes that were sent may have been applied\n", error);
     }
 
+    /// <summary>A command that only reads said that changes may have been applied.</summary>
+    [ToolFact("bash")]
+    public async Task Verify_TerminatedWhileItWaitsForInput_SaysThatNothingWasChanged()
+    {
+        var (exitCode, error) = (0, "");
+        for (var round = 0; round == 0 || (round < 5 && error.Contains("before the command ended", StringComparison.Ordinal)); round++)
+        {
+            using var kv = KvProcess.Start("verify", "-");
+            // More than a pipe holds, so the program reads, and less than it reads before it compares.
+            await kv.WriteInputAsync(Lines[..(100 << 10)]);
+            Signals.End(kv.Id);
+            (exitCode, _, error) = await kv.WaitForEndAsync();
+        }
+
+        Assert.Equal((Interrupted, "kv: interrupted: nothing was changed\n"), (exitCode, error));
+    }
+
     [ToolFact("bash")]
     public async Task Put_TerminatedTwiceWhileItWaitsForInput_EndsAsInterrupted()
     {

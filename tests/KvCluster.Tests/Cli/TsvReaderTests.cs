@@ -25,8 +25,25 @@ public sealed class TsvReaderTests : IDisposable
     [Fact]
     public async Task Read_OfTabsAndCarriageReturnsInAValue_KeepsThem()
     {
-        File.WriteAllText(_path, "a\t1\t2\r\n\u00e9\t\n");
-        Assert.Equal([(1, "a", "1\t2\r"), (2, "\u00e9", "")], await ReadAllAsync());
+        File.WriteAllText(_path, "a\t1\t\r2\n\u00e9\t\n");
+        Assert.Equal([(1, "a", "1\t\r2"), (2, "\u00e9", "")], await ReadAllAsync());
+    }
+
+    /// <summary>They became part of the first key and of all values without a word.</summary>
+    [Fact]
+    public async Task Read_OfAByteOrderMarkOrCarriageReturnsAtTheEnds_IsRefused_UnlessTheCallerSaysWhatTheyAre()
+    {
+        File.WriteAllText(_path, "\uFEFFa\t1\r\nb\t2\r\n\uFEFFc\t\r");
+        Assert.Equal([(1, "a", "1"), (2, "b", "2"), (3, "\uFEFFc", "")], await ReadAllAsync(TsvText.CrLf));
+        Assert.Equal([(1, "\uFEFFa", "1\r"), (2, "b", "2\r"), (3, "\uFEFFc", "\r")], await ReadAllAsync(TsvText.Raw));
+        using (var reader = TsvReader.Open(_path))
+            Assert.Contains("line 1 begins with a byte order mark. Use --crlf", (await FailureOfAsync(reader)).Message, StringComparison.Ordinal);
+        File.WriteAllText(_path, "a\t1\nb\t2\r\n");
+        using (var reader = TsvReader.Open(_path))
+        {
+            Assert.NotNull(await reader.ReadAsync(default));
+            Assert.Contains("line 2 ends with a carriage return. Use --crlf", (await FailureOfAsync(reader)).Message, StringComparison.Ordinal);
+        }
     }
 
     [Fact]
@@ -103,9 +120,9 @@ public sealed class TsvReaderTests : IDisposable
 
     private static async Task<CliException> FailureOfAsync(TsvReader reader) => await Assert.ThrowsAsync<CliException>(async () => await reader.ReadAsync(default));
 
-    private async Task<List<(long, string, string)>> ReadAllAsync()
+    private async Task<List<(long, string, string)>> ReadAllAsync(TsvText text = TsvText.Plain)
     {
-        using var reader = TsvReader.Open(_path);
+        using var reader = TsvReader.Open(_path, text);
         var records = new List<TsvRecord>();
         while (await reader.ReadAsync(default) is { } record)
             records.Add(record);

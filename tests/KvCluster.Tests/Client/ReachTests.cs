@@ -23,7 +23,7 @@ public sealed class ReachTests
     {
         var failure = Assert.Throws<ArgumentException>(() => new KvClient(new KvClientOptions
         {
-            Endpoints = ["localhost:7400", "http://host:1/path", "http://good:1"],
+            Endpoints = ["localhost:7400", "http://host:1/path", "http://good:1", "http://me:secret@host:2", "http://host:3/?token=secret", "me:secret@host"],
             Timeout = TimeSpan.Zero,
             CallsInFlightMax = 100_000,
             Read = (KvReadMode)77,
@@ -32,6 +32,8 @@ public sealed class ReachTests
         foreach (var mistake in (string[])["'localhost:7400'", "'http://host:1/path'", "Timeout is 00:00:00", "CallsInFlightMax is 100000", "no read mode 77", "Tls.KeyFile requires CertificateFile"])
             Assert.Contains(mistake, failure.Message, StringComparison.Ordinal);
         Assert.DoesNotContain("good", failure.Message, StringComparison.Ordinal);
+        Assert.Contains("'http://host:2/' must have only a host and a port", failure.Message, StringComparison.Ordinal);
+        Assert.DoesNotContain("secret", failure.Message, StringComparison.Ordinal);
         Assert.Contains("Endpoints is empty", Assert.Throws<ArgumentException>(() => new KvClient(new KvClientOptions { Endpoints = [] })).Message, StringComparison.Ordinal);
     }
 

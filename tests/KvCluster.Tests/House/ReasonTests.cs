@@ -31,11 +31,22 @@ public sealed partial class ReasonTests
         Assert.Empty(used.Except(known));
     }
 
-    // The list stands between two lines of the file's head. Codes of gRPC stand before a colon, or in words about them.
+    /// <summary>The reasons of calls on keys.</summary>
+    internal static HashSet<string> OfContract() => ReasonsOf(Contract);
+
+    /// <summary>Those that only operators' calls have.</summary>
+    internal static HashSet<string> OfOperators() => ReasonsIn(House.Read(Admin)[..House.Read(Admin).IndexOf("syntax = ", StringComparison.Ordinal)]);
+
+    // The list stands between two lines of the file's head.
     private static HashSet<string> ReasonsOf(string contract)
     {
         var text = House.Read(contract);
-        var list = text[text.IndexOf("// Reasons, by status code:", StringComparison.Ordinal)..text.IndexOf("// Limits: ", StringComparison.Ordinal)];
+        return ReasonsIn(text[text.IndexOf("// Reasons, by status code:", StringComparison.Ordinal)..text.IndexOf("// Limits: ", StringComparison.Ordinal)]);
+    }
+
+    // Codes of gRPC stand before a colon, or in words about them.
+    private static HashSet<string> ReasonsIn(string list)
+    {
         var codes = Enum.GetNames<StatusCode>().Select(static name => Border().Replace(name, "_").ToUpperInvariant()).Except(["CANCELLED", "INTERNAL"]);
         return Word().Matches(list).Select(static word => word.Value).Except(codes).ToHashSet(StringComparer.Ordinal);
     }

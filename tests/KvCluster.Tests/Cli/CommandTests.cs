@@ -1,0 +1,118 @@
+using System.Globalization;
+using System.Text;
+using System.Text.Json;
+using KvCluster.Client;
+using KvCluster.Processes;
+using KvCluster.Tests.Node;
+
+namespace KvCluster.Tests.Cli;
+
+/// <summary>Commands of `kv` as a shell runs them, with a cluster of one node.</summary>
+public sealed class CommandTests(KvApiTests.OneNode fixture) : IClassFixture<KvApiTests.OneNode>
+{
+    private const int ReaderGone = 141;
+
+    private readonly string _key = $"{Guid.NewGuid():N}";
+    private readonly KvClient _client = new(new KvClientOptions { Endpoints = [fixture.Cluster.AddressOf(1)], Timeout = Eventually.Limit });
+
+    /// <summary>The number 9007199254740993 came out as ...992 in every program that reads JSON as JavaScript does.</summary>
+    [ToolFact("bash")]
+    public async Task Increment_InJson_PrintsTheNumberAsText()
+    {
+        var (exitCode, output, _) = await RunAsync($"$KV incr {_key} 9007199254740993 --output json");
+        Assert.Equal((0, "9007199254740993"), (exitCode, JsonDocument.Parse(output).RootElement.GetProperty("number").GetString()));
+        (_, output, _) = await RunAsync($"printf '\\nincr {_key} 2\\n' | $KV txn --output json");
+        Assert.Equal("9007199254740995", JsonDocument.Parse(output).RootElement.GetProperty("results")[0].GetProperty("number").GetString());
+    }
+
+    [ToolFact("bash")]
+    public async Task Put_ThatKeeps_LeavesTheLife_WhichGetTells()
+    {
+        var (_, opened, _) = await RunAsync($"$KV session open {_key} --lifetime 3600 --output json");
+        var session = JsonDocument.Parse(opened).RootElement;
+        await RunAsync($"$KV put {_key} one --ttl 1000.5 --owner {session.GetProperty("session").GetString()}");
+        var owner = session.GetProperty("etag").GetString();
+        await AssertLifeAsync(hasTtl: true, owner);
+        await RunAsync($"$KV put {_key} two --keep-ttl --keep-owner");
+        await AssertLifeAsync(hasTtl: true, owner);
+        await RunAsync($"$KV put {_key} three --keep-ttl");
+        await AssertLifeAsync(hasTtl: true, owner: null);
+        await RunAsync($"$KV put {_key} four");
+        await AssertLifeAsync(hasTtl: false, owner: null);
+
+        async Task AssertLifeAsync(bool hasTtl, string? owner)
+        {
+            var (_, lines, _) = await RunAsync($"$KV get {_key} --meta");
+            var facts = lines.Split('\n', StringSplitOptions.RemoveEmptyEntries).Select(static line => line.Split('\t')).ToDictionary(static fact => fact[0], static fact => fact[1]);
+            Assert.Equal(["key", "etag", "bytes", "ttl", "owner"], facts.Keys);
+            Assert.Equal(owner ?? "none", facts["owner"]);
+            if (hasTtl)
+                Assert.InRange(double.Parse(facts["ttl"], CultureInfo.InvariantCulture), 1, 1000.5);
+            else
+                Assert.Equal("none", facts["ttl"]);
+            foreach (var command in (string[])["get", "scan"])
+            {
+                var (_, json, _) = await RunAsync($"$KV {command} {_key} --output json");
+                var entry = JsonDocument.Parse(json).RootElement;
+                Assert.Equal((hasTtl, owner), (entry.TryGetProperty("ttl_ms", out _), entry.TryGetProperty("owner", out var told) ? told.GetString() : null));
+            }
+        }
+    }
+
+    /// <summary>It printed "standard output: Broken pipe" and ended with 70, as if there was a bug.</summary>
+    [ToolTheory("bash")]
+    [InlineData("get")]
+    [InlineData("scan")]
+    public async Task Output_ThatNobodyReadsAnyMore_IsNoMistake(string command)
+    {
+        await _client.PutAsync(Encoding.UTF8.GetBytes(_key), new byte[1 << 20]);
+        var (_, output, error) = await RunAsync($"$KV {command} {_key} | head -c 1 > /dev/null; echo ${{PIPESTATUS[0]}}");
+        Assert.Equal(($"{ReaderGone}\n", ""), (output, error));
+    }
+
+    [ToolTheory("script")]
+    [InlineData("get", @"a\x1b[31mb")]
+    [InlineData("get --raw", "a\u001b[31mb")]
+    [InlineData("scan", @"a\x1b[31mb")]
+    public async Task Value_OnATerminal_IsNotObeyedByIt_UnlessItIsAskedForRaw(string command, string shown)
+    {
+        await _client.PutAsync(_key, "a\u001b[31mb");
+        var (_, output, _) = await RunAsync($"script -qec \"$KV {command} {_key}\" /dev/null < /dev/null");
+        Assert.Contains(shown, output, StringComparison.Ordinal);
+        (_, output, _) = await RunAsync($"$KV {command} {_key}");
+        Assert.Contains("a\u001b[31mb", output, StringComparison.Ordinal);
+    }
+
+    /// <summary>A transaction that only reads was sent as a change, whose results the shard keeps, and so was refused beyond 256 KiB.</summary>
+    [ToolFact("bash")]
+    public async Task Transaction_ThatOnlyReads_MayReturnAsMuchAsARead()
+    {
+        foreach (var name in (string[])["/1", "/2"])
+            await _client.PutAsync(Encoding.UTF8.GetBytes(_key + name), new byte[200_000]);
+        var read = await _client.TransactAsync(new KvTransaction().If(KvCondition.Exists(Encoding.UTF8.GetBytes(_key + "/1"))).Read(_key));
+        Assert.Equal(400_000, read.Results.Sum(static result => result.Entries.Sum(static entry => entry.Value.Length)));
+        var write = new KvWrite().WithResults();
+        write.Operations.Scan(Encoding.UTF8.GetBytes(_key), Encoding.UTF8.GetBytes(_key + "0"));
+        Assert.Equal(400_000, (await _client.WriteAsync(write)).Results.Single().Entries.Sum(static entry => entry.Value.Length));
+        var (exitCode, output, error) = await RunAsync($"printf '\\nget {_key}/1\\nget {_key}/2\\n' | $KV txn | wc -c");
+        Assert.Equal((0, ""), (exitCode, error));
+        Assert.True(int.Parse(output, CultureInfo.InvariantCulture) > 400_000, output);
+        // One that changes something has an id, and its results are kept.
+        var change = new KvTransaction().Read(_key);
+        change.Then.Put(Encoding.UTF8.GetBytes(_key + "/3"), default);
+        Assert.Equal("ANSWER_TOO_LARGE", (await Assert.ThrowsAsync<KvException>(async () => await _client.TransactAsync(change))).Reason);
+    }
+
+    private Task<(int ExitCode, string Output, string Error)> RunAsync(string script) =>
+        KvProcess.RunInShellAsync($"export KV_ENDPOINT={fixture.Cluster.AddressOf(1)}; {script}");
+}
+
+/// <summary>Parts of transactions.</summary>
+file static class Transactions
+{
+    public static KvTransaction Read(this KvTransaction transaction, string key)
+    {
+        transaction.Then.Get(Encoding.UTF8.GetBytes(key + "/1")).Get(Encoding.UTF8.GetBytes(key + "/2"));
+        return transaction;
+    }
+}
