@@ -73,6 +73,14 @@ public sealed class DiagnosisTests
         Assert.Equal($"stores use {mebibytes} of 1,000 MiB: changed pages {mebibytes - 61}, pages held by readers 4, free pages 7, journal 28, journal index 2, waiting requests 20; held back for 12 s since it started", finding.Text);
     }
 
+    // What readers hold slows no writer.
+    [Fact]
+    public void Findings_OfMemoryThatReadersHold_AreOk()
+    {
+        var node = Sound(1) with { Memory = new NodeMemory(1_000 << 20, 400 << 20, 180 << 20, 7 << 20, 28 << 20, 2 << 20, 20 << 20, TimeSpan.Zero) };
+        Assert.Equal(Severity.Ok, Diagnose([node], Leader(1)).Single(finding => finding.Subject == "memory of node 1").Severity);
+    }
+
     [Fact]
     public void Findings_OfAShardWithAProblem_ReportItAndWhatToDo()
     {
