@@ -76,7 +76,7 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
     private static Finding Clock(TimeSpan apart, string who) => apart < ClocksApartWarning
         ? new Finding(Severity.Ok, "clocks", $"{who} are at most {Milliseconds(apart)} apart")
         : new Finding(apart < ClocksApartProblem ? Severity.Warning : Severity.Problem, "clocks", $"{who} are {Milliseconds(apart)} apart",
-            "Run chrony or systemd-timesyncd on each machine. No data are at risk, but certificates, the times in logs and the expiry of sessions depend on these clocks.");
+            "Run chrony or systemd-timesyncd on each machine. No data are at risk, and keys and sessions end by no such clock; but certificates, the times in logs and the wall times of records depend on them.");
 
     private static Finding Disk(NodeExamination node) => node switch
     {

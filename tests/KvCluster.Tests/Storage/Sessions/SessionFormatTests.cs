@@ -140,9 +140,9 @@ public sealed class SessionFormatTests
     [InlineData("0619" + IdBytes + "01000C000000000180", "has malformed results of operations")]
     [InlineData("07" + OtherBytes, "ends a session that is not open")]
     [InlineData("05" + IdBytes + "0900000007000000", "opens a session that is open")]
-    [InlineData("0F" + OtherBytes + "05", "says what is left of a session that is not open")]
-    [InlineData("0F" + IdBytes + "05", "says what is left of a session without a lifetime")]
-    [InlineData("0F" + IdBytes, "does not say what is left")]
+    [InlineData("10" + OtherBytes + "05", "says what is left of a session that is not open")]
+    [InlineData("10" + IdBytes + "05", "says what is left of a session without a lifetime")]
+    [InlineData("10" + IdBytes, "does not say what is left")]
     public void Record_WithInvalidResults_StopsTheReplica(string payload, string why)
     {
         using var leader = new ReplicaBench(new(1));

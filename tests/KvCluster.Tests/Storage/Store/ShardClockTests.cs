@@ -128,6 +128,18 @@ public sealed class ShardClockTests
         Assert.Equal((long)(ReplicaBench.WallTime.AddHours(9) - DateTimeOffset.UnixEpoch).TotalMicroseconds, RecordBody.WallTimeMicroseconds(body));
     }
 
+    /// <summary>The simulation found that such a key was gone by up to a millisecond early.</summary>
+    [Fact]
+    public void Life_ThatBeginsWithinAMillisecond_IsNotCut()
+    {
+        using var bench = new ReplicaBench(new(1));
+        bench.Lead(3);
+        bench.Time.Advance(TimeSpan.FromMicroseconds(300));
+        bench.Append(static request => request.Put("k"u8, "v"u8, new PutTerms(1_000, 0, IsNumbered: false)));
+        var expiryMs = Convert.ToInt64(Assert.Single(bench.Entries(TreeId.Expiry))[..16], 16);
+        Assert.InRange(expiryMs * 1_000, bench.Store.Pages.Roots.Published.ShardTime + 1_000_000, bench.Store.Pages.Roots.Published.ShardTime + 1_001_000);
+    }
+
     /// <summary>In a cluster of format level 1 other nodes may know one time only.</summary>
     [Fact]
     public void Record_AtFormatLevelOne_HasOnlyTheShardTime_UntilTheLevelIsRaised()
