@@ -5,9 +5,10 @@ using KvCluster.Client.Transport;
 namespace KvCluster.Client;
 
 /// <summary>
-/// Loads many keys: entries are gathered into batches of one shard each, and several batches are under way. Made by <see cref="KvClient.BulkLoad"/>. Input in key
-/// order is written fastest. Of a key that is added twice the last value counts, because a key is not sent again before its last write is acknowledged. A batch whose
-/// answer was lost is sent again under the same identity, so that it is applied once and never over what another client has written since. Without
+/// Loads many keys: entries are gathered into batches of one shard each, and several batches are under way. Made by <see cref="KvClient.BulkLoad"/>. Input in
+/// key order is written fastest. Of a key that is added twice the last value counts, because a key is not sent again before its last write is acknowledged. A
+/// batch whose answer was lost is sent again under the same identity, so that it is applied once and never over what another client has written since.
+/// Without
 /// <see cref="KvClientOptions.ExactlyOnce"/> the load fails then.
 /// </summary>
 /// <remarks>
@@ -21,8 +22,8 @@ public sealed class KvBulkLoad : IAsyncDisposable
     private const int BatchBytesMax = 128 << 10;
     private const int BatchesOpenMax = 16;
 
-    // A batch that is not full after so many entries is sent as it is. Otherwise a few entries of a shard that gets no more would hold back AcknowledgedThrough to the end
-    // of the load, and batches of very many shards would take memory without a bound.
+    // A batch that is not full after so many entries is sent as it is. Otherwise a few entries of a shard that gets no more would hold back
+    // AcknowledgedThrough to the end of the load, and batches of very many shards would take memory without a bound.
     private const int EntriesBehindMax = 64 * BatchEntriesMax;
     private static readonly TimeSpan RetryDelay = TimeSpan.FromMilliseconds(50);
 
@@ -36,7 +37,8 @@ public sealed class KvBulkLoad : IAsyncDisposable
     private long _added;
     private Exception? _failure;
 
-    // The last call was cancelled, or has thrown the load's failure. Its caller knows that not everything is written. Only the adder's thread uses this and the next one.
+    // The last call was cancelled, or has thrown the load's failure. Its caller knows that not everything is written. Only the adder's thread uses this and
+    // the next one.
     private bool _isCutShort;
     private bool _hasEnded;
 
@@ -98,7 +100,8 @@ public sealed class KvBulkLoad : IAsyncDisposable
     }
 
     /// <summary>
-    /// Ends the load without what was not sent yet, and waits for the batches under way, so that what the properties say is final. Nothing can be added afterwards.
+    /// Ends the load without what was not sent yet, and waits for the batches under way, so that what the properties say is final. Nothing can be added
+    /// afterwards.
     /// </summary>
     /// <param name="cancellationToken">Stops waiting: what was not answered by then is not repeated any more, and its outcome stays unknown.</param>
     public async Task StopAsync(CancellationToken cancellationToken = default)
@@ -115,8 +118,8 @@ public sealed class KvBulkLoad : IAsyncDisposable
     }
 
     /// <summary>
-    /// Sends what was added and waits until it is acknowledged, as <see cref="FlushAsync"/> does, and ends the load. If the last call was cancelled or has thrown the load's failure,
-    /// nothing more is sent, and the outcome of the batches under way stays unknown.
+    /// Sends what was added and waits until it is acknowledged, as <see cref="FlushAsync"/> does, and ends the load. If the last call was cancelled or has
+    /// thrown the load's failure, nothing more is sent, and the outcome of the batches under way stays unknown.
     /// </summary>
     /// <exception cref="KvException">The load has failed, and no call has said so before.</exception>
     public async ValueTask DisposeAsync()

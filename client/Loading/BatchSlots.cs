@@ -3,8 +3,8 @@ using KvCluster.Client.Runtime;
 namespace KvCluster.Client.Loading;
 
 /// <summary>
-/// The places of the batches of a load that are under way. Waits go on as the runtime says, so that a load in simulated time stays on its thread, where a semaphore's waits would not.
-/// Thread-safe.
+/// The places of the batches of a load that are under way. Waits go on as the runtime says, so that a load in simulated time stays on its thread, where a
+/// semaphore's waits would not. Thread-safe.
 /// </summary>
 /// <param name="runtime">How waits go on.</param>
 /// <param name="count">The number of places.</param>

@@ -9,8 +9,8 @@ using Status = Google.Rpc.Status;
 namespace KvCluster.Client.Loading;
 
 /// <summary>
-/// One batch as a Write, which call after call sends under one identity until its outcome is known. So a batch whose answer was lost is never applied again, over what another client
-/// has written since. Used by one thread at a time; disposal settles the identity.
+/// One batch as a Write, which call after call sends under one identity until its outcome is known. So a batch whose answer was lost is never applied again,
+/// over what another client has written since. Used by one thread at a time; disposal settles the identity.
 /// </summary>
 /// <param name="calls">Sends it.</param>
 /// <param name="sessions">Gives it its identity. Null: it has none, and is not sent again once it may have been applied.</param>
@@ -39,7 +39,8 @@ internal sealed class BatchWrite(CallRouter calls, ClientSessions? sessions, Put
         {
             if (await IdentifyAsync(deadlineMs, cancellationToken).ConfigureAwait(false) is { } refused)
                 return Judge(refused);
-            var reply = await calls.CallAsync(Method.Write, puts.FirstKey, _request!, deadlineMs, cancellationToken, isIdentified: _ticket is not null).ConfigureAwait(false);
+            var isIdentified = _ticket is not null;
+            var reply = await calls.CallAsync(Method.Write, puts.FirstKey, _request!, deadlineMs, cancellationToken, isIdentified).ConfigureAwait(false);
             if (reply.Error is not { } error)
             {
                 Position = WriteResponse.Parser.ParseFrom(reply.Response).Position;
@@ -49,7 +50,8 @@ internal sealed class BatchWrite(CallRouter calls, ClientSessions? sessions, Put
                 ticket.Sessions.Drop(ticket.Session);
             if (!CallStatus.IsSessionExpired(error) || MayBeApplied)
                 return Judge(error);
-            // No call has executed it, so it can be written under a new identity. The shard has answered, so nothing sends the request any more, whose memory the new one takes.
+            // No call has executed it, so it can be written under a new identity. The shard has answered, so nothing sends the request any more, whose memory
+            // the new one takes.
             Dispose();
         }
     }
@@ -82,7 +84,9 @@ internal sealed class BatchWrite(CallRouter calls, ClientSessions? sessions, Put
         var isRefused = CallStatus.IsNotExecuted(error);
         if (!isRefused && CallStatus.IsUnknown(error))
             _unknown = error;
-        MayRepeat = !isRefused && (CallStatus.IsUnknown(error) ? _ticket is not null : (StatusCode)error.Code is StatusCode.Unavailable or StatusCode.DeadlineExceeded);
+        MayRepeat = !isRefused && (CallStatus.IsUnknown(error)
+            ? _ticket is not null
+            : (StatusCode)error.Code is StatusCode.Unavailable or StatusCode.DeadlineExceeded);
         return CallStatus.IsLineageChanged(error) ? error : _unknown ?? error;
     }
 }

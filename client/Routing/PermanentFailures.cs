@@ -5,8 +5,8 @@ using Grpc.Core;
 namespace KvCluster.Client.Routing;
 
 /// <summary>
-/// Failures of a connection that waiting does not change: the host's name is unknown, its certificate is not trusted, or what answers at the address is no node or router, for example an
-/// admin port, or TLS where there is none. Pure; any thread.
+/// Failures of a connection that waiting does not change: the host's name is unknown, its certificate is not trusted, or what answers at the address is no
+/// node or router, for example an admin port, or TLS where there is none. Pure; any thread.
 /// </summary>
 internal static class PermanentFailures
 {

@@ -1,8 +1,8 @@
 namespace KvCluster.Client.Runtime;
 
 /// <summary>
-/// The time in which this process ran, in milliseconds. A process that stands still, because it is stopped or its container is frozen, hears nothing from anybody, and that is no silence
-/// of the cluster. So whoever gives up after hearing nothing for a time counts by this clock. Thread-safe.
+/// The time in which this process ran, in milliseconds. A process that stands still, because it is stopped or its container is frozen, hears nothing from
+/// anybody, and that is no silence of the cluster. So whoever gives up after hearing nothing for a time counts by this clock. Thread-safe.
 /// </summary>
 internal sealed class AwakeClock : IDisposable
 {

@@ -26,7 +26,8 @@ internal sealed class RoutedCall(ClientRuntime runtime, Method method, ReadOnlyM
     private Status? _behind;
     private string _lastFailure = "no node has been asked yet";
 
-    // Whether the last attempt failed because there was no leader, or no connection to one. Otherwise a call that times out had a node that did not answer in time.
+    // Whether the last attempt failed because there was no leader, or no connection to one. Otherwise a call that times out had a node that did not answer in
+    // time.
     private bool _lacksLeader;
 
     public Method Method { get; } = method;
@@ -104,7 +105,9 @@ internal sealed class RoutedCall(ClientRuntime runtime, Method method, ReadOnlyM
             failure = _lastFailure;
         if (answer.Sent)
             _lacksLeader = false;
-        return answer.DeadlinePassed && runtime.NowMs >= DeadlineMs ? Attempt.Failed(InTime(failure), mayRetry: false) : Again(failure, lacksLeader: !answer.DeadlinePassed);
+        return answer.DeadlinePassed && runtime.NowMs >= DeadlineMs
+            ? Attempt.Failed(InTime(failure), mayRetry: false)
+            : Again(failure, lacksLeader: !answer.DeadlinePassed);
     }
 
     // Why a call has not succeeded by its deadline. On a cluster that is well it was too short, and that must not be called the lack of a leader.

@@ -6,10 +6,10 @@ using KvCluster.V1;
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// A scan over all shards of its range, one after the other, each at its leader, or at any replica if the mode allows that. After a broken stream, one that was ended because its reader
-/// paused, or one whose snapshot was held too long, it continues after the last key received: in the same snapshot if the same node keeps it, otherwise in a newer one, unless the caller
-/// wants one snapshot. The scan fails only if nothing was received for the time allowed, in which neither the reader paused nor the process stood still. Used by the client library and the
-/// router.
+/// A scan over all shards of its range, one after the other, each at its leader, or at any replica if the mode allows that. After a broken stream, one that
+/// was ended because its reader paused, or one whose snapshot was held too long, it continues after the last key received: in the same snapshot if the same
+/// node keeps it, otherwise in a newer one, unless the caller wants one snapshot. The scan fails only if nothing was received for the time allowed, in which
+/// neither the reader paused nor the process stood still. Used by the client library and the router.
 /// </summary>
 internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan patience)
 {
@@ -108,7 +108,8 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
 
     private TimeSpan FirstPageWait() => patience / 3 > FirstPageWaitMin ? patience / 3 : FirstPageWaitMin;
 
-    private async Task<Step> NextAsync(IAsyncStreamReader<ScanPage> pages, string address, TimeSpan wait, bool isOneSnapshot, CancellationToken cancellationToken)
+    private async Task<Step> NextAsync(
+        IAsyncStreamReader<ScanPage> pages, string address, TimeSpan wait, bool isOneSnapshot, CancellationToken cancellationToken)
     {
         try
         {
@@ -138,5 +139,6 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
     }
 
     // A stream that ends at once, and again, was not read slowly, whatever is said of it.
-    private bool WasReadSlowly(RpcException failure) => StreamEnds.ReasonOf(failure) == CallStatus.SnapshotTooOld || (StreamEnds.IsUnread(failure) && !IsGivenUp);
+    private bool WasReadSlowly(RpcException failure) =>
+        StreamEnds.ReasonOf(failure) == CallStatus.SnapshotTooOld || (StreamEnds.IsUnread(failure) && !IsGivenUp);
 }

@@ -4,8 +4,8 @@ using Grpc.Core;
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// What the end of a stream that only reads means: whether another stream may bring what this one did not. A status without a reason does not come from a node: the stream was reset, or its
-/// connection broke. Pure; any thread.
+/// What the end of a stream that only reads means: whether another stream may bring what this one did not. A status without a reason does not come from a
+/// node: the stream was reset, or its connection broke. Pure; any thread.
 /// </summary>
 internal static class StreamEnds
 {

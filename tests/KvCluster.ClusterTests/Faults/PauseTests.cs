@@ -11,8 +11,8 @@ using KvCluster.V1;
 namespace KvCluster.ClusterTests.Faults;
 
 /// <summary>
-/// Long calls whose reader, process or peer pauses, from outside: they go on after what was received. The table is in client/README.md. Pauses of seconds end a stream only while memory is
-/// short; those of a minute do in any case, and are tested with KV_LONG=1.
+/// Long calls whose reader, process or peer pauses, from outside: they go on after what was received. The table is in client/README.md. Pauses of seconds end
+/// a stream only while memory is short; those of a minute do in any case, and are tested with KV_LONG=1.
 /// </summary>
 public sealed class PauseTests
 {

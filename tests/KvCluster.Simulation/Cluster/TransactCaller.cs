@@ -6,9 +6,9 @@ using KvCluster.Storage.Transactions;
 namespace KvCluster.Simulation.Cluster;
 
 /// <summary>
-/// A caller of whole replicas that makes transactions of all kinds of operations: two lists, increments, sequence keys, new expiries, reads and scans, under conditions on keys, ranges and sets.
-/// Each is identified and sent again and again, also after it was answered, at any replica and at the next leaders: every answer must have the same bytes. At the end each is in the committed
-/// records once if it was answered, and at most once in any case.
+/// A caller of whole replicas that makes transactions of all kinds of operations: two lists, increments, sequence keys, new expiries, reads and scans, under
+/// conditions on keys, ranges and sets. Each is identified and sent again and again, also after it was answered, at any replica and at the next leaders:
+/// every answer must have the same bytes. At the end each is in the committed records once if it was answered, and at most once in any case.
 /// </summary>
 internal sealed class TransactCaller(ClusterRun run)
 {
@@ -43,7 +43,9 @@ internal sealed class TransactCaller(ClusterRun run)
         foreach (var (number, isAnswered) in _made)
         {
             var committed = log.VersionsOf(MarkerOf(number)).Count;
-            Violation.Unless(committed == 1 || (committed == 0 && !isAnswered), Rule.AppliedOnce, $"transaction {number}, {(isAnswered ? "" : "not ")}answered, is in {committed} committed changes");
+            Violation.Unless(
+                committed == 1 || (committed == 0 && !isAnswered), Rule.AppliedOnce,
+                $"transaction {number}, {(isAnswered ? "" : "not ")}answered, is in {committed} committed changes");
         }
     }
 

@@ -10,8 +10,8 @@ using Microsoft.Extensions.Logging.Abstractions;
 namespace KvCluster.Tests.Client;
 
 /// <summary>
-/// Long calls whose reader or process pauses: they go on after what was received, or say with their position why not. The table is in client/README.md; the pauses themselves, of processes, are
-/// in tests/KvCluster.ClusterTests/Faults/PauseTests.cs.
+/// Long calls whose reader or process pauses: they go on after what was received, or say with their position why not. The table is in client/README.md; the
+/// pauses themselves, of processes, are in tests/KvCluster.ClusterTests/Faults/PauseTests.cs.
 /// </summary>
 public sealed class PauseTests
 {

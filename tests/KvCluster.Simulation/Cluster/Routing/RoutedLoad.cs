@@ -5,9 +5,10 @@ using KvCluster.Client.Runtime;
 namespace KvCluster.Simulation.Cluster.Routing;
 
 /// <summary>
-/// A process that loads keys with the real <see cref="KvBulkLoad"/>, and another one that puts the same keys beside it. Calls are short and connections break, so that answers are lost for
-/// longer than a call takes, and batches are sent again by later calls, also at the next leader. At the end each value is in the committed records once if it was acknowledged, and at
-/// most once in any case: a batch that is written again after somebody else's put would be there twice.
+/// A process that loads keys with the real <see cref="KvBulkLoad"/>, and another one that puts the same keys beside it. Calls are short and connections
+/// break, so that answers are lost for longer than a call takes, and batches are sent again by later calls, also at the next leader. At the end each value is
+/// in the committed records once if it was acknowledged, and at most once in any case: a batch that is written again after somebody else's put would be there
+/// twice.
 /// </summary>
 internal sealed class RoutedLoad : IDisposable
 {
