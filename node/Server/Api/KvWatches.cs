@@ -5,7 +5,6 @@ using KvCluster.ServiceDefaults.Memory;
 using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Pages;
-using KvCluster.V1;
 using KvCluster.Wire;
 
 namespace KvCluster.Node.Api;
