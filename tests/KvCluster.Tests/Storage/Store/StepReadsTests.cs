@@ -10,9 +10,8 @@ using KvCluster.Storage.Transactions;
 namespace KvCluster.Tests.Storage.Store;
 
 /// <summary>
-/// How many pages a step of the writer reads from the disk, for each kind of work, at the leader and at a follower, when nothing is in memory. 4,000 keys that
-/// were due at once read
-/// 3,734 pages in one step, and again at each follower: the shards of that thread sent no heartbeats meanwhile.
+/// How many pages a step of the writer reads from the disk, for each kind of work, at the leader and at a follower, when nothing is in memory (F51). 4,000 keys
+/// that were due at once read 3,734 pages in one step, and again at each follower: the shards of that thread sent no heartbeats meanwhile.
 /// </summary>
 public sealed class StepReadsTests : IDisposable
 {
