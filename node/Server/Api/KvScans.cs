@@ -5,6 +5,7 @@ using Grpc.Core;
 using KvCluster.Node.Hosting;
 using KvCluster.ServiceDefaults.Memory;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Trees;
 using KvCluster.V1;
 using KvCluster.Wire;
 
@@ -21,6 +22,8 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
 
     /// <summary>A page is sent when it has this many bytes. Large enough to amortize its costs, small enough to start early. An entry is never split.</summary>
     private const int PageBytes = 128 << 10;
+
+    private readonly AbandonedWork _abandoned = new(memory.Requests);
 
     /// <summary>Runs a scan and returns the request's buffer.</summary>
     /// <returns>Why there is no page, or no further one; null if the scan is complete.</returns>
@@ -60,20 +63,25 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
             }
             memory.Requests.GiveBack(requestBytes);
             requestBytes = 0;
-            var hasEnded = false;
+            var (hasEnded, filling) = (false, new Filling());
+            var cursor = held.Read.Snapshot.Cursor(TreeId.Kv, bounds.Lower.Span, bounds.Upper.Span);
             try
             {
-                var ended = await SendAsync(request, shard, bounds, held, token, pages, cancellationToken).ConfigureAwait(false);
+                var ended = await SendAsync(request, shard, bounds, held, cursor, token, filling, pages, cancellationToken).ConfigureAwait(false);
                 hasEnded = true;
                 return ended;
             }
             finally
             {
-                // The stream broke, and the caller may come back.
-                if (hasEnded)
-                    held.Read.Snapshot.Dispose();
-                else
-                    kept.Keep(token, held);
+                filling.Then(() =>
+                {
+                    cursor.Dispose();
+                    // If the stream broke, the caller may come back.
+                    if (hasEnded)
+                        held.Read.Snapshot.Dispose();
+                    else
+                        kept.Keep(token, held);
+                });
             }
         }
         catch (Exception failure) when (ApiErrors.Of(failure) is { } refusal)
@@ -130,10 +138,17 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
     }
 
     private async Task<ApiError?> SendAsync(
-        ScanRequest request, HostedShard shard, KeyBounds bounds, KeptSnapshots.Kept held, ulong token, IServerStreamWriter<MessageBytes> pages, CancellationToken cancellationToken)
+        ScanRequest request,
+        HostedShard shard,
+        KeyBounds bounds,
+        KeptSnapshots.Kept held,
+        Cursor cursor,
+        ulong token,
+        Filling filling,
+        IServerStreamWriter<MessageBytes> pages,
+        CancellationToken cancellationToken)
     {
         var (read, route) = (held.Read, shard.Route);
-        using var cursor = read.Snapshot.Cursor(TreeId.Kv, bounds.Lower.Span, bounds.Upper.Span);
         var entries = new EntryPages(cursor, request.Reverse, request.KeysOnly)
         {
             EntriesLeft = request.Limit == 0 ? ulong.MaxValue : request.Limit,
@@ -150,16 +165,8 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
                 var page = MessageBytes.Rent();
                 WriteHead(page, held.Shard, held.ReadNow(clock), isFirst ? token : null);
                 isFirst = false;
-                var place = await threads.EnterAsync();
-                try
-                {
-                    entries.NowMs = request.WithLife ? shard.TimeMs : null;
-                    isLast = !entries.Fill(page, PageBytes);
-                }
-                finally
-                {
-                    await place.LeaveAsync();
-                }
+                entries.NowMs = request.WithLife ? shard.TimeMs : null;
+                isLast = !await FillAsync(entries, page, filling, cancellationToken).ConfigureAwait(false);
                 if (isLast && !entries.IsAtLimit && TryGoOn(request.Reverse, route, bounds, out var nextStart))
                     new WireWriter(page.Append(WireWriter.BytesFieldSize(nextStart.Length))).BytesField(ScanPage.NextStartFieldNumber, nextStart.Span);
                 // An entry may be larger than a page.
@@ -178,11 +185,42 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
             }
             finally
             {
-                memory.Replies.GiveBack(PageBytes + more);
+                if (filling.IsOver)
+                    memory.Replies.GiveBack(PageBytes + more);
+                else
+                    filling.Then(() => memory.Replies.GiveBack(PageBytes));
             }
         }
         while (!isLast);
         return null;
+    }
+
+    /// <summary>
+    /// Fills a page, and tells whether there are more. If the caller goes away while that waits for the disk, the scan ends, and the filling goes on.
+    /// </summary>
+    private async ValueTask<bool> FillAsync(EntryPages entries, MessageBytes page, Filling filling, CancellationToken cancellationToken)
+    {
+        var fill = FillAsync(entries, page);
+        if (fill.IsCompleted)
+            return await fill.ConfigureAwait(false);
+        var work = fill.AsTask();
+        filling.Work = work;
+        return await _abandoned.EndsFirstAsync(work, cancellationToken).ConfigureAwait(false)
+            ? await work.ConfigureAwait(false)
+            : throw new OperationCanceledException(cancellationToken);
+    }
+
+    private async ValueTask<bool> FillAsync(EntryPages entries, MessageBytes page)
+    {
+        var place = await threads.EnterAsync();
+        try
+        {
+            return entries.Fill(page, PageBytes);
+        }
+        finally
+        {
+            await place.LeaveAsync();
+        }
     }
 
     /// <summary>Waits until the connection has taken a page. False if the snapshot became too old first.</summary>
@@ -218,5 +256,28 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
     {
         nextStart = reverse ? route.Start : route.End;
         return bounds.GoesOnBeyond(nextStart.Span, reverse);
+    }
+
+    /// <summary>The filling of a scan's present page, which may go on after the scan has ended. What it uses is released then.</summary>
+    private sealed class Filling
+    {
+        public Task Work { get; set; } = Task.CompletedTask;
+
+        public bool IsOver => Work.IsCompleted;
+
+        /// <summary>Does something when the filling has ended.</summary>
+        public void Then(Action release)
+        {
+            if (IsOver)
+                release();
+            else
+                _ = ReleaseAsync(release);
+        }
+
+        private async Task ReleaseAsync(Action release)
+        {
+            await Work.ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+            release();
+        }
     }
 }

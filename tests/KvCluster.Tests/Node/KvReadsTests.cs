@@ -1,4 +1,5 @@
 using Google.Protobuf;
+using Grpc.Core;
 using KvCluster.Node.Api;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Telemetry;
@@ -6,6 +7,7 @@ using KvCluster.ServiceDefaults.Memory;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.DataFile;
 using KvCluster.V1;
+using KvCluster.Wire;
 
 namespace KvCluster.Tests.Node;
 
@@ -154,6 +156,27 @@ public sealed class KvReadsTests : IAsyncLifetime
         Assert.All(await Task.WhenAll(waiting).WaitAsync(Eventually.Limit), static outcome => Assert.Equal("", outcome.Reason));
     }
 
+    /// <summary>Kestrel counts streams whose handlers have not ended, so a caller whose scans waited for the disk could cut the connection of others.</summary>
+    [Fact]
+    public async Task Scan_WhoseCallerGoesWhileItWaitsForTheDisk_EndsAtOnceAndHoldsItsPageUntilThat()
+    {
+        await using var threads = new ReadThreads(hereMax: 0, threads: 1);
+        threads.Run();
+        var lookup = new ShardLookup(new(1), _cluster.ShardsOf(1), _metrics.Activity.Hot);
+        var memory = new CallMemory(CallMemory.MebibytesMin);
+        using var kept = new KeptSnapshots(TimeProvider.System, TimeSpan.FromMinutes(1));
+        var scans = new KvScans(lookup, new ReadOpener(lookup, TimeProvider.System), threads, kept, memory, TimeProvider.System);
+        using var disk = await HoldAsync(threads);
+        using var caller = new CancellationTokenSource();
+        var scanning = scans.RunAsync(MessageBytes.Rent(), new NoPages(), 0, caller.Token);
+        await Eventually.TrueAsync(() => memory.Replies.Taken > 0, "the scan waits for its page");
+        await caller.CancelAsync();
+        Assert.Equal("CANCELLED", (await scanning.WaitAsync(Eventually.Limit))!.Reason);
+        Assert.NotEqual(0, memory.Replies.Taken);
+        disk.Release();
+        await Eventually.TrueAsync(() => memory.Replies.Taken == 0 && memory.Requests.Taken == 0, "the page is filled, and nothing is held for it any more");
+    }
+
     private KvReads Create(ReadThreads threads)
     {
         var lookup = new ShardLookup(new(1), _cluster.ShardsOf(1), _metrics.Activity.Hot);
@@ -207,6 +230,16 @@ public sealed class KvReadsTests : IAsyncLifetime
         {
             await place.LeaveAsync();
         }
+    }
+
+    /// <summary>A caller to whom nothing may be sent.</summary>
+    private sealed class NoPages : IServerStreamWriter<MessageBytes>
+    {
+        public WriteOptions? WriteOptions { get; set; }
+
+        public Task WriteAsync(MessageBytes message) => throw new InvalidOperationException("The caller has gone.");
+
+        public Task WriteAsync(MessageBytes message, CancellationToken cancellationToken) => WriteAsync(message);
     }
 
     /// <param name="Reason">Why there is no answer, or "" if there is one.</param>
