@@ -4,7 +4,6 @@ using KvCluster.Node.Api;
 using KvCluster.Node.Shards;
 using KvCluster.Node.Watching;
 using KvCluster.Storage.DataFile;
-using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Pages;
 using KvCluster.V1;

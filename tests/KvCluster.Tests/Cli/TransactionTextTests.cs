@@ -1,7 +1,6 @@
 using System.Text;
 using KvCluster.Cli;
 using KvCluster.Cli.Files;
-using KvCluster.V1;
 
 namespace KvCluster.Tests.Cli;
 
