@@ -26,7 +26,7 @@ internal sealed class LifeEnds : IDisposable
     private const int SweepCount = 128;
 
     /// <summary>Expiries whose pages are read at once, where pages have to be read.</summary>
-    private const int CountAhead = 512;
+    public const int CountAhead = 512;
 
     /// <summary>The share of a record's bytes that ends may take before the requests.</summary>
     private const int ShareBefore = 4;

@@ -167,7 +167,7 @@ internal sealed class MergedTransaction(
         if (!request.EndsSession)
             return ahead.MayBegin(request);
         return !SessionTable.TryRead(batch, request.Session, out var state)
-            || ahead.MayBegin((UInt128)request.Life, (int)OwnedKeys.SumOf(batch, state.Opened).Keys, LifeEnds.KeysOwned(state.Opened));
+            || ahead.MayBegin(ahead.WorkOf(request), (int)OwnedKeys.SumOf(batch, state.Opened).Keys, LifeEnds.KeysOwned(state.Opened));
     }
 
     /// <summary>The etag of the newest state, which is unpublished or in this transaction.</summary>

@@ -30,6 +30,7 @@ internal sealed class ReadAhead(PathPrefetch? prefetch, ISerialExecutor writer, 
 
     private UInt128 _work;
     private bool _isRead;
+    private ulong _requestLast;
 
     /// <summary>Whether work is put off.</summary>
     public bool IsUnderWay { get; private set; }
@@ -51,7 +52,7 @@ internal sealed class ReadAhead(PathPrefetch? prefetch, ISerialExecutor writer, 
     /// <summary>The same for a request, whose keys are copied, because it may be answered before they are read.</summary>
     public bool MayBegin(WriteRequest request)
     {
-        if (AreFew(request.KeysLookedUp) || MayBegin((UInt128)request.Life) || (!IsUnderWay && prefetch!.HasRead(request)))
+        if (AreFew(request.KeysLookedUp) || MayBegin(WorkOf(request)) || (!IsUnderWay && prefetch!.HasRead(request)))
             return true;
         if (IsUnderWay)
             return false;
@@ -62,6 +63,14 @@ internal sealed class ReadAhead(PathPrefetch? prefetch, ISerialExecutor writer, 
 
     /// <summary>Whether work with so many keys may begin in any case.</summary>
     public bool AreFew(int keys) => !IsUnderWay && (prefetch is null || keys < (prefetch.IsCold ? KeysMin : KeysMinInMemory));
+
+    /// <summary>A number for the work of a request, while it waits. The number of its rental is not enough, because others may have the same one.</summary>
+    public UInt128 WorkOf(WriteRequest request)
+    {
+        if (request.WorkNumber == 0)
+            request.WorkNumber = ++_requestLast;
+        return request.WorkNumber;
+    }
 
     private bool MayBegin(UInt128 work)
     {

@@ -155,6 +155,9 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <summary>Where <see cref="PathPrefetch"/> has it among those that it was told of; 0 if it was not told of all its keys.</summary>
     internal long PrefetchNumber { get; set; }
 
+    /// <summary>By what <see cref="ReadAhead"/> tells it from others; 0 if it was not asked for.</summary>
+    internal ulong WorkNumber { get; set; }
+
     /// <summary>Whether it is refused with <see cref="WriteOutcome.RangeTooLarge"/> where a part of it would be applied.</summary>
     public bool IsWhole { get; set; }
 
@@ -601,7 +604,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         _conditions.Clear(PooledBytesMax);
         (OperationCount, _puts, _changes, _firstChanges, _firstCount, _failureAt) = (0, 0, 0, 0, 0, 0);
         (HasPut, HasRange, IsWhole, HasIncrement, ReadsRange, _isDependent) = (false, false, false, false, false, false);
-        (_conditionCount, _hasRangeCondition, PrefetchNumber, IsAwaitedByThread) = (0, false, 0, false);
+        (_conditionCount, _hasRangeCondition, PrefetchNumber, WorkNumber, IsAwaitedByThread) = (0, false, 0, 0, false);
         (HasFailureList, WantsResults, CountsMembers, LeavesOutUnchanged) = (false, false, false, false);
         (OpensSession, EndsSession, KeepsSessions, LifetimeMilliseconds, Owner, Digest) = (false, false, false, 0, default, 0);
         (Session, Sequence, LowestOpen) = (0, 0, 0);

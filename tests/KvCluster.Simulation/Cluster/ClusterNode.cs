@@ -358,7 +358,7 @@ internal sealed class ClusterNode : IDisposable
         VirtualExecutor[] lanes = [.. Enumerable.Range(0, 2).Select(_ => new VirtualExecutor(_run.Time, _run.Random, () => Disk.SyncUs, Guarded))];
         var checkpoints = new VirtualExecutor(_run.Time, _run.Random, () => Disk.BackgroundUs, Guarded);
         var completions = new VirtualExecutor(_run.Time, _run.Random, () => 20, Guarded);
-        var prefetch = new VirtualExecutor(_run.Time, _run.Random, () => Disk.BackgroundUs, Guarded);
+        var prefetch = new VirtualExecutor(_run.Time, _run.Random, () => Disk.PrefetchUs, Guarded);
         Pool = new VirtualExecutor(_run.Time, _run.Random, () => 20, Guarded);
         _executors = [writer, .. lanes, checkpoints, completions, prefetch, Pool];
         // While one journal lane writes, the writer and the other lane continue, so a later write may be durable first.

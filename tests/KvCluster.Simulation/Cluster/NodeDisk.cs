@@ -58,7 +58,10 @@ internal sealed class NodeDisk(ClusterRun run, ClusterNode node) : IDisposable
     public long SyncUs => _isSlow ? SlowSyncUs : run.Conditions.SyncUs;
 
     /// <summary>The longest time that a background work item takes.</summary>
-    public long BackgroundUs => _verifiesSlowly ? SlowVerificationUs : 5 * run.Conditions.SyncUs;
+    public long BackgroundUs => _verifiesSlowly ? SlowVerificationUs : PrefetchUs;
+
+    /// <summary>The longest time that a work item takes which reads pages ahead. It has a thread of its own, so what is verified slowly does not delay it.</summary>
+    public long PrefetchUs => 5 * run.Conditions.SyncUs;
 
     public ReplicaStore OpenStore(StoreContext context)
     {

@@ -10,6 +10,7 @@ namespace KvCluster.Tests.Storage.Store;
 public sealed class MergedTransactionTests
 {
     private const int Keys = 12;
+    private const int KeysThatStay = 200;
     private const int LargeValueBytes = 20_000;
     private static readonly ReplicaId Replica = new(1);
 
@@ -24,6 +25,14 @@ public sealed class MergedTransactionTests
             bench.Lead(1);
             bench.Commit(bench.Store.Log.Last.Etag);
             bench.OpenSession(5);
+            // With more expiries than keys each record looks for stale ones, and then what a record has depends on how many there are.
+            bench.Submit(static request =>
+            {
+                for (var key = 0; key < KeysThatStay; key++)
+                    request.Put([.. "~stays"u8, (byte)key], "v"u8);
+            });
+            bench.AppendBatch();
+            Finish(bench);
         }
         ulong sequence = 0;
         for (var batch = 0; batch < 6; batch++)

@@ -8,7 +8,8 @@ internal static class ModelRequests
     /// <summary>Longer than any test, so that no key expires while the model has it.</summary>
     private const ulong TtlMilliseconds = 30UL * 365 * 24 * 3_600 * 1_000;
 
-    private static readonly RequestOperation[] Codes = Enum.GetValues<RequestOperation>().Where(static code => code is not (RequestOperation.SessionOpen or RequestOperation.SessionEnd)).ToArray();
+    private static readonly RequestOperation[] Codes = Enum.GetValues<RequestOperation>()
+        .Where(static code => code is not (RequestOperation.SessionOpen or RequestOperation.SessionEnd or RequestOperation.SessionLeft)).ToArray();
 
     /// <summary>Fills a request for a store of few keys, with or without results, in one list or two.</summary>
     public static void Fill(ModelRequest request, Random random)
