@@ -24,8 +24,6 @@ internal sealed class FaultyReplicaRules(InjectedBug bug) : ReplicaRules
 
     public override Etag CommittedByCount(Etag agreedOfOlderEpoch) => bug == InjectedBug.CommitOlderEpoch ? agreedOfOlderEpoch : base.CommittedByCount(agreedOfOlderEpoch);
 
-    public override ulong EpochOfShardTime(ulong ofLastRecord, ulong newestHeard) => bug == InjectedBug.ShardTimeOfAnotherEpoch ? newestHeard : base.EpochOfShardTime(ofLastRecord, newestHeard);
-
     public override Quorum Committing(Quorum voters, ShardView view) =>
         bug == InjectedBug.LearnerCounts ? new Quorum([.. view.Record.Replicas.Select(static replica => replica.ReplicaId)]) : base.Committing(voters, view);
 

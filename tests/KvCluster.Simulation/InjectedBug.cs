@@ -90,9 +90,6 @@ internal enum InjectedBug
     /// <summary>Install a snapshot although the journal has passed what it covers.</summary>
     SnapshotOverNewer,
 
-    /// <summary>Continue shard time from what was heard last, in whatever epoch.</summary>
-    ShardTimeOfAnotherEpoch,
-
     /// <summary>While the voters change, acknowledge by the voters of an outdated record.</summary>
     AckByStaleRecord,
 

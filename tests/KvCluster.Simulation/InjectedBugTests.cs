@@ -49,7 +49,6 @@ public sealed class InjectedBugTests(ITestOutputHelper output)
         [InjectedBug.CallWithoutTimer] = ("nodes-routed", 1),
         [InjectedBug.KeptBeforeItsRecord] = ("nodes-lives", 1),
         [InjectedBug.LifeDriftIgnored] = ("nodes-lives", 1),
-        [InjectedBug.ShardTimeOfAnotherEpoch] = ("nodes-lives", 1),
     };
 
     [Fact]

@@ -73,7 +73,7 @@ public sealed class TreeTests : StoreTest
         Assert.Equal(2, await store.DeleteRangeAsync(tree));
         using (var snapshot = store.OpenSnapshot())
             Assert.Equal(("a z", "", "a z"), (Keys(snapshot.Scan(before)), Keys(snapshot.Scan(tree)), Keys(snapshot.Scan(after))));
-        await Assert.ThrowsAsync<ArgumentOutOfRangeException>(() => store.DeleteRangeAsync(tree, new byte[KvStoreLimits.KeyBytesMax + 1]));
+        await Assert.ThrowsAsync<ArgumentOutOfRangeException>(() => store.DeleteRangeAsync(tree, new byte[KvStoreLimits.KeyBytesMax + 2]));
     }
 
     [Fact]

@@ -42,11 +42,6 @@ internal class ReplicaRules
     /// <summary>What is committed when a majority has this record of an older epoch. Nothing is, because a later leader may still replace it.</summary>
     public virtual Etag CommittedByCount(Etag agreedOfOlderEpoch) => Etag.None;
 
-    /// <summary>In which epoch a new leader's shard time must have been heard: in that of its last record.</summary>
-    /// <param name="ofLastRecord">That epoch.</param>
-    /// <param name="newestHeard">The greatest epoch in which one was heard.</param>
-    public virtual ulong EpochOfShardTime(ulong ofLastRecord, ulong newestHeard) => ofLastRecord;
-
     /// <summary>Whose majority commits in an epoch: that of the voters.</summary>
     /// <param name="voters">The voters that decide now.</param>
     /// <param name="view">All replicas.</param>

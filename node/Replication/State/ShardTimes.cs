@@ -29,7 +29,7 @@ internal sealed class ShardTimes(ReplicaContext context)
     /// <summary>What a leadership that begins now continues from; the default if nothing was heard in the epoch of the last record.</summary>
     public HeardShardTime OfLastRecord()
     {
-        var epoch = context.Options.Rules.EpochOfShardTime(context.Journal.Last.Etag.Epoch, _newest.Epoch);
+        var epoch = context.Journal.Last.Etag.Epoch;
         var known = epoch == _newest.Epoch ? _newest : epoch == _before.Epoch ? _before : default;
         return known.Heard with { AgoUs = known.Heard.Microseconds == 0 ? 0 : context.NowUs - known.AtUs };
     }

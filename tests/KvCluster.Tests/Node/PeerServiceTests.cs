@@ -21,8 +21,8 @@ public sealed class PeerServiceTests
 
         // A later version that still supports the level in force.
         var later = good.Clone();
-        (later.Levels.Format.Max, later.Levels.Contract.Max) = (2, 2);
-        Assert.Equal((1u, 1u), (await ConnectAsync(cluster, new PeerMessage { Hello = later })).Levels.Format is var range ? (range.Min, range.Max) : default);
+        (later.Levels.Format.Max, later.Levels.Contract.Max) = (good.Levels.Format.Max + 1, good.Levels.Contract.Max + 1);
+        Assert.Equal((1u, good.Levels.Format.Max), (await ConnectAsync(cluster, new PeerMessage { Hello = later })).Levels.Format is var range ? (range.Min, range.Max) : default);
 
         var otherCluster = good.Clone();
         otherCluster.ClusterId = "other";

@@ -28,6 +28,6 @@ public sealed partial class OperationsDocumentTests
         Assert.Contains(FormattableString.Invariant($"{KvLimits.KeysMax:N0} operations, in one shard |"), text, StringComparison.Ordinal);
     }
 
-    [GeneratedRegex(@"^\| (\d{1,2}) \|", RegexOptions.Multiline)]
+    [GeneratedRegex(@"^\| (\d{1,3}) \|", RegexOptions.Multiline)]
     private static partial Regex ExitCodeRow();
 }

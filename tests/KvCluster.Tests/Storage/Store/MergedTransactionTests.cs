@@ -29,7 +29,7 @@ public sealed class MergedTransactionTests
             bench.Submit(static request =>
             {
                 for (var key = 0; key < KeysThatStay; key++)
-                    request.Put([.. "~stays"u8, (byte)key], "v"u8);
+                    request.Put([.. "!stays"u8, (byte)key], "v"u8);
             });
             bench.AppendBatch();
             Finish(bench);
