@@ -124,11 +124,13 @@ public sealed class StepReadsTests : IDisposable
         _leader.Close();
         BecomeCold(_disk, () => _leader.IsWriterStep);
         _leader.Open();
+        _leader.PrefetchStands = true;
         var first = _leader.Submit(DeleteAll);
         var second = _leader.Submit(static request => request.Put("zz"u8, "v"u8));
         while (_leader.Store.Requests.Queue.Bytes == 0 || !_leader.Store.Requests.Queue.IsEmpty)
             Assert.True(_leader.Step());
         _leader.Store.Writes.StopLeading();
+        _leader.PrefetchStands = false;
         _leader.RunUntilIdle();
         Assert.Equal(WriteOutcome.NotLeader, StoreBench.Answer(first).Outcome);
         Assert.Equal(WriteOutcome.NotLeader, StoreBench.Answer(second).Outcome);

@@ -93,6 +93,9 @@ internal sealed class StoreBench : IDisposable
         }
     }
 
+    /// <summary>Whether the disk does not answer the thread that reads pages ahead.</summary>
+    public bool PrefetchStands { get; set; }
+
     /// <summary>Runs one item of an executor chosen by the seed. False if none waits.</summary>
     public bool Step()
     {
@@ -116,7 +119,7 @@ internal sealed class StoreBench : IDisposable
     private bool RunOne()
     {
         StepExecutor[] all = [_writer, .. _lanes, _checkpoints, _completions, _prefetch];
-        var waiting = all.Where(static executor => executor is { Count: > 0, IsRunning: false }).ToArray();
+        var waiting = all.Where(executor => executor is { Count: > 0, IsRunning: false } && !(PrefetchStands && executor == _prefetch)).ToArray();
         return waiting.Length > 0 && waiting[_random.Next(waiting.Length)].RunOne();
     }
 
