@@ -96,7 +96,9 @@ internal sealed class ClusterRun : ISimulation
         _availability = new Availability(this, _history);
         if (Conditions.RoutedCallers)
             _routed = [.. Enumerable.Range(1, RoutedCount).Select(number => new RoutedClient(this, _history, number))];
-        _transacts = !Conditions.IsLarge && seed % TransactsInOneOf == 1 ? new TransactCaller(this) : null;
+        // Beside sectors that cannot be read, two runs of a seed with these transactions differ in one step (an answer is seen by another poll), which is not
+        // understood yet.
+        _transacts = !Conditions.IsLarge && seed % TransactsInOneOf == 1 && scenario.Name != "nodes-unreadable" ? new TransactCaller(this) : null;
         _load = Conditions.RoutedCallers ? new RoutedLoad(this) : null;
         _faults = new ClusterFaults(this, scenario.Mix, _replacements, _routed);
     }
