@@ -15,29 +15,11 @@ import time
 
 import grpc
 
+from frames import PREFACE, field, frame, headers_of, message
+
 KIND, PORT, COUNT = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 SERVICE = '/kvcluster.v1.Kv/'
 DETAILS = 'grpc-status-details-bin'
-
-
-def varint(number):
-    encoded = b''
-    while number >= 0x80:
-        encoded += bytes([number & 0x7f | 0x80])
-        number >>= 7
-    return encoded + bytes([number])
-
-
-def field(number, value):
-    return varint(number << 3 | 2) + varint(len(value)) + value
-
-
-def frame(kind, flags, stream, payload):
-    return len(payload).to_bytes(3, 'big') + bytes([kind, flags]) + stream.to_bytes(4, 'big') + payload
-
-
-def literal(name, value):
-    return b'\x00' + bytes([len(name)]) + name + bytes([len(value)]) + value
 
 
 def ready():
@@ -107,16 +89,15 @@ def short():
 
 
 def resets():
-    headers = b'\x83\x86' + literal(b':path', (SERVICE + 'Get').encode()) + literal(b':authority', b'localhost')
-    headers += literal(b'content-type', b'application/grpc') + literal(b'te', b'trailers')
-    body = b'\x00' + (5).to_bytes(4, 'big') + field(1, b'abc')
+    headers = headers_of(SERVICE + 'Get')
+    body = message(field(1, b'abc'))
     cancel = (8).to_bytes(4, 'big')
 
     def reset():
         connection = socket.create_connection(('127.0.0.1', PORT))
         connection.settimeout(2)
         try:
-            connection.sendall(b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' + frame(4, 0, 0, b''))
+            connection.sendall(PREFACE + frame(4, 0, 0, b''))
             for first in range(1, 4001, 100):
                 calls = range(first, first + 100, 2)
                 connection.sendall(b''.join(frame(1, 4, call, headers) + frame(0, 1, call, body) + frame(3, 0, call, cancel) for call in calls))

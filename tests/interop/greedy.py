@@ -16,22 +16,10 @@ import time
 
 import grpc
 
+from frames import PREFACE, field, frame, headers_of, message
+
 KIND, PORT, COUNT = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 SERVICE = '/kvcluster.v1.Kv/'
-
-
-def varint(number):
-    encoded = b''
-    while number >= 0x80:
-        encoded += bytes([number & 0x7f | 0x80])
-        number >>= 7
-    return encoded + bytes([number])
-
-
-def field(number, value):
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    return varint(number << 3 | 2) + varint(len(value)) + value
 
 
 def fields(message):
@@ -59,23 +47,9 @@ def fields(message):
             at += length
 
 
-def frame(kind, flags, stream, payload):
-    return len(payload).to_bytes(3, 'big') + bytes([kind, flags]) + stream.to_bytes(4, 'big') + payload
-
-
-def literal(name, value):
-    return b'\x00' + bytes([len(name)]) + name + bytes([len(value)]) + value
-
-
 def opening(method, settings=b''):
     """What a connection begins with, and the headers of one call on it."""
-    headers = b'\x83\x86' + literal(b':path', (SERVICE + method).encode()) + literal(b':authority', b'localhost')
-    headers += literal(b'content-type', b'application/grpc') + literal(b'te', b'trailers')
-    return b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' + frame(4, 0, 0, settings) + frame(1, 4, 1, headers)
-
-
-def message(payload, announced=None):
-    return b'\x00' + (len(payload) if announced is None else announced).to_bytes(4, 'big') + payload
+    return PREFACE + frame(4, 0, 0, settings) + frame(1, 4, 1, headers_of(SERVICE + method))
 
 
 def connect():
