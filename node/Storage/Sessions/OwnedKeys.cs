@@ -78,11 +78,8 @@ internal static class OwnedKeys
     /// </summary>
     public static int AppendDeletes(WriteBatch batch, Etag opened, ByteBuffer payload)
     {
-        Span<byte> lower = stackalloc byte[EntryKeyBytes], upper = stackalloc byte[EntryKeyBytes];
-        WriteEntryKey(lower, opened, Etag.None);
-        WriteEntryKey(upper, opened, Etag.MaxValue);
         var count = 0;
-        using var cursor = batch.Cursor(TreeId.Owned, lower, upper);
+        using var cursor = EntriesOf(batch, opened);
         while (cursor.MoveNext())
         {
             if (!IsLive(batch, cursor.Value, Etag.ReadFrom(cursor.Key[Etag.ByteLength..])))
@@ -94,25 +91,17 @@ internal static class OwnedKeys
     }
 
     /// <summary>
-    /// Appends to a payload that the session does not own what deletes of ranges have removed since, and returns how many entries that are. The batch must have
-    /// all that was written.
+    /// Appends to a payload that the session does not own what deletes of ranges have removed since. The batch must have all that was written.
     /// </summary>
-    public static int AppendStale(WriteBatch batch, Etag opened, ByteBuffer payload)
+    public static void AppendStale(WriteBatch batch, Etag opened, ByteBuffer payload)
     {
-        Span<byte> lower = stackalloc byte[EntryKeyBytes], upper = stackalloc byte[EntryKeyBytes];
-        WriteEntryKey(lower, opened, Etag.None);
-        WriteEntryKey(upper, opened, Etag.MaxValue);
-        var count = 0;
-        using var cursor = batch.Cursor(TreeId.Owned, lower, upper);
+        using var cursor = EntriesOf(batch, opened);
         while (cursor.MoveNext())
         {
             var etag = Etag.ReadFrom(cursor.Key[Etag.ByteLength..]);
-            if (IsLive(batch, cursor.Value, etag))
-                continue;
-            Operations.ForgetOwned(payload, opened, etag);
-            count++;
+            if (!IsLive(batch, cursor.Value, etag))
+                Operations.ForgetOwned(payload, opened, etag);
         }
-        return count;
     }
 
     /// <summary>Verifies that an entry of the tree has a key and a value as this class writes them.</summary>
@@ -121,6 +110,14 @@ internal static class OwnedKeys
     {
         if (key.Length is not (Etag.ByteLength or EntryKeyBytes) || (key.Length == Etag.ByteLength ? value.Length != SumBytes : value.Length is 0 or > KvLimits.KeyBytesMax))
             throw new CorruptStoreException($"An entry of the owned keys has a key of {key.Length} bytes and {value.Length} bytes.");
+    }
+
+    private static Cursor EntriesOf(WriteBatch batch, Etag opened)
+    {
+        Span<byte> lower = stackalloc byte[EntryKeyBytes], upper = stackalloc byte[EntryKeyBytes];
+        WriteEntryKey(lower, opened, Etag.None);
+        WriteEntryKey(upper, opened, Etag.MaxValue);
+        return batch.Cursor(TreeId.Owned, lower, upper);
     }
 
     private static bool IsLive(WriteBatch batch, ReadOnlySpan<byte> key, Etag etag)
