@@ -12,9 +12,9 @@ internal static class ManyKeys
     private static readonly TimeSpan RegroupPause = TimeSpan.FromMilliseconds(100);
 
     /// <summary>
-    /// Returns one entry for each key, in the order of the keys, or none if <c>Error</c> is set. Keys that a shard no longer has are grouped again by the newer
-    /// map. If the shards' responses are too large for the lane, the
-    /// error has the sum of all, and <c>PartBytesMax</c> the room to keep for each of them.
+    /// Returns one entry for each key, in the order of the keys, or none if <c>Error</c> is set. Keys that a shard no longer has are grouped again by the
+    /// newer map. If the shards' responses are too large for the lane, the error has the sum of all, and <c>PartBytesMax</c> the room to keep for each of
+    /// them.
     /// </summary>
     public static async ValueTask<(IReadOnlyList<GetResponse> Entries, Status? Error, IReadOnlyDictionary<ShardId, int>? PartBytesMax)> GetAsync(
         CallRouter calls, IReadOnlyList<ByteString> keys, ReadOptions? read, long deadlineMs, CancellationToken cancellationToken,

@@ -4,8 +4,7 @@ namespace KvCluster.Storage.Context;
 
 /// <summary>
 /// Whether a step of the writer has taken enough: time (<see cref="StoreOptions.StepTimeMax"/>), or reads of pages (<see cref="StoreOptions.StepReadsMax"/>).
-/// It ends then, and
-/// what is left follows in another one, with heartbeats and the thread's other shards in between. Writer executor.
+/// It ends then, and what is left follows in another one, with heartbeats and the thread's other shards in between. Writer executor.
 /// </summary>
 /// <param name="time">The clock.</param>
 /// <param name="options">The bounds.</param>

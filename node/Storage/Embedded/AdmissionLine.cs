@@ -2,8 +2,7 @@ namespace KvCluster.Storage;
 
 /// <summary>
 /// The callers of a <see cref="KvStore"/> whose batches found the queue full: first come, first served. Only the first of them tries again. When all of them
-/// did, a large batch was
-/// overtaken by small ones again and again, one of 15 MiB beside 64 callers for 22 s. Any thread.
+/// did, a large batch was overtaken by small ones again and again, one of 15 MiB beside 64 callers for 22 s. Any thread.
 /// </summary>
 internal sealed class AdmissionLine
 {

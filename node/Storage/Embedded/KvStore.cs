@@ -204,9 +204,9 @@ public sealed class KvStore : IAsyncDisposable
     }
 
     /// <summary>
-    /// The same for a caller that cannot await: the thread stands still until the batch is answered. Prefer <see cref="WriteAsync"/>: a thread of the pool that
-    /// waits for its result keeps others from
-    /// running, and the answer, which is given on the pool, may wait for seconds until there is another thread. The answer of this needs none.
+    /// The same for a caller that cannot await: the thread stands still until the batch is answered. Prefer <see cref="WriteAsync"/>: a thread of the pool
+    /// that waits for its result keeps others from running, and the answer, which is given on the pool, may wait for seconds until there is another thread.
+    /// The answer of this needs none.
     /// </summary>
     /// <inheritdoc cref="WriteAsync"/>
     public KvWriteResult Write(KvBatch batch, CancellationToken cancellationToken = default)

@@ -7,12 +7,10 @@ using KvCluster.Storage.Threads;
 namespace KvCluster.Storage.Journal;
 
 /// <summary>
-/// Reads the committed records of a store in order, for watches and whatever else follows a shard: the newest from memory, older ones from the segments, on an
-/// executor
-/// of their own, so that neither the writer nor a checkpoint waits for them. Only records that are applied and published here are returned, so none that may
-/// still be
-/// truncated. Owned by a store; any thread calls it, any number of readers. Nothing is thrown: damage ends the store as it does for followers, and readers are
-/// told that it has stopped.
+/// Reads the committed records of a store in order, for watches and whatever else follows a shard: the newest from memory, older ones from the segments, on
+/// an executor of their own, so that neither the writer nor a checkpoint waits for them. Only records that are applied and published here are returned, so
+/// none that may still be truncated. Owned by a store; any thread calls it, any number of readers. Nothing is thrown: damage ends the store as it does for
+/// followers, and readers are told that it has stopped.
 /// </summary>
 /// <remarks>
 /// Segments may be recycled while they are read. A body is therefore compared with its record, and one that differs is looked for again, on the writer executor.

@@ -33,8 +33,7 @@ internal sealed class SegmentReader(IFileSystem files, string directory) : IDisp
 
     /// <summary>
     /// Reads durable records that are behind each other in a segment, with one call: small records by one call each took a writer 100 ms for a mebibyte.
-    /// Returns how many of
-    /// them, the first ones, are what was written there; the bodies are in one new array.
+    /// Returns how many of them, the first ones, are what was written there; the bodies are in one new array.
     /// </summary>
     public int ReadRun(ReadOnlySpan<JournalEntry> entries, Span<ReadOnlyMemory<byte>> bodies)
     {

@@ -200,9 +200,8 @@ internal sealed class LifeEnds : IDisposable
         AppendExpiries(batch, shardTime, payload, Math.Min(CountMax, CountFor(pagesLeft)), bytesLeft, step);
 
     /// <summary>
-    /// Whether there are more expiries than keys. Then deletes of ranges have left some, which would stay until they are due, perhaps for years: a key that is
-    /// put to live long and goes with a range, again and
-    /// again, would fill the disk. So there are never many more than keys.
+    /// Whether there are more expiries than keys. Then deletes of ranges have left some, which would stay until they are due, perhaps for years: a key that
+    /// is put to live long and goes with a range, again and again, would fill the disk. So there are never many more than keys.
     /// </summary>
     public static bool HasStaleExpiries(WriteBatch batch) => batch.KeysOf(TreeId.Expiry) > batch.KeysOf(TreeId.Kv);
 

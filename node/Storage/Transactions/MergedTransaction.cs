@@ -371,9 +371,8 @@ internal sealed class MergedTransaction(
     }
 
     /// <summary>
-    /// Has the entries forgotten that deletes of ranges have left of the sessions that are to own keys of a request. Returns whether there were any. A session
-    /// is looked at again when a range was
-    /// deleted since, because a full one would otherwise cost 10,000 lookups with each refusal.
+    /// Has the entries forgotten that deletes of ranges have left of the sessions that are to own keys of a request. Returns whether there were any. A
+    /// session is looked at again when a range was deleted since, because a full one would otherwise cost 10,000 lookups with each refusal.
     /// </summary>
     private bool ForgetStaleOwned(WriteBatch batch, ReadOnlySpan<byte> operations)
     {

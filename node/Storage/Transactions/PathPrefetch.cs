@@ -11,12 +11,11 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage.Transactions;
 
 /// <summary>
-/// Reads the leaves that the writer will change from the disk before it gets there. The writer reads one page after the other, and its shards wait for each; this
-/// asks the disk for those of many waiting requests at once. Owned by a store. Submitting threads tell it the keys, and so does the writer of a large piece of
-/// work that it puts off
-/// until then (<see cref="ReadAhead"/>); it looks them up on an executor that all stores of a node share for this, in the published state and as a reader, so
-/// that no page that it
-/// reads is reused meanwhile. What it reads is only faster to reach afterwards: no result depends on it.
+/// Reads the leaves that the writer will change from the disk before it gets there. The writer reads one page after the other, and its shards wait for each;
+/// this asks the disk for those of many waiting requests at once. Owned by a store. Submitting threads tell it the keys, and so does the writer of a large
+/// piece of work that it puts off until then (<see cref="ReadAhead"/>); it looks them up on an executor that all stores of a node share for this, in the
+/// published state and as a reader, so that no page that it reads is reused meanwhile. What it reads is only faster to reach afterwards: no result depends on
+/// it.
 /// </summary>
 /// <param name="executor">Waits for the disk.</param>
 /// <param name="pages">The trees.</param>
@@ -214,8 +213,7 @@ internal sealed class PathPrefetch(ISerialExecutor executor, PageStore pages, Fu
     }
 
     // What leaves that are in memory by now refer to: the trees of large sets, and of keys with a life its entries and a value in pages of its own, which the
-    // writer reads for its
-    // header. Returns how many leaves had to be read.
+    // writer reads for its header. Returns how many leaves had to be read.
     private unsafe int ReadBehind(in ReadSnapshot snapshot, ReadOnlySpan<byte> keys, Span<Asked> asked)
     {
         var count = 0;

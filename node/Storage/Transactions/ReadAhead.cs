@@ -3,14 +3,12 @@ using KvCluster.Storage.Threads;
 namespace KvCluster.Storage.Transactions;
 
 /// <summary>
-/// A piece of the writer's work at a time that is put off until its pages are in memory: a request of many keys, expiries, the end of a session, records that a
-/// follower applies. The
-/// writer would read them one after the other, with all shards of its thread waiting. Writer executor.
+/// A piece of the writer's work at a time that is put off until its pages are in memory: a request of many keys, expiries, the end of a session, records that
+/// a follower applies. The writer would read them one after the other, with all shards of its thread waiting. Writer executor.
 /// </summary>
 /// <remarks>
-/// While the trees count as being in memory, work is put off only if it has so many keys that the way to another thread and back is nothing beside it, and some
-/// of its keys are looked up to
-/// see whether the trees still are.
+/// While the trees count as being in memory, work is put off only if it has so many keys that the way to another thread and back is nothing beside it, and
+/// some of its keys are looked up to see whether the trees still are.
 /// </remarks>
 /// <param name="prefetch">Reads the pages; null: nobody does, and nothing is put off.</param>
 /// <param name="writer">The writer executor.</param>

@@ -4,9 +4,8 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage.Trees;
 
 /// <summary>
-/// Reads what <see cref="RangeRemoval"/> will read of a range, or of a large set, so that it has it in memory: branches, leaves on the edges, and leaves whose
-/// entries refer to
-/// others. Any thread that has the tree in a snapshot.
+/// Reads what <see cref="RangeRemoval"/> will read of a range, or of a large set, so that it has it in memory: branches, leaves on the edges, and leaves
+/// whose entries refer to others. Any thread that has the tree in a snapshot.
 /// </summary>
 /// <exception cref="CorruptStoreException">A page does not match its parent's reference.</exception>
 internal unsafe struct RemovalPages(PageSpace space)

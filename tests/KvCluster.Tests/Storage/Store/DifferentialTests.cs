@@ -5,8 +5,7 @@ namespace KvCluster.Tests.Storage.Store;
 
 /// <summary>
 /// The engine on a real disk, with everything on at once, beside a model: see <see cref="DifferentialRun"/>. KV_SEED repeats a run, as far as threads and the
-/// disk let it. KV_OPERATIONS is
-/// their number, and KV_DIRECTORY a directory on a file system that may be filled; tests/nightly/differential sets both.
+/// disk let it. KV_OPERATIONS is their number, and KV_DIRECTORY a directory on a file system that may be filled; tests/nightly/differential sets both.
 /// </summary>
 public sealed class DifferentialTests(ITestOutputHelper output)
 {

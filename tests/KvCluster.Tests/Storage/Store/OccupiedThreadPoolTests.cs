@@ -57,8 +57,7 @@ public sealed class OccupiedThreadPoolTests : IDisposable
 
     /// <summary>
     /// A program whose threads of the pool all wait for a write took ten seconds for each, because the answer needed one of them, too. It also waits in this
-    /// way while the queue is full, and takes back
-    /// what it does not wait for any more.
+    /// way while the queue is full, and takes back what it does not wait for any more.
     /// </summary>
     [Fact]
     public async Task Write_OfAnEmbeddedStoreByAThreadThatWaits_NeedsNoThreadOfThePool()
