@@ -88,8 +88,9 @@ internal sealed class ClusterAccess(LocalOptions options) : IDisposable
         }
     }
 
+    // Unknown: the leader was deposed before it knew whether the change is committed.
     private static bool IsPassing(RpcException e) =>
-        e.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded or StatusCode.ResourceExhausted or StatusCode.Cancelled;
+        e.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded or StatusCode.ResourceExhausted or StatusCode.Cancelled or StatusCode.Unknown;
 
     private static async Task<int> LedShardsAsync(Cluster.ClusterClient client, CancellationToken stop)
     {

@@ -20,7 +20,8 @@ namespace KvCluster.ServiceDefaults;
 /// <param name="connectionsMax">The maximum for all hosts together.</param>
 /// <param name="log">Gets messages about refused connections.</param>
 /// <param name="time">Limits how often these are logged.</param>
-internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, TimeProvider time)
+/// <param name="left">Gets the tasks of connections that have ended; null: <see cref="Left"/>.</param>
+internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, TimeProvider time, LeftTasks? left = null)
 {
     private static readonly TimeSpan SilentTime = TimeSpan.FromMinutes(1);
 
@@ -81,7 +82,7 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
             Leave(use);
             if (!await EndsWithinAsync(serving, TaskTime).ConfigureAwait(false))
             {
-                Left.Add(serving);
+                (left ?? Left).Add(serving);
                 return;
             }
         }

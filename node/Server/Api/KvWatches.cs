@@ -132,7 +132,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
                     end = await SendAsync(output, after, position, runs).ConfigureAwait(false);
                     break;
                 case WatchStep.CatchUp:
-                    end = await CatchUpAsync(output, beginning: null, through: default, isVerified).ConfigureAwait(false);
+                    end = await CatchUpAsync(output, beginning: null, isVerified).ConfigureAwait(false);
                     isVerified |= end is null;
                     break;
                 case WatchStep.Ended:
@@ -162,10 +162,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
         {
             if (!watcher.Hub.TryTake(watcher, runs, position))
                 return null;
-            var message = bytes < SharedBytesMin
-                ? WatchMessages.Encode(shard, position, runs, query)
-                : watcher.Hub.Share(new WatchPart(query.Range, after, position, query.Options), bytes, () => WatchMessages.Encode(shard, position, runs, query));
-            return await WriteAsync(output, message).ConfigureAwait(false);
+            return await WriteAsync(output, Encode(output, after, position, runs, bytes, isOfJournal: false)).ConfigureAwait(false);
         }
         finally
         {
@@ -174,7 +171,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
     }
 
     // Reads a page of the journal for a watcher that is behind, and sends what it has of it. What there is no room for is read again later.
-    private async Task<ApiError?> CatchUpAsync(Output output, SentBeginning? beginning, ReadOnlyMemory<byte> through, bool isVerified)
+    private async Task<ApiError?> CatchUpAsync(Output output, SentBeginning? beginning, bool isVerified)
     {
         var (hub, watcher) = (output.Watcher.Hub, output.Watcher);
         // Nothing is held while it waits.
@@ -215,7 +212,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
                     await hub.WaitAsync(watcher).ConfigureAwait(false);
                     return null;
                 default:
-                    return await SendPageAsync(output, page, beginning is null ? null : through, isVerified).ConfigureAwait(false);
+                    return await SendPageAsync(output, before, page, beginning, isVerified).ConfigureAwait(false);
             }
         }
         finally
@@ -232,7 +229,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
     }
 
     // In messages of about the usual size, each with the position of its last record. A caller that is far behind is also told how far it has come.
-    private async Task<ApiError?> SendPageAsync(Output output, CaughtUp page, ReadOnlyMemory<byte>? through, bool isVerified)
+    private async Task<ApiError?> SendPageAsync(Output output, Etag after, CaughtUp page, SentBeginning? beginning, bool isVerified)
     {
         var runs = new List<WatchRun>();
         var bytes = 0L;
@@ -242,23 +239,34 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
             {
                 if (runs.Count > 0 && bytes + run.Batch.Bytes > MessageBytesMin)
                 {
-                    if (await WriteAsync(output, Encode(output, runs[^1].Batch.Etag, runs, through)).ConfigureAwait(false) is { } end)
+                    var position = runs[^1].Batch.Etag;
+                    if (await WriteAsync(output, EncodePage(output, after, position, runs, beginning)).ConfigureAwait(false) is { } end)
                         return end;
                     runs.Clear();
                     bytes = 0;
+                    after = position;
                 }
                 bytes += run.Batch.Bytes;
             }
             runs.Add(run);
         }
         return runs.Count > 0 || !isVerified || clock.GetElapsedTime(output.WrittenTimestamp) >= BookmarkAge
-            ? await WriteAsync(output, Encode(output, page.Position, runs, through)).ConfigureAwait(false)
+            ? await WriteAsync(output, EncodePage(output, after, page.Position, runs, beginning)).ConfigureAwait(false)
             : null;
     }
 
-    private static MessageBytes Encode(Output output, Etag position, List<WatchRun> runs, ReadOnlyMemory<byte>? through) => through is { } last
-        ? WatchMessages.EncodeInitial(output.Shard.InLineage, new EntriesSent(position, last), runs, output.Query)
-        : WatchMessages.Encode(output.Shard.InLineage, position, runs, output.Query);
+    private static MessageBytes EncodePage(Output output, Etag after, Etag position, List<WatchRun> runs, SentBeginning? beginning) => beginning is { } sent
+        ? WatchMessages.EncodeInitial(output.Shard.InLineage, new EntriesSent(position, sent.Through), runs, output.Query)
+        : Encode(output, after, position, runs, WatchMessages.SizeOf(output.Shard.InLineage, runs, output.Query), isOfJournal: true);
+
+    // A large message is made once for all that send it.
+    private static MessageBytes Encode(Output output, Etag after, Etag position, List<WatchRun> runs, int bytes, bool isOfJournal)
+    {
+        var (shard, query) = (output.Shard.InLineage, output.Query);
+        return bytes < SharedBytesMin
+            ? WatchMessages.Encode(shard, position, runs, query)
+            : output.Watcher.Hub.Share(new WatchPart(query.Range, after, position, query.Options, isOfJournal), bytes, () => WatchMessages.Encode(shard, position, runs, query));
+    }
 
     /// <summary>
     /// The position is after everything that this replica has applied. Either it lags, and catches up, or the position is of another history, which its leader can
@@ -359,7 +367,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
             if (output.Watcher.Hub.HasEnded(output.Watcher))
                 return EndOf(output.Shard);
             output.Cancellation.ThrowIfCancellationRequested();
-            if (await CatchUpAsync(output, new SentBeginning(keys, until), through, isVerified: true).ConfigureAwait(false) is { } end)
+            if (await CatchUpAsync(output, new SentBeginning(keys, through, until), isVerified: true).ConfigureAwait(false) is { } end)
                 return end;
         }
         while (output.Watcher.Taken < until);

@@ -48,6 +48,7 @@ internal sealed class WatchHub : IDisposable
     private readonly PreviousValues _previous = new();
     private readonly Action<TailPage> _take;
     private readonly Dictionary<WatchPart, SharedMessage> _shared = [];
+    private readonly WeakReference<JournalPage?> _page = new(null);
     private long _sharedBytes;
     private JournalHold? _hold;
     private ReplicaStore? _heldStore;
@@ -258,10 +259,19 @@ internal sealed class WatchHub : IDisposable
     /// <param name="beginning">What it has sent of its beginning; null if that is complete.</param>
     public void CatchUp(Watcher watcher, Action<CaughtUp> done, SentBeginning? beginning = null)
     {
+        var store = _store();
         Etag after;
+        JournalPage? known;
         lock (_lock)
+        {
             after = watcher.Taken;
-        _store().Tail.Read(after, CatchUpBytes, withSnapshot: false, page => Post(() => done(AdvanceOrEnd(watcher, after, page, beginning))));
+            // Often several are behind at one position: that before a large record.
+            known = _page.TryGetTarget(out var page) && page.Store == store && page.After == after ? page : null;
+        }
+        if (known is not null)
+            Post(() => done(AdvanceOrEnd(watcher, known, beginning)));
+        else
+            store.Tail.Read(after, CatchUpBytes, withSnapshot: false, page => Post(() => done(AdvanceOrEnd(watcher, store, after, page, beginning))));
     }
 
     /// <summary>A watcher that still sends its beginning has all of it up to a position, because that is the state that it goes on with, and none of its keys was sent.</summary>
@@ -612,17 +622,43 @@ internal sealed class WatchHub : IDisposable
         _sharedBytes = 0;
     }
 
-    private CaughtUp AdvanceOrEnd(Watcher watcher, Etag after, TailPage page, SentBeginning? beginning)
+    private CaughtUp AdvanceOrEnd(Watcher watcher, ReplicaStore store, Etag after, TailPage page, SentBeginning? beginning)
     {
+        if (page.State != TailState.Read)
+            return new CaughtUp(page.State, page.Oldest, after, []);
+        JournalPage read;
         try
         {
-            return Advance(watcher, after, page, beginning);
+            read = new JournalPage(store, after, page);
         }
         catch (Exception failure)
         {
-            Fail(failure);
-            return new CaughtUp(TailState.Stopped, page.Oldest, after, []);
+            return Stopped(page, after, failure);
         }
+        if (page.Bodies.Count > 0)
+        {
+            lock (_lock)
+                _page.SetTarget(read);
+        }
+        return AdvanceOrEnd(watcher, read, beginning);
+    }
+
+    private CaughtUp AdvanceOrEnd(Watcher watcher, JournalPage read, SentBeginning? beginning)
+    {
+        try
+        {
+            return Advance(watcher, read, beginning);
+        }
+        catch (Exception failure)
+        {
+            return Stopped(read.Page, read.After, failure);
+        }
+    }
+
+    private CaughtUp Stopped(TailPage page, Etag after, Exception failure)
+    {
+        Fail(failure);
+        return new CaughtUp(TailState.Stopped, page.Oldest, after, []);
     }
 
     private void Fail(Exception failure)
@@ -631,17 +667,15 @@ internal sealed class WatchHub : IDisposable
         EndAll(WatchEnd.Stopped);
     }
 
-    private CaughtUp Advance(Watcher watcher, Etag after, TailPage page, SentBeginning? beginning)
+    private CaughtUp Advance(Watcher watcher, JournalPage read, SentBeginning? beginning)
     {
-        if (page.State != TailState.Read)
-            return new CaughtUp(page.State, page.Oldest, after, []);
-        var runs = new List<WatchRun>();
+        var (after, page, runs) = (read.After, read.Page, new List<WatchRun>());
         var until = beginning is { } sent ? Etag.Min(sent.Until, page.Until) : page.Until;
         // Of sets the beginning has nothing, so they change only behind it.
         var (range, withSets) = beginning is { } begun ? (begun.Keys, false) : (watcher.Range, watcher.WithSets);
-        foreach (var body in page.Bodies)
+        foreach (var batch in read.Batches)
         {
-            if (WatchBatch.Decode(body) is { } batch && batch.Etag <= until)
+            if (batch.Etag <= until)
                 AddRuns(range, withSets, after, batch, runs);
         }
         lock (_lock)

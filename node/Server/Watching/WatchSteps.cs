@@ -1,3 +1,4 @@
+using KvCluster.Storage;
 using KvCluster.Storage.Journal;
 using KvCluster.Wire;
 
@@ -28,15 +29,33 @@ internal sealed record CaughtUp(TailState State, Etag Oldest, Etag Position, Lis
 
 /// <summary>What a watcher has sent of the entries that it begins with.</summary>
 /// <param name="Keys">The keys.</param>
+/// <param name="Through">The last one.</param>
 /// <param name="Until">The state that the rest is read in. Changes of the keys sent are read up to here.</param>
-internal readonly record struct SentBeginning(WatchedRange Keys, Etag Until);
+internal readonly record struct SentBeginning(WatchedRange Keys, ReadOnlyMemory<byte> Through, Etag Until);
 
 /// <summary>What a message has: the events of a range between two positions.</summary>
 /// <param name="Range">The range.</param>
 /// <param name="After">The position before the events.</param>
 /// <param name="Until">The position with them.</param>
 /// <param name="Options">What is left out.</param>
-internal readonly record struct WatchPart(WatchedRange Range, Etag After, Etag Until, int Options);
+/// <param name="IsOfJournal">Whether the events were read from the journal, which does not tell what they replaced.</param>
+internal readonly record struct WatchPart(WatchedRange Range, Etag After, Etag Until, int Options, bool IsOfJournal);
+
+/// <summary>What was read of the journal, for all watchers that are behind at one position.</summary>
+/// <param name="store">Whose journal.</param>
+/// <param name="after">The position.</param>
+/// <param name="page">What follows it.</param>
+internal sealed class JournalPage(ReplicaStore store, Etag after, TailPage page)
+{
+    public ReplicaStore Store => store;
+
+    public Etag After => after;
+
+    public TailPage Page => page;
+
+    /// <summary>The events of each record.</summary>
+    public IReadOnlyList<WatchBatch> Batches { get; } = [.. page.Bodies.Select(WatchBatch.Decode)];
+}
 
 /// <summary>A message that several watchers send. Any thread.</summary>
 internal sealed class SharedMessage

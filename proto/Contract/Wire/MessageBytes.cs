@@ -58,7 +58,7 @@ internal sealed class MessageBytes
     public Span<byte> Append(int count)
     {
         if (_bytes.Length - Count < count)
-            Array.Resize(ref _bytes, checked((int)Math.Max((uint)_bytes.Length * 2, (uint)(Count + count))));
+            Grow(checked((int)Math.Max((uint)_bytes.Length * 2, (uint)(Count + count))));
         Count += count;
         return _bytes.AsSpan(Count - count, count);
     }
@@ -77,8 +77,19 @@ internal sealed class MessageBytes
         if (Interlocked.Decrement(ref _owners) > 0)
             return;
         Clear();
-        if (_bytes.Length <= PooledBytesMax && Pool.Count < PooledMax)
+        if (_bytes.Length > PooledBytesMax)
+            LargeArrays.Return(_bytes);
+        else if (Pool.Count < PooledMax)
             Pool.Enqueue(this);
+    }
+
+    private void Grow(int bytesMin)
+    {
+        var (smaller, larger) = (_bytes, bytesMin > PooledBytesMax ? LargeArrays.Rent(bytesMin) : new byte[bytesMin]);
+        Written.CopyTo(larger);
+        _bytes = larger;
+        if (smaller.Length > PooledBytesMax)
+            LargeArrays.Return(smaller);
     }
 
     private static void Write(MessageBytes message, SerializationContext context)

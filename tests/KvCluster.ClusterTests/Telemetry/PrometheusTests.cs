@@ -42,11 +42,13 @@ public sealed class PrometheusTests(ITestOutputHelper output)
             return;
         // Metrics have the same names, whether they were scraped or pushed.
         await cluster.Prometheus.UntilDataAsync(["kvcluster_node_info{job=\"kvcluster/kv-node\",instance=\"node-1\"}", "kvcluster_node_follower_lag_size_bytes{job=\"kvcluster/kv-node\"}", "target_info{job=\"kvcluster/kv-node\",kvcluster_cluster!=\"\"}"], cluster.Began);
+        HashSet<string> different = [];
         await Eventually.TrueAsync(async () =>
         {
             var (pushed, scraped) = (await cluster.Prometheus.NamesAsync("node-1", "kvcluster_node_"), await cluster.Prometheus.NamesAsync(cluster.TargetOf(1), "kvcluster_node_"));
-            return pushed.Count > 50 && pushed.SetEquals(scraped);
-        }, "the names by OTLP are those that are scraped");
+            different = [.. pushed.Except(scraped).Select(static name => $"only by OTLP {name}"), .. scraped.Except(pushed).Select(static name => $"only scraped {name}")];
+            return pushed.Count > 50 && different.Count == 0;
+        }, () => $"the names by OTLP are those that are scraped: {string.Join(", ", different)}");
     }
 
     /// <summary>

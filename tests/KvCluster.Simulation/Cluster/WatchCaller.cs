@@ -179,7 +179,7 @@ internal sealed class WatchCaller(ClusterRun run, int seed)
                     Leave(hub);
                     break;
             }
-        }, new SentBeginning(new WatchedRange(default, beginning.Behind), until));
+        }, new SentBeginning(new WatchedRange(default, beginning.Behind), beginning.Behind, until));
     }
 
     private void Leave(WatchHub hub)

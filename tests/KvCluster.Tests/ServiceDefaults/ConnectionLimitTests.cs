@@ -136,23 +136,23 @@ public sealed class ConnectionLimitTests
     [Fact]
     public async Task Close_OfConnectionsWhoseTasksNeverEnd_FreesTheirPlacesAndKeepsNothing()
     {
-        var log = new LinesLog();
+        var (log, left) = (new LinesLog(), new LeftTasks());
         var server = await EchoServer.StartAsync(listen: listen =>
         {
-            new ConnectionLimit(Limit, log, new HastyTime()).Guard(listen);
+            new ConnectionLimit(Limit, log, new HastyTime(), left).Guard(listen);
             listen.Use(next => async connection =>
             {
                 await next(connection);
                 await new TaskCompletionSource().Task;
             });
         });
-        var (first, most) = (ConnectionLimit.Left.Count, 0);
+        var most = 0;
         for (var number = 0; number < 5 * Limit; number++)
         {
             using var channel = GrpcChannel.ForAddress($"http://127.0.0.1:{server.Port}");
             var calls = new Echo.EchoClient(channel);
             await Eventually.TrueAsync(async () => await IsServedAsync(calls), "a place is free");
-            most = Math.Max(most, ConnectionLimit.Left.Count - first);
+            most = Math.Max(most, left.Count);
         }
         Assert.NotEqual(0, most);
         // Nothing keeps them, so they go with the next collection.
@@ -161,7 +161,7 @@ public sealed class ConnectionLimitTests
             {
                 GC.Collect();
                 GC.WaitForPendingFinalizers();
-                return ConnectionLimit.Left.Count <= first;
+                return left.Count == 0;
             },
             "what is left of the connections is collected");
         // The server stops without waiting for them.

@@ -12,7 +12,7 @@ public sealed class SharedMessageTests
     public void Share_ForWatchersOfTheSameRangeAndOptions_EncodesOnce()
     {
         using var bench = new WatchBench();
-        var (part, encoded) = (new WatchPart(Everything, new(1, 1), new(1, 2), 0), 0);
+        var (part, encoded) = (new WatchPart(Everything, new(1, 1), new(1, 2), 0, IsOfJournal: false), 0);
         var first = bench.Hub.Share(part, 10, Encode);
         var second = bench.Hub.Share(part, 10, Encode);
         Assert.Same(first, second);
