@@ -34,11 +34,11 @@ public sealed class GreedyCallerTests(GreedyCallerTests.OneNode cluster) : IClas
     [InlineData("watch", 200, false)]
     [InlineData("watch", 200, true)]
     [InlineData("intersect", 12, false)]
-    [InlineData("intersect", 12, true)]
     public Task F50_WatchersAndIntersections_HoldNoMoreThanTheBudget(string kind, int count, bool atTheRouter) => HoldsAsync(kind, count, atTheRouter);
 
     [GreedyTheory(isLong: true)]
     [InlineData("half", 2_000, true)]
+    [InlineData("intersect", 12, true)]
     [InlineData("unary", 500, false)]
     [InlineData("unary", 500, true)]
     [InlineData("scan", 100, false)]

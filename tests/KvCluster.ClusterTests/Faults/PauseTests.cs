@@ -178,13 +178,4 @@ public sealed class PauseTests
     }
 
     private static byte[] Key(int number) => Encoding.UTF8.GetBytes(string.Create(CultureInfo.InvariantCulture, $"big/{number:d2}"));
-
-    /// <summary>A test of minutes with programs. Without KV_LONG=1 it is skipped with the reason.</summary>
-    [AttributeUsage(AttributeTargets.Method)]
-    private sealed class LongToolTheoryAttribute : TheoryAttribute
-    {
-        public LongToolTheoryAttribute(params string[] programs) => Skip = Environment.GetEnvironmentVariable("KV_LONG") != "1"
-            ? "pauses for minutes: only with KV_LONG=1"
-            : new ToolTheoryAttribute(programs).Skip;
-    }
 }
