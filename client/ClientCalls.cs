@@ -63,6 +63,11 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
     public ValueTask<ByteString> ChangeAsync(Method method, ReadOnlyMemory<byte> key, IMessage request, CancellationToken cancellationToken) =>
         ChangeAsync(new Change(method, key, default, null, request), cancellationToken);
 
+    /// <summary>The same without an identity: if its answer is lost, its outcome is unknown.</summary>
+    /// <exception cref="KvException">The call failed.</exception>
+    public async ValueTask<ByteString> ChangeUnidentifiedAsync(Method method, ReadOnlyMemory<byte> key, IMessage request, CancellationToken cancellationToken) =>
+        ResponseOf(await Router.CallAsync(method, key, request.ToByteString(), Router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false));
+
     /// <summary>The same for a Write or Transact, which is routed by a key within it.</summary>
     /// <exception cref="KvException">The call failed.</exception>
     public ValueTask<ByteString> ChangeAsync(Method method, IMessage request, CancellationToken cancellationToken)

@@ -1,5 +1,6 @@
 using System.Runtime.ExceptionServices;
 using KvCluster.Client.Loading;
+using KvCluster.Client.Routing;
 using KvCluster.Client.Transport;
 
 namespace KvCluster.Client;
@@ -34,6 +35,9 @@ public sealed class KvBulkLoad : IAsyncDisposable
     private readonly CancellationTokenSource _abandoned = new();
     private readonly Dictionary<ShardId, LoadBatch> _filling = [];
     private LoadBatch? _lastFilled;
+
+    /// <summary>The map by which the batches that are being filled were chosen.</summary>
+    private ShardMap? _mapOfFilling;
     private long _added;
     private Exception? _failure;
 
@@ -81,7 +85,7 @@ public sealed class KvBulkLoad : IAsyncDisposable
             throw new KvInvalidRequestException(key.IsEmpty ? "KEY_EMPTY" : "KEY_TOO_LONG", $"A key has 1 to {KvLimits.KeyBytesMax:N0} bytes, and this one {key.Length:N0}. The entry was not added.");
         if (value.Length > KvLimits.ValueBytesMax)
             throw new KvInvalidRequestException("VALUE_TOO_LARGE", $"A value has at most {KvLimits.ValueBytesMax:N0} bytes, and this one {value.Length:N0}. The entry was not added.");
-        return !_calls.Router.Table.IsKnown || _underWay.MayHave(key.Span)
+        return !_calls.Router.Table.IsKnown || HasMapChanged || _underWay.MayHave(key.Span)
             ? AddLaterAsync(key, value, cancellationToken)
             : AddNowAsync(key, value, cancellationToken);
     }
@@ -147,7 +151,7 @@ public sealed class KvBulkLoad : IAsyncDisposable
     {
         _isCutShort = true;
         await _calls.Router.WaitForMapAsync(_calls.Router.DeadlineFromNow(), cancellationToken).ConfigureAwait(false);
-        if (_underWay.MayHave(key.Span))
+        if (_underWay.MayHave(key.Span) || HasMapChanged)
             await FlushAsync(cancellationToken).ConfigureAwait(false);
         _isCutShort = false;
         await AddNowAsync(key, value, cancellationToken).ConfigureAwait(false);
@@ -159,8 +163,13 @@ public sealed class KvBulkLoad : IAsyncDisposable
         return IsFull(batch) || IsTimeToLook ? SendDueAsync(batch, cancellationToken) : default;
     }
 
+    // Batches were begun by another map. A key may be in one of them that would now go into another one, and its older value could be written last.
+    private bool HasMapChanged => _filling.Count > 0 && _mapOfFilling != _calls.Router.Table.Map;
+
     private LoadBatch Add(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
     {
+        if (_filling.Count == 0)
+            _mapOfFilling = _calls.Router.Table.Map;
         var shard = _calls.Router.Table.ShardOf(key);
         var batch = _lastFilled;
         if (batch is null || batch.Shard != shard)
@@ -229,7 +238,7 @@ public sealed class KvBulkLoad : IAsyncDisposable
     private async Task<IReadOnlyList<PutBatch>> WriteOrDivideAsync(PutBatch puts)
     {
         using var write = new BatchWrite(_calls.Router, _calls.Sessions, puts);
-        while (await write.SendAsync(_abandoned.Token).ConfigureAwait(false) is { } failure)
+        while (await SendAsync(write).ConfigureAwait(false) is { } failure)
         {
             // What may have been applied as a whole must not be written again in parts, which have other identities.
             var isOfSeveral = CallStatus.ReasonOf(failure) == CallStatus.ShardsDiffer && !write.MayBeApplied;
@@ -241,6 +250,18 @@ public sealed class KvBulkLoad : IAsyncDisposable
         }
         _calls.See(write.Position);
         return [];
+    }
+
+    private async ValueTask<Google.Rpc.Status?> SendAsync(BatchWrite write)
+    {
+        try
+        {
+            return await write.SendAsync(_abandoned.Token).ConfigureAwait(false);
+        }
+        catch (ObjectDisposedException) when (write.MayBeApplied)
+        {
+            throw _calls.ToException(CallStatus.OutcomeUnknown("The client was disposed of before the answer to a part of the load came."));
+        }
     }
 
     private bool IsGivenUp => _underWay.SinceLastAcknowledgement >= _giveUpAfter;

@@ -253,12 +253,25 @@ public sealed class KvClient : IAsyncDisposable
         while (true)
         {
             var first = KeyBounds.Of(request.Start.Memory, request.End.Memory, request.Prefix.Memory).Lower;
-            var response = DeleteRangeResponse.Parser.ParseFrom(await _calls.ChangeAsync(Method.DeleteRange, first, request, cancellationToken).ConfigureAwait(false));
+            var response = DeleteRangeResponse.Parser.ParseFrom(await DeleteRangeAsync(first, request, cancellationToken).ConfigureAwait(false));
             var position = _calls.See(response.Position);
             deleted += response.Deleted;
             if (!response.HasNextStart)
                 return new DeleteRangeResult(deleted, position);
             request.Start = response.NextStart;
+        }
+    }
+
+    // A router removes a range of several shards only without an identity, which belongs to one shard.
+    private async ValueTask<Google.Protobuf.ByteString> DeleteRangeAsync(ReadOnlyMemory<byte> first, DeleteRangeRequest request, CancellationToken cancellationToken)
+    {
+        try
+        {
+            return await _calls.ChangeAsync(Method.DeleteRange, first, request, cancellationToken).ConfigureAwait(false);
+        }
+        catch (KvException failure) when (failure.Reason == CallStatus.ShardsDiffer && !_router.Destinations.NeedMap)
+        {
+            return await _calls.ChangeUnidentifiedAsync(Method.DeleteRange, first, request, cancellationToken).ConfigureAwait(false);
         }
     }
 

@@ -31,7 +31,7 @@ public sealed class KvSessions
         return response.LeftMs.Count == 1 ? TimeSpan.FromMilliseconds(response.LeftMs[0]) : TimeSpan.Zero;
     }
 
-    /// <summary>Ends a session and removes its keys in the same change. Returns how many; null if there was no such session.</summary>
+    /// <summary>Ends a session and removes its keys in the same change. Returns how many; null if there was no such session, also because an earlier attempt of this call ended it and its answer was lost.</summary>
     public async ValueTask<ulong?> EndAsync(KvSession session, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(session);

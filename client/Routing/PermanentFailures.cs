@@ -10,6 +10,10 @@ namespace KvCluster.Client.Routing;
 /// </summary>
 internal static class PermanentFailures
 {
+    private const long ProtocolError = 0x1;
+    private const long FrameSizeError = 0x6;
+    private const long Http11Required = 0xd;
+
     /// <summary>Whether the failure of a stream is one of these.</summary>
     public static bool Has(Exception failure)
     {
@@ -22,10 +26,14 @@ internal static class PermanentFailures
         {
             if (cause is AuthenticationException
                 or SocketException { SocketErrorCode: SocketError.HostNotFound or SocketError.NoData }
-                or HttpRequestException { HttpRequestError: HttpRequestError.VersionNegotiationError or HttpRequestError.HttpProtocolError or HttpRequestError.InvalidResponse }
-                or HttpIOException { HttpRequestError: HttpRequestError.VersionNegotiationError or HttpRequestError.InvalidResponse })
+                or HttpRequestException { HttpRequestError: HttpRequestError.VersionNegotiationError or HttpRequestError.InvalidResponse }
+                or HttpIOException { HttpRequestError: HttpRequestError.VersionNegotiationError or HttpRequestError.InvalidResponse }
+                || (cause is HttpProtocolException protocol && IsForeign(protocol)))
                 return true;
         }
         return false;
     }
+
+    // What came is no HTTP/2. A peer that only stands still answers no ping, which is the same exception, but its message has no code; one that is busy resets a call by another code.
+    private static bool IsForeign(HttpProtocolException failure) => failure.ErrorCode is ProtocolError or FrameSizeError or Http11Required && failure.Message.Contains("(0x", StringComparison.Ordinal);
 }

@@ -29,6 +29,15 @@ internal sealed class ClientRuntime(TimeProvider time, Func<double> chance, Task
     /// <inheritdoc cref="NewSignal()"/>
     public TaskCompletionSource<T> NewSignal<T>() => new(waits);
 
+    /// <summary>Cancels what waits, which goes on as <see cref="ContinuesInline"/> says.</summary>
+    public Task CancelAsync(CancellationTokenSource source)
+    {
+        if (!ContinuesInline)
+            return source.CancelAsync();
+        source.Cancel();
+        return Task.CompletedTask;
+    }
+
     /// <summary>The time left until a deadline; none once it has passed.</summary>
     public TimeSpan Left(long deadlineMs) => TimeSpan.FromMilliseconds(Math.Clamp(deadlineMs - NowMs, 0, int.MaxValue));
 }

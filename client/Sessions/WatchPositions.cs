@@ -8,18 +8,9 @@ internal sealed class WatchPositions
 {
     private ImmutableSortedDictionary<uint, Position> _positions;
 
-    /// <summary>
-    /// All shards have told where they begin. They do that one after the other, before anything else is passed on, so this is known from the first message that is
-    /// more than that.
-    /// </summary>
-    private bool _isComplete;
-
     /// <param name="request">Has the positions that the watch goes on after.</param>
-    public WatchPositions(WatchRequest request)
-    {
+    public WatchPositions(WatchRequest request) =>
         _positions = request.After.ToImmutableSortedDictionary(static position => position.Shard, static position => position);
-        _isComplete = request.After.Count > 0;
-    }
 
     /// <summary>Advances behind a message.</summary>
     /// <returns>The positions of all shards with it; null if some are not known yet.</returns>
@@ -27,8 +18,7 @@ internal sealed class WatchPositions
     {
         if (message.Position is not { } position)
             return null;
-        _isComplete |= message.InitialComplete || _positions.ContainsKey(position.Shard) || (message.Events.Count > 0 && !message.Initial);
         _positions = _positions.SetItem(position.Shard, position);
-        return _isComplete ? _positions : null;
+        return message.MorePositions ? null : _positions;
     }
 }

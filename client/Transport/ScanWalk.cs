@@ -16,6 +16,9 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
     private static readonly TimeSpan Pause = TimeSpan.FromMilliseconds(50);
     private static readonly TimeSpan FirstPageWaitMin = TimeSpan.FromMilliseconds(500);
 
+    /// <summary>With less time left no other replica is asked.</summary>
+    private static readonly TimeSpan LeftMin = TimeSpan.FromMilliseconds(10);
+
     // By the clock of the time in which the process ran.
     private long _giveUpMs;
 
@@ -53,7 +56,7 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
             // A replica that does not catch up is replaced with another one, as long as it has sent nothing. Nothing begins after the time allowed.
             var wait = atAnyReplica ? FirstPageWait() : patience;
             var hasBegun = false;
-            for (var step = Step.Page; step == Step.Page; wait = Timeout.InfiniteTimeSpan)
+            for (var step = Step.Page; step == Step.Page; wait = patience)
             {
                 var isOneSnapshot = request.OneSnapshot && position.HasBegunShard;
                 step = await NextAsync(stream.ResponseStream, address, wait, isOneSnapshot, cancellationToken).ConfigureAwait(false);
@@ -117,7 +120,7 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
         }
         catch (TimeoutException)
         {
-            return !IsGivenUp ? Step.Broken : throw CallStatus.DeadlinePassed("no replica could answer the scan in time").ToRpcException();
+            return Left > LeftMin ? Step.Broken : throw CallStatus.DeadlinePassed("no replica could answer the scan in time").ToRpcException();
         }
         catch (RpcException failure) when (!isOneSnapshot && WasReadSlowly(failure) && !cancellationToken.IsCancellationRequested)
         {

@@ -3,7 +3,6 @@ using System.Runtime.ExceptionServices;
 using System.Threading.Channels;
 using Google.Protobuf;
 using Grpc.Core;
-using KvCluster.Client.Runtime;
 using KvCluster.V1;
 
 namespace KvCluster.Client.Transport;
@@ -35,8 +34,10 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
     /// <summary>Messages of all shards that wait for the reader. A node sends no further one while a message cannot be passed on.</summary>
     private const int MessagesMax = 4;
 
-    private readonly Channel<Passed> _messages =
-        Channel.CreateBounded<Passed>(new BoundedChannelOptions(MessagesMax) { SingleReader = true, AllowSynchronousContinuations = calls.Runtime.ContinuesInline });
+    // A writer that waits for its place always goes on on the thread pool, so in the simulation there is a place for everything.
+    private readonly Channel<Passed> _messages = calls.Runtime.ContinuesInline
+        ? Channel.CreateUnbounded<Passed>(new UnboundedChannelOptions { SingleReader = true, AllowSynchronousContinuations = true })
+        : Channel.CreateBounded<Passed>(new BoundedChannelOptions(MessagesMax) { SingleReader = true });
 
     /// <summary>The reader has a position of each part.</summary>
     private readonly TaskCompletionSource _begun = calls.Runtime.NewSignal();
@@ -77,7 +78,7 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
         }
         finally
         {
-            await ended.CancelAsync().ConfigureAwait(false);
+            await calls.Runtime.CancelAsync(ended).ConfigureAwait(false);
             await running.ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
             // What was received and not read.
             Release(Volatile.Read(ref _bytesHeld));
@@ -125,7 +126,7 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
         catch (Exception failure)
         {
             Interlocked.CompareExchange(ref _failure, failure, null);
-            await failed.CancelAsync().ConfigureAwait(false);
+            await calls.Runtime.CancelAsync(failed).ConfigureAwait(false);
         }
     }
 
@@ -148,7 +149,7 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
             return [new Part(request.Clone(), request.Start, null)];
         var giveUpMs = calls.Runtime.NowMs + (long)patience.TotalMilliseconds;
         if (!await calls.WaitForMapAsync(giveUpMs, cancellationToken).ConfigureAwait(false))
-            throw CallStatus.Unavailable(calls.MapFailure).ToRpcException();
+            throw calls.MapError.ToRpcException();
         while (true)
         {
             var changed = calls.Table.NextChange();
@@ -194,11 +195,11 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
     // Ends only with an exception.
     private async Task FollowAsync(Part part, CancellationToken cancellationToken)
     {
-        var left = new AwakePatience(calls.Runtime, patience);
+        var giveUpMs = GiveUpMs(patience);
         string? failedAddress = null;
         for (var attempt = 0; ; attempt++)
         {
-            var address = await FindAddressAsync(part, attempt, failedAddress, left, cancellationToken).ConfigureAwait(false);
+            var address = await FindAddressAsync(part, attempt, failedAddress, giveUpMs, cancellationToken).ConfigureAwait(false);
             var call = source.Watch(address, part.Request, cancellationToken);
             try
             {
@@ -208,7 +209,7 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
                     await PassAsync(part, call.ResponseStream.Current, cancellationToken).ConfigureAwait(false);
                     (attempt, failedAddress) = (0, null);
                     part.Compacted.Clear();
-                    left = new AwakePatience(calls.Runtime, Longer(patience, PatienceLater));
+                    giveUpMs = GiveUpMs(Longer(patience, PatienceLater));
                 }
                 // No node ends a watch without a reason.
                 part.Failure = CallStatus.Unavailable($"{address} ended the stream").ToRpcException();
@@ -229,13 +230,16 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
             failedAddress = address;
             if (part.MustBeginAnew)
                 await BeginAnewAsync(part, cancellationToken).ConfigureAwait(false);
-            if (left.IsOver())
+            if (calls.AwakeMs >= giveUpMs)
                 throw part.Failure!;
             // The first replica to try next is another one, and need not be waited for.
             if (attempt > 0)
                 await Task.Delay(Longer(Pause * Math.Min(attempt, PausesMax), CallStatus.RetryDelayOf(part.Failure!.GetRpcStatus())), Time, cancellationToken).ConfigureAwait(false);
         }
     }
+
+    // A process that stood still has tried nothing meanwhile, and learns afterwards only that its connections are broken.
+    private long GiveUpMs(TimeSpan time) => calls.AwakeMs + (long)time.TotalMilliseconds;
 
     private static TimeSpan Longer(TimeSpan left, TimeSpan right) => left > right ? left : right;
 
@@ -289,7 +293,7 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
     // What else there is to tell comes with the last position.
     private IEnumerable<WatchResponse> Complete(Part last, WatchResponse message)
     {
-        var positions = _parts.Where(part => part != last && part.Told is not null).Select(part => new WatchResponse { Position = part.Told, Initial = message.Initial });
+        var positions = _parts.Where(part => part != last && part.Told is not null).Select(part => new WatchResponse { Position = part.Told, Initial = message.Initial, MorePositions = true });
         message.InitialComplete = last.Request.Initial;
         message.Initial = last.Request.Initial;
         return positions.Append(message);
@@ -336,7 +340,7 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
         return failure.StatusCode is StatusCode.Unavailable or StatusCode.DeadlineExceeded or StatusCode.Aborted or StatusCode.ResourceExhausted or StatusCode.Internal or StatusCode.Cancelled;
     }
 
-    private async Task<string> FindAddressAsync(Part part, int attempt, string? failed, AwakePatience left, CancellationToken cancellationToken)
+    private async Task<string> FindAddressAsync(Part part, int attempt, string? failed, long giveUpMs, CancellationToken cancellationToken)
     {
         while (true)
         {
@@ -345,7 +349,7 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
             var destination = ChooseFor(part, route, attempt, failed);
             if (destination.Address is { } address)
                 return address;
-            if (left.IsOver())
+            if (calls.AwakeMs >= giveUpMs)
                 throw part.Failure ?? CallStatus.Unavailable(destination.Failure!).ToRpcException();
             await Task.WhenAny(changed, Task.Delay(Pause, Time, cancellationToken)).ConfigureAwait(false);
             cancellationToken.ThrowIfCancellationRequested();

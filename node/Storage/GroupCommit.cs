@@ -125,6 +125,7 @@ internal sealed class GroupCommit
             _reader.TryFind(_roots.PublishedEtag, out var published);
             var batch = _pages.Begin();
             _lives.Begin(batch, _log.OwnEpoch!.Value);
+            _transaction.BeginLeadership();
             record = Append(batch, _context.Rules.PrecedesEpoch(_log.Last, published), RecordFlags.EpochOpen, 0, [], merged: null);
         });
         return record;
@@ -170,6 +171,7 @@ internal sealed class GroupCommit
     {
         var wasOpen = IsOpen;
         _roots.Publish(etag);
+        _lives.Committed(etag);
         _durable.Settle(etag);
         Answer();
         _checkpoints.StartIfDue();

@@ -39,6 +39,9 @@ internal readonly record struct KeyBounds(ReadOnlyMemory<byte> Lower, ReadOnlyMe
     /// </summary>
     public static byte[] Before(ReadOnlySpan<byte> key)
     {
+        // Below a bound that is longer than keys, its beginning is the greatest one.
+        if (key.Length > KvLimits.KeyBytesMax)
+            return key[..KvLimits.KeyBytesMax].ToArray();
         if (key is [.. var shorter, 0])
             return shorter.ToArray();
         var before = new byte[KvLimits.KeyBytesMax];

@@ -96,6 +96,9 @@ internal static class StrayResets
         {
             passed = read;
             _given = read.Buffer;
+            // The reading gate drops what a connection has sent that was closed meanwhile.
+            if (read.IsCompleted && _given.Length < _passed + _dropped)
+                (_passed, _dropped) = (_given.Length, 0);
             if (_dropped == 0)
                 Follow(_given.Slice(_passed));
             var isEnd = read.IsCompleted && _dropped == 0;

@@ -48,7 +48,7 @@ internal static class WatchCommand
                         unprinted = message.Token ?? unprinted;
                     else if (printed == message.Events.Count)
                         unprinted = null;
-                    if ((printsBookmarks && message.IsBookmark) || message.IsInitialComplete)
+                    if ((printsBookmarks && message.IsBookmark) || (message.IsInitialComplete && printed == message.Events.Count))
                     {
                         PrintPosition(output, message.Token, message.IsInitialComplete);
                         unprinted = null;

@@ -103,7 +103,7 @@ internal static class TransactionText
             ["put", _, var value] => operations.Put(key, Text.ToBytes(value)),
             ["put", _, var value, var ttl] => operations.Put(key, Text.ToBytes(value), new KvPutOptions { TimeToLive = TimeToLive.Parse($"line {number}: the lifetime", ttl) }),
             ["del", _] => operations.Delete(key),
-            ["del", _, var end] => operations.DeleteRange(key, Text.ToBytes(end)),
+            ["del", _, { Length: > 0 } end] => operations.DeleteRange(key, Text.ToBytes(end)),
             ["incr", _] => operations.Increment(key),
             ["incr", _, var by] when long.TryParse(by, NumberStyles.AllowLeadingSign, CultureInfo.InvariantCulture, out var added) => operations.Increment(key, added),
             ["touch", _] => operations.Touch(key, null),

@@ -5,6 +5,7 @@ using KvCluster.ServiceDefaults.Memory;
 using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Pages;
+using KvCluster.Storage.Trees;
 using KvCluster.Wire;
 
 namespace KvCluster.Node.Api;
@@ -46,6 +47,9 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
 
     /// <summary>How often a stream looks for memory for its message. It only lags meanwhile.</summary>
     private static readonly TimeSpan RoomPause = TimeSpan.FromMilliseconds(50);
+
+    /// <summary>How often it is looked whether a snapshot is too old whose reader is waited for.</summary>
+    private static readonly TimeSpan SnapshotLook = TimeSpan.FromMilliseconds(250);
 
     private readonly MessageRoom _room = new(memory.Replies);
 
@@ -101,13 +105,13 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
         try
         {
             await using var gone = cancellationToken.UnsafeRegister(static state => ((Watcher)state!).Hub.Interrupt((Watcher)state), watcher).ConfigureAwait(false);
-            var output = new Output(shard, query, watcher, responses, cancellationToken);
+            var output = new Output(shard, query, watcher, responses, cancellationToken) { IsVerified = after is null && begun is null };
             ApiError? refusal = null;
             if (query.Initial && after is null && begun?.Sent.IsComplete != true)
                 refusal = await SendEntriesAsync(output, begun?.Sent.Through ?? default).ConfigureAwait(false);
             else if (watcher.State != WatchState.Behind)
                 refusal = await SendAsync(output, WatchMessages.Begin(shard.InLineage, watcher.Taken)).ConfigureAwait(false);
-            return refusal ?? await SendChangesAsync(output, isVerified: after is null && begun is null).ConfigureAwait(false);
+            return refusal ?? await SendChangesAsync(output).ConfigureAwait(false);
         }
         finally
         {
@@ -115,7 +119,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
         }
     }
 
-    private async Task<ApiError> SendChangesAsync(Output output, bool isVerified)
+    private async Task<ApiError> SendChangesAsync(Output output)
     {
         var (watcher, runs) = (output.Watcher, new List<WatchRun>());
         while (true)
@@ -132,8 +136,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
                     end = await SendAsync(output, after, position, runs).ConfigureAwait(false);
                     break;
                 case WatchStep.CatchUp:
-                    end = await CatchUpAsync(output, beginning: null, isVerified).ConfigureAwait(false);
-                    isVerified |= end is null;
+                    end = await CatchUpAsync(output).ConfigureAwait(false);
                     break;
                 case WatchStep.Ended:
                     end = EndOf(output.Shard);
@@ -170,66 +173,65 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
         }
     }
 
-    // Reads a page of the journal for a watcher that is behind, and sends what it has of it. What there is no room for is read again later.
-    private async Task<ApiError?> CatchUpAsync(Output output, SentBeginning? beginning, bool isVerified)
+    // Reads a page of the journal for a watcher that is behind, and sends what it has of it. Without room nothing is read, or read again later.
+    private async Task<ApiError?> CatchUpAsync(Output output, SentBeginning? beginning = null, EntriesRead? entries = null)
     {
         var (hub, watcher) = (output.Watcher.Hub, output.Watcher);
-        // Nothing is held while it waits.
-        var held = await _room.TakeAsync(Math.Max(output.PageBytes, PageBytesMin), clock, output.Cancellation).ConfigureAwait(false);
-        MessageRoom.Held? more = null;
+        var (before, page) = (watcher.Taken, (CaughtUp?)null);
+        MessageRoom.Held held = default, more = default;
         try
         {
-            Etag before;
-            CaughtUp page;
             await hubs.CatchUps.WaitAsync(output.Cancellation).ConfigureAwait(false);
             try
             {
-                before = watcher.Taken;
-                var read = new TaskCompletionSource<CaughtUp>(TaskCreationOptions.RunContinuationsAsynchronously);
-                hub.CatchUp(watcher, read.SetResult, beginning);
-                page = await read.Task.WaitAsync(output.Cancellation).ConfigureAwait(false);
-                output.PageBytes = page.State == TailState.Read ? WatchMessages.SizeOf(output.Shard.InLineage, page.Runs, output.Query) : 0;
-                if (output.PageBytes > held.Bytes && !TryTakeMore(output.PageBytes - held.Bytes, out more))
+                // Room is not waited for here, nor held while anything else is waited for: there are few places, and others need the room.
+                if (_room.TryTake(Math.Max(output.PageBytes, PageBytesMin), out held))
                 {
-                    hub.Return(watcher, before);
-                    return null;
+                    // It goes on in the step of the pool that has read.
+                    var read = new TaskCompletionSource<CaughtUp>();
+                    hub.CatchUp(watcher, read.SetResult, beginning);
+                    page = await read.Task.WaitAsync(output.Cancellation).ConfigureAwait(false);
+                    output.PageBytes = page.State == TailState.Read ? WatchMessages.SizeOf(output.Shard.InLineage, page.Runs, output.Query) : 0;
+                    if (output.PageBytes > held.Bytes && !_room.TryTake(output.PageBytes - held.Bytes, out more))
+                    {
+                        hub.Return(watcher, before);
+                        page = null;
+                    }
                 }
             }
             finally
             {
                 hubs.CatchUps.Release();
             }
-            switch (page.State)
-            {
-                case TailState.Compacted:
-                    return ApiErrors.Compacted(output.Shard.Shard, before, page.Oldest);
-                case TailState.Foreign:
-                    return ApiErrors.LineageChanged(output.Shard.Shard, before);
-                case TailState.Ahead:
-                    return await AwaitAsync(output, before).ConfigureAwait(false);
-                case TailState.Stopped:
-                    // Another store may take the place of this one. The hub looks again soon.
-                    await hub.WaitAsync(watcher).ConfigureAwait(false);
-                    return null;
-                default:
-                    return await SendPageAsync(output, before, page, beginning, isVerified).ConfigureAwait(false);
-            }
+            if (page is { State: TailState.Read })
+                return await SendPageAsync(output, before, page, beginning, entries).ConfigureAwait(false);
         }
         finally
         {
             held.GiveBack();
-            more?.GiveBack();
+            more.GiveBack();
+        }
+        switch (page?.State)
+        {
+            case null:
+                entries?.EndIfTooOld();
+                await Task.Delay(RoomPause, clock, output.Cancellation).ConfigureAwait(false);
+                return null;
+            case TailState.Compacted:
+                return ApiErrors.Compacted(output.Shard.Shard, before, page.Oldest);
+            case TailState.Foreign:
+                return ApiErrors.LineageChanged(output.Shard.Shard, before);
+            case TailState.Ahead:
+                return await AwaitAsync(output, before).ConfigureAwait(false);
+            default:
+                // Another store may take the place of this one. The hub looks again soon.
+                await hub.WaitAsync(watcher).ConfigureAwait(false);
+                return null;
         }
     }
 
-    private bool TryTakeMore(long bytes, out MessageRoom.Held? more)
-    {
-        more = _room.TryTake(bytes, out var held) ? held : null;
-        return more is not null;
-    }
-
     // In messages of about the usual size, each with the position of its last record. A caller that is far behind is also told how far it has come.
-    private async Task<ApiError?> SendPageAsync(Output output, Etag after, CaughtUp page, SentBeginning? beginning, bool isVerified)
+    private async Task<ApiError?> SendPageAsync(Output output, Etag after, CaughtUp page, SentBeginning? beginning, EntriesRead? entries)
     {
         var runs = new List<WatchRun>();
         var bytes = 0L;
@@ -240,7 +242,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
                 if (runs.Count > 0 && bytes + run.Batch.Bytes > MessageBytesMin)
                 {
                     var position = runs[^1].Batch.Etag;
-                    if (await WriteAsync(output, EncodePage(output, after, position, runs, beginning)).ConfigureAwait(false) is { } end)
+                    if (await WriteAsync(output, EncodePage(output, after, position, runs, beginning), entries).ConfigureAwait(false) is { } end)
                         return end;
                     runs.Clear();
                     bytes = 0;
@@ -250,9 +252,10 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
             }
             runs.Add(run);
         }
-        return runs.Count > 0 || !isVerified || clock.GetElapsedTime(output.WrittenTimestamp) >= BookmarkAge
-            ? await WriteAsync(output, EncodePage(output, after, page.Position, runs, beginning)).ConfigureAwait(false)
-            : null;
+        if (runs.Count == 0 && output.IsVerified && clock.GetElapsedTime(output.WrittenTimestamp) < BookmarkAge)
+            return null;
+        output.IsVerified = true;
+        return await WriteAsync(output, EncodePage(output, after, page.Position, runs, beginning), entries).ConfigureAwait(false);
     }
 
     private static MessageBytes EncodePage(Output output, Etag after, Etag position, List<WatchRun> runs, SentBeginning? beginning) => beginning is { } sent
@@ -306,37 +309,43 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
     private async Task<ApiError?> SendEntriesAsync(Output output, ReadOnlyMemory<byte> through)
     {
         var (replica, watcher) = (output.Shard.Replica!, output.Watcher);
+        output.IsVerified = true;
         while (true)
         {
             // Most of it without a snapshot, because it may take long.
-            if (!through.IsEmpty && await SendChangesOfSentAsync(output, replica.Store.Tail.Committed, through).ConfigureAwait(false) is { } end)
+            if (!through.IsEmpty && await SendChangesOfSentAsync(output, replica.Store.Tail.Committed, through, entries: null).ConfigureAwait(false) is { } end)
                 return end;
-            using var snapshot = replica.Reads.OpenSnapshot();
-            var opened = clock.GetTimestamp();
+            using var read = new EntriesRead(replica.Reads.OpenSnapshot(), output.Query, through, kept, clock);
             if (through.IsEmpty)
-                watcher.Hub.Skip(watcher, snapshot.Etag);
-            else if (await SendChangesOfSentAsync(output, snapshot.Etag, through).ConfigureAwait(false) is { } ended)
+                watcher.Hub.Skip(watcher, read.Etag);
+            else if (await SendChangesOfSentAsync(output, read.Etag, through, read).ConfigureAwait(false) is { } ended)
                 return ended;
-            using var cursor = snapshot.Cursor(TreeId.Kv, LowerBehind(output.Query.Range, through), output.Query.Range.Upper.Span);
-            var entries = new InitialEntries(cursor, output.Query, through);
-            do
+            while (!read.IsOver)
             {
                 if (watcher.Hub.HasEnded(watcher))
                     return EndOf(output.Shard);
-                if (await SendEntriesAsync(output, entries, snapshot.Etag).ConfigureAwait(false) is { } failed)
+                if (await SendEntriesAsync(output, read).ConfigureAwait(false) is { } failed)
                     return failed;
-                if (entries.AreComplete)
+                if (read.Entries.AreComplete)
                     return null;
+                read.EndIfTooOld();
             }
-            while (!kept.IsTooOld(snapshot, opened));
-            through = entries.Through;
+            through = read.Entries.Through;
         }
     }
 
-    private async Task<ApiError?> SendEntriesAsync(Output output, InitialEntries entries, Etag position)
+    private async Task<ApiError?> SendEntriesAsync(Output output, EntriesRead read)
     {
+        var entries = read.Entries;
         var bytesMax = Math.Max(MessageBytesMin, entries.NextBytes);
-        var held = await _room.TakeAsync(bytesMax + InitialEntries.EndBytes, clock, output.Cancellation).ConfigureAwait(false);
+        MessageRoom.Held held;
+        while (!_room.TryTake(bytesMax + InitialEntries.EndBytes, out held))
+        {
+            await Task.Delay(RoomPause, clock, output.Cancellation).ConfigureAwait(false);
+            read.EndIfTooOld();
+            if (read.IsOver)
+                return null;
+        }
         try
         {
             var message = MessageBytes.Rent();
@@ -349,8 +358,8 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
             {
                 await place.LeaveAsync();
             }
-            WatchMessages.MarkInitial(message, output.Shard.InLineage, new EntriesSent(position, entries.Through, entries.AreComplete));
-            return await WriteAsync(output, message).ConfigureAwait(false);
+            WatchMessages.MarkInitial(message, output.Shard.InLineage, new EntriesSent(read.Etag, entries.Through, entries.AreComplete));
+            return await WriteAsync(output, message, read).ConfigureAwait(false);
         }
         finally
         {
@@ -358,8 +367,8 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
         }
     }
 
-    // At least once, which tells whether the position is one of this history and the journal reaches back to it.
-    private async Task<ApiError?> SendChangesOfSentAsync(Output output, Etag until, ReadOnlyMemory<byte> through)
+    // At least once, which tells whether the position is one of this history and the journal reaches back to it. Not to its end if the snapshot that this is for ends before.
+    private async Task<ApiError?> SendChangesOfSentAsync(Output output, Etag until, ReadOnlyMemory<byte> through, EntriesRead? entries)
     {
         var keys = new WatchedRange(output.Query.Range.Lower, Behind(through));
         do
@@ -367,10 +376,10 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
             if (output.Watcher.Hub.HasEnded(output.Watcher))
                 return EndOf(output.Shard);
             output.Cancellation.ThrowIfCancellationRequested();
-            if (await CatchUpAsync(output, new SentBeginning(keys, through, until), isVerified: true).ConfigureAwait(false) is { } end)
+            if (await CatchUpAsync(output, new SentBeginning(keys, through, until), entries).ConfigureAwait(false) is { } end)
                 return end;
         }
-        while (output.Watcher.Taken < until);
+        while (output.Watcher.Taken < until && entries is not { IsOver: true });
         return null;
     }
 
@@ -393,15 +402,70 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
         }
     }
 
-    // There is room for the message.
-    private async Task<ApiError?> WriteAsync(Output output, MessageBytes message)
+    // There is room for the message. A snapshot that entries are read in ends in time, although the reader may not read.
+    private async Task<ApiError?> WriteAsync(Output output, MessageBytes message, EntriesRead? entries = null)
     {
-        if (message.Count > AnnouncedBytesMin)
-            await output.Responses.WriteAsync(WatchMessages.Announce(message.Count)).ConfigureAwait(false);
-        if (!await StalledWrite.EndsAsync(output.Responses.WriteAsync(message), memory.Replies).ConfigureAwait(false))
+        if (message.Count > AnnouncedBytesMin
+            && !await StalledWrite.EndsAsync(output.Responses.WriteAsync(WatchMessages.Announce(message.Count)), memory.Replies, clock).ConfigureAwait(false))
+            return ApiErrors.NotRead;
+        var writing = StalledWrite.EndsAsync(output.Responses.WriteAsync(message), memory.Replies, clock).AsTask();
+        while (entries is { IsOver: false } && !writing.IsCompleted)
+        {
+            await ((Task)writing).WaitAsync(SnapshotLook, clock).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+            entries.EndIfTooOld();
+        }
+        if (!await writing.ConfigureAwait(false))
             return ApiErrors.NotRead;
         output.WrittenTimestamp = clock.GetTimestamp();
         return null;
+    }
+
+    /// <summary>
+    /// The entries of one snapshot. It ends when it is too old, also while the reader is waited for, because writers keep the pages that it sees.
+    /// </summary>
+    private sealed class EntriesRead : IDisposable
+    {
+        private readonly ReadSnapshot _snapshot;
+        private readonly Cursor _cursor;
+        private readonly KeptSnapshots _kept;
+        private readonly long _opened;
+
+        public EntriesRead(ReadSnapshot snapshot, WatchQuery query, ReadOnlyMemory<byte> through, KeptSnapshots kept, TimeProvider clock)
+        {
+            (_snapshot, _kept, _opened, Etag) = (snapshot, kept, clock.GetTimestamp(), snapshot.Etag);
+            try
+            {
+                _cursor = snapshot.Cursor(TreeId.Kv, LowerBehind(query.Range, through), query.Range.Upper.Span);
+            }
+            catch
+            {
+                snapshot.Dispose();
+                throw;
+            }
+            Entries = new InitialEntries(_cursor, query, through);
+        }
+
+        public Etag Etag { get; }
+
+        public InitialEntries Entries { get; }
+
+        /// <summary>Nothing more can be read.</summary>
+        public bool IsOver { get; private set; }
+
+        public void EndIfTooOld()
+        {
+            if (!IsOver && _kept.IsTooOld(_snapshot, _opened))
+                Dispose();
+        }
+
+        public void Dispose()
+        {
+            if (IsOver)
+                return;
+            IsOver = true;
+            _cursor.Dispose();
+            _snapshot.Dispose();
+        }
     }
 
     /// <summary>A caller's stream.</summary>
@@ -419,6 +483,9 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
 
         /// <summary>When a message was last written, as a timestamp of the clock.</summary>
         public long WrittenTimestamp { get; set; }
+
+        /// <summary>Whether the caller knows that its position is one of this history; it is told so by the first message.</summary>
+        public bool IsVerified { get; set; }
 
         /// <summary>What the last page of the journal took for which there was no room.</summary>
         public long PageBytes { get; set; }

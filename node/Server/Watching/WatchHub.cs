@@ -48,7 +48,9 @@ internal sealed class WatchHub : IDisposable
     private readonly PreviousValues _previous = new();
     private readonly Action<TailPage> _take;
     private readonly Dictionary<WatchPart, SharedMessage> _shared = [];
-    private readonly WeakReference<JournalPage?> _page = new(null);
+
+    /// <summary>What was read last of the journal. Until the next <see cref="Look"/>.</summary>
+    private JournalPage? _page;
     private long _sharedBytes;
     private JournalHold? _hold;
     private ReplicaStore? _heldStore;
@@ -106,7 +108,7 @@ internal sealed class WatchHub : IDisposable
     /// <param name="withPrevious">Whether it wants to know what was replaced.</param>
     public Watcher Join(WatchedRange range, Etag? after, bool withSets, bool withPrevious)
     {
-        var watcher = new Watcher(this, range, withSets, withPrevious) { TakenTimestamp = _clock.GetTimestamp() };
+        var watcher = new Watcher(this, range, withSets, withPrevious, _pool) { TakenTimestamp = _clock.GetTimestamp() };
         lock (_lock)
         {
             watcher.Taken = after ?? _store().Tail.Committed;
@@ -237,16 +239,18 @@ internal sealed class WatchHub : IDisposable
     public MessageBytes Share(in WatchPart part, int bytes, Func<MessageBytes> encode)
     {
         SharedMessage? shared;
+        IReadOnlyList<SharedMessage> forgotten = [];
         lock (_lock)
         {
             if (!_shared.TryGetValue(part, out shared))
             {
                 if (_sharedBytes + bytes > SharedBytesMax)
-                    ForgetSharedLocked();
+                    forgotten = RemoveSharedLocked();
                 _sharedBytes += bytes;
                 _shared.Add(part, shared = new SharedMessage());
             }
         }
+        Forget(forgotten);
         return shared.Get(encode);
     }
 
@@ -266,7 +270,7 @@ internal sealed class WatchHub : IDisposable
         {
             after = watcher.Taken;
             // Often several are behind at one position: that before a large record.
-            known = _page.TryGetTarget(out var page) && page.Store == store && page.After == after ? page : null;
+            known = _page is { } page && page.Store == store && page.After == after ? page : null;
         }
         if (known is not null)
             Post(() => done(AdvanceOrEnd(watcher, known, beginning)));
@@ -289,6 +293,7 @@ internal sealed class WatchHub : IDisposable
             _ahead.Remove(watcher);
             LagLocked(watcher);
             watcher.Taken = position;
+            HoldLocked();
         }
     }
 
@@ -336,6 +341,7 @@ internal sealed class WatchHub : IDisposable
     public void Look()
     {
         var waking = new List<Watcher>();
+        IReadOnlyList<SharedMessage> forgotten;
         var isRead = false;
         lock (_lock)
         {
@@ -354,9 +360,11 @@ internal sealed class WatchHub : IDisposable
                 }
             }
             HoldLocked();
-            ForgetSharedLocked();
+            forgotten = RemoveSharedLocked();
+            _page = null;
             isRead = _previousCount > 0 || _store().Tail.Committed > Head;
         }
+        Forget(forgotten);
         Wake(waking);
         if (isRead)
             Wake();
@@ -366,12 +374,14 @@ internal sealed class WatchHub : IDisposable
     public void Dispose()
     {
         EndAll(WatchEnd.Stopped);
+        IReadOnlyList<SharedMessage> forgotten;
         lock (_lock)
         {
             _hold?.Dispose();
             _hold = null;
-            ForgetSharedLocked();
+            forgotten = RemoveSharedLocked();
         }
+        Forget(forgotten);
     }
 
     private static void Wake(List<Watcher> waking)
@@ -613,13 +623,22 @@ internal sealed class WatchHub : IDisposable
         }
     }
 
-    private void ForgetSharedLocked()
+    // To be forgotten without the lock, because one that is being made is waited for.
+    private IReadOnlyList<SharedMessage> RemoveSharedLocked()
     {
         Invariant.CheckHeld(_lock);
-        foreach (var shared in _shared.Values)
-            shared.Forget();
+        if (_shared.Count == 0)
+            return [];
+        SharedMessage[] removed = [.. _shared.Values];
         _shared.Clear();
         _sharedBytes = 0;
+        return removed;
+    }
+
+    private static void Forget(IReadOnlyList<SharedMessage> messages)
+    {
+        foreach (var message in messages)
+            message.Forget();
     }
 
     private CaughtUp AdvanceOrEnd(Watcher watcher, ReplicaStore store, Etag after, TailPage page, SentBeginning? beginning)
@@ -638,7 +657,7 @@ internal sealed class WatchHub : IDisposable
         if (page.Bodies.Count > 0)
         {
             lock (_lock)
-                _page.SetTarget(read);
+                _page = read;
         }
         return AdvanceOrEnd(watcher, read, beginning);
     }
@@ -670,7 +689,8 @@ internal sealed class WatchHub : IDisposable
     private CaughtUp Advance(Watcher watcher, JournalPage read, SentBeginning? beginning)
     {
         var (after, page, runs) = (read.After, read.Page, new List<WatchRun>());
-        var until = beginning is { } sent ? Etag.Min(sent.Until, page.Until) : page.Until;
+        // The state to come to may be older than the one that the caller has from another replica.
+        var until = beginning is { } sent ? Etag.Max(after, Etag.Min(sent.Until, page.Until)) : page.Until;
         // Of sets the beginning has nothing, so they change only behind it.
         var (range, withSets) = beginning is { } begun ? (begun.Keys, false) : (watcher.Range, watcher.WithSets);
         foreach (var batch in read.Batches)

@@ -1,5 +1,6 @@
 using KvCluster.Node.Shards;
 using KvCluster.Storage.Context;
+using KvCluster.Storage.Threads;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Watching;
@@ -8,7 +9,8 @@ namespace KvCluster.Node.Watching;
 /// <param name="options">The bound of the journal.</param>
 /// <param name="clock">For bookmarks.</param>
 /// <param name="log">Gets what ends watchers, if that is a bug.</param>
-internal sealed partial class WatchHubs(StoreOptions options, TimeProvider clock, ILogger<WatchHubs> log) : IAsyncDisposable
+/// <param name="pool">Runs the hubs' steps and whoever waits for them; null: the thread pool. The simulation passes a queue of its own.</param>
+internal sealed partial class WatchHubs(StoreOptions options, TimeProvider clock, ILogger<WatchHubs> log, ISerialExecutor? pool = null) : IAsyncDisposable
 {
     /// <summary>Bytes of decoded events that all hubs keep together, and one of them at most and at least.</summary>
     private const long KeptBytesOfNode = 64 << 20;
@@ -93,7 +95,7 @@ internal sealed partial class WatchHubs(StoreOptions options, TimeProvider clock
     {
         Invariant.CheckHeld(_lock);
         var limits = new WatchLimits(options.WatchedJournalBytes, () => Math.Clamp(KeptBytesOfNode / Math.Max(1, _count), KeptBytesMin, KeptBytesMax));
-        var hub = new WatchHub(() => replica.Store, limits, clock, failure => LogFailed(log, replica.Shard, failure));
+        var hub = new WatchHub(() => replica.Store, limits, clock, failure => LogFailed(log, replica.Shard, failure), pool);
         _hubs.Add(replica, hub);
         _count = _hubs.Count;
         if (_isStopping)

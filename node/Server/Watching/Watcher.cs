@@ -1,4 +1,5 @@
 using System.Threading.Tasks.Sources;
+using KvCluster.Storage.Threads;
 
 namespace KvCluster.Node.Watching;
 
@@ -35,14 +36,19 @@ internal enum WatchState
 internal sealed class Watcher : IValueTaskSource
 {
     // Continuations run elsewhere, so that a sender's code never runs in the hub.
-    private ManualResetValueTaskSourceCore<bool> _wake = new() { RunContinuationsAsynchronously = true };
+    private readonly ISerialExecutor? _pool;
+    private ManualResetValueTaskSourceCore<bool> _wake;
 
     /// <param name="hub">The hub that it belongs to.</param>
     /// <param name="range">What it watches.</param>
     /// <param name="withSets">Whether also sets.</param>
     /// <param name="withPrevious">Whether it wants to know what was replaced.</param>
-    public Watcher(WatchHub hub, WatchedRange range, bool withSets, bool withPrevious) =>
-        (Hub, Range, WithSets, WithPrevious) = (hub, range, withSets, withPrevious);
+    /// <param name="pool">Runs its sender; null: the thread pool.</param>
+    public Watcher(WatchHub hub, WatchedRange range, bool withSets, bool withPrevious, ISerialExecutor? pool)
+    {
+        (Hub, Range, WithSets, WithPrevious, _pool) = (hub, range, withSets, withPrevious, pool);
+        _wake = new ManualResetValueTaskSourceCore<bool> { RunContinuationsAsynchronously = pool is null };
+    }
 
     public WatchHub Hub { get; }
 
@@ -105,7 +111,13 @@ internal sealed class Watcher : IValueTaskSource
     }
 
     /// <summary>Ends the wait. Without a lock, once for each time that <see cref="IsWaiting"/> was reset.</summary>
-    public void Wake() => _wake.SetResult(true);
+    public void Wake()
+    {
+        if (_pool is null)
+            _wake.SetResult(true);
+        else
+            _pool.Post(new WorkAction(() => _wake.SetResult(true)));
+    }
 
     void IValueTaskSource.GetResult(short token) => _wake.GetResult(token);
 

@@ -157,8 +157,7 @@ internal sealed class JournalSegments : IDisposable
         try
         {
             _isShrunk = true;
-            while (_spares.TryPop(out var spare))
-                _context.Files.Delete(SegmentName.PathOf(_directory, spare));
+            DeleteAllSpares();
             _next?.CutTo(_context.Options.SegmentBytesMin);
             if (_tail.IsLongerThan(_context.Options.SegmentBytesMin))
             {
@@ -398,8 +397,7 @@ internal sealed class JournalSegments : IDisposable
     /// <summary>Gives back spares, and what a first segment would not have of the next one and of the rest of the current one.</summary>
     private void GiveBackUnused()
     {
-        while (_spares.TryPop(out var spare))
-            _context.Files.Delete(SegmentName.PathOf(_directory, spare));
+        DeleteAllSpares();
         _next?.CutTo(_context.Options.SegmentBytesMin);
         if (_live.TryGetValue(_tail.Segment, out var current))
         {
@@ -408,6 +406,23 @@ internal sealed class JournalSegments : IDisposable
             Interlocked.Add(ref _bytes, bytes - current.Bytes);
         }
         NoteSize();
+    }
+
+    private void DeleteAllSpares()
+    {
+        while (_spares.TryPop(out var spare))
+        {
+            try
+            {
+                _context.Files.Delete(SegmentName.PathOf(_directory, spare));
+            }
+            catch
+            {
+                // On some file systems deleting needs space. It stays a spare, and is not lost sight of.
+                _spares.Push(spare);
+                throw;
+            }
+        }
     }
 
     private SegmentPreparation Prepare(int bytes, int bytesMin)

@@ -40,6 +40,9 @@ internal sealed class SessionLifetimes(ulong epoch, TimeProvider time, int drift
     private readonly PriorityQueue<Countdown, long> _checks = new();
     private readonly Queue<Countdown> _due = new();
     private readonly Queue<Countdown> _toRecord = new();
+
+    /// <summary>Those of which a record that is not committed yet says that what was recorded does not hold any more, in the order of the records.</summary>
+    private readonly Queue<(Etag Etag, Countdown Countdown)> _forgotten = new();
     private long _beganMs = long.MinValue;
     private long _lookedAtMs;
     private long _stillMs;
@@ -183,6 +186,7 @@ internal sealed class SessionLifetimes(ulong epoch, TimeProvider time, int drift
             if (!countdown.HasEnded && left > 0 && RecordAtMs(countdown) <= nowMs)
             {
                 countdown.RecordedAtMs = nowMs;
+                countdown.ForgottenAt = Etag.None;
                 Schedule(countdown);
                 (session, leftMilliseconds) = (countdown.Session, (ulong)left);
                 return true;
@@ -204,13 +208,31 @@ internal sealed class SessionLifetimes(ulong epoch, TimeProvider time, int drift
         }
     }
 
-    /// <summary>The record that is being made says that what was recorded before does not hold any more. False if there is no such session, or nothing was recorded.</summary>
-    public bool TryForgetRest(UInt128 session)
+    /// <summary>
+    /// The record that is being made says that what was recorded before does not hold any more, which counts when it is committed: a new leader may not have it before.
+    /// False if there is no such session, nothing was recorded, or a record that is not committed yet says so already.
+    /// </summary>
+    /// <param name="session">The session.</param>
+    /// <param name="etag">The etag of that change.</param>
+    public bool TryForgetRest(UInt128 session, Etag etag)
     {
-        if (!_sessions.TryGetValue(session, out var countdown) || !countdown.IsRecorded)
+        if (!_sessions.TryGetValue(session, out var countdown) || !countdown.IsRecorded || countdown.ForgottenAt != Etag.None)
             return false;
-        countdown.IsRecorded = false;
+        countdown.ForgottenAt = etag;
+        _forgotten.Enqueue((etag, countdown));
         return true;
+    }
+
+    /// <summary>Everything up to an etag is committed.</summary>
+    public void Committed(Etag etag)
+    {
+        while (_forgotten.TryPeek(out var first) && first.Etag <= etag)
+        {
+            _forgotten.Dequeue();
+            // Unless something was recorded again since.
+            if (first.Countdown.ForgottenAt == first.Etag)
+                (first.Countdown.IsRecorded, first.Countdown.ForgottenAt) = (false, Etag.None);
+        }
     }
 
     private void Add(Countdown countdown, long momentMs)
@@ -308,6 +330,9 @@ internal sealed class SessionLifetimes(ulong epoch, TimeProvider time, int drift
             get => _isRecorded;
             set => _isRecorded = value;
         }
+
+        /// <summary>The change that says that this does not hold any more, in a record that is not committed yet. Writer only.</summary>
+        public Etag ForgottenAt { get; set; }
 
         /// <summary>When that was recorded last in this leadership. Writer only.</summary>
         public long RecordedAtMs { get; set; } = Never;

@@ -176,8 +176,11 @@ internal sealed class LifeEnds : IDisposable
             Operations.SessionLeft(payload, session, leftMs);
     }
 
-    /// <summary>The record that is being made says that nothing is known of what is left of a session. False if nothing was said before.</summary>
-    public bool TryForgetRest(UInt128 session) => _lifetimes!.TryForgetRest(session);
+    /// <inheritdoc cref="SessionLifetimes.TryForgetRest"/>
+    public bool TryForgetRest(UInt128 session, Etag etag) => _lifetimes!.TryForgetRest(session, etag);
+
+    /// <inheritdoc cref="SessionLifetimes.Committed"/>
+    public void Committed(Etag etag) => _lifetimes?.Committed(etag);
 
     /// <summary>
     /// Appends the expiries that are late, which come before the requests. The other parameters are those of <see cref="AppendSessions(WriteBatch, ByteBuffer,

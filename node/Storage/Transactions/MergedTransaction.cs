@@ -397,6 +397,9 @@ internal sealed class MergedTransaction(
         return true;
     }
 
+    /// <summary>A leadership begins. Others may have deleted ranges since the last one, and what it recorded last may be gone.</summary>
+    public void BeginLeadership() => _sweptOwners.Clear();
+
     /// <summary>Ends a session, and with it the keys that it owns.</summary>
     private WriteResult EndSession(WriteBatch batch, UInt128 session)
     {
@@ -415,7 +418,8 @@ internal sealed class MergedTransaction(
         var operationBytes = _payload.Count;
         for (var reader = new OperationReader(request.EncodedOperations); reader.MoveNext();)
         {
-            if (lives.TryForgetRest(reader.Session))
+            // The etag is that of the first of them, which is committed with all others.
+            if (lives.TryForgetRest(reader.Session, _next))
                 Operations.SessionLeft(_payload, reader.Session, 0);
         }
         ApplyFrom(batch, operationBytes);

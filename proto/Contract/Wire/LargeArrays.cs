@@ -49,6 +49,7 @@ internal static class LargeArrays
 
     private static void RemoveLocked(int place)
     {
+        Invariant.CheckHeld(Gate);
         Kept[place] = Kept[^1];
         Kept.RemoveAt(Kept.Count - 1);
     }

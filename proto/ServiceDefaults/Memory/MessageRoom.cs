@@ -24,7 +24,10 @@ internal sealed class MessageRoom(ByteBudget budget)
         if (budget.TryTake(bytes, isSmall: bytes <= ByteBudget.SmallBytes))
             return true;
         if (bytes <= budget.LargeBytesMax / LargePart || Interlocked.CompareExchange(ref _isExceeded, 1, 0) != 0)
+        {
+            held = default;
             return false;
+        }
         budget.Take(bytes);
         held = held with { Exceeds = true };
         return true;
@@ -40,15 +43,17 @@ internal sealed class MessageRoom(ByteBudget budget)
         return held;
     }
 
-    /// <summary>Room that was taken.</summary>
+    /// <summary>Room that was taken; the default: none was.</summary>
     /// <param name="Room">Where it was taken.</param>
     /// <param name="Bytes">How much.</param>
     /// <param name="Exceeds">It is the message that may exceed the budget.</param>
-    internal readonly record struct Held(MessageRoom Room, long Bytes, bool Exceeds)
+    internal readonly record struct Held(MessageRoom? Room, long Bytes, bool Exceeds)
     {
         /// <summary>Gives it back, once.</summary>
         public void GiveBack()
         {
+            if (Room is null)
+                return;
             Room.Budget.GiveBack(Bytes);
             if (Exceeds)
                 Volatile.Write(ref Room._isExceeded, 0);

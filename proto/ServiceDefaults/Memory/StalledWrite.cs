@@ -16,14 +16,17 @@ internal static class StalledWrite
     private static readonly TimeSpan PatienceMax = TimeSpan.FromSeconds(60);
 
     /// <summary>Waits for a write. Returns false if the caller does not read, in which case the stream must be ended.</summary>
+    /// <param name="write">The write.</param>
+    /// <param name="budget">Tells whether memory is short.</param>
+    /// <param name="clock">Measures the wait; null: the machine's.</param>
     /// <exception cref="Exception">What the write failed with.</exception>
-    public static async ValueTask<bool> EndsAsync(Task write, ByteBudget budget)
+    public static async ValueTask<bool> EndsAsync(Task write, ByteBudget budget, TimeProvider? clock = null)
     {
         for (var waited = TimeSpan.Zero; !write.IsCompleted; waited += Patience)
         {
             if (waited >= PatienceMax || (waited >= Patience && budget.IsShort))
                 return false;
-            await write.WaitAsync(Patience).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+            await write.WaitAsync(Patience, clock ?? TimeProvider.System).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
         }
         await write.ConfigureAwait(false);
         return true;

@@ -44,3 +44,10 @@ internal sealed class BootClockFactAttribute : FactAttribute
         return tried.ExitCode == 0;
     }
 }
+
+/// <summary>A test whose nodes have a wall clock of their own, which takes libfaketime. Elsewhere it is skipped with the reason.</summary>
+[AttributeUsage(AttributeTargets.Method)]
+internal sealed class WallClockFactAttribute : FactAttribute
+{
+    public WallClockFactAttribute() => Skip = new ToolFactAttribute("etcd", "etcdctl", "env").Skip ?? (WallClock.Library is null ? "libfaketime is not installed" : null);
+}

@@ -77,6 +77,9 @@ internal sealed class ClusterNode : IDisposable
     /// <summary>The thread pool of its process; null if it does not run.</summary>
     public VirtualExecutor? Pool { get; private set; }
 
+    /// <summary>The watches of its process; null if it does not run.</summary>
+    public NodeWatches? Watches { get; private set; }
+
     /// <summary>What it knows of all shards: of its own replicas from themselves, of the others from the coordinator.</summary>
     public ShardDirectorySnapshot Map { get; private set; } = ShardDirectorySnapshot.Empty;
 
@@ -337,6 +340,8 @@ internal sealed class ClusterNode : IDisposable
             Telemetry = new ShardTelemetry(_run.Coordinator.Record.ShardId, Unmeasured),
         };
         IsUp = true;
+        if (_run.Conditions.RoutedCallers)
+            Watches = new NodeWatches(_run, this, storage.Options);
         Admin.Begin();
         _told = (_run.Coordinator.Record, _run.Coordinator.Revision);
         Neighbour?.Open(context with { Storage = shared });
@@ -442,6 +447,8 @@ internal sealed class ClusterNode : IDisposable
         foreach (var executor in _executors)
             executor.Kill();
         Pool = null;
+        Watches?.Dispose();
+        Watches = null;
         Neighbour?.End();
         (IsUp, _isStopped, Replica) = (false, false, null);
         Map = ShardDirectorySnapshot.Empty;

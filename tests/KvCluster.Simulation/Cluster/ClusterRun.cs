@@ -43,6 +43,7 @@ internal sealed class ClusterRun : ISimulation
     private readonly ClusterNode[] _nodes;
     private readonly ClusterClient[] _clients;
     private readonly RoutedClient[] _routed = [];
+    private readonly RoutedWatch[] _routedWatches = [];
     private readonly SetCaller? _sets;
     private readonly LifeCaller? _lives;
     private readonly RoutedLoad? _load;
@@ -91,11 +92,15 @@ internal sealed class ClusterRun : ISimulation
         _clients = [.. Enumerable.Range(0, ClientCount).Select(client => new ClusterClient(this, _history, first: new(Conditions.PinnedCallers ? (uint)client + 1 : 1), hardlyWrites: client == 0))];
         _sets = Conditions.HasSets ? new SetCaller(this) : null;
         _lives = Conditions.HasLives ? new LifeCaller(this) : null;
-        _watch = seed % WatchesInOneOf == 2 ? new WatchCaller(this, seed) : null;
+        // A replica tells one hub what it applies, and with routed callers that is its node's.
+        _watch = seed % WatchesInOneOf == 2 && !Conditions.RoutedCallers ? new WatchCaller(this, seed) : null;
         _replacements = new Replacements(this);
         _availability = new Availability(this, _history);
         if (Conditions.RoutedCallers)
+        {
             _routed = [.. Enumerable.Range(1, RoutedCount).Select(number => new RoutedClient(this, _history, number))];
+            _routedWatches = [.. _routed.Select(client => new RoutedWatch(this, client.Client, (seed * RoutedCount) + client.Number))];
+        }
         // Beside sectors that cannot be read, two runs of a seed with these transactions differ in one step (an answer is seen by another poll), which is not
         // understood yet.
         _transacts = !Conditions.IsLarge && seed % TransactsInOneOf == 1 && scenario.Name != "nodes-unreadable" ? new TransactCaller(this) : null;
@@ -151,7 +156,7 @@ internal sealed class ClusterRun : ISimulation
 
     public Activity Activity => new(
         _history.Writes, _history.Reads, _history.Scans, _history.FailedConditions, (long)Coordinator.Record.Epoch, Network.SnapshotsInstalled, Transfers,
-        (long)Coordinator.Record.Generation - 1, _history.FollowerReads, _history.Repeats + (_transacts?.Repeated ?? 0), DigestsCompared, Unapplied, _sets?.Parts ?? 0, _watch?.Events ?? 0);
+        (long)Coordinator.Record.Generation - 1, _history.FollowerReads, _history.Repeats + (_transacts?.Repeated ?? 0), DigestsCompared, Unapplied, _sets?.Parts ?? 0, (_watch?.Events ?? 0) + _routedWatches.Sum(static watch => watch.Events));
 
     public Tally Tally { get; } = new();
 
@@ -164,6 +169,8 @@ internal sealed class ClusterRun : ISimulation
         {
             foreach (var client in _routed)
                 client.Start();
+            foreach (var watch in _routedWatches)
+                watch.Start();
             foreach (var node in _nodes)
                 node.Start();
             foreach (var client in _clients)
@@ -193,6 +200,8 @@ internal sealed class ClusterRun : ISimulation
         finally
         {
             _end = string.Join('\n', _nodes.Select(node => $"node {node.Id}: {node.State}").Concat(_clients.Select(client => $"a client: {client.State}")).Concat(_routed.Select(client => client.State)));
+            foreach (var watch in _routedWatches)
+                watch.Stop();
             foreach (var client in _routed)
                 client.Dispose();
             _load?.Dispose();
@@ -317,5 +326,7 @@ internal sealed class ClusterRun : ISimulation
         _load?.Check(_log);
         _transacts?.Check(_log);
         _watch?.Check(_log);
+        foreach (var watch in _routedWatches)
+            watch.Check(_log);
     }
 }

@@ -29,8 +29,9 @@ internal sealed class Neighbour(ClusterRun run, ClusterNode node) : IPeerTranspo
     private ShardRecord _record = new()
     {
         Shard = node.Id.Value,
-        Start = ByteString.CopyFromUtf8($"n{node.Id}/"),
-        End = ByteString.CopyFromUtf8($"n{node.Id}0"),
+        // Without gaps, so that a watch can go over several.
+        Start = ByteString.CopyFromUtf8(node.Id.Value == 1 ? "n" : $"n{node.Id}/"),
+        End = ByteString.CopyFromUtf8($"n{node.Id.Value + 1}/"),
         Generation = 1,
         Replicas = { new ReplicaRecord { Replica = 1_000_000 + node.Id.Value, NodeId = node.Id, Created = true } },
     };

@@ -18,6 +18,18 @@ namespace KvCluster.Tests.Client;
 /// <summary>What first-time users of the library do wrong, and what their failures are called: closed clients, nulls, wrong addresses, short timeouts.</summary>
 public sealed class MisuseTests
 {
+    /// <summary>What stands still accepts connections and answers nothing. It is no wrong address, and may go on.</summary>
+    [Fact]
+    public async Task Call_ToAnAddressThatAnswersNothing_IsNotToldThatTheAddressIsWrong()
+    {
+        using var silent = new System.Net.Sockets.TcpListener(IPAddress.Loopback, 0);
+        silent.Start();
+        // Longer than until the connection is given up because pings are not answered.
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [$"http://{silent.LocalEndpoint}"], Timeout = TimeSpan.FromSeconds(6) });
+        var failure = await Assert.ThrowsAnyAsync<KvException>(() => client.GetAsync("k").AsTask());
+        Assert.True(failure is KvUnavailableException && failure.Reason != "ENDPOINT_UNUSABLE", $"{failure.Reason}: {failure.Message}");
+    }
+
     /// <summary>The watch hung for ever.</summary>
     [Fact]
     public async Task StreamsInProgress_WhenTheClientIsDisposed_EndAndNameIt()

@@ -46,6 +46,17 @@ public sealed class SameKeysTests(ITestOutputHelper output) : IAsyncLifetime
         await _cluster.DisposeAsync();
     }
 
+    /// <summary>A request id belongs to one shard, so the router refuses a range of several with one, and the library did not send it without.</summary>
+    [Fact]
+    public async Task DeleteRange_OfSeveralShards_BehindTheRouter_RemovesAll()
+    {
+        await using var gateway = new KvClient(new KvClientOptions { Endpoints = [_router.Address], Gateway = true, Timeout = Eventually.Limit });
+        foreach (var key in Keys)
+            await gateway.PutAsync(key, "v");
+        Assert.Equal((ulong)Keys.Length, (await gateway.DeleteRangeAsync(new KvRange { All = true })).Deleted);
+        Assert.Equal(0, await gateway.CountAsync(default));
+    }
+
     [Fact]
     public async Task TransactAndWrite_OfRandomKeys_HaveTheSameOutcomeEverywhere()
     {

@@ -51,6 +51,9 @@ internal sealed class RoutedClient : IDisposable
 
     public int Number { get; }
 
+    /// <summary>The library's client.</summary>
+    public KvClient Client => _client;
+
     public RoutedNetwork Network { get; }
 
     /// <summary>No write is open, and since healing it has read in every mode and from the shard of every node that is up.</summary>

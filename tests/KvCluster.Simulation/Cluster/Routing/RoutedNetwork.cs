@@ -1,20 +1,22 @@
 using System.Runtime.CompilerServices;
+using Grpc.Core;
 using KvCluster.Client.Transport;
 using KvCluster.V1;
 
 namespace KvCluster.Simulation.Cluster.Routing;
 
 /// <summary>
-/// One process's connections to all nodes, in simulated time: the exchanges and map streams of its <see cref="CallRouter"/>. They break with the
+/// One process's connections to all nodes, in simulated time: the exchanges, map streams and watches of its <see cref="CallRouter"/>. They break with the
 /// node's process or by a fault. Messages over a cut link are dropped, and nobody is told before the stream's keep-alive ends.
 /// </summary>
-internal sealed class RoutedNetwork(ClusterRun run) : INodeConnector
+internal sealed class RoutedNetwork(ClusterRun run) : INodeConnector, IWatchSource
 {
     // The real transport waits two seconds for the answer to a ping. Calls of a run have only that long in all.
     private const long KeepAliveUs = 400_000;
 
     private readonly HashSet<NodeId> _cut = [];
     private readonly List<RoutedConnection> _connections = [];
+    private readonly List<RoutedWatchStream> _watches = [];
     private RoutedMapStream? _stream;
 
     /// <summary>The number of map streams opened.</summary>
@@ -52,6 +54,17 @@ internal sealed class RoutedNetwork(ClusterRun run) : INodeConnector
         }
     }
 
+    public AsyncServerStreamingCall<WatchResponse> Watch(string address, WatchRequest request, CancellationToken cancellationToken)
+    {
+        var stream = new RoutedWatchStream(run, this, NodeAt(address));
+        _watches.Add(stream);
+        stream.Open(request);
+        return new AsyncServerStreamingCall<WatchResponse>(stream, Task.FromResult(new Metadata()), static () => Grpc.Core.Status.DefaultSuccess, static () => [], stream.GiveUp);
+    }
+
+    /// <summary>A stream of a watch is not used any more.</summary>
+    public void Closed(RoutedWatchStream stream) => _watches.Remove(stream);
+
     /// <summary>Drops everything from and to these nodes until <see cref="Heal"/>.</summary>
     public void Cut(IEnumerable<NodeId> nodes)
     {
@@ -80,6 +93,8 @@ internal sealed class RoutedNetwork(ClusterRun run) : INodeConnector
     {
         foreach (var connection in _connections.Where(connection => node(connection.Node.Id)).ToArray())
             connection.Break(why);
+        foreach (var watch in _watches.Where(watch => node(watch.Node.Id)).ToArray())
+            watch.Break(why);
         if (_stream is { } stream && node(stream.Node.Id))
             stream.Break(why);
     }

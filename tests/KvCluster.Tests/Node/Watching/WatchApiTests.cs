@@ -226,6 +226,34 @@ public sealed class WatchApiTests
         Assert.Equal(all.Where(static value => value[^1] is '1' or '3'), seen.Where(static value => value[^1] is '1' or '3'));
     }
 
+    /// <summary>A token of one shard would let whoever goes on with it miss what happens in the others meanwhile.</summary>
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public async Task WatchAsync_AfterAPositionOfOneShard_HasNoTokenBeforeAllHaveTold(bool throughRouter)
+    {
+        await using var cluster = await NodeCluster.StartAsync(1, "m"u8.ToArray());
+        await cluster.LeaderOfAsync(0);
+        await cluster.LeaderOfAsync(1);
+        await using var router = throughRouter
+            ? await RouterHost.StartAsync(new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.AddressOf(1)] }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None)
+            : null;
+        await using var client = router is null ? ClientOf(cluster, 1) : new KvClient(new KvClientOptions { Endpoints = [router.Address], Gateway = true });
+        var first = await client.PutAsync("a", "before");
+        await client.PutAsync("a", "after");
+        var values = new List<string>();
+        await foreach (var message in client.WatchAsync(new KvWatch { AfterPositions = [first] }))
+        {
+            values.AddRange(message.Events.Select(static one => Text(one.Value)));
+            if (message.Token is not null)
+                Assert.Equal(2, WatchToken.Parse(message.Token).Count);
+            if (message.Token is not null && values.Count > 0)
+                break;
+        }
+        Assert.Equal(["after"], values);
+        await Assert.ThrowsAsync<KvInvalidRequestException>(async () => await client.WatchAsync(new KvWatch { AfterPositions = [first, first] }).GetAsyncEnumerator().MoveNextAsync());
+    }
+
     [Fact]
     public async Task WatchAsync_AfterADamagedToken_IsRefused()
     {

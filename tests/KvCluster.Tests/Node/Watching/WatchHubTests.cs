@@ -216,7 +216,7 @@ public sealed class WatchHubTests
             }
             else
             {
-                watchers.Add(new Watcher(bench.Hub, RangeOf(random), withSets: false, withPrevious: random.Next(2) == 0));
+                watchers.Add(new Watcher(bench.Hub, RangeOf(random), withSets: false, withPrevious: random.Next(2) == 0, pool: null));
                 index.Add(watchers[^1]);
             }
             var operation = OperationOf(random);

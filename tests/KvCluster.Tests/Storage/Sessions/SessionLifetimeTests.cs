@@ -294,6 +294,50 @@ public sealed class SessionLifetimeTests : IDisposable
         }
     }
 
+    /// <summary>Two KeepAlives of a session whose rest is recorded: the second one, too, waits for the record that the first one has made.</summary>
+    [Fact]
+    public void KeepAlive_BeforeTheRecordThatForgetsItsRest_IsCommitted_NeedsARecordToo()
+    {
+        var time = new ManualTime();
+        var lifetimes = new SessionLifetimes(1, time);
+        lifetimes.Add(1, LifetimeMs, LifetimeMs / 4);
+        lifetimes.Look();
+        lifetimes.KeepAlive(1, out var isRecorded);
+        Assert.True(isRecorded);
+        Assert.True(lifetimes.TryForgetRest(1, new Etag(1, 5)));
+        lifetimes.KeepAlive(1, out isRecorded);
+        Assert.True(isRecorded);
+        // That record says it already.
+        Assert.False(lifetimes.TryForgetRest(1, new Etag(1, 6)));
+        lifetimes.Committed(new Etag(1, 4));
+        lifetimes.KeepAlive(1, out isRecorded);
+        Assert.True(isRecorded);
+        lifetimes.Committed(new Etag(1, 5));
+        lifetimes.KeepAlive(1, out isRecorded);
+        Assert.False(isRecorded);
+    }
+
+    /// <summary>What was recorded again after the record that forgets it holds.</summary>
+    [Fact]
+    public void RestRecordedAgain_BeforeItsForgettingIsCommitted_Holds()
+    {
+        var time = new ManualTime();
+        var lifetimes = new SessionLifetimes(1, time);
+        lifetimes.Add(1, LifetimeMs, LifetimeMs);
+        lifetimes.Look();
+        Assert.True(lifetimes.TryForgetRest(1, new Etag(1, 5)));
+        // A caller that is silent has what is left of its session recorded, after a quarter of the lifetime.
+        for (var passed = 0; passed <= LifetimeMs / 4; passed += 100)
+        {
+            time.Advance(TimeSpan.FromMilliseconds(100));
+            lifetimes.Look();
+        }
+        Assert.True(lifetimes.TryTakeRest(out _, out _));
+        lifetimes.Committed(new Etag(1, 5));
+        lifetimes.KeepAlive(1, out var isRecorded);
+        Assert.True(isRecorded);
+    }
+
     /// <summary>KeepAlives beside the writer that records rests: whoever is not told of a record was heard before it, so that nothing was recorded.</summary>
     [Fact]
     public async Task KeepAlive_WhileTheRestIsRecorded_IsSeenByOneOfTheTwo()
