@@ -1,3 +1,4 @@
+using KvCluster.V1;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Router;
@@ -13,4 +14,7 @@ internal static partial class RouterLog
 
     [LoggerMessage(3, LogLevel.Information, "The shard map of cluster {Cluster} is known")]
     public static partial void Knows(ILogger log, string cluster);
+
+    [LoggerMessage(4, LogLevel.Error, "A call of {Method} whose caller had gone ended with an unexpected exception")]
+    public static partial void Unexpected(ILogger log, Method method, Exception failure);
 }

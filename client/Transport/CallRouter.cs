@@ -110,10 +110,12 @@ internal sealed class CallRouter : IAsyncDisposable
     /// <param name="parent">The span that the call belongs to; default means the current one of the caller's flow, if there is one.</param>
     /// <param name="way">How a read's response is to be sent. On the large lane there is one attempt, because the caller must not keep room for a response
     /// while the shard cannot answer.</param>
+    /// <param name="isQuiet">A cancelled call returns <see cref="RoutedReply.Cancelled"/> instead of throwing, where it can. Each method that an exception
+    /// passes on its way takes as long as a call, and a router may have many callers with short deadlines.</param>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     public async ValueTask<RoutedReply> CallAsync(
         Method method, ReadOnlyMemory<byte> key, ByteString request, long deadlineMs, CancellationToken cancellationToken, bool isIdentified = false, bool atAnyReplica = false,
-        ActivityContext parent = default, ReplyWay way = default)
+        ActivityContext parent = default, ReplyWay way = default, bool isQuiet = false)
     {
         ThrowIfClosed();
         if (request.Length > RequestBytesMax)
@@ -127,7 +129,9 @@ internal sealed class CallRouter : IAsyncDisposable
         try
         {
             var attempt = await TryAsync(call, cancellationToken).ConfigureAwait(false);
-            if (attempt.MayRetry && way.Lane != ReplyLane.Large)
+            // Begun with a cancelled token, a pipeline takes milliseconds for the stack trace of its exception. A router whose callers had short deadlines did
+            // nothing else.
+            if (attempt.MayRetry && way.Lane != ReplyLane.Large && !cancellationToken.IsCancellationRequested)
             {
                 if (attempt.Pause(0, _runtime) is { } asked)
                     await Task.Delay(asked, _runtime.Time, cancellationToken).ConfigureAwait(false);
@@ -135,6 +139,8 @@ internal sealed class CallRouter : IAsyncDisposable
             }
             var error = call.WeakestOf(attempt.Error);
             (reason, status) = error is null ? (null, StatusCode.OK) : (CallStatus.ReasonOf(error), (StatusCode)error.Code);
+            if (isQuiet && cancellationToken.IsCancellationRequested)
+                return RoutedReply.Cancelled;
             cancellationToken.ThrowIfCancellationRequested();
             return new RoutedReply(attempt.Response, error);
         }

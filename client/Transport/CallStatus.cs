@@ -51,6 +51,9 @@ internal static class CallStatus
     /// <summary>The client was closed while the call was in progress; nothing was applied.</summary>
     public static Status Closed => Create(StatusCode.Unavailable, "CLIENT_CLOSED", "The client was closed while the call was in progress. Nothing was applied.", "no");
 
+    /// <summary>The caller has stopped waiting, so that nobody reads this.</summary>
+    public static readonly Status CallerGone = Create(StatusCode.Cancelled, "CANCELLED", "The caller has given up the call; a change may still be applied.", StatusDetails.MaybeApplied);
+
     /// <summary>The snapshot of a scan that wants no other cannot be continued.</summary>
     public static Status SnapshotLost(string detail) => Create(
         StatusCode.Aborted, SnapshotTooOld, $"The snapshot of the scan is not kept any more ({detail}). What was received is correct; begin the scan anew, or allow a newer snapshot.", "no");

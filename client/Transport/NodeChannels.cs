@@ -12,7 +12,7 @@ namespace KvCluster.Client.Transport;
 /// </summary>
 internal sealed class NodeChannels(TlsConnector connector, ExpectedCluster cluster) : IDisposable, IWatchSource
 {
-    /// <summary>At 256 streams on a connection, a hundredth of the connections that a node allows one host.</summary>
+    /// <summary>Eight connections at a node.</summary>
     public const int WatchesMax = 8_192;
 
     /// <summary>Each holds a snapshot and a page at the node, whose memory has room for some hundred.</summary>

@@ -8,6 +8,11 @@ namespace KvCluster.Client.Transport;
 /// <param name="Error">Null if it succeeded.</param>
 internal readonly record struct RoutedReply(ByteString Response, Status? Error)
 {
+    /// <summary>Its caller has stopped waiting. A change may still be applied.</summary>
+    public static readonly RoutedReply Cancelled = new(ByteString.Empty, CallStatus.CallerGone);
+
+    public bool IsCancelled => ReferenceEquals(Error, CallStatus.CallerGone);
+
     /// <summary>For a GetMany that was refused with REPLY_LARGE: the room to keep for the part of each shard, by shard.</summary>
     public IReadOnlyDictionary<ShardId, int>? PartBytesMax { get; init; }
 }

@@ -17,7 +17,7 @@ internal sealed class ExchangeProxy : IDisposable
 {
     private readonly Forwarding _forwarding;
     private readonly RouterOptions _options;
-    private readonly ServerCallContext _context;
+    private readonly uint _connection;
     private readonly CancellationTokenSource _broken;
     private readonly Lock _gate = new();
     private readonly CallPlaces _places;
@@ -37,7 +37,7 @@ internal sealed class ExchangeProxy : IDisposable
     {
         _forwarding = forwarding;
         _options = options;
-        _context = context;
+        _connection = CallerNumbers.OfConnection(context);
         _broken = CancellationTokenSource.CreateLinkedTokenSource(context.CancellationToken);
         _places = new CallPlaces(process, memory.Requests);
         // On other threads, because a read that ends at once lets the next one go.
@@ -251,8 +251,9 @@ internal sealed class ExchangeProxy : IDisposable
         Reply? reply = null;
         try
         {
-            reply = call.Answered(await _forwarding.CallAsync(
-                call.Method, call.Request, call.Traceparent, call.ArrivedMs + waitMs, _context, call, call.Token).ConfigureAwait(false));
+            var routed = await _forwarding.CallAsync(
+                call.Method, call.Request, call.Traceparent, call.ArrivedMs + waitMs, _connection, call, call.Token).ConfigureAwait(false);
+            reply = routed.IsCancelled ? call.Cancelled() : call.Answered(routed);
         }
         catch (OperationCanceledException) when (!_broken.IsCancellationRequested)
         {

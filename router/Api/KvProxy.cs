@@ -7,6 +7,7 @@ using KvCluster.ServiceDefaults.Memory;
 using KvCluster.Telemetry;
 using KvCluster.V1;
 using KvCluster.Wire;
+using Microsoft.Extensions.Logging;
 using Method = KvCluster.V1.Method;
 
 namespace KvCluster.Router.Api;
@@ -15,7 +16,8 @@ namespace KvCluster.Router.Api;
 /// The service Kv of a router. Every call goes to the leader of its key's shard, or to any replica if it is a read that allows it, as the bytes received. A
 /// singleton.
 /// </summary>
-internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChannels channels, RouterMetrics metrics, CallMemory memory, RouterOptions options) : EncodedKvService, IReplyRoom
+internal sealed class KvProxy(
+    Forwarding forwarding, CallRouter calls, NodeChannels channels, RouterMetrics metrics, CallMemory memory, RouterOptions options, ILogger<KvProxy> log) : EncodedKvService, IReplyRoom
 {
     /// <summary>
     /// The size assumed for a scan's first page, of which nothing is known. Larger than most pages, because a single large value makes a page larger.
@@ -37,6 +39,7 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
     public static readonly Google.Rpc.Status RepliesWait = CallStatus.Create(
         StatusCode.Unavailable, "BUSY", "The router has reached its limit of memory for unread replies. Try again.", "no");
 
+    private readonly AbandonedWork _abandoned = new(memory.Requests);
     private readonly ExchangePlaces _places = new(memory.Requests);
     private readonly MessageRoom _watchRoom = new(memory.Replies);
 
@@ -220,16 +223,42 @@ internal sealed class KvProxy(Forwarding forwarding, CallRouter calls, NodeChann
         var requestBytes = request.Count + RequestParts.ObjectBytes(method, request.Written);
         if (!memory.Requests.TryTake(requestBytes, isSmall: requestBytes <= ByteBudget.SmallBytes))
             return Refuse(RequestsWait, context);
+        Task<RoutedReply>? work = null;
         try
         {
             var traceparent = RouterMetrics.TakesSpans ? context.RequestHeaders.GetValue(Spans.Header) : null;
-            var reply = await forwarding.CallAsync(method, UnsafeByteOperations.UnsafeWrap(request.Memory), traceparent, Deadlines.Of(context, options.Timeout), context, this, context.CancellationToken).ConfigureAwait(false);
+            var connection = Forwarding.NeedsConnection(method) ? CallerNumbers.OfConnection(context) : 0;
+            var forwarded = forwarding.CallAsync(
+                method, UnsafeByteOperations.UnsafeWrap(request.Memory), traceparent, Deadlines.Of(context, options.Timeout), connection, this, context.CancellationToken);
+            if (!forwarded.IsCompleted)
+            {
+                var begun = forwarded.AsTask();
+                if (!await _abandoned.EndsFirstAsync(begun, context.CancellationToken).ConfigureAwait(false))
+                {
+                    work = begun;
+                    return Refuse(CallStatus.CallerGone, context);
+                }
+                forwarded = new ValueTask<RoutedReply>(begun);
+            }
+            var reply = await forwarded.ConfigureAwait(false);
             return reply.Error is { } error ? Refuse(error, context) : Answer(request, reply, context);
         }
         finally
         {
-            memory.Requests.GiveBack(requestBytes);
+            if (work is null)
+                memory.Requests.GiveBack(requestBytes);
+            else
+                _ = EndAbandonedAsync(work, method, requestBytes);
         }
+    }
+
+    /// <summary>Counts the request of a call until nothing uses it any more, although its caller has gone.</summary>
+    private async Task EndAbandonedAsync(Task work, Method method, int requestBytes)
+    {
+        await work.ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+        memory.Requests.GiveBack(requestBytes);
+        if (work.Exception?.InnerException is { } failure)
+            RouterLog.Unexpected(log, method, failure);
     }
 
     // The answer is written to the connection next, where it is counted as a response.

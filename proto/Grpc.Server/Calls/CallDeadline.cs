@@ -5,7 +5,7 @@ namespace Grpc.AspNetCore.Server.Calls;
 /// takes the lock; the rest is used by the call's own thread. If a tick for a call that has ended comes late, the next call's deadline has not passed, so the
 /// tick has no effect.
 /// </summary>
-internal sealed class CallDeadline
+internal sealed class CallDeadline : IDisposable
 {
     /// <summary>The longest time that a timer can wait. No process runs until a later deadline.</summary>
     private const long WaitMsMax = uint.MaxValue - 2;
@@ -59,6 +59,13 @@ internal sealed class CallDeadline
             cancellation.Dispose();
             _cancellation = null;
         }
+    }
+
+    /// <summary>Spares the finalizer. A tick that comes late finds no call.</summary>
+    public void Dispose()
+    {
+        Disarm();
+        _timer.Dispose();
     }
 
     /// <summary>The token of the present call. Made only for handlers that ask for it.</summary>

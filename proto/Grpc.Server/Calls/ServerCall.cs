@@ -54,6 +54,9 @@ internal sealed class ServerCall : ServerCallContext
     /// <summary>Whether the only response is large, so that the call has to wait until the caller has read it.</summary>
     public bool HasLargeResponse => _only.IsLarge;
 
+    /// <summary>Whether the caller went away or the deadline passed.</summary>
+    public bool IsGone => IsPastDeadline || RequestAborted.IsCancellationRequested;
+
     protected override string MethodCore => _request.Path;
 
     protected override string HostCore => _request.Headers.Host.ToString();
@@ -112,6 +115,12 @@ internal sealed class ServerCall : ServerCallContext
     /// <summary>Forgets the request.</summary>
     public void End()
     {
+        // Kestrel does not use the object of a stream again that was reset.
+        if (_deadline is not null && RequestAborted.IsCancellationRequested)
+        {
+            _deadline.Dispose();
+            _deadline = null;
+        }
         _deadline?.Disarm();
         Requests.End();
         Responses.End();
@@ -186,6 +195,13 @@ internal sealed class ServerCall : ServerCallContext
     {
         _deadline?.Disarm();
         WriteStatus();
+    }
+
+    /// <summary>Ends a call whose caller is gone, without an exception.</summary>
+    public void FinishGone()
+    {
+        _status = (IsPastDeadline ? PastDeadline() : Gone(cause: null)).Status;
+        Finish();
     }
 
     /// <inheritdoc cref="Finish"/>

@@ -20,6 +20,12 @@ internal sealed class UnaryHandler<TRequest, TResponse>(Method<TRequest, TRespon
             do
                 read = await call.Requests.ReadAsync().ConfigureAwait(false);
             while (!call.Requests.TryTakeOnly(read, method.RequestMarshaller, ref request));
+            // A caller with a short deadline may be gone already. Its call must cost as little as possible, because it is likely to make the next one at once.
+            if (call.IsGone)
+            {
+                call.FinishGone();
+                return;
+            }
             var response = await handler(request!, call).ConfigureAwait(false) ?? throw NoMessage();
             call.WriteOnly(response, method.ResponseMarshaller);
             if (call.HasLargeResponse)

@@ -47,7 +47,7 @@ internal static class WatchMeasure
     private static async Task<double> IdleBytesAsync(KvServers servers, Action<string> progress, CancellationToken cancellation)
     {
         await servers.FindLeaderAsync(cancellation);
-        // A connection takes 256 calls. A channel that needs several opens more than that, and each has only a share of the calls that a node allows.
+        // A connection takes 1,024 calls. A channel that needs several opens more than that, and each has only a share of the calls that a node allows.
         var channels = Enumerable.Range(0, IdleWatchers / 250).Select(_ => GrpcChannel.ForAddress(servers.LeaderAddress)).ToArray();
         using var ended = CancellationTokenSource.CreateLinkedTokenSource(cancellation);
         var before = ResidentBytes(servers.Processes);

@@ -37,16 +37,16 @@ public sealed class ListenerLimitsTests
         await client.UnaryAsync(new EchoRequest());
     }
 
-    /// <summary>A caller may have 256 calls open on a connection, as benchmarks do. Each further stream costs memory before its call can be refused.</summary>
+    /// <summary>A caller may have 1,024 calls open on a connection. Each further stream costs memory before its call can be refused.</summary>
     [Fact]
-    public async Task Settings_OfAConnection_Allow256Streams()
+    public async Task Settings_OfAConnection_Allow1024Streams()
     {
         await using var app = await StartAsync();
         using var channel = GrpcChannel.ForAddress(app.Urls.Single());
         var client = new Echo.EchoClient(channel);
-        await Task.WhenAll(Enumerable.Range(0, 600).Select(_ => client.UnaryAsync(new EchoRequest()).ResponseAsync));
+        await Task.WhenAll(Enumerable.Range(0, 2_400).Select(_ => client.UnaryAsync(new EchoRequest()).ResponseAsync));
         using var connection = await Http2Connection.ConnectAsync(new Uri(app.Urls.Single()).Port);
-        await connection.WriteAsync([.. Enumerable.Range(0, 257).SelectMany(number => Request((2 * number) + 1).ToBytes())]);
+        await connection.WriteAsync([.. Enumerable.Range(0, 1_025).SelectMany(number => Request((2 * number) + 1).ToBytes())]);
         Http2Frame? frame;
         do
         {
@@ -54,7 +54,7 @@ public sealed class ListenerLimitsTests
         }
         while (frame is { Type: not Http2Frame.Reset });
         // The stream beyond the limit is refused with REFUSED_STREAM, so its caller may send the call again.
-        Assert.Equal((513, 7), (frame!.Stream, frame.Payload[3]));
+        Assert.Equal((2_049, 7), (frame!.Stream, frame.Payload[3]));
     }
 
     /// <summary>
