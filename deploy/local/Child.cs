@@ -17,7 +17,6 @@ internal sealed class Child(string name, string program, IReadOnlyList<string> a
 
     private readonly string _pidFile = Path.Combine(runFolder, name + ".pid");
     private readonly string _logFile = Path.Combine(runFolder, name + ".log");
-    private int _isLogLost;
 
     public string Name => name;
 
@@ -74,19 +73,8 @@ internal sealed class Child(string name, string program, IReadOnlyList<string> a
 
         void Copy(string? line)
         {
-            try
-            {
-                if (line is not null)
-                    log.Add(line);
-            }
-            catch (IOException) when (Interlocked.Exchange(ref _isLogLost, 1) == 1)
-            {
-                // It was said. The program goes on without its log.
-            }
-            catch (IOException e)
-            {
-                Console.Error.WriteLine($"kv-local: the log of {name} cannot be written: {e.Message} The program goes on.");
-            }
+            if (line is not null)
+                log.Add(line);
         }
     }
 

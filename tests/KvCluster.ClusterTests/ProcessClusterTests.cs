@@ -151,6 +151,7 @@ public sealed class ProcessClusterTests
     }
 
     [Fact]
+    [Trait("Turn", "3")]
     public async Task KillHard_OfTheLauncher_EndsItsChildrenAndReleasesTheDirectory()
     {
         using var folder = new TemporaryDirectory();
@@ -171,6 +172,7 @@ public sealed class ProcessClusterTests
     }
 
     [Fact]
+    [Trait("Turn", "3")]
     public async Task Stop_OfAClusterInOneProcess_IsCleanAndKeepsItsData()
     {
         using var folder = new TemporaryDirectory();

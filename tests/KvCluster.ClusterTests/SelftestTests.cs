@@ -44,6 +44,7 @@ public sealed class SelftestTests
     }
 
     [Fact]
+    [Trait("Turn", "3")]
     public async Task Selftest_WhileLeadersAreKilledAtRandom_Passes()
     {
         using var folder = new TemporaryDirectory();

@@ -56,6 +56,7 @@ public sealed class CancellingCallerTests(CancellingCallerTests.ThreeNodes clust
     [GreedyTheory]
     [InlineData(false)]
     [InlineData(true)]
+    [Trait("Turn", "3")]
     public async Task ConnectionsThatBreakUnderResets_GiveTheirPlacesBack(bool atTheRouter)
     {
         const int connections = 96;

@@ -13,6 +13,7 @@ namespace KvCluster.ClusterTests.Faults;
 /// A leader loses etcd in the middle of a change of its shard's replicas: etcd has the change, and the leader never learns of it. The record proceeds
 /// without it, under five client processes whose histories must be linearizable.
 /// </summary>
+[Trait("Turn", "2")]
 public sealed class CoordinatorChangeTests
 {
     private const int Some = 100;

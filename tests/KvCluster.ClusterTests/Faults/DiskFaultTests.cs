@@ -17,6 +17,7 @@ public sealed class DiskFaultTests
     private const int Follower = 3;
 
     [SmallDiskFact]
+    [Trait("Turn", "1")]
     public async Task F18_FollowersDiskFull_DelaysNobodyAndCatchesUpWhenThereIsRoom()
     {
         await using var disk = await SmallDisk.CreateAsync(DiskMebibytes, 2 * DiskMebibytes);
@@ -56,6 +57,7 @@ public sealed class DiskFaultTests
 
     /// <summary>All three nodes. Puts are refused with the reason, reads and deletes work, and puts work again when there is space.</summary>
     [SmallDiskFact]
+    [Trait("Turn", "1")]
     public async Task F18_AllDisksFull_RefusesPutsReadsAndDeletesAndRecovers()
     {
         var disks = new List<SmallDisk>();
@@ -92,10 +94,12 @@ public sealed class DiskFaultTests
     /// The device under a follower's journal refuses writes. The follower does not acknowledge what it could not sync, and a restart recovers it.
     /// </summary>
     [BadDiskFact]
+    [Trait("Turn", "1")]
     public Task F17_DeviceFailsUnderAFollower_DelaysNobodyAndARestartRecovers() => FailDeviceAsync(Follower);
 
     /// <summary>The same under the leader's journal: another node leads.</summary>
     [BadDiskFact]
+    [Trait("Turn", "1")]
     public Task F17_DeviceFailsUnderTheLeader_AnotherLeadsAndARestartRecovers() => FailDeviceAsync(Leader);
 
     private static async Task FailDeviceAsync(int node, [CallerMemberName] string test = "")
@@ -124,6 +128,7 @@ public sealed class DiskFaultTests
     /// without leading, and writes again without a restart when there is space.
     /// </summary>
     [SmallDiskFact]
+    [Trait("Turn", "1")]
     public async Task F18_DeviceWithoutRoomUnderTheLeader_AnotherLeadsAndItRecoversWhenThereIsRoom()
     {
         await using var disk = await SmallDisk.CreateAsync(DiskMebibytes, DiskMebibytes / 2);
@@ -143,6 +148,7 @@ public sealed class DiskFaultTests
 
     /// <summary>Five writes a second. The disk still works, but every caller of the shard would wait for it.</summary>
     [SlowDiskFact]
+    [Trait("Turn", "1")]
     public async Task F19_LeadersDiskSlow_TransfersTheShard()
     {
         await using var disk = await SmallDisk.CreateAsync(DiskMebibytes, 2 * DiskMebibytes);

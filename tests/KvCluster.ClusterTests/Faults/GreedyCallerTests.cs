@@ -34,6 +34,7 @@ public sealed class GreedyCallerTests(GreedyCallerTests.OneNode cluster) : IClas
     [InlineData("watch", 200, false)]
     [InlineData("watch", 200, true)]
     [InlineData("intersect", 12, false)]
+    [Trait("Turn", "2")]
     public Task F50_WatchersAndIntersections_HoldNoMoreThanTheBudget(string kind, int count, bool atTheRouter) => HoldsAsync(kind, count, atTheRouter);
 
     [GreedyTheory(isLong: true)]

@@ -6,6 +6,7 @@ namespace KvCluster.ClusterTests.Faults;
 /// <summary>
 /// Faults of nodes that lead some of sixteen shards and follow in the others, under five client processes whose histories must be linearizable.
 /// </summary>
+[Trait("Turn", "3")]
 public sealed class ManyShardsTests(ManyShardsCluster shared) : IClassFixture<ManyShardsCluster>
 {
     private const int Some = 150;

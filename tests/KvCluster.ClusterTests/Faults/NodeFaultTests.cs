@@ -52,6 +52,7 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
 
     /// <summary>Clients can always reach the old leader, and it can reach etcd.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
+    [Trait("Turn", "1")]
     public async Task F3_LeaderCutOffFromItsFollowers_IsReplacedAndRejoins()
     {
         var (cluster, histories) = await shared.BeginAsync();
@@ -68,6 +69,7 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
 
     /// <summary>Its heartbeats arrive, but nothing returns to it. It must not hold the shard for ever.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
+    [Trait("Turn", "1")]
     public async Task F3_LeaderThatSendsButReceivesNothing_StepsDown()
     {
         var (cluster, histories) = await shared.BeginAsync();
@@ -83,6 +85,7 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
     }
 
     [ToolFact("etcd", "etcdctl", "lincheck")]
+    [Trait("Turn", "1")]
     public async Task F4_FollowerSlowThenCutOffThenDead_DelaysNobody()
     {
         var (cluster, histories) = await shared.BeginAsync();
@@ -108,6 +111,7 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
 
     /// <summary>First the router reaches no node and so knows no shard. Later it was cut off and does not know the new leader. Neither loses a call.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
+    [Trait("Turn", "1")]
     public async Task F23_RouterWithAnEmptyThenAStaleMap_AnswersEveryCall()
     {
         var (cluster, histories) = await shared.BeginAsync();
@@ -154,6 +158,7 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
 
     /// <summary>The follower's journal ends before the beginning of every leader's, so it needs a snapshot, and its connection breaks in the middle.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
+    [Trait("Turn", "1")]
     public async Task F20_FollowerBeyondTheJournal_GetsASnapshotDespiteACut()
     {
         await using var cluster = await FaultCluster.StartAsync(prepare: static node => node.Options = ["--journal-retention-mib", "1"]);
@@ -186,6 +191,7 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
 
     /// <summary>One node's boot clock is eleven days ahead of the others', another's is a day behind. Only differences count.</summary>
     [BootClockFact]
+    [Trait("Turn", "1")]
     public async Task F21_BootClocksThatDisagree_ChangeNothing()
     {
         await using var cluster = await FaultCluster.StartAsync(prepare: node =>

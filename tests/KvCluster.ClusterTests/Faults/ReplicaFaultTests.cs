@@ -19,6 +19,7 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
     private const int Follower = 3;
 
     [ToolFact("etcd", "etcdctl", "lincheck")]
+    [Trait("Turn", "2")]
     public async Task F29_WipedDisk_IsReplacedUnderANewIdAndCatchesUp()
     {
         var (cluster, histories) = await shared.BeginAsync();
@@ -37,6 +38,7 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
 
     /// <summary>With an old copy of its data, the node would vote and acknowledge as if it had never had the later records.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
+    [Trait("Turn", "2")]
     public async Task F29_OldCopyOfTheData_IsSetAsideAndReplacedThroughALearner()
     {
         var (cluster, histories) = await shared.BeginAsync();
@@ -74,14 +76,17 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
 
     /// <summary>Neither meta page leads to the trees any more.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
+    [Trait("Turn", "2")]
     public Task F16_FlippedBitsInBothMetaPages_AreFoundAndRepairedFromAPeer() => DamageAsync(Follower, static state => FlipBits(DataOf(state), PageBytes, from: 0, end: MetaBytes));
 
     /// <summary>Each page of the trees is sound but in the place of another one, as after misplaced writes.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
+    [Trait("Turn", "2")]
     public Task F16_SwappedPages_AreFoundAndRepairedFromAPeer() => DamageAsync(Follower, static state => SwapPages(DataOf(state)));
 
     /// <summary>The preferred node of the shard, which would lead again as soon as it may. All its files are damaged.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
+    [Trait("Turn", "2")]
     public Task F16_FlippedBitsInAllOfTheLeadersFiles_AreFoundAndRepairedFromAPeer() => DamageAsync(Leader, static state =>
     {
         FlipBits(DataOf(state), PageBytes, from: 0);
@@ -94,6 +99,7 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
     /// as if that were everything.
     /// </summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
+    [Trait("Turn", "2")]
     public async Task F16_FlippedBitsInTheJournal_AreFoundAndRepairedFromAPeer()
     {
         var (cluster, histories) = await shared.BeginAsync();

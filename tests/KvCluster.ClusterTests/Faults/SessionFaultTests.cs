@@ -50,6 +50,7 @@ public sealed class SessionFaultTests
 
     /// <summary>One connection takes every session of a shard and asks for more. Another one still gets its session at once.</summary>
     [Fact]
+    [Trait("Turn", "3")]
     public async Task F43_OneClientThatOpensSessionsWithoutEnd_LeavesPlacesForOthers()
     {
         using var folder = new TemporaryDirectory();

@@ -5,6 +5,7 @@ using KvCluster.Processes;
 namespace KvCluster.ClusterTests.Faults;
 
 /// <summary>F40: a failed snapshot costs no healthy replica and is repeated.</summary>
+[Trait("Turn", "3")]
 public sealed class SnapshotFaultTests
 {
     private const int Some = 150;

@@ -59,6 +59,7 @@ public sealed class WatchFaultTests
     [ToolTheory("etcd")]
     [InlineData(false)]
     [InlineData(true)]
+    [Trait("Turn", "3")]
     public async Task F50_ManyWatchersOfALargeValue_StayWithinTheBudget(bool throughRouter)
     {
         await using var cluster = await FaultCluster.StartAsync(nodes: 1);
@@ -93,6 +94,7 @@ public sealed class WatchFaultTests
 
     /// <summary>It ended with "No leader ... silent for 3 seconds", although nothing was wrong: a time for which a process sleeps is no silence of the cluster.</summary>
     [LongToolFact("etcd")]
+    [Trait("Turn", "3")]
     public async Task Watch_WhoseProcessStoodStillForAMinute_GoesOn()
     {
         await using var cluster = await FaultCluster.StartAsync();

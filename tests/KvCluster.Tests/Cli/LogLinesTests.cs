@@ -25,4 +25,17 @@ public sealed class LogLinesTests : IDisposable
         log.Add("four");
         Assert.Equal("three\nby another program\nfour\n", File.ReadAllText(_path));
     }
+
+    /// <summary>The launcher ended with its cluster when it noted on a full disk that a program had ended.</summary>
+    [Fact]
+    public void Add_OnAFullDisk_LosesTheLineAndNothingElse()
+    {
+        if (!File.Exists("/dev/full"))
+            return;
+        File.Delete(_path);
+        File.CreateSymbolicLink(_path, "/dev/full");
+        using var log = new LogLines(_path);
+        log.Add("one");
+        log.Add("two");
+    }
 }
