@@ -13,18 +13,18 @@ RUN --mount=type=cache,target=/root/.nuget/packages,sharing=locked \
     for program in node/Server router client/Cli; do \
       dotnet publish $program -c Release -a "$TARGETARCH" --self-contained -p:PublishReadyToRun=true -p:DebugType=none -p:PublishDocumentationFiles=false -o /publish/$program -v quiet || exit 1; \
     done && mkdir /empty
+# The settings of a container. In a file, because a variable of the image would override the file of whoever runs it.
+RUN printf '%s\n' 'data: /data' 'listen: http://0.0.0.0:7401' 'admin: http://0.0.0.0:7480' 'log-format: json' >/settings.yaml
 
 FROM ${RUNTIME_IMAGE}
 COPY --from=build /publish/node/Server /app
+COPY --from=build /settings.yaml /app/settings.yaml
 # A named volume gets the owner of the directory on which it is mounted.
 COPY --from=build --chown=1654:1654 /empty /data
 # DOTNET_EnableDiagnostics=0, because the runtime's diagnostic socket would be in /tmp, which a read-only root file system does not allow.
 ENV DOTNET_EnableDiagnostics=0 \
     DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1 \
-    KVCLUSTER_DATA=/data \
-    KVCLUSTER_LISTEN=http://0.0.0.0:7401 \
-    KVCLUSTER_ADMIN=http://0.0.0.0:7480 \
-    KVCLUSTER_LOG_FORMAT=json
+    KVCLUSTER_CONFIG=/app/settings.yaml
 USER 1654:1654
 VOLUME /data
 # gRPC for clients, the admin port, and the streams of other nodes (100 above the first).

@@ -13,14 +13,15 @@ RUN --mount=type=cache,target=/root/.nuget/packages,sharing=locked \
     for program in node/Server router client/Cli; do \
       dotnet publish $program -c Release -a "$TARGETARCH" --self-contained -p:PublishReadyToRun=true -p:DebugType=none -p:PublishDocumentationFiles=false -o /publish/$program -v quiet || exit 1; \
     done && mkdir /empty
+# The settings of a container. In a file, because a variable of the image would override the file of whoever runs it.
+RUN printf '%s\n' 'listen: http://0.0.0.0:7400' 'admin: http://0.0.0.0:7480' 'log-format: json' >/settings.yaml
 
 FROM ${RUNTIME_IMAGE}
 COPY --from=build /publish/router /app
+COPY --from=build /settings.yaml /app/settings.yaml
 ENV DOTNET_EnableDiagnostics=0 \
     DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1 \
-    KVCLUSTER_LISTEN=http://0.0.0.0:7400 \
-    KVCLUSTER_ADMIN=http://0.0.0.0:7480 \
-    KVCLUSTER_LOG_FORMAT=json
+    KVCLUSTER_CONFIG=/app/settings.yaml
 USER 1654:1654
 EXPOSE 7400 7480
 HEALTHCHECK --interval=5s --timeout=4s --start-period=60s --retries=3 CMD ["/app/kv-router", "health"]
