@@ -40,6 +40,11 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- index . 1 }}.{{ $root.Release.Namespace }}.svc.{{ $root.Values.clusterDomain }}
 {{- end -}}
 
+{{- /* Address of any node that is ready. */ -}}
+{{- define "kv.nodesAddress" -}}
+{{ include "kv.scheme" . }}://{{ include "kv.host" (list . (printf "%s-nodes" (include "kv.fullname" .))) }}:7401
+{{- end -}}
+
 {{- define "kv.coordinator" -}}
 {{- $root := . -}}
 etcd=
@@ -114,23 +119,85 @@ imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{- /* Settings as environment variables: journal-retention-mib: 512 -> KVCLUSTER_JOURNAL_RETENTION_MIB */ -}}
-{{- define "kv.settings" -}}
-{{- range $name, $value := . }}
-- {name: KVCLUSTER_{{ $name | upper | replace "-" "_" }}, value: {{ $value | toString | quote }}}
+{{- /*
+  The settings file of a node. What scaling changes is in the ConfigMap "creation" instead, because a changed file restarts the pods. Nothing else is a
+  variable: Kubernetes merges the list of a container's variables, so one that a failed upgrade added would stay in spite of a rollback.
+*/ -}}
+{{- define "kv.nodeSettings" -}}
+{{- $chart := dict
+  "data" "/data"
+  "listen" (printf "%s://0.0.0.0:7401" (include "kv.scheme" .))
+  "cluster" (include "kv.cluster" .)
+  "coordinator" (include "kv.coordinator" .)
+  "replicas" .Values.cluster.replicationFactor
+  "stop-grace-seconds" (sub (int .Values.node.terminationGracePeriodSeconds) 5)
+-}}
+{{- if .Values.externalEtcd.tlsSecret -}}
+{{- $_ := set $chart "coordinator-ca" "/etc/kvcluster/etcd/ca.crt" -}}
+{{- if .Values.externalEtcd.clientCertificate -}}
+{{- $_ := set $chart "coordinator-cert" "/etc/kvcluster/etcd/tls.crt" -}}
+{{- $_ := set $chart "coordinator-key" "/etc/kvcluster/etcd/tls.key" -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.externalEtcd.user -}}
+{{- $_ := set $chart "coordinator-user" . -}}
+{{- $_ := set $chart "coordinator-password-file" "/etc/kvcluster/etcd/password" -}}
+{{- end -}}
+{{- toYaml (mergeOverwrite $chart (include "kv.serverSettings" . | fromYaml) .Values.node.settings) -}}
+{{- end -}}
+
+{{- /* The settings file of a router. */ -}}
+{{- define "kv.routerSettings" -}}
+{{- $chart := dict
+  "listen" (printf "%s://0.0.0.0:7400" (include "kv.scheme" .))
+  "nodes" (include "kv.nodesAddress" .)
+-}}
+{{- toYaml (mergeOverwrite $chart (include "kv.serverSettings" . | fromYaml) .Values.router.settings) -}}
+{{- end -}}
+
+{{- /* What both have in common. A router that required no certificate would let anybody in under its own. */ -}}
+{{- define "kv.serverSettings" -}}
+admin: http://0.0.0.0:7480
+log-format: json
+{{- if .Values.tls.enabled }}
+tls-ca: /etc/kvcluster/tls/ca.crt
+tls-cert: /etc/kvcluster/tls/tls.crt
+tls-key: /etc/kvcluster/tls/tls.key
+tls-client-auth: {{ .Values.tls.clientAuth }}
+{{- else }}
+allow-plaintext: true
+{{- end }}
+{{- if .Values.console.tokenSecret }}
+admin-token-file: /etc/kvcluster/console/token
 {{- end }}
 {{- end -}}
 
-{{- /* For every program that serves clients. A router that required no certificate would let anybody in under its own. */ -}}
-{{- define "kv.tlsSettings" -}}
-{{- if .Values.tls.enabled }}
-- {name: KVCLUSTER_TLS_CERT, value: /tls/tls.crt}
-- {name: KVCLUSTER_TLS_KEY, value: /tls/tls.key}
-- {name: KVCLUSTER_TLS_CA, value: /tls/ca.crt}
-- {name: KVCLUSTER_TLS_CLIENT_AUTH, value: {{ .Values.tls.clientAuth }}}
-{{- else }}
-- {name: KVCLUSTER_ALLOW_PLAINTEXT, value: "true"}
-{{- end }}
+{{- /*
+  The volume with a program's settings file and secrets: (list root part secret), where secret has the program's certificate. One volume, because Kubernetes
+  replaces the list of a volume's sources but merges the list of volumes: one that a failed upgrade added would stay.
+*/ -}}
+{{- define "kv.files" -}}
+{{- $root := index . 0 -}}
+{{- $part := index . 1 -}}
+- name: files
+  projected:
+    defaultMode: 0440
+    sources:
+      - configMap: {name: {{ include "kv.fullname" $root }}-settings, items: [{key: {{ $part }}.yaml, path: settings.yaml}]}
+      {{- if $root.Values.tls.enabled }}
+      - secret: {name: {{ index . 2 }}, items: [{key: ca.crt, path: tls/ca.crt}, {key: tls.crt, path: tls/tls.crt}, {key: tls.key, path: tls/tls.key}]}
+      {{- end }}
+      {{- with $root.Values.console.tokenSecret }}
+      - secret: {name: {{ . }}, items: [{key: token, path: console/token}]}
+      {{- end }}
+      {{- if eq $part "node" }}
+      {{- with $root.Values.externalEtcd.tlsSecret }}
+      - secret: {name: {{ . }}, items: [{key: ca.crt, path: etcd/ca.crt}{{ if $root.Values.externalEtcd.clientCertificate }}, {key: tls.crt, path: etcd/tls.crt}, {key: tls.key, path: etcd/tls.key}{{ end }}]}
+      {{- end }}
+      {{- with $root.Values.externalEtcd.passwordSecret }}
+      - secret: {name: {{ . }}, items: [{key: password, path: etcd/password}]}
+      {{- end }}
+      {{- end }}
 {{- end -}}
 
 {{- define "kv.probes" -}}
@@ -179,10 +246,15 @@ livenessProbe:
 {{- if hasKey .Values.node.settings "stop-grace-seconds" -}}
 {{- fail "node.settings.stop-grace-seconds: the chart sets this itself, five seconds less than node.terminationGracePeriodSeconds. Change that value instead." -}}
 {{- end -}}
-{{- range $part, $settings := dict "node" .Values.node.settings "router" .Values.router.settings -}}
-{{- range $setting, $_ := $settings -}}
-{{- if or (has $setting (list "node" "data" "listen" "advertise" "listen-peers" "advertise-peers" "cluster" "coordinator" "bootstrap-nodes" "replicas" "split-at" "nodes" "admin" "admin-token-file" "allow-plaintext")) (hasPrefix "tls-" $setting) (hasPrefix "coordinator-" $setting) -}}
+{{- range $part, $values := dict "node" .Values.node "router" .Values.router -}}
+{{- range $setting, $_ := $values.settings -}}
+{{- if or (has $setting (list "config" "node" "pod-name" "data" "listen" "advertise" "listen-peers" "advertise-peers" "cluster" "coordinator" "bootstrap-nodes" "replicas" "split-at" "nodes" "admin" "admin-token-file" "allow-plaintext" "until-stdin-ends")) (hasPrefix "tls-" $setting) (hasPrefix "coordinator-" $setting) -}}
 {{- fail (printf "%s.settings.%s: the chart sets this itself. Remove it, and see values.yaml for the value that it is derived from." $part $setting) -}}
+{{- end -}}
+{{- end -}}
+{{- range $values.env -}}
+{{- if hasPrefix "KVCLUSTER_" .name -}}
+{{- fail (printf "%s.env: %s would override the settings file. Set %s.settings.%s instead." $part .name $part (.name | trimPrefix "KVCLUSTER_" | lower | replace "_" "-")) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -1,7 +1,10 @@
 using System.Globalization;
 using System.Text.Json;
 using System.Text.RegularExpressions;
+using KvCluster.Node.Configuration;
 using KvCluster.Processes;
+using KvCluster.Router.Configuration;
+using KvCluster.ServiceDefaults.Configuration;
 
 namespace KvCluster.Tests.Chart;
 
@@ -54,6 +57,9 @@ public sealed class ChartTests
     [InlineData("node.terminationGracePeriodSeconds=6", "at '/node/terminationGracePeriodSeconds': minimum: got 6, want 10")]
     [InlineData("networkPolicy.monitoring={prometheus}", "at '/networkPolicy/monitoring/0': got string, want object")]
     [InlineData("node.settings.tls-cert=x", "node.settings.tls-cert: the chart sets this itself")]
+    [InlineData("router.settings.config=x", "router.settings.config: the chart sets this itself")]
+    [InlineData("node.env[0].name=KVCLUSTER_LOG_FORMAT", "node.env: KVCLUSTER_LOG_FORMAT would override the settings file. Set node.settings.log-format instead")]
+    [InlineData("router.env[0].value=x", "at '/router/env/0': missing property 'name'")]
     [InlineData("node.settings.Journal=x", "at '/node/settings': additional properties 'Journal' not allowed")]
     [InlineData("image.pullPolicy=always", "at '/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'")]
     [InlineData("cluster.splitAt={b,a}", "cluster.splitAt: keys must be in ascending order, but 'a' does not come after 'b'")]
@@ -77,10 +83,51 @@ public sealed class ChartTests
     [InlineData("require")]
     public async Task Template_WithClientAuth_SetsItForNodesAndRouters(string clientAuth)
     {
-        string[] values = ["--set", "tls.enabled=true,tls.nodeSecret=n,tls.routerSecret=r,tls.clientAuth=" + clientAuth];
+        var config = await TemplateAsync("config", "--set", "tls.enabled=true,tls.nodeSecret=n,tls.routerSecret=r,tls.clientAuth=" + clientAuth);
 
-        foreach (var server in new[] { "node", "router" })
-            Assert.Equal([clientAuth], Values(await TemplateAsync(server, values), "name: KVCLUSTER_TLS_CLIENT_AUTH, value: (.+)}"));
+        Assert.Equal([clientAuth, clientAuth], Values(config, "tls-client-auth: (.+)"));
+    }
+
+    /// <summary>With TLS every program exited with 2, because its address was http. The tests compared what was rendered, and no program read it.</summary>
+    [ToolTheory("helm")]
+    [InlineData("default")]
+    [InlineData("everything")]
+    [InlineData("single")]
+    public async Task Settings_WithValues_AreAcceptedByThePrograms(string name)
+    {
+        string[] values = ["--values", Path.Combine(Here, "values", name + ".yaml")];
+        var config = await TemplateAsync("config", values);
+        var variables = new Dictionary<string, string>
+        {
+            [NodeSettings.Node.Variable] = "1",
+            [NodeSettings.Advertise.Variable] = Assert.Single(Values(await TemplateAsync("node", values), "name: KVCLUSTER_ADVERTISE, value: \"(.+)\"}")).Replace("$(KVCLUSTER_NODE)", "1", StringComparison.Ordinal),
+            [NodeSettings.BootstrapNodes.Variable] = Assert.Single(Values(config, "bootstrap-nodes: \"(.+)\"")),
+        };
+
+        Assert.Empty(MistakesOf(config, "node", NodeSettings.RunTable, NodeSettings.Known, NodeSettings.CheckRun, variables));
+        Assert.Empty(MistakesOf(config, "router", RouterSettings.RunTable, RouterSettings.RunTable, RouterSettings.Check, []));
+    }
+
+    [ToolFact("helm")]
+    public async Task NodeCount_Changed_RestartsNoPod()
+    {
+        var (three, five) = (await TemplateAsync("node", "--set", "node.count=3"), await TemplateAsync("node", "--set", "node.count=5"));
+
+        Assert.Equal(three.Replace("replicas: 3", "replicas: 5", StringComparison.Ordinal), five);
+    }
+
+    [ToolTheory("helm")]
+    [InlineData("node")]
+    [InlineData("router")]
+    public async Task Setting_Changed_RestartsThePodsOfItsProgramOnly(string part)
+    {
+        foreach (var other in (string[])["node", "router"])
+        {
+            var (before, after) = (await TemplateAsync(other), await TemplateAsync(other, "--set", $"{part}.settings.connections-max=1000"));
+
+            Assert.Equal(other != part, before == after);
+            Assert.Equal(Regex.Replace(before, "checksum/settings: .+", ""), Regex.Replace(after, "checksum/settings: .+", ""));
+        }
     }
 
     [ToolFact("helm")]
@@ -109,10 +156,10 @@ public sealed class ChartTests
     [InlineData(600, "595")]
     public async Task Node_WithATerminationGracePeriod_HasFiveSecondsLessToStop(int seconds, string stopGrace)
     {
-        var node = await TemplateAsync("node", "--set", $"node.terminationGracePeriodSeconds={seconds}");
+        string[] values = ["--set", $"node.terminationGracePeriodSeconds={seconds}"];
 
-        Assert.Equal([seconds.ToString(CultureInfo.InvariantCulture)], Values(node, "terminationGracePeriodSeconds: (.+)"));
-        Assert.Equal([stopGrace], Values(node, "name: KVCLUSTER_STOP_GRACE_SECONDS, value: \"(.+)\"}"));
+        Assert.Equal([seconds.ToString(CultureInfo.InvariantCulture)], Values(await TemplateAsync("node", values), "terminationGracePeriodSeconds: (.+)"));
+        Assert.Equal([stopGrace], Values(await TemplateAsync("config", values), "stop-grace-seconds: (.+)"));
     }
 
     [ToolFact("helm")]
@@ -169,6 +216,18 @@ public sealed class ChartTests
         if (WritesGolden)
             await File.WriteAllTextAsync(golden, rendered + "\n");
         Assert.Equal((await File.ReadAllTextAsync(golden)).TrimEnd(), rendered);
+    }
+
+    // What a program says about its file in the rendered ConfigMap.
+    private static IReadOnlyList<string> MistakesOf(
+        string config, string program, IReadOnlyList<Setting> table, IReadOnlyList<Setting> known, Action<Settings> check, Dictionary<string, string> variables)
+    {
+        using var folder = new TemporaryDirectory();
+        var file = Path.Combine(folder.Path, "settings.yaml");
+        File.WriteAllText(file, Assert.Single(Values(config, $@"  {program}\.yaml: \|\n((?:    .+\n?)+)")));
+        var settings = SettingsReader.Read(table, known, new SettingSources(new Dictionary<string, string> { [CommonSettings.Config.Name] = file }, variables));
+        check(settings);
+        return settings.Mistakes;
     }
 
     // The content of the pattern's group at every match.
