@@ -12,9 +12,11 @@ namespace KvCluster.Node;
 /// </summary>
 internal static class CertsCommand
 {
+    private const string AllNodes = "all";
+
     private static readonly Argument<string> Folder = new("DIR") { Description = "Directory to write them to. If one of the files already exists, nothing is written." };
     private static readonly Option<string> Cluster = new("--cluster") { Description = "The cluster's name.", DefaultValueFactory = _ => "local", HelpName = "NAME" };
-    private static readonly Option<string> Nodes = new("--nodes") { Description = "The ids of its nodes, separated by commas.", DefaultValueFactory = _ => "1,2,3", HelpName = "IDS" };
+    private static readonly Option<string> Nodes = new("--nodes") { Description = $"The ids of its nodes, separated by commas, or '{AllNodes}' for one certificate that all nodes share, as in a secret of the chart.", DefaultValueFactory = _ => "1,2,3", HelpName = "IDS" };
     private static readonly Option<string?> Hosts = new("--hosts") { Description = "Names and addresses by which nodes and routers are reached, separated by commas, besides loopback.", HelpName = "NAMES" };
 
     public static Command Create()
@@ -27,7 +29,7 @@ internal static class CertsCommand
     private static int Init(ParseResult arguments)
     {
         var folder = Path.GetFullPath(arguments.GetRequiredValue(Folder));
-        var (cluster, nodes) = (Read(Cluster, NodeSettings.Cluster), Read(Nodes, NodeSettings.Nodes));
+        var (cluster, nodes) = (Read(Cluster, NodeSettings.Cluster), arguments.GetRequiredValue(Nodes) == AllNodes ? null : Read(Nodes, NodeSettings.Nodes));
         if (!NodeNames.MayNameCluster(cluster))
             throw new SettingsException([$"{Cluster.Name}: {NodeNames.UnfitCluster(cluster)}"]);
         var hosts = arguments.GetValue(Hosts)?.Split(',', StringSplitOptions.TrimEntries | StringSplitOptions.RemoveEmptyEntries) ?? [];

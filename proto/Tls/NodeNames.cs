@@ -12,6 +12,9 @@ internal static class NodeNames
     /// <summary>"node-1.NAME.kvcluster".</summary>
     public static string OfNode(uint node, string cluster) => $"node-{node}.{cluster}.kvcluster";
 
+    /// <summary>"*.NAME.kvcluster".</summary>
+    public static string OfEveryNode(string cluster) => $"*.{cluster}.kvcluster";
+
     /// <summary>"router.NAME.kvcluster".</summary>
     public static string OfRouter(string cluster) => $"router.{cluster}.kvcluster";
 

@@ -105,7 +105,7 @@ public sealed class ProcessClusterTests
         await using var client = new KvClient(new KvClientOptions
         {
             Endpoints = [cluster.SecureRouterAddress],
-            Tls = new KvTlsOptions { AuthorityFile = Path.Combine(folder.Path, "certs", "ca.pem") },
+            Tls = new KvTlsOptions { AuthorityFile = Path.Combine(folder.Path, "certs", "ca.crt") },
             Timeout = Eventually.Limit,
         });
         await client.PutAsync("key", "value");

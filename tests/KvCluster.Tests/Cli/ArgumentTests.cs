@@ -118,11 +118,11 @@ public sealed class ArgumentTests
         var script = $"$NODE certs init '{Path.Combine(folder.Path, "made")}' --nodes 1,2 --hosts node1,10.0.0.1";
         var (exitCode, output, error) = await KvProcess.RunInShellAsync(script);
         Assert.Equal((0, ""), (exitCode, error));
-        Assert.Equal(output.Split('\n', StringSplitOptions.RemoveEmptyEntries).Order(), Directory.GetFiles(Path.Combine(folder.Path, "made")).Order());
+        Assert.Equal(output.Split('\n', StringSplitOptions.RemoveEmptyEntries).Order(), Directory.GetFiles(Path.Combine(folder.Path, "made"), "*", SearchOption.AllDirectories).Order());
         (exitCode, _, error) = await KvProcess.RunInShellAsync(script);
         const int unavailable = 3;
         Assert.Equal(unavailable, exitCode);
-        Assert.Contains("ca.pem already exists; nothing was written", error, StringComparison.Ordinal);
+        Assert.Contains("ca.crt already exists; nothing was written", error, StringComparison.Ordinal);
         (exitCode, _, error) = await KvProcess.RunInShellAsync($"$NODE certs init '{folder.Path}' --nodes 1,1 ");
         Assert.Equal((Usage, "kv-node: --nodes: '1,1' names a node twice.\n"), (exitCode, error));
     }

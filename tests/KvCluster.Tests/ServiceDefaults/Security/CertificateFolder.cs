@@ -39,7 +39,7 @@ internal sealed class CertificateFolder : IDisposable
         return FilesOf(name);
     }
 
-    public TlsFiles FilesOf(string name) => DevelopmentCertificates.FilesOf(_directory.Path, name);
+    public TlsFiles FilesOf(string name) => new() { AuthorityFile = PathOf("ca.pem"), CertificateFile = PathOf($"{name}.pem"), KeyFile = PathOf($"{name}-key.pem") };
 
     public void Dispose() => _directory.Dispose();
 }

@@ -16,12 +16,10 @@ public sealed class DevelopmentCertificatesTests : IDisposable
     public void Create_MakesUsableCertificates()
     {
         var written = Create();
-        Assert.Equal(written.Order(), Directory.GetFiles(_directory.Path).Select(Path.GetFileName).Order());
+        Assert.Equal(written.Order(), Written().Order());
         foreach (var (name, required) in ((string, string?)[])[("node-1", "node-1.local.kvcluster"), ("node-2", "node-2.local.kvcluster"), ("router", "router.local.kvcluster"), ("client", null)])
         {
-            var credentials = new CredentialFiles(
-                new TlsFiles { AuthorityFile = PathOf("ca.pem"), CertificateFile = PathOf($"{name}.pem"), KeyFile = PathOf($"{name}-key.pem"), IsOfAuthority = true, RequiredName = required },
-                TimeProvider.System).Current;
+            var credentials = CredentialsOf(name, required);
             Assert.InRange((credentials.End!.Value.At - DateTimeOffset.UtcNow).TotalDays, 390, 400);
             string[] hosts = [.. CertificateRefusal.NamesOf(credentials.Own!)];
             if (required is null)
@@ -47,25 +45,42 @@ public sealed class DevelopmentCertificatesTests : IDisposable
         foreach (var file in Create())
         {
             var others = File.GetUnixFileMode(PathOf(file)) & ~(UnixFileMode.UserRead | UnixFileMode.UserWrite);
-            Assert.True(!file.EndsWith("-key.pem", StringComparison.Ordinal) || others == UnixFileMode.None, $"{file}: {others}");
+            Assert.True(!file.EndsWith(".key", StringComparison.Ordinal) || others == UnixFileMode.None, $"{file}: {others}");
         }
     }
 
     [Fact]
     public void Create_FileExists_WritesNothing()
     {
-        File.WriteAllText(PathOf("client-key.pem"), "mine");
-        Assert.Contains(PathOf("client-key.pem"), Assert.Throws<IOException>(Create).Message, StringComparison.Ordinal);
-        Assert.Equal("mine", File.ReadAllText(Assert.Single(Directory.GetFiles(_directory.Path))));
+        var key = DevelopmentCertificates.FilesOf(_directory.Path, "client").KeyFile!;
+        Directory.CreateDirectory(Path.GetDirectoryName(key)!);
+        File.WriteAllText(key, "mine");
+        Assert.Contains(key, Assert.Throws<IOException>(Create).Message, StringComparison.Ordinal);
+        Assert.Equal("mine", File.ReadAllText(PathOf(Assert.Single(Written()))));
+    }
+
+    /// <summary>The chart's secret of the nodes had another shape than these files, and could not be made from them.</summary>
+    [Fact]
+    public void Create_ForAllNodes_MakesOneSecretThatNamesEach()
+    {
+        DevelopmentCertificates.Create(_directory.Path, "local", nodes: null, ["kv.example"], DateTimeOffset.UtcNow);
+        Assert.Equal(["ca.crt", "tls.crt", "tls.key"], Directory.GetFiles(PathOf("node")).Select(Path.GetFileName).Order());
+        foreach (var node in (uint[])[1, 200])
+            Assert.NotNull(CredentialsOf("node", NodeNames.OfNode(node, "local")).Own);
     }
 
     private IReadOnlyList<string> Create() => DevelopmentCertificates.Create(_directory.Path, "local", [new(1), new(2)], ["kv.example"], DateTimeOffset.UtcNow);
+
+    private TlsCredentials CredentialsOf(string name, string? required) =>
+        new CredentialFiles(DevelopmentCertificates.FilesOf(_directory.Path, name) with { IsOfAuthority = true, RequiredName = required }, TimeProvider.System).Current;
+
+    private IEnumerable<string> Written() => Directory.GetFiles(_directory.Path, "*", SearchOption.AllDirectories).Select(file => Path.GetRelativePath(_directory.Path, file));
 
     private string PathOf(string name) => Path.Combine(_directory.Path, name);
 
     private IEnumerable<string> UsesOf(string name)
     {
-        using var certificate = X509Certificate2.CreateFromPem(File.ReadAllText(PathOf($"{name}.pem")));
+        using var certificate = X509Certificate2.CreateFromPem(File.ReadAllText(DevelopmentCertificates.FilesOf(_directory.Path, name).CertificateFile!));
         return [.. certificate.Extensions.OfType<X509EnhancedKeyUsageExtension>().Single().EnhancedKeyUsages.Cast<Oid>().Select(use => use.Value!)];
     }
 }
