@@ -9,7 +9,7 @@ internal static class RouterSettings
     public static readonly Setting<string> Listen = new("listen", "URL", "Address for clients, for example http://127.0.0.1:7400.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps)) { IsRequired = true };
 
     public static readonly Setting<IReadOnlyList<string>> Nodes = new("nodes", "URLS",
-        "Nodes to get the shard map from, separated by commas. One that answers is enough.", text => SettingForms.List(text, SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps))) { IsRequired = true };
+        "Nodes to get the shard map from, separated by commas. One that answers is enough.", SettingForms.ListOf(SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps))) { IsRequired = true };
 
     /// <summary>What a router needs besides its calls: the runtime, the map of the shards, connections. In MiB.</summary>
     private const int ProgramMebibytes = 64;

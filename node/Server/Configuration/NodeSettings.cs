@@ -18,7 +18,7 @@ internal static class NodeSettings
     /// <summary>The part of a stop's time that a node's parts need to stop.</summary>
     private static readonly TimeSpan PartsStopTime = TimeSpan.FromSeconds(2.5);
 
-    public static readonly Setting<NodeId> Node = new("node", "N", "Id of the node, from 1.", ParseNode);
+    public static readonly Setting<NodeId> Node = new("node", "N", "Id of the node, from 1.", new SettingParser<NodeId>(ParseNode, SettingForms.NumberSchema(1, uint.MaxValue)));
     public static readonly Setting<NodeId> PodName = new("pod-name", "NAME", "Instead of the id, the name of a pod of a StatefulSet: kvcluster-node-0 has the id 1.", NodeOfPod);
     public static readonly Setting<string> Data = new("data", "DIR", "Data directory. One process uses it at a time.", Folder) { IsRequired = true };
     public static readonly Setting<string> Listen = new("listen", "URL", "Address for clients, for example http://127.0.0.1:7401.", SettingForms.Url(Uri.UriSchemeHttp, Uri.UriSchemeHttps)) { IsRequired = true };
@@ -44,7 +44,7 @@ internal static class NodeSettings
         "Ids of the first nodes: 1,2,3. A node with an empty data directory creates the cluster if there is none of this name. All nodes have the same value. Ignored afterwards.", NodeIds);
 
     public static readonly Setting<IReadOnlyList<NodeId>> Nodes = new("nodes", "IDS", "The ids of the cluster's nodes, separated by commas: 1,2,3", NodeIds) { IsRequired = true };
-    public static readonly Setting<int?> Replicas = new("replicas", "N", "New cluster only: replicas of each shard; by default 3, or all nodes if there are fewer.", text => SettingForms.Number(1, 64)(text));
+    public static readonly Setting<int?> Replicas = new("replicas", "N", "New cluster only: replicas of each shard; by default 3, or all nodes if there are fewer.", SettingForms.OptionalNumber(1, 64));
     public static readonly Setting<IReadOnlyList<ReadOnlyMemory<byte>>> SplitAt = new("split-at", "KEYS", "New cluster only: keys at which shards begin, separated by commas: files/,packages/", SplitKeys);
 
     public static readonly Setting<int> JournalRetention = new("journal-retention-mib", "MIB",
@@ -52,7 +52,7 @@ internal static class NodeSettings
 
     public static readonly Setting<int?> MemoryBudget = new("memory-budget-mib", "MIB",
         "Memory that the stores of all replicas of the node may use together: changed, held and free pages, the journal's newest records and index, waiting requests; by default a quarter of the machine's memory, or 3/16 of the container's limit, of which .NET uses three quarters, and at least 128. Above half of it, writers and applying followers are slowed until checkpoints are written. Client calls have their own limit, call-memory-mib.",
-        text => SettingForms.Number(NodeOptions.MemoryBudgetMin, 1 << 24)(text));
+        SettingForms.OptionalNumber(NodeOptions.MemoryBudgetMin, 1 << 24));
 
     public static readonly Setting<int> DigestInterval = new("digest-interval-minutes", "MINUTES",
         "How often a shard's leader on this node has the replicas' trees compared; 0: never.", SettingForms.Number(0, 525_600)) { Default = "60" };

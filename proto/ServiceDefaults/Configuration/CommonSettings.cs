@@ -16,13 +16,13 @@ internal static class CommonSettings
     public static readonly Setting<string> AdminTokenFile = new("admin-token-file", "FILE", "File with the token that is required for changes through the admin port. Without it, such changes are refused.", SettingForms.Path);
 
     public static readonly Setting<IReadOnlyList<string>> AdminHosts = new("admin-hosts", "NAMES",
-        "Host names under which browsers may open the console, separated by commas, for example kv.example.com. localhost and IP addresses are always allowed.", text => SettingForms.List(text, SettingForms.HostName));
+        "Host names under which browsers may open the console, separated by commas, for example kv.example.com. localhost and IP addresses are always allowed.", SettingForms.ListOf(SettingForms.HostName));
 
     public static readonly Setting<bool> ServeAdmin = new("serve-admin", "SWITCH",
         "Serve operators' calls (kv admin, kv doctor) at the address for clients too. Without it a router serves none, and a node serves them at listen-peers only.", SettingForms.Switch) { IsSwitch = true };
 
     public static readonly Setting<int?> CallMemoryMebibytes = new("call-memory-mib", "MIB",
-        "Memory for the requests and replies of all client calls together. A call that does not fit is refused with BUSY. By default 256, and in a container with a limit a quarter of that, but at least 128.", text => SettingForms.Number(CallMemory.MebibytesMin, 65_536)(text));
+        "Memory for the requests and replies of all client calls together. A call that does not fit is refused with BUSY. By default 256, and in a container with a limit a quarter of that, but at least 128.", SettingForms.OptionalNumber(CallMemory.MebibytesMin, 65_536));
 
     public static readonly Setting<int> ConnectionsMax = new("connections-max", "N",
         "Limit of open client connections. One address (IPv6: one /64 network) may use three quarters of them. At the limit, the oldest connection without a call is closed, or the new one if there is none.", SettingForms.Number(16, 1_000_000)) { Default = Text(ListenerLimits.ConnectionsDefault) };

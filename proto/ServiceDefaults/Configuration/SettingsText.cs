@@ -1,8 +1,9 @@
 using System.Text;
+using System.Text.Json.Nodes;
 
 namespace KvCluster.ServiceDefaults.Configuration;
 
-/// <summary>Formats settings for people: for <c>config show</c>, and as the table of the documentation.</summary>
+/// <summary>Formats settings: for <c>config show</c>, as the table of the documentation, and as the schema of the chart's values.</summary>
 internal static class SettingsText
 {
     /// <summary>One line for each setting: name, value and source. Passwords and tokens are in separate files, so none are shown.</summary>
@@ -21,6 +22,19 @@ internal static class SettingsText
         foreach (var setting in table)
             text.Append($"| `{setting.Name}` | {setting.Form} | {setting.Default ?? (setting.IsRequired ? "must be set" : "")} | {setting.Meaning} |\n");
         return text.ToString();
+    }
+
+    /// <summary>A JSON schema of a mapping of settings to their values.</summary>
+    public static JsonObject Schema(IEnumerable<Setting> table)
+    {
+        var properties = new JsonObject();
+        foreach (var setting in table)
+        {
+            var schema = setting.Schema.DeepClone().AsObject();
+            schema["description"] = setting.Meaning;
+            properties[setting.Name] = schema;
+        }
+        return new JsonObject { ["type"] = "object", ["additionalProperties"] = false, ["properties"] = properties };
     }
 
     // The origin of a value from a file ends with the setting's name, which is not repeated.

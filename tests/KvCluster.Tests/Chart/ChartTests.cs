@@ -1,5 +1,7 @@
 using System.Globalization;
+using System.Text.Encodings.Web;
 using System.Text.Json;
+using System.Text.Json.Nodes;
 using System.Text.RegularExpressions;
 using KvCluster.Node.Configuration;
 using KvCluster.Processes;
@@ -14,7 +16,9 @@ public sealed class ChartTests
     private static readonly string Chart = Path.Combine(Tools.Repository(), "helm", "kvcluster");
     private static readonly string Here = Path.Combine(Tools.Repository(), "tests", "KvCluster.Tests", "Chart");
 
-    /// <summary>If set to 1, the golden files are written anew, and the difference is for review.</summary>
+    private static readonly JsonSerializerOptions SchemaFormat = new() { WriteIndented = true, Encoder = JavaScriptEncoder.UnsafeRelaxedJsonEscaping };
+
+    /// <summary>If set to 1, the golden files and the schema of settings are written anew, and the difference is for review.</summary>
     private static bool WritesGolden => Environment.GetEnvironmentVariable("KV_GOLDEN") == "1";
 
     [ToolTheory("helm")]
@@ -60,7 +64,11 @@ public sealed class ChartTests
     [InlineData("router.settings.config=x", "router.settings.config: the chart sets this itself")]
     [InlineData("node.env[0].name=KVCLUSTER_LOG_FORMAT", "node.env: KVCLUSTER_LOG_FORMAT would override the settings file. Set node.settings.log-format instead")]
     [InlineData("router.env[0].value=x", "at '/router/env/0': missing property 'name'")]
-    [InlineData("node.settings.Journal=x", "at '/node/settings': additional properties 'Journal' not allowed")]
+    [InlineData("node.settings.jurnal-retention-mib=512", "at '/node/settings': additional properties 'jurnal-retention-mib' not allowed")]
+    [InlineData("node.settings.nodes=x", "at '/node/settings': additional properties 'nodes' not allowed")]
+    [InlineData("router.settings.connections-max=15", "at '/router/settings/connections-max': minimum: got 15, want 16")]
+    [InlineData("router.settings.call-memory-mib=a", "at '/router/settings/call-memory-mib': got string, want integer")]
+    [InlineData("node.settings.log-format=xml", "at '/node/settings/log-format': value must be one of 'text', 'json'")]
     [InlineData("image.pullPolicy=always", "at '/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'")]
     [InlineData("cluster.splitAt={b,a}", "cluster.splitAt: keys must be in ascending order, but 'a' does not come after 'b'")]
     [InlineData("cluster.name=a/b", "at '/cluster/name': 'a/b' does not match pattern")]
@@ -76,6 +84,25 @@ public sealed class ChartTests
 
         Assert.NotEqual(0, exitCode);
         Assert.Contains(message, error, StringComparison.Ordinal);
+    }
+
+    /// <summary>Any name was a setting to the chart, and only the program found a wrong one, when it did not start.</summary>
+    [Theory]
+    [InlineData("node")]
+    [InlineData("router")]
+    public async Task Schema_OfSettings_IsThatOfTheProgram(string program)
+    {
+        var file = Path.Combine(Chart, "values.schema.json");
+        var schema = JsonNode.Parse(await File.ReadAllTextAsync(file))!;
+        var values = schema["properties"]![program]!["properties"]!;
+        var expected = SettingsText.Schema(program == "node" ? NodeSettings.RunTable : RouterSettings.RunTable);
+        if (WritesGolden)
+        {
+            values["settings"] = expected.DeepClone();
+            await File.WriteAllTextAsync(file, schema.ToJsonString(SchemaFormat) + "\n");
+        }
+
+        Assert.Equal(expected.ToJsonString(SchemaFormat), values["settings"]!.ToJsonString(SchemaFormat));
     }
 
     [ToolTheory("helm")]
