@@ -22,6 +22,7 @@ internal static class AdminCommand
     private static readonly Option<uint[]> Leave = new("--leave") { Description = "Move all replicas away from this node. Can be given more than once.", HelpName = "NODE" };
     private static readonly Option<uint[]> Stay = new("--stay") { Description = "Let this node have replicas again. Can be given more than once.", HelpName = "NODE" };
     private static readonly Option<uint?> StayUpTo = new("--stay-up-to") { Description = "Nodes with greater ids leave; the others stay.", HelpName = "NODE" };
+    private static readonly Option<bool> SkipIfSilent = new("--skip-if-silent") { Description = "Succeed without a change if no node or router answers, for scripts that run before there is a cluster. It then says so." };
     private const int WaitSecondsMax = 86_400;
 
     private static readonly Option<double?> Wait = Globals.SecondsOption("--wait", "Wait at most this long until the nodes that leave have no replicas.");
@@ -45,7 +46,7 @@ internal static class AdminCommand
         return ExitCodes.Done;
     });
 
-    private static Command Placement() => CliCommand.Create("placement", "Show or change which nodes may have replicas. Without options, only show it.", [Pause, Resume, Leave, Stay, StayUpTo, Wait], async (arguments, output, stop) =>
+    private static Command Placement() => CliCommand.Create("placement", "Show or change which nodes may have replicas. Without options, only show it.", [Pause, Resume, Leave, Stay, StayUpTo, Wait, SkipIfSilent], async (arguments, output, stop) =>
     {
         if (arguments.GetValue(Pause) && arguments.GetValue(Resume))
             throw new CliException(ExitCodes.Usage, "--pause and --resume exclude each other.");
@@ -53,9 +54,22 @@ internal static class AdminCommand
             throw new CliException(ExitCodes.Usage, $"Node {both} is given to both --leave and --stay.");
         if (arguments.GetValue(Wait) is { } wait && !(wait >= 0 && wait <= WaitSecondsMax))
             throw new CliException(ExitCodes.Usage, $"--wait must be from 0 to {WaitSecondsMax} seconds.");
+        if (arguments.GetValue(SkipIfSilent) && arguments.GetValue(Globals.Gateway))
+            throw new CliException(ExitCodes.Usage, "--skip-if-silent and --gateway exclude each other.");
         await using var client = Globals.ClientOf(arguments);
-        bool? paused = arguments.GetValue(Pause) ? true : arguments.GetValue(Resume) ? false : null;
-        var status = await client.Admin.PlaceAsync(paused, arguments.GetValue(Leave), arguments.GetValue(Stay), arguments.GetValue(StayUpTo), stop);
+        PlacementStatus status;
+        try
+        {
+            bool? paused = arguments.GetValue(Pause) ? true : arguments.GetValue(Resume) ? false : null;
+            status = await client.Admin.PlaceAsync(paused, arguments.GetValue(Leave), arguments.GetValue(Stay), arguments.GetValue(StayUpTo), stop);
+        }
+        catch (KvUnavailableException failure) when (arguments.GetValue(SkipIfSilent))
+        {
+            // With a shard map there is a cluster, which could not do what it was asked for.
+            if (await client.FindShardAsync(ReadOnlyMemory<byte>.Empty, stop) is not null)
+                throw;
+            return Skipped(Globals.EndpointOf(arguments), failure, output);
+        }
         if (arguments.GetValue(Wait) is { } seconds)
             status = await LeftAsync(client, status, TimeSpan.FromSeconds(seconds), stop);
         if (output.IsJson)
@@ -66,6 +80,15 @@ internal static class AdminCommand
             ? ExitCodes.Done
             : throw new CliException(ExitCodes.Unavailable, "Nodes that are leaving still have replicas. The moves continue; the same command waits again.");
     });
+
+    private static int Skipped(string endpoint, KvUnavailableException failure, Output output)
+    {
+        if (output.IsJson)
+            output.Document(new { Paused = (bool?)null, Leaving = Array.Empty<object>(), Skipped = failure.Message });
+        else
+            output.Line($"no cluster answers at {endpoint}, so nothing was changed and nothing is waited for: {failure.Message}");
+        return ExitCodes.Done;
+    }
 
     private static async Task<PlacementStatus> LeftAsync(KvClient client, PlacementStatus status, TimeSpan limit, CancellationToken stop)
     {

@@ -157,6 +157,16 @@ public sealed class ChartTests
         }
     }
 
+    /// <summary>No upgrade could repair an installation that had never started, because its Job asked a dead router until it gave up.</summary>
+    [ToolFact("helm")]
+    public async Task Leave_OfAnUpgradeThatRemovesNoNodes_NeedsNoAnswer()
+    {
+        var jobs = (await TemplateAsync("leave")).Split("kind: Job");
+
+        Assert.Contains("--skip-if-silent", Assert.Single(jobs, static job => job.Contains("hook: pre-upgrade", StringComparison.Ordinal)), StringComparison.Ordinal);
+        Assert.DoesNotContain("--skip-if-silent", Assert.Single(jobs, static job => job.Contains("hook: pre-rollback", StringComparison.Ordinal)), StringComparison.Ordinal);
+    }
+
     [ToolFact("helm")]
     public async Task NetworkPolicy_WithoutMonitoring_ClosesTheAdminPort()
     {

@@ -133,6 +133,19 @@ public sealed class CommandTests(KvApiTests.OneNode fixture) : IClassFixture<KvA
         }
     }
 
+    /// <summary>With TLS where there is none, no call succeeds, and that is known at once.</summary>
+    [ToolFact("bash")]
+    public async Task Placement_ThatMaySkip_SucceedsIfNothingAnswers_AndFailsIfAClusterRefuses()
+    {
+        const int unavailable = 3;
+        var silent = fixture.Cluster.AddressOf(1).Replace("http:", "https:", StringComparison.Ordinal);
+        var (exitCode, output, error) = await RunAsync($"$KV admin placement --stay-up-to 1 --wait 5 --skip-if-silent --endpoint {silent}");
+        Assert.Equal((0, ""), (exitCode, error));
+        Assert.StartsWith($"no cluster answers at {silent}, so nothing was changed and nothing is waited for: ", output, StringComparison.Ordinal);
+        (exitCode, output, _) = await RunAsync("$KV admin placement --leave 1 --skip-if-silent");
+        Assert.Equal((unavailable, ""), (exitCode, output));
+    }
+
     private Task<(int ExitCode, string Output, string Error)> RunAsync(string script) =>
         KvProcess.RunInShellAsync($"export KV_ENDPOINT={fixture.Cluster.AddressOf(1)}; {script}");
 }
