@@ -10,7 +10,7 @@ namespace KvCluster.Simulation;
 /// </summary>
 public sealed class SimulationTests(ITestOutputHelper output)
 {
-    private const int SeedsInCi = 1_600;
+    private const int SeedsInCi = 2_000;
 
     // They take some seconds and add up: a change is tested with some thousand of them before it is used.
     private const int NewSeedsInCi = 400;
