@@ -34,7 +34,12 @@ internal sealed class DifferentialRun(string directory, string beside, Random ra
     private readonly RequestModel _model = new();
     private readonly SortedDictionary<string, (Etag Etag, int Seed, int Length)> _large = new(StringComparer.Ordinal);
     private readonly Dictionary<int, SortedSet<string>> _owned = [];
-    private readonly Queue<(Task<WriteResult> Answer, Action<WriteResult> Settle)> _waiting = new();
+    private readonly Dictionary<int, ulong> _opened = [];
+
+    /// <summary>The keys of sessions whose end was refused by a full disk.</summary>
+    private readonly List<SortedSet<string>> _notEnded = [];
+
+    private readonly Queue<(Task<WriteResult> Answer, Action<WriteResult> Settle, Action? Refused)> _waiting = new();
     private readonly List<(ReadSnapshot Snapshot, string Model, KeyValuePair<string, (Etag Etag, int Seed, int Length)>[] Large)> _snapshots = [];
     private StandaloneStore? _store;
     private ulong _sessionsOpened;
@@ -205,16 +210,18 @@ internal sealed class DifferentialRun(string directory, string beside, Random ra
             });
             return;
         }
-        var (id, prefix) = (_opened[session], $"o/{session}/");
+        // Under the id, because the keys of a session whose end was refused stay.
+        var id = _opened[session];
+        var prefix = $"o/{id}/";
         switch (random.Next(6))
         {
             case 0:
                 _owned.Remove(session);
                 (WriteOutcome, int)[] ends() => [(WriteOutcome.Applied, keys.Count), (WriteOutcome.SessionExpired, 0)];
-                Submit(request => request.EndSession(id), result => Assert.Contains((result.Outcome, result.Deleted), ends()));
+                Submit(request => request.EndSession(id), result => Assert.Contains((result.Outcome, result.Deleted), ends()), () => _notEnded.Add(keys));
                 break;
             case 1:
-                Submit(request => request.DeleteRange(StoreBench.Text(prefix), StoreBench.Text($"o/{session}0")), result =>
+                Submit(request => request.DeleteRange(StoreBench.Text(prefix), StoreBench.Text($"o/{id}0")), result =>
                 {
                     Assert.Equal((WriteOutcome.Applied, result.IsPartial ? result.Deleted : keys.Count), (result.Outcome, result.Deleted));
                     foreach (var key in keys.Take(result.Deleted).ToArray())
@@ -240,8 +247,6 @@ internal sealed class DifferentialRun(string directory, string beside, Random ra
         }
     }
 
-    private readonly Dictionary<int, ulong> _opened = [];
-
     private void SubmitShortLives()
     {
         _hasShortLives = true;
@@ -257,7 +262,7 @@ internal sealed class DifferentialRun(string directory, string beside, Random ra
             static result => Assert.Equal(WriteOutcome.Applied, result.Outcome));
     }
 
-    private void Submit(Action<WriteRequest> fill, Action<WriteResult> settle)
+    private void Submit(Action<WriteRequest> fill, Action<WriteResult> settle, Action? refused = null)
     {
         var request = WriteRequest.Rent();
         fill(request);
@@ -267,19 +272,20 @@ internal sealed class DifferentialRun(string directory, string beside, Random ra
         // With a small budget less may wait than the window has.
         for (var spinner = new SpinWait(); !Store.Store.Requests.TrySubmit(request);)
             spinner.SpinOnce();
-        _waiting.Enqueue((answer.AsTask(), settle));
+        _waiting.Enqueue((answer.AsTask(), settle, refused));
     }
 
     private async Task SettleAsync(int left)
     {
         while (_waiting.Count > left)
         {
-            var (answer, settle) = _waiting.Dequeue();
+            var (answer, settle, refused) = _waiting.Dequeue();
             var result = await answer;
             if (IsRefused(result))
             {
                 (_refused, _isFull) = (_refused + 1, true);
                 Assert.True(fillsDisk, "The disk is full, although there was room.");
+                refused?.Invoke();
                 continue;
             }
             _isFull &= result.Outcome != WriteOutcome.Applied || random.Next(400) > 0;
@@ -383,7 +389,7 @@ internal sealed class DifferentialRun(string directory, string beside, Random ra
         await SettleAsync(0);
         using var snapshot = Store.OpenSnapshot();
         Compare(snapshot, _model.Expected, _large);
-        Assert.Equal(_owned.Values.Sum(static keys => keys.Count), (int)snapshot.CountRange(TreeId.Kv, "o/"u8, "o0"u8));
+        Assert.Equal(_owned.Values.Concat(_notEnded).Sum(static keys => keys.Count), (int)snapshot.CountRange(TreeId.Kv, "o/"u8, "o0"u8));
     }
 
     private async Task RestoreAsync()
