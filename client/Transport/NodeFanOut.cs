@@ -14,13 +14,19 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
 {
     private const int RetryPauseMs = 100;
 
+    /// <summary>How long one node is waited for where another can answer. A node that stands still must not take the time of all.</summary>
+    private const int NodeWaitMs = 2_000;
+
+    /// <summary>How long a read waits for the answer of each node. Then it names those that are silent.</summary>
+    private const int ReadWaitMs = 4_000;
+
     public async Task<GetStatusResponse> GetStatusAsync(GetStatusRequest request, long deadlineMs, CancellationToken cancellationToken)
     {
         var answers = await AskAllAsync(
             () => calls.Table.Nodes,
             async (node, deadline) => (await new Cluster.ClusterClient(node).GetStatusAsync(request, deadline: deadline, cancellationToken: cancellationToken).ConfigureAwait(false)).Nodes.Single(),
             static (node, address, error) => new V1.NodeStatus { NodeId = node, Address = address, Error = error },
-            deadlineMs, cancellationToken).ConfigureAwait(false);
+            ReadDeadline(deadlineMs), cancellationToken).ConfigureAwait(false);
         return new GetStatusResponse { Cluster = calls.Table.Cluster, Nodes = { answers } };
     }
 
@@ -62,7 +68,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
             () => calls.Table.AdminAddresses,
             async (node, deadline) => (Silent: (SilentNode?)null, (await new AdminClient(node).ListOperationsAsync(request, deadline: deadline, cancellationToken: cancellationToken).ConfigureAwait(false)).Operations),
             static (node, _, error) => (new SilentNode { Node = node.Value, Error = error }, []),
-            deadlineMs, cancellationToken).ConfigureAwait(false);
+            ReadDeadline(deadlineMs), cancellationToken).ConfigureAwait(false);
         return new ListOperationsResponse
         {
             Operations = { answers.SelectMany(static answer => answer.Operations).OrderBy(static operation => operation.State != OperationState.Running).ThenBy(static operation => operation.StartedUs) },
@@ -103,19 +109,22 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
             {
                 try
                 {
-                    return await new AdminClient(channels.To(address)).PlaceAsync(request, deadline: OperationStream.ToDeadline(deadlineMs), cancellationToken: cancellationToken).ConfigureAwait(false);
+                    var untilMs = Math.Min(deadlineMs, Environment.TickCount64 + NodeWaitMs);
+                    return await new AdminClient(channels.To(address)).PlaceAsync(request, deadline: OperationStream.ToDeadline(untilMs), cancellationToken: cancellationToken).ConfigureAwait(false);
                 }
                 catch (RpcException failure)
                 {
-                    // Repeating it is harmless, and the next node may be reachable.
+                    // Repeating it is harmless, and the next node may be reachable and answer.
                     attempts.Note(failure);
-                    if (failure.StatusCode != StatusCode.Unavailable || Environment.TickCount64 >= deadlineMs || cancellationToken.IsCancellationRequested)
+                    if (failure.StatusCode is not (StatusCode.Unavailable or StatusCode.DeadlineExceeded) || Environment.TickCount64 >= deadlineMs || cancellationToken.IsCancellationRequested)
                         throw attempts.Weakest();
                 }
             }
             await Task.Delay(RetryPauseMs, cancellationToken).ConfigureAwait(false);
         }
     }
+
+    private static long ReadDeadline(long deadlineMs) => Math.Min(deadlineMs, Environment.TickCount64 + ReadWaitMs);
 
     // A node that does not answer is listed with its error.
     private async Task<TAnswer[]> AskAllAsync<TAnswer>(

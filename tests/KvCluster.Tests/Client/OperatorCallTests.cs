@@ -56,6 +56,18 @@ public sealed class OperatorCallTests
         await Assert.ThrowsAsync<KvOutcomeUnknownException>(() => client.Admin.TransferAsync(1));
     }
 
+    /// <summary>The first node got the whole time of the call, so one that stood still blocked every upgrade of the chart.</summary>
+    [Fact]
+    public async Task Place_WhileNodesStandStill_IsDoneByAnother()
+    {
+        await using var cluster = await FakeCluster.StartAsync(3);
+        foreach (var node in cluster.Nodes.Take(2))
+            node.AdminScript = static () => Task.Delay(Timeout.InfiniteTimeSpan);
+        await using var client = ClientOf(cluster, gateway: false, Eventually.Limit);
+        await client.Admin.PlaceAsync(paused: true);
+        Assert.Equal(1, cluster.Nodes[2].AdminCallsSeen);
+    }
+
     [Theory]
     [MemberData(nameof(Calls))]
     public async Task Change_CallerStopsWaiting_IsCancelled(string name, bool gateway)
