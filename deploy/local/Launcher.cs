@@ -67,10 +67,10 @@ internal static class Launcher
         return exitCode;
     }
 
-    // Only once, because clients keep the authority that they have.
+    // Only once, because clients keep the authority that they have. The key of a client is written last. A directory of an earlier version has other names.
     private static void MakeCertificates(LocalOptions options, DataFolder folder)
     {
-        if (options.Tls && !Directory.Exists(options.Certificates))
+        if (options.Tls && !File.Exists(options.TlsFilesOf("client")!.KeyFile))
             DevelopmentCertificates.Create(options.Certificates, ClusterName, Enumerable.Range(1, folder.Nodes).Select(node => new NodeId((uint)node)), [], DateTimeOffset.UtcNow);
     }
 

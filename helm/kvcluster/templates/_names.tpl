@@ -228,11 +228,25 @@ livenessProbe:
 {{- if not (or .Values.etcd.enabled .Values.externalEtcd.endpoints) -}}
 {{- fail "etcd.enabled is false and externalEtcd.endpoints is empty, so there is no coordinator. Set one of them." -}}
 {{- end -}}
-{{- if and .Values.externalEtcd.endpoints (ne (empty .Values.externalEtcd.user) (empty .Values.externalEtcd.passwordSecret)) -}}
+{{- if and (not .Values.externalEtcd.endpoints) (or .Values.externalEtcd.tlsSecret .Values.externalEtcd.user .Values.externalEtcd.passwordSecret) -}}
+{{- fail "externalEtcd.tlsSecret, user and passwordSecret are for externalEtcd.endpoints, which is empty. Set the endpoints, or remove the others." -}}
+{{- end -}}
+{{- if and .Values.externalEtcd.clientCertificate (not .Values.externalEtcd.tlsSecret) -}}
+{{- fail "externalEtcd.clientCertificate requires externalEtcd.tlsSecret, which has the certificate." -}}
+{{- end -}}
+{{- range .Values.externalEtcd.endpoints -}}
+{{- if and $.Values.externalEtcd.tlsSecret (not (hasPrefix "https://" .)) -}}
+{{- fail (printf "externalEtcd.endpoints: '%s' does not begin with https://, but externalEtcd.tlsSecret is set. All endpoints use TLS or none." .) -}}
+{{- end -}}
+{{- end -}}
+{{- if ne (empty .Values.externalEtcd.user) (empty .Values.externalEtcd.passwordSecret) -}}
 {{- fail "externalEtcd.user and externalEtcd.passwordSecret require each other. Set both or none." -}}
 {{- end -}}
 {{- if and .Values.tls.enabled (not .Values.tls.certManager.enabled) (not (and .Values.tls.nodeSecret .Values.tls.routerSecret)) -}}
 {{- fail "tls.enabled requires tls.nodeSecret and tls.routerSecret, or tls.certManager.enabled." -}}
+{{- end -}}
+{{- if and .Values.tls.enabled (not (regexMatch "^[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?([.][A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?)*$" (include "kv.cluster" .))) -}}
+{{- fail (printf "cluster.name: '%s' cannot be part of a DNS name, and with TLS the nodes' certificates name the cluster." (include "kv.cluster" .)) -}}
 {{- end -}}
 {{- if and .Values.tls.certManager.enabled (not .Values.tls.enabled) -}}
 {{- fail "tls.certManager.enabled is set without tls.enabled, so certificates would be created and not used. Set tls.enabled too." -}}

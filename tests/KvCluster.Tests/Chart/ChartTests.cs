@@ -75,6 +75,11 @@ public sealed class ChartTests
     [InlineData("etcd.count=2", "at '/etcd/count': value must be one of 1, 3, 5")]
     [InlineData("etcd.enabled=false", "etcd.enabled is false and externalEtcd.endpoints is empty")]
     [InlineData("externalEtcd.endpoints={https://etcd:2379}", "etcd.enabled is true and externalEtcd.endpoints names an etcd too")]
+    [InlineData("externalEtcd.tlsSecret=a", "are for externalEtcd.endpoints, which is empty")]
+    [InlineData("externalEtcd.user=a", "are for externalEtcd.endpoints, which is empty")]
+    [InlineData("etcd.enabled=false,externalEtcd.endpoints={http://a:2379},externalEtcd.tlsSecret=a", "'http://a:2379' does not begin with https://")]
+    [InlineData("etcd.enabled=false,externalEtcd.endpoints={http://a:2379},externalEtcd.clientCertificate=true", "externalEtcd.clientCertificate requires externalEtcd.tlsSecret")]
+    [InlineData("tls.enabled=true,tls.nodeSecret=a,tls.routerSecret=b,cluster.name=my_cluster", "'my_cluster' cannot be part of a DNS name")]
     [InlineData("externalEtcd.endpoints={etcd}", "at '/externalEtcd/endpoints/0': 'etcd' does not match pattern")]
     [InlineData("tls.enabled=true", "tls.enabled requires tls.nodeSecret and tls.routerSecret, or tls.certManager.enabled")]
     [InlineData("tls.certManager.enabled=true", "tls.certManager.enabled is set without tls.enabled")]
@@ -157,15 +162,12 @@ public sealed class ChartTests
         }
     }
 
-    /// <summary>No upgrade could repair an installation that had never started, because its Job asked a dead router until it gave up.</summary>
+    /// <summary>
+    /// Helm looks for the number of nodes that there are. A tool that only renders the chart finds none, and its upgrade may remove nodes, so their replicas must have moved.
+    /// </summary>
     [ToolFact("helm")]
-    public async Task Leave_OfAnUpgradeThatRemovesNoNodes_NeedsNoAnswer()
-    {
-        var jobs = (await TemplateAsync("leave")).Split("kind: Job");
-
-        Assert.Contains("--skip-if-silent", Assert.Single(jobs, static job => job.Contains("hook: pre-upgrade", StringComparison.Ordinal)), StringComparison.Ordinal);
-        Assert.DoesNotContain("--skip-if-silent", Assert.Single(jobs, static job => job.Contains("hook: pre-rollback", StringComparison.Ordinal)), StringComparison.Ordinal);
-    }
+    public async Task Leave_RenderedWithoutKubernetes_NeedsAnAnswer() =>
+        Assert.DoesNotContain("--skip-if-silent", await TemplateAsync("leave"), StringComparison.Ordinal);
 
     [ToolFact("helm")]
     public async Task NetworkPolicy_WithoutMonitoring_ClosesTheAdminPort()
