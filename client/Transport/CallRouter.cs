@@ -137,11 +137,12 @@ internal sealed class CallRouter : IAsyncDisposable
                     await Task.Delay(asked, _runtime.Time, cancellationToken).ConfigureAwait(false);
                 attempt = await _retries.ExecuteAsync(_try, call, cancellationToken).ConfigureAwait(false);
             }
-            var error = call.WeakestOf(attempt.Error);
-            (reason, status) = error is null ? (null, StatusCode.OK) : (CallStatus.ReasonOf(error), (StatusCode)error.Code);
+            // Before the reason is noted: what a cancelled attempt says of its failure is not the call's.
             if (isQuiet && cancellationToken.IsCancellationRequested)
                 return RoutedReply.Cancelled;
             cancellationToken.ThrowIfCancellationRequested();
+            var error = call.WeakestOf(attempt.Error);
+            (reason, status) = error is null ? (null, StatusCode.OK) : (CallStatus.ReasonOf(error), (StatusCode)error.Code);
             return new RoutedReply(attempt.Response, error);
         }
         finally

@@ -277,7 +277,9 @@ internal sealed class KvProxy(
     private static MessageBytes Refuse(Google.Rpc.Status error, ServerCallContext context)
     {
         context.Status = new Status((StatusCode)error.Code, error.Message);
-        context.ResponseTrailers.Add(StatusDetails.Trailer, error.ToByteArray());
+        // Without details if the caller is gone: the call may still be answered, with the status of its deadline, and the outcome of a change is unknown.
+        if (!ReferenceEquals(error, CallStatus.CallerGone))
+            context.ResponseTrailers.Add(StatusDetails.Trailer, error.ToByteArray());
         return MessageBytes.Rent();
     }
 }

@@ -113,7 +113,7 @@ internal sealed class KvService(KvCalls calls, KvScans scans, KvWatches watches,
                 if (!await _abandoned.EndsFirstAsync(work, cancellationToken).ConfigureAwait(false))
                 {
                     _ = EndAbandonedAsync(work, method, target, requestBytes, response);
-                    return Refuse(ApiErrors.Cancelled.ToStatus(), MessageBytes.Rent(), chunk, context);
+                    return Leave(chunk, context);
                 }
                 await work.ConfigureAwait(false);
             }
@@ -159,6 +159,15 @@ internal sealed class KvService(KvCalls calls, KvScans scans, KvWatches watches,
     {
         CallFailures.Unexpected(log, method, failure);
         return calls.Failed(failure, method, target);
+    }
+
+    // Without details, because a change goes on: they would say whether it was applied. The call may still be answered, with the status of its deadline.
+    private static MessageBytes Leave(ulong chunk, ServerCallContext context)
+    {
+        if (chunk != 0)
+            return Refuse((ApiErrors.Cancelled with { IsOutcomeUnknown = true }).ToStatus(), MessageBytes.Rent(), chunk, context);
+        context.Status = new Status(ApiErrors.Cancelled.Code, ApiErrors.Cancelled.Message);
+        return MessageBytes.Rent();
     }
 
     // Not an exception: refusals are ordinary, and an exception costs more than the call. The message is reused as the response, which is empty.

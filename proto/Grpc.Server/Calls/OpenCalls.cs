@@ -19,17 +19,17 @@ internal sealed class OpenCalls(int callsMax, RpcException refusal)
     public const int SharePlacesMin = 4;
 
     /// <summary>
-    /// The number of refusals in a row after which a connection gets a GOAWAY. Every stream costs something before it is refused, and this is as many as a
-    /// connection may have at a time. A caller that waits before it tries again reaches it too, if streams hold the places of its connection. These streams
+    /// The number of refusals in a row after which a connection gets a GOAWAY. Every stream costs something before it is refused, and this is a
+    /// quarter of what a connection may have at a time. A caller that waits before it tries again reaches it too, if streams hold the places of its connection. These streams
     /// and every other call with a place are unaffected; only new calls need another connection.
     /// </summary>
     public const int RefusedInRowMax = 256;
 
     /// <summary>
-    /// The number of refusals in a row after which a connection is aborted, because it continued after the GOAWAY. A caller that obeys may have sent 256
-    /// calls before the GOAWAY is written and 512 before it arrives: those that are open then, and one for each answer in transit.
+    /// The number of refusals in a row after which a connection is aborted, because it continued after the GOAWAY. A caller that obeys may have sent
+    /// 1,024 calls before the GOAWAY is written and 2,048 before it arrives: those that are open then, and one for each answer in transit.
     /// </summary>
-    public const int RefusedInRowEnd = RefusedInRowMax + 1_024;
+    public const int RefusedInRowEnd = RefusedInRowMax + 4_096;
 
     private readonly int _forAll = callsMax / 2;
     private readonly int _forShares = callsMax - (callsMax / 4);

@@ -1,6 +1,6 @@
 // What goes on after its caller has gone: a change that is under way to other nodes, a read that waits for the disk. The call itself ends at once, because
-// Kestrel counts the streams of a connection whose handlers have not ended, and closes the connection with everybody's calls when a caller with short
-// deadlines leaves many of them behind. Any thread.
+// Kestrel counts the streams of a connection whose handlers have not ended, and refuses everybody's calls on it when a caller with short deadlines leaves
+// many of them behind. Any thread.
 namespace KvCluster.ServiceDefaults.Memory;
 
 /// <summary>

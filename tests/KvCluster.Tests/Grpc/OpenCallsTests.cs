@@ -170,7 +170,7 @@ public sealed class OpenCallsTests
             open.Return(busy);
         }
         Assert.True(open.TryTake(busy));
-        var fates = Enumerable.Range(1, 2_000).Where(_ => !open.TryTake(busy)).Select(call => (call, Fate: open.Refuse(busy, new HttpResponseFeature())));
+        var fates = Enumerable.Range(1, 2 * OpenCalls.RefusedInRowEnd).Where(_ => !open.TryTake(busy)).Select(call => (call, Fate: open.Refuse(busy, new HttpResponseFeature())));
         Assert.Equal([(OpenCalls.RefusedInRowMax, ConnectionFate.TakesNoMore), (OpenCalls.RefusedInRowEnd, ConnectionFate.Ends)], fates.Where(refusal => refusal.Fate != ConnectionFate.GoesOn));
     }
 
