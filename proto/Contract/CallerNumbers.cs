@@ -20,7 +20,8 @@ internal static class CallerNumbers
     }
 
     /// <summary>A number from the caller's connection; never 0.</summary>
-    public static uint OfConnection(ServerCallContext context) => Math.Max(Of(context.Peer), 1);
+    /// <param name="peer">The caller's address and port, <see cref="ServerCallContext.Peer"/>.</param>
+    public static uint OfConnection(string peer) => Math.Max(Of(peer), 1);
 
     private static uint Of(string name)
     {

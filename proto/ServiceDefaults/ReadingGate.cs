@@ -12,7 +12,7 @@ namespace KvCluster.ServiceDefaults;
 
 /// <summary>Lets connections of clients be read, in turns by host if the queue is long.</summary>
 /// <param name="queued">Returns the number of work items that wait for a thread of the pool.</param>
-/// <param name="queuedMax">Beyond this nothing more is read. One read may add some hundred requests to it.</param>
+/// <param name="queuedMax">Beyond this nothing more is read. One read may add some thousand requests to it.</param>
 /// <param name="batch">The number of reads let through at once when the queue has become short.</param>
 /// <param name="looksWithoutAny">The number of looks, a millisecond apart, after which one read is let through although the queue is long. Otherwise nothing
 /// would be read at all if the queue never became short.</param>

@@ -17,7 +17,7 @@ internal sealed class ExchangeProxy : IDisposable
 {
     private readonly Forwarding _forwarding;
     private readonly RouterOptions _options;
-    private readonly uint _connection;
+    private readonly string _peer;
     private readonly CancellationTokenSource _broken;
     private readonly Lock _gate = new();
     private readonly CallPlaces _places;
@@ -37,7 +37,7 @@ internal sealed class ExchangeProxy : IDisposable
     {
         _forwarding = forwarding;
         _options = options;
-        _connection = CallerNumbers.OfConnection(context);
+        _peer = context.Peer;
         _broken = CancellationTokenSource.CreateLinkedTokenSource(context.CancellationToken);
         _places = new CallPlaces(process, memory.Requests);
         // On other threads, because a read that ends at once lets the next one go.
@@ -252,7 +252,7 @@ internal sealed class ExchangeProxy : IDisposable
         try
         {
             var routed = await _forwarding.CallAsync(
-                call.Method, call.Request, call.Traceparent, call.ArrivedMs + waitMs, _connection, call, call.Token).ConfigureAwait(false);
+                call.Method, call.Request, call.Traceparent, call.ArrivedMs + waitMs, _peer, call, call.Token).ConfigureAwait(false);
             reply = routed.IsCancelled ? call.Cancelled() : call.Answered(routed);
         }
         catch (OperationCanceledException) when (!_broken.IsCancellationRequested)

@@ -39,15 +39,15 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     /// <param name="request">The encoded request message.</param>
     /// <param name="traceparent">The caller's span, as in the W3C header; null or empty if it has none.</param>
     /// <param name="deadlineMs"><see cref="Environment.TickCount64"/> at which to give up.</param>
-    /// <param name="connection">The number of the caller's connection (<see cref="CallerNumbers.OfConnection"/>), if the method needs it (<see cref="NeedsConnection"/>).</param>
+    /// <param name="peer">The caller's address and port. Callers share sessions, and turns of large reads, by their connections.</param>
     /// <param name="room">Room for a large response.</param>
     /// <param name="cancellationToken">The caller has stopped waiting.</param>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     public async ValueTask<RoutedReply> CallAsync(
-        Method method, ByteString request, string? traceparent, long deadlineMs, uint connection, IReplyRoom room, CancellationToken cancellationToken)
+        Method method, ByteString request, string? traceparent, long deadlineMs, string peer, IReplyRoom room, CancellationToken cancellationToken)
     {
         if (method == Method.OpenSession)
-            request = Named(request, connection);
+            request = Named(request, peer);
         var began = metrics.Begin();
         var span = RouterMetrics.StartCall(method, traceparent);
         var (reason, status) = ("CANCELLED", StatusCode.Cancelled);
@@ -55,7 +55,7 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
         {
             var reply = await ForwardAsync(method, request, span?.Context ?? default, deadlineMs, new ReplyWay(LaneOf(method)), cancellationToken).ConfigureAwait(false);
             if (reply.Error is { } refusal && CallStatus.LargeReplyBytes(refusal) > 0)
-                reply = await BringAsync(method, request, span?.Context ?? default, deadlineMs, reply, connection, room, cancellationToken).ConfigureAwait(false);
+                reply = await BringAsync(method, request, span?.Context ?? default, deadlineMs, reply, peer, room, cancellationToken).ConfigureAwait(false);
             (reason, status) = reply.Error is { } error ? (CallStatus.ReasonOf(error), (StatusCode)error.Code) : (null, StatusCode.OK);
             return reply;
         }
@@ -64,9 +64,6 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
             metrics.End(method, began, span, reason, status);
         }
     }
-
-    /// <summary>Whether calls of this method are fair among the callers' connections: reads, which take turns with large responses, and the opening of sessions.</summary>
-    public static bool NeedsConnection(Method method) => method == Method.OpenSession || method.IsRead();
 
     /// <summary>
     /// The shard of a request's first key, by the current map. <see cref="RouteTable.NoShard"/> if there is no map yet or the request is malformed. The caller of a
@@ -96,8 +93,9 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     // A read keeps room for its response only while a node is asked for it. If that fails, the read waits on the small lane until its shard answers, like any
     // other. Otherwise a few reads of a shard without a leader would keep all the room for large responses.
     private async ValueTask<RoutedReply> BringAsync(
-        Method method, ByteString request, ActivityContext parent, long deadlineMs, RoutedReply reply, uint connection, IReplyRoom room, CancellationToken cancellationToken)
+        Method method, ByteString request, ActivityContext parent, long deadlineMs, RoutedReply reply, string peer, IReplyRoom room, CancellationToken cancellationToken)
     {
+        var connection = CallerNumbers.OfConnection(peer);
         for (var turn = 0; reply.Error is { } refusal && CallStatus.LargeReplyBytes(refusal) is var bytes and > 0; turn++)
         {
             // A response that has grown beyond the room meanwhile is refused by the node, with its size, and has to wait again with that size.
@@ -159,8 +157,8 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
 
     // The node shares its sessions fairly among callers and would treat this router as one of them, so the caller's number is appended. The last of two
     // values of a field counts.
-    private static ByteString Named(ByteString request, uint connection) =>
-        ByteString.CopyFrom([.. request.Span, .. new OpenSessionRequest { Caller = connection }.ToByteArray()]);
+    private static ByteString Named(ByteString request, string peer) =>
+        ByteString.CopyFrom([.. request.Span, .. new OpenSessionRequest { Caller = CallerNumbers.OfConnection(peer) }.ToByteArray()]);
 
     private static RoutedReply Refused(string reason, string message) =>
         new(ByteString.Empty, CallStatus.Invalid(reason, message));

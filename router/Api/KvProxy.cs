@@ -223,32 +223,30 @@ internal sealed class KvProxy(
         var requestBytes = request.Count + RequestParts.ObjectBytes(method, request.Written);
         if (!memory.Requests.TryTake(requestBytes, isSmall: requestBytes <= ByteBudget.SmallBytes))
             return Refuse(RequestsWait, context);
-        Task<RoutedReply>? work = null;
         try
         {
             var traceparent = RouterMetrics.TakesSpans ? context.RequestHeaders.GetValue(Spans.Header) : null;
-            var connection = Forwarding.NeedsConnection(method) ? CallerNumbers.OfConnection(context) : 0;
             var forwarded = forwarding.CallAsync(
-                method, UnsafeByteOperations.UnsafeWrap(request.Memory), traceparent, Deadlines.Of(context, options.Timeout), connection, this, context.CancellationToken);
+                method, UnsafeByteOperations.UnsafeWrap(request.Memory), traceparent, Deadlines.Of(context, options.Timeout), context.Peer, this, context.CancellationToken);
             if (!forwarded.IsCompleted)
             {
-                var begun = forwarded.AsTask();
-                if (!await _abandoned.EndsFirstAsync(begun, context.CancellationToken).ConfigureAwait(false))
+                var work = forwarded.AsTask();
+                if (!await _abandoned.EndsFirstAsync(work, context.CancellationToken).ConfigureAwait(false))
                 {
-                    work = begun;
-                    return Refuse(CallStatus.CallerGone, context);
+                    _ = EndAbandonedAsync(work, method, requestBytes);
+                    requestBytes = 0;
+                    return Leave(context);
                 }
-                forwarded = new ValueTask<RoutedReply>(begun);
+                forwarded = new ValueTask<RoutedReply>(work);
             }
             var reply = await forwarded.ConfigureAwait(false);
+            if (reply.IsCancelled)
+                return Leave(context);
             return reply.Error is { } error ? Refuse(error, context) : Answer(request, reply, context);
         }
         finally
         {
-            if (work is null)
-                memory.Requests.GiveBack(requestBytes);
-            else
-                _ = EndAbandonedAsync(work, method, requestBytes);
+            memory.Requests.GiveBack(requestBytes);
         }
     }
 
@@ -273,13 +271,18 @@ internal sealed class KvProxy(
         return response;
     }
 
+    // Without details, because a change may go on: they would say whether it was applied. The call may still be answered, with the status of its deadline.
+    private static MessageBytes Leave(ServerCallContext context)
+    {
+        context.Status = new Status((StatusCode)CallStatus.CallerGone.Code, CallStatus.CallerGone.Message);
+        return MessageBytes.Rent();
+    }
+
     // Does not throw, because refusals are ordinary and an exception costs more than the call.
     private static MessageBytes Refuse(Google.Rpc.Status error, ServerCallContext context)
     {
         context.Status = new Status((StatusCode)error.Code, error.Message);
-        // Without details if the caller is gone: the call may still be answered, with the status of its deadline, and the outcome of a change is unknown.
-        if (!ReferenceEquals(error, CallStatus.CallerGone))
-            context.ResponseTrailers.Add(StatusDetails.Trailer, error.ToByteArray());
+        context.ResponseTrailers.Add(StatusDetails.Trailer, error.ToByteArray());
         return MessageBytes.Rent();
     }
 }

@@ -117,7 +117,7 @@ internal sealed class LoadDivision(Forwarding forwarding, CallRouter calls, Byte
     }
 
     private Task<RoutedReply> ForwardAsync(PutBatch part, long deadlineMs, CancellationToken cancellationToken) =>
-        forwarding.CallAsync(Method.Write, part.Request, null, deadlineMs, connection: 0, room, cancellationToken).AsTask();
+        forwarding.CallAsync(Method.Write, part.Request, null, deadlineMs, caller.Peer, room, cancellationToken).AsTask();
 
     /// <summary>The error of a chunk; null if all its parts were applied. A part that was refused does not mean that nothing was applied.</summary>
     private static Status? ErrorOf(RoutedReply[] replies)

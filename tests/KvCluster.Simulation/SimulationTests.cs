@@ -13,11 +13,11 @@ public sealed class SimulationTests(ITestOutputHelper output)
     private const int SeedsInCi = 2_000;
 
     // They take some seconds and add up: a change is tested with some thousand of them before it is used.
-    private const int NewSeedsInCi = 400;
+    private const int NewSeedsInCi = 500;
 
     // Far from the fixed seeds and from those that people type.
     private const int NewFirstMin = 10_000_000;
-    private const int NotDrawnSeeds = 20;
+    private const int NotDrawnSeeds = 40;
 
     [Fact]
     public void EverySeed_UnderFaults_KeepsAllRules()

@@ -2,7 +2,7 @@
 # Prints "ready" when its load is established, then goes on until the end of standard input, and prints a line of JSON.
 # short    COUNT callers with deadlines of 5 to 10 ms on one channel, beside four callers with 20 s and a watch. Reports what of the latter failed without an
 #   answer of the server.
-# resets   COUNT connections, 8 at a time, on each of which 2,000 calls are begun and reset, and responses are read late or never. It is ready when all are
+# resets   COUNT connections, 8 at a time, on each of which 8,000 calls are begun and reset, and responses are read late or never. It is ready when all are
 #   closed.
 # watches  COUNT watches over channels of 200, and then a scan. Reports how many watches have begun and what the scan has returned.
 import collections
@@ -98,7 +98,7 @@ def resets():
         connection.settimeout(2)
         try:
             connection.sendall(PREFACE + frame(4, 0, 0, b''))
-            for first in range(1, 4001, 100):
+            for first in range(1, 16001, 100):
                 calls = range(first, first + 100, 2)
                 connection.sendall(b''.join(frame(1, 4, call, headers) + frame(0, 1, call, body) + frame(3, 0, call, cancel) for call in calls))
             while connection.recv(65536):

@@ -27,6 +27,7 @@ internal sealed class ServerCall : ServerCallContext
     private IHttpResponseBodyFeature _responseBody = null!;
     private IRequestBodyPipeFeature _requestBody = null!;
     private CallDeadline? _deadline;
+    private string? _peer;
     private Metadata? _requestHeaders;
     private Metadata? _responseTrailers;
     private Dictionary<object, object>? _userState;
@@ -61,7 +62,8 @@ internal sealed class ServerCall : ServerCallContext
 
     protected override string HostCore => _request.Headers.Host.ToString();
 
-    protected override string PeerCore => PeerAddress.Format(_features.Get<IHttpConnectionFeature>());
+    // Kestrel's stream object stays with its connection.
+    protected override string PeerCore => _peer ??= PeerAddress.Format(_features.Get<IHttpConnectionFeature>());
 
     protected override DateTime DeadlineCore => _deadline is { IsArmed: true } ? _deadline.Utc : DateTime.MaxValue;
 
@@ -101,6 +103,7 @@ internal sealed class ServerCall : ServerCallContext
             _response = features.GetRequiredFeature<IHttpResponseFeature>();
             _responseBody = features.GetRequiredFeature<IHttpResponseBodyFeature>();
             _requestBody = features.GetRequiredFeature<IRequestBodyPipeFeature>();
+            _peer = null;
             features.Get<IConnectionUseFeature>()?.MarkUsed();
         }
         _response.Headers.ContentType = "application/grpc";
