@@ -35,14 +35,14 @@ internal sealed class ReadTurns(Action<ExchangeCall> send)
     }
 
     /// <summary>A read that was sent has ended.</summary>
-    /// <param name="responseBytes">The size of its response. As many reads are sent at once as have room for replies of that size.</param>
+    /// <param name="responseBytes">The size of its response. As many reads are sent at once as <see cref="ReplyBudget"/> keeps room for.</param>
     public void End(ExchangeCall read, int responseBytes)
     {
         read.Reads!.Sent--;
         _sent--;
         _sentMax = responseBytes <= ByteBudget.SmallBytes
             ? Math.Min(_sentMax + 1, ExchangeLimits.CallsMax)
-            : Math.Clamp(ExchangeLimits.ReplyBytesMax / 2 / responseBytes, 1, _sentMax);
+            : Math.Clamp((ExchangeLimits.ReplyBytesMax - ExchangeLimits.WaitingBytesMax) / responseBytes, 1, _sentMax);
     }
 
     /// <summary>Sends as many of the waiting reads as may be sent now.</summary>

@@ -2,8 +2,8 @@
 # Prints "ready" when its load is established, then goes on until the end of standard input, and prints a line of JSON.
 # short    COUNT callers with deadlines of 5 to 10 ms on one channel, beside four callers with 20 s and a watch. Reports what of the latter failed without an
 #   answer of the server.
-# resets   COUNT connections, 8 at a time, on each of which 8,000 calls are begun and reset, and responses are read late or never. It is ready when all are
-#   closed.
+# resets   COUNT connections, 8 at a time, on which nothing is read. A large response fills each, then 8,000 calls are answered and reset, whose responses wait
+#   for it. It is ready when all are closed.
 # watches  COUNT watches over channels of 200, and then a scan. Reports how many watches have begun and what the scan has returned.
 import collections
 import json
@@ -91,21 +91,30 @@ def short():
 def resets():
     headers = headers_of(SERVICE + 'Get')
     body = message(field(1, b'abc'))
+    large = message(field(1, b'large'))
     cancel = (8).to_bytes(4, 'big')
+    window = (1 << 30).to_bytes(4, 'big')
+    channel = grpc.insecure_channel(f'127.0.0.1:{PORT}')
+    channel.unary_unary(SERVICE + 'Put')(field(1, b'large') + field(2, bytes(4 << 20)), timeout=60, wait_for_ready=True)
+    ended = []
 
     def reset():
-        connection = socket.create_connection(('127.0.0.1', PORT))
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(('127.0.0.1', PORT))
         connection.settimeout(2)
         try:
-            connection.sendall(PREFACE + frame(4, 0, 0, b''))
-            for first in range(1, 16001, 100):
-                calls = range(first, first + 100, 2)
-                connection.sendall(b''.join(frame(1, 4, call, headers) + frame(0, 1, call, body) + frame(3, 0, call, cancel) for call in calls))
-            while connection.recv(65536):
-                pass
+            connection.sendall(PREFACE + frame(4, 0, 0, b'\x00\x04' + window) + frame(8, 0, 0, window))
+            connection.sendall(frame(1, 4, 1, headers) + frame(0, 1, 1, large))
+            time.sleep(0.2)
+            for first in range(3, 16003, 1000):
+                calls = range(first, first + 1000, 2)
+                connection.sendall(b''.join(frame(1, 4, call, headers) + frame(0, 1, call, body) for call in calls))
+                time.sleep(0.1)
+                connection.sendall(b''.join(frame(3, 0, call, cancel) for call in calls))
         except OSError:
-            # The server may close it, and otherwise there is nothing more to read.
-            pass
+            # The server may close it.
+            ended.append(connection)
         connection.close()
 
     for first in range(0, COUNT, 8):
@@ -116,7 +125,7 @@ def resets():
             thread.join()
     ready()
     sys.stdin.read()
-    tell(connections=COUNT)
+    tell(connections=COUNT, ended=len(ended))
 
 
 def watches():

@@ -54,11 +54,9 @@ internal sealed class CallDeadline : IDisposable
         }
         _abortRegistration.Dispose();
         _abortRegistration = default;
-        if (_cancellation is { } cancellation && !cancellation.TryReset())
-        {
-            cancellation.Dispose();
+        // One that is cancelled is not disposed, because that would drop callbacks that have yet to run. It holds nothing.
+        if (_cancellation?.TryReset() is false)
             _cancellation = null;
-        }
     }
 
     /// <summary>Spares the finalizer. A tick that comes late finds no call.</summary>
@@ -66,6 +64,7 @@ internal sealed class CallDeadline : IDisposable
     {
         Disarm();
         _timer.Dispose();
+        _cancellation?.Dispose();
     }
 
     /// <summary>The token of the present call. Made only for handlers that ask for it.</summary>
