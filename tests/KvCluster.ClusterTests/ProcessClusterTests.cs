@@ -123,6 +123,7 @@ public sealed class ProcessClusterTests
     }
 
     [Fact]
+    [Trait("Turn", "3")]
     public async Task KillHard_OfALeaderUnderWrites_LosesNothingAcknowledged()
     {
         using var folder = new TemporaryDirectory();

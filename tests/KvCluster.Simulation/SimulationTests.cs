@@ -52,6 +52,7 @@ public sealed class SimulationTests(ITestOutputHelper output)
     }
 
     [Fact]
+    [Trait("Turn", "2")]
     public void ScenariosThatNoSeedDraws_OnCorrectCode_KeepAllRules()
     {
         Assert.NotEmpty(Scenarios.NotDrawn);

@@ -36,6 +36,7 @@ public sealed class DiskFaultTests
 
     /// <summary>The leader's node. Its leaderships move to nodes with space, and no write is refused meanwhile.</summary>
     [SmallDiskFact]
+    [Trait("Turn", "3")]
     public async Task F18_LeadersDiskFull_TransfersItsLeaderships()
     {
         await using var disk = await SmallDisk.CreateAsync(DiskMebibytes, 2 * DiskMebibytes);

@@ -72,6 +72,7 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
 
     /// <summary>Every page of the trees is damaged and the meta pages are sound. The first page read reveals it.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
+    [Trait("Turn", "2")]
     public Task F16_FlippedBitsInTheTree_AreFoundAndRepairedFromAPeer() => DamageAsync(Follower, static state => FlipBits(DataOf(state), PageBytes, from: MetaBytes));
 
     /// <summary>Neither meta page leads to the trees any more.</summary>

@@ -18,6 +18,7 @@ namespace KvCluster.Tests.Node;
 /// <summary>
 /// Nodes that start with an old copy of their data. They rejoin if the other nodes have everything it holds, and are refused if that is not known.
 /// </summary>
+[Trait("Turn", "3")]
 public sealed class RejoinTests
 {
     private const int Shards = 2;

@@ -63,6 +63,7 @@ public sealed class ScanBoundsTests
     }
 
     [Fact]
+    [Trait("Turn", "3")]
     public async Task Metrics_OfAHeldSnapshot_ShowItsAgeAndPinnedBytes()
     {
         await using var cluster = await NodeCluster.StartAsync(new StoreOptions());

@@ -108,6 +108,7 @@ public sealed class IdleReturnTests
     /// <summary>Power is lost at every call while a store becomes small, except that only some of the calls that make holes are looked at.</summary>
     [Theory]
     [MemberData(nameof(Modes))]
+    [Trait("Turn", "1")]
     public void Crash_AtEveryCallOfAnIdleStore_LosesNothing(string mode)
     {
         using var loaded = new StoreBench(options: Options);
