@@ -120,8 +120,10 @@ imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end -}}
 
 {{- /*
-  The settings file of a node. What scaling changes is in the ConfigMap "creation" instead, because a changed file restarts the pods. Nothing else is a
-  variable: Kubernetes merges the list of a container's variables, so one that a failed upgrade added would stay in spite of a rollback.
+  The settings file of a node. It is an annotation of the pod, so each pod has the file of its own revision. A pod that an upgrade has not reached would read the new file
+  of a ConfigMap when its container restarts, and a wrong setting would stop it too. All annotations of a pod may have 256 KiB; this has about one.
+  What scaling changes is in the ConfigMap "creation" instead, because a changed annotation restarts the pods. Nothing else is a variable: Kubernetes merges the
+  list of a container's variables, so one that a failed upgrade added would stay in spite of a rollback.
 */ -}}
 {{- define "kv.nodeSettings" -}}
 {{- $chart := dict
@@ -183,7 +185,7 @@ admin-token-file: /etc/kvcluster/console/token
   projected:
     defaultMode: 0440
     sources:
-      - configMap: {name: {{ include "kv.fullname" $root }}-settings, items: [{key: {{ $part }}.yaml, path: settings.yaml}]}
+      - downwardAPI: {items: [{path: settings.yaml, fieldRef: {fieldPath: "metadata.annotations['kvcluster.dev/settings']"}}]}
       {{- if $root.Values.tls.enabled }}
       - secret: {name: {{ index . 2 }}, items: [{key: ca.crt, path: tls/ca.crt}, {key: tls.crt, path: tls/tls.crt}, {key: tls.key, path: tls/tls.key}]}
       {{- end }}
