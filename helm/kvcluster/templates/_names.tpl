@@ -274,6 +274,9 @@ livenessProbe:
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- range $part := list "node" "etcd" -}}
+{{- include "kv.checkStorage" (list $ $part (lookup "apps/v1" "StatefulSet" $.Release.Namespace (printf "%s-%s" (include "kv.fullname" $) $part))) -}}
+{{- end -}}
 {{- $last := "" -}}
 {{- range .Values.cluster.splitAt -}}
 {{- if le . $last -}}
@@ -281,6 +284,32 @@ livenessProbe:
 {{- end -}}
 {{- $last = . -}}
 {{- end -}}
+{{- end -}}
+
+{{- /*
+  The size of volumes cannot be changed in a StatefulSet, which Kubernetes says as "Forbidden": (list root part statefulset), where the StatefulSet is the one that there is, or
+  empty.
+*/ -}}
+{{- define "kv.checkStorage" -}}
+{{- $root := index . 0 -}}
+{{- $part := index . 1 -}}
+{{- $size := (index $root.Values $part).storage.size -}}
+{{- range dig "spec" "volumeClaimTemplates" list (index . 2) -}}
+{{- $current := dig "spec" "resources" "requests" "storage" $size . -}}
+{{- $growth := subf (include "kv.bytes" $size | float64) (include "kv.bytes" $current | float64) -}}
+{{- if gt $growth 0.0 -}}
+{{- fail (printf "%s.storage.size is %s, but the volumes have %s. Run `deploy/kubernetes/grow-storage %s %s --namespace %s%s` first, and then this again." $part $size $current $root.Release.Name $size $root.Release.Namespace (ternary " --etcd" "" (eq $part "etcd"))) -}}
+{{- else if lt $growth 0.0 -}}
+{{- fail (printf "%s.storage.size is %s, but the volumes have %s and cannot shrink. Set %s.storage.size=%s." $part $size $current $part $current) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* A quantity as a number of bytes, because Kubernetes returns it in another form: 1024Mi as 1Gi. */ -}}
+{{- define "kv.bytes" -}}
+{{- $number := regexFind "^[0-9.]+" . -}}
+{{- $units := dict "" 1 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 -}}
+{{- mulf (float64 $number) (get $units (trimPrefix $number .) | float64) | floor -}}
 {{- end -}}
 
 {{- /* A container that runs `kv` against the router. */ -}}

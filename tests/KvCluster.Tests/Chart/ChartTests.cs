@@ -183,6 +183,26 @@ public sealed class ChartTests
         Assert.DoesNotContain("configMap:", template, StringComparison.Ordinal);
     }
 
+    /// <summary>Kubernetes said "Forbidden: updates to statefulset spec for fields other than ..." and no way to larger volumes.</summary>
+    [ToolTheory("helm")]
+    [InlineData("20Gi", null)]
+    [InlineData("20480Mi", null)]
+    [InlineData("40Gi", "the volumes have 20Gi. Run `deploy/kubernetes/grow-storage store 40Gi --namespace data")]
+    [InlineData("0.01Ti", "the volumes have 20Gi and cannot shrink. Set {0}.storage.size=20Gi.")]
+    public async Task StorageSize_OtherThanThatOfTheVolumes_IsRefusedWithWhatToDo(string size, string? message)
+    {
+        const string Claim = """(dict "spec" (dict "resources" (dict "requests" (dict "storage" "20Gi"))))""";
+        foreach (var part in (string[])["node", "etcd"])
+        {
+            var (exitCode, _, error) = await ShowAsync(
+                $$$"""checked: {{ include "kv.checkStorage" (list . "{{{part}}}" (dict "spec" (dict "volumeClaimTemplates" (list {{{Claim}}})))) | quote }}""", "--set", $"{part}.storage.size={size}");
+
+            Assert.Equal(message is null, exitCode == 0);
+            if (message is not null)
+                Assert.Contains($"{part}.storage.size is {size}, but " + message.Replace("{0}", part, StringComparison.Ordinal), error, StringComparison.Ordinal);
+        }
+    }
+
     /// <summary>
     /// Helm looks for the number of nodes that there are. A tool that only renders the chart finds none, and its upgrade may remove nodes, so their replicas must have moved.
     /// </summary>
@@ -301,18 +321,23 @@ public sealed class ChartTests
         return rendered;
     }
 
-    // Helm shows the notes only when it installs, so a copy of the chart gets a template that contains them.
     private static async Task<string> NotesAsync(params IEnumerable<string> arguments)
+    {
+        var (exitCode, rendered, error) = await ShowAsync("notes: |\n{{ include (print $.Template.BasePath \"/NOTES.txt\") . | indent 2 }}\n", arguments);
+        Assert.True(exitCode == 0, error);
+        var notes = rendered[(rendered.IndexOf("notes: |\n", StringComparison.Ordinal) + "notes: |\n".Length)..];
+        return string.Join('\n', notes.Split('\n').Select(line => line.Length > 2 ? line[2..] : "")).Trim();
+    }
+
+    // Renders a template in a copy of the chart. Helm shows the notes only when it installs, and looks for objects only with a Kubernetes.
+    private static async Task<(int ExitCode, string Output, string Error)> ShowAsync(string template, params IEnumerable<string> arguments)
     {
         using var copy = new TemporaryDirectory();
         Directory.CreateDirectory(Path.Combine(copy.Path, "templates"));
         foreach (var file in (string[])["Chart.yaml", "values.yaml", "values.schema.json", .. Directory.EnumerateFiles(Path.Combine(Chart, "templates")).Select(path => Path.GetRelativePath(Chart, path))])
             File.Copy(Path.Combine(Chart, file), Path.Combine(copy.Path, file));
-        await File.WriteAllTextAsync(Path.Combine(copy.Path, "templates", "shown.yaml"), "notes: |\n{{ include (print $.Template.BasePath \"/NOTES.txt\") . | indent 2 }}\n");
-        var (exitCode, rendered, error) = await HelmAsync(["template", "store", copy.Path, "--namespace", "data", "--show-only", "templates/shown.yaml", .. arguments]);
-        Assert.True(exitCode == 0, error);
-        var notes = rendered[(rendered.IndexOf("notes: |\n", StringComparison.Ordinal) + "notes: |\n".Length)..];
-        return string.Join('\n', notes.Split('\n').Select(line => line.Length > 2 ? line[2..] : "")).Trim();
+        await File.WriteAllTextAsync(Path.Combine(copy.Path, "templates", "shown.yaml"), template);
+        return await HelmAsync(["template", "store", copy.Path, "--namespace", "data", "--show-only", "templates/shown.yaml", .. arguments]);
     }
 
     private static Task<(int ExitCode, string Output, string Error)> HelmAsync(params IEnumerable<string> arguments) =>
