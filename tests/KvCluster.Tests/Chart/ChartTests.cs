@@ -86,6 +86,8 @@ public sealed class ChartTests
     [InlineData("externalEtcd.endpoints={etcd}", "at '/externalEtcd/endpoints/0': 'etcd' does not match pattern")]
     [InlineData("tls.enabled=true", "tls.enabled requires tls.nodeSecret and tls.routerSecret, or tls.certManager.enabled")]
     [InlineData("tls.certManager.enabled=true", "tls.certManager.enabled is set without tls.enabled")]
+    [InlineData("etcd.tls.enabled=true", "etcd.tls.enabled requires etcd.tls.secret, or tls.certManager.enabled")]
+    [InlineData("etcd.tls.enabled=true,etcd.tls.secret=a,etcd.enabled=false,externalEtcd.endpoints={http://a:2379}", "etcd.tls is for the release's own etcd, and etcd.enabled is false")]
     public async Task Template_WithAMistake_SaysWhichValueAndWhy(string value, string message)
     {
         var (exitCode, _, error) = await HelmAsync("template", "store", Chart, "--set", value);
@@ -195,7 +197,8 @@ public sealed class ChartTests
         foreach (var part in (string[])["node", "etcd"])
         {
             var (exitCode, _, error) = await ShowAsync(
-                $$$"""checked: {{ include "kv.checkStorage" (list . "{{{part}}}" (dict "spec" (dict "volumeClaimTemplates" (list {{{Claim}}})))) | quote }}""", "--set", $"{part}.storage.size={size}");
+                $$$"""checked: {{ include "kv.checkStorage" (list . "{{{part}}}" (dict "spec" (dict "volumeClaimTemplates" (list {{{Claim}}})))) | quote }}""",
+                "--set", $"{part}.storage.size={size}");
 
             Assert.Equal(message is null, exitCode == 0);
             if (message is not null)
@@ -209,6 +212,66 @@ public sealed class ChartTests
     [ToolFact("helm")]
     public async Task Leave_RenderedWithoutKubernetes_NeedsAnAnswer() =>
         Assert.DoesNotContain("--skip-if-silent", await TemplateAsync("leave"), StringComparison.Ordinal);
+
+    [ToolTheory("helm")]
+    [InlineData("https", true)]
+    [InlineData("http", false)]
+    public async Task EtcdTls_OfAnEtcdThatExists_CannotChange(string scheme, bool enabled)
+    {
+        foreach (var wanted in (bool[])[true, false])
+        {
+            var (exitCode, _, error) = await ShowAsync(
+                $$$"""
+                {{- $container := dict "args" (list "--initial-cluster=a={{{scheme}}}://a:2380") -}}
+                checked: {{ include "kv.checkEtcd" (list . (dict "spec" (dict "template" (dict "spec" (dict "containers" (list $container)))))) | quote }}
+                """,
+                "--set", $"etcd.tls.secret=e,etcd.tls.enabled={(wanted ? "true" : "false")}");
+
+            Assert.Equal(wanted == enabled, exitCode == 0);
+            if (wanted != enabled)
+                Assert.Contains("so it cannot be changed. Set it back.", error, StringComparison.Ordinal);
+        }
+    }
+
+    /// <summary>etcd accepts a member only if a name in its certificate has the member's address, and a name with a star has none.</summary>
+    [ToolFact("helm")]
+    public async Task EtcdTls_WithCertManager_NamesTheServiceToo()
+    {
+        string[] values = ["--set", "tls.enabled=true,tls.certManager.enabled=true,tls.certManager.issuerRef.name=authority,etcd.tls.enabled=true"];
+
+        var names = Values(await TemplateAsync("certificates", [.. values, "--namespace", "data"]), "- \"?([^ ]+-etcd\\.[^ \"]+)\"?\n");
+
+        Assert.Equal(["*.store-kvcluster-etcd.data.svc.cluster.local", "store-kvcluster-etcd.data.svc.cluster.local"], names);
+        Assert.Equal(["store-kvcluster-etcd-tls"], Values(await TemplateAsync("etcd", values), "secretName: ([a-z-]+),"));
+    }
+
+    [ToolFact("helm")]
+    public async Task ServiceMonitor_WithAnEtcdOfTheRelease_ScrapesItsMetricsThroughThePolicy()
+    {
+        string[] values = ["--set", "metrics.serviceMonitor.enabled=true,networkPolicy.enabled=true,networkPolicy.monitoring[0].podSelector.matchLabels.team=operations"];
+
+        Assert.Equal(["admin", "metrics"], Values(await TemplateAsync("monitoring", values), @"\{port: (\w+), path: /metrics"));
+        Assert.Contains("{name: metrics, port: 2381, targetPort: metrics}", await TemplateAsync("etcd", values), StringComparison.Ordinal);
+        var rules = (await TemplateAsync("networkpolicy", values)).Split("    - from:");
+        Assert.Contains("team: operations", Assert.Single(rules, rule => rule.Contains("port: metrics", StringComparison.Ordinal)), StringComparison.Ordinal);
+    }
+
+    [ToolTheory("helm")]
+    [InlineData("node")]
+    [InlineData("router")]
+    [InlineData("etcd")]
+    public async Task Scheduling_OfEachPart_CanBeChosen(string part)
+    {
+        var byDefault = await TemplateAsync(part);
+        var chosen = await TemplateAsync(part, "--set", $"{part}.priorityClassName=high,{part}.topologyKey=rack,{part}.affinity.nodeAffinity.of=mine");
+
+        Assert.Contains("topologyKey: topology.kubernetes.io/zone", byDefault, StringComparison.Ordinal);
+        Assert.Contains("preferredDuringSchedulingIgnoredDuringExecution", byDefault, StringComparison.Ordinal);
+        Assert.Contains("priorityClassName: high", chosen, StringComparison.Ordinal);
+        Assert.Contains("topologyKey: rack", chosen, StringComparison.Ordinal);
+        Assert.Contains("nodeAffinity:", chosen, StringComparison.Ordinal);
+        Assert.DoesNotContain("podAntiAffinity", chosen, StringComparison.Ordinal);
+    }
 
     [ToolFact("helm")]
     public async Task NetworkPolicy_WithoutMonitoring_ClosesTheAdminPort()
@@ -280,6 +343,7 @@ public sealed class ChartTests
     [InlineData("tls.enabled=false", "tls.enabled is false")]
     [InlineData("tls.enabled=true", "own etcd: it speaks plain text", "networkPolicy.enabled admits only its own members")]
     [InlineData("tls.enabled=true,networkPolicy.enabled=true", "own etcd: it speaks plain text", "can still be read on its way")]
+    [InlineData("tls.enabled=true,etcd.tls.enabled=true,etcd.tls.secret=e")]
     [InlineData("tls.enabled=true,etcd.enabled=false,externalEtcd.endpoints={https://etcd:2379}")]
     [InlineData("tls.enabled=true,etcd.enabled=false,externalEtcd.endpoints={https://etcd:2379},networkPolicy.enabled=true,metrics.serviceMonitor.enabled=true", "networkPolicy.monitoring is empty")]
     public async Task Notes_OnWhatIsOpen_WarnOfThatAlone(string values, params string[] warnings)

@@ -68,7 +68,7 @@ public sealed class GrowStorageTests : IDisposable
         Assert.Contains("--cascade=orphan", Read("calls"), StringComparison.Ordinal);
         Assert.False(Exists("kept"));
         Assert.Contains("claim data-2: from 20Gi to 40Gi", output, StringComparison.Ordinal);
-        Assert.Contains("--reuse-values --set node.storage.size=40Gi", output, StringComparison.Ordinal);
+        Assert.Contains("--reset-then-reuse-values --set node.storage.size=40Gi", output, StringComparison.Ordinal);
     }
 
     /// <summary>Between the removal and the creation nothing replaces a pod that ends, so whoever is interrupted there must be able to go on.</summary>
