@@ -20,6 +20,7 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
     private static readonly TimeSpan StallProblem = TimeSpan.FromMilliseconds(600);
     private const ulong OpenFilesMin = 16_384;
     private const ulong FreeBytesProblem = 1UL << 30;
+    private const string MakeRoom = "Free space or enlarge the volume, in Kubernetes with deploy/kubernetes/grow-storage. The node notices it without a restart.";
 
     private readonly IReadOnlyList<NodeExamination> _answered = [.. nodes.Where(node => node.Error.Length == 0)];
 
@@ -95,9 +96,9 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
         var text = string.Create(CultureInfo.InvariantCulture,
             $"{node.DiskFreeBytes / 1e9:N1} of {node.DiskBytes / 1e9:N1} GB are free; data files of {length / 1e9:N1} GB take {allocated / 1e9:N1} GB");
         return node.DiskFreeBytes < FreeBytesProblem
-            ? new Finding(Severity.Problem, $"free space of node {node.Node}", text, "When no space is left, puts are refused and deletes still work. Enlarge the volume or free space.")
+            ? new Finding(Severity.Problem, $"free space of node {node.Node}", text, "When no space is left, puts are refused and deletes still work. " + MakeRoom)
             : node.DiskFreeBytes < node.DiskBytes / 10
-                ? new Finding(Severity.Warning, $"free space of node {node.Node}", text, "Enlarge the volume or free space before puts are refused.")
+                ? new Finding(Severity.Warning, $"free space of node {node.Node}", text, "Puts are refused when no space is left. " + MakeRoom)
                 : new Finding(Severity.Ok, $"free space of node {node.Node}", text);
     }
 

@@ -50,9 +50,22 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 etcd=
 {{- if .Values.etcd.enabled -}}
 {{- $service := printf "%s-etcd" (include "kv.fullname" .) -}}
-{{- range $index := until (int .Values.etcd.count) }}{{ if $index }},{{ end }}http://{{ $service }}-{{ $index }}.{{ include "kv.host" (list $root $service) }}:2379{{ end -}}
+{{- range $index := until (int .Values.etcd.count) }}{{ if $index }},{{ end }}{{ include "kv.etcdScheme" $root }}://{{ $service }}-{{ $index }}.{{ include "kv.host" (list $root $service) }}:2379{{ end -}}
 {{- else -}}
 {{- join "," .Values.externalEtcd.endpoints -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "kv.etcdScheme" -}}
+{{- ternary "https" "http" .Values.etcd.tls.enabled -}}
+{{- end -}}
+
+{{- /* The secret with which nodes speak TLS to the coordinator. Empty: they do not. */ -}}
+{{- define "kv.etcdSecret" -}}
+{{- if not .Values.etcd.enabled -}}
+{{- .Values.externalEtcd.tlsSecret -}}
+{{- else if .Values.etcd.tls.enabled -}}
+{{- .Values.etcd.tls.secret | default (printf "%s-etcd-tls" (include "kv.fullname" .)) -}}
 {{- end -}}
 {{- end -}}
 
@@ -86,6 +99,9 @@ capabilities: {drop: [ALL]}
 {{- $part := index . 1 -}}
 {{- $values := index . 2 -}}
 affinity:
+  {{- with $values.affinity }}
+  {{- toYaml . | nindent 2 }}
+  {{- else }}
   podAntiAffinity:
     preferredDuringSchedulingIgnoredDuringExecution:
       - weight: 100
@@ -95,6 +111,7 @@ affinity:
             matchLabels:
               {{- include "kv.selector" $root | nindent 14 }}
               app.kubernetes.io/component: {{ $part }}
+  {{- end }}
 {{- with $values.topologyKey }}
 topologySpreadConstraints:
   - maxSkew: 1
@@ -120,8 +137,10 @@ imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end -}}
 
 {{- /*
-  The settings file of a node. What scaling changes is in the ConfigMap "creation" instead, because a changed file restarts the pods. Nothing else is a
-  variable: Kubernetes merges the list of a container's variables, so one that a failed upgrade added would stay in spite of a rollback.
+  The settings file of a node. It is an annotation of the pod, so each pod has the file of its own revision. A pod that an upgrade has not reached would read the new file
+  of a ConfigMap when its container restarts, and a wrong setting would stop it too. All annotations of a pod may have 256 KiB; this has about one.
+  What scaling changes is in the ConfigMap "creation" instead, because a changed annotation restarts the pods. Nothing else is a variable: Kubernetes merges the
+  list of a container's variables, so one that a failed upgrade added would stay in spite of a rollback.
 */ -}}
 {{- define "kv.nodeSettings" -}}
 {{- $chart := dict
@@ -132,9 +151,9 @@ imagePullSecrets: {{- toYaml . | nindent 2 }}
   "replicas" .Values.cluster.replicationFactor
   "stop-grace-seconds" (sub (int .Values.node.terminationGracePeriodSeconds) 5)
 -}}
-{{- if .Values.externalEtcd.tlsSecret -}}
+{{- if include "kv.etcdSecret" . -}}
 {{- $_ := set $chart "coordinator-ca" "/etc/kvcluster/etcd/ca.crt" -}}
-{{- if .Values.externalEtcd.clientCertificate -}}
+{{- if or .Values.etcd.enabled .Values.externalEtcd.clientCertificate -}}
 {{- $_ := set $chart "coordinator-cert" "/etc/kvcluster/etcd/tls.crt" -}}
 {{- $_ := set $chart "coordinator-key" "/etc/kvcluster/etcd/tls.key" -}}
 {{- end -}}
@@ -183,7 +202,7 @@ admin-token-file: /etc/kvcluster/console/token
   projected:
     defaultMode: 0440
     sources:
-      - configMap: {name: {{ include "kv.fullname" $root }}-settings, items: [{key: {{ $part }}.yaml, path: settings.yaml}]}
+      - downwardAPI: {items: [{path: settings.yaml, fieldRef: {fieldPath: "metadata.annotations['kvcluster.dev/settings']"}}]}
       {{- if $root.Values.tls.enabled }}
       - secret: {name: {{ index . 2 }}, items: [{key: ca.crt, path: tls/ca.crt}, {key: tls.crt, path: tls/tls.crt}, {key: tls.key, path: tls/tls.key}]}
       {{- end }}
@@ -191,8 +210,8 @@ admin-token-file: /etc/kvcluster/console/token
       - secret: {name: {{ . }}, items: [{key: token, path: console/token}]}
       {{- end }}
       {{- if eq $part "node" }}
-      {{- with $root.Values.externalEtcd.tlsSecret }}
-      - secret: {name: {{ . }}, items: [{key: ca.crt, path: etcd/ca.crt}{{ if $root.Values.externalEtcd.clientCertificate }}, {key: tls.crt, path: etcd/tls.crt}, {key: tls.key, path: etcd/tls.key}{{ end }}]}
+      {{- with include "kv.etcdSecret" $root }}
+      - secret: {name: {{ . }}, items: [{key: ca.crt, path: etcd/ca.crt}{{ if or $root.Values.etcd.enabled $root.Values.externalEtcd.clientCertificate }}, {key: tls.crt, path: etcd/tls.crt}, {key: tls.key, path: etcd/tls.key}{{ end }}]}
       {{- end }}
       {{- with $root.Values.externalEtcd.passwordSecret }}
       - secret: {name: {{ . }}, items: [{key: password, path: etcd/password}]}
@@ -227,6 +246,21 @@ livenessProbe:
 {{- end -}}
 {{- if not (or .Values.etcd.enabled .Values.externalEtcd.endpoints) -}}
 {{- fail "etcd.enabled is false and externalEtcd.endpoints is empty, so there is no coordinator. Set one of them." -}}
+{{- end -}}
+{{- if and .Values.etcd.tls.enabled (not .Values.etcd.enabled) -}}
+{{- fail "etcd.tls is for the release's own etcd, and etcd.enabled is false. Set etcd.tls.enabled to false; externalEtcd.tlsSecret has the files for another etcd." -}}
+{{- end -}}
+{{- if and .Values.etcd.tls.enabled (not .Values.etcd.tls.secret) (not .Values.tls.certManager.enabled) -}}
+{{- fail "etcd.tls.enabled requires etcd.tls.secret, or tls.certManager.enabled." -}}
+{{- end -}}
+{{- $statefulSets := dict "node" (lookup "apps/v1" "StatefulSet" .Release.Namespace (printf "%s-node" (include "kv.fullname" .))) -}}
+{{- if .Values.etcd.enabled -}}
+{{- $etcd := lookup "apps/v1" "StatefulSet" .Release.Namespace (printf "%s-etcd" (include "kv.fullname" .)) -}}
+{{- $_ := set $statefulSets "etcd" $etcd -}}
+{{- include "kv.checkEtcd" (list . $etcd) -}}
+{{- end -}}
+{{- range $part, $statefulSet := $statefulSets -}}
+{{- include "kv.checkStorage" (list $ $part $statefulSet) -}}
 {{- end -}}
 {{- if and (not .Values.externalEtcd.endpoints) (or .Values.externalEtcd.tlsSecret .Values.externalEtcd.user .Values.externalEtcd.passwordSecret) -}}
 {{- fail "externalEtcd.tlsSecret, user and passwordSecret are for externalEtcd.endpoints, which is empty. Set the endpoints, or remove the others." -}}
@@ -279,6 +313,44 @@ livenessProbe:
 {{- end -}}
 {{- $last = . -}}
 {{- end -}}
+{{- end -}}
+
+{{- /*
+  The size of volumes cannot be changed in a StatefulSet, which Kubernetes says as "Forbidden": (list root part statefulset), where the StatefulSet is the one that there is, or
+  empty.
+*/ -}}
+{{- define "kv.checkStorage" -}}
+{{- $root := index . 0 -}}
+{{- $part := index . 1 -}}
+{{- $size := (index $root.Values $part).storage.size -}}
+{{- range dig "spec" "volumeClaimTemplates" list (index . 2) -}}
+{{- $current := dig "spec" "resources" "requests" "storage" $size . -}}
+{{- $growth := subf (include "kv.bytes" $size | float64) (include "kv.bytes" $current | float64) -}}
+{{- if gt $growth 0.0 -}}
+{{- fail (printf "%s.storage.size is %s, but the volumes have %s. Run `deploy/kubernetes/grow-storage %s %s --namespace %s%s` first, and then this again." $part $size $current $root.Release.Name $size $root.Release.Namespace (ternary " --etcd" "" (eq $part "etcd"))) -}}
+{{- else if lt $growth 0.0 -}}
+{{- fail (printf "%s.storage.size is %s, but the volumes have %s and cannot shrink. Set %s.storage.size=%s." $part $size $current $part $current) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The members of an etcd keep each other's addresses in their data: (list root statefulset), where the StatefulSet is the one that there is, or empty. */ -}}
+{{- define "kv.checkEtcd" -}}
+{{- $root := index . 0 -}}
+{{- range $container := dig "spec" "template" "spec" "containers" list (index . 1) -}}
+{{- range $container.args -}}
+{{- if and (hasPrefix "--initial-cluster=" .) (ne $root.Values.etcd.tls.enabled (contains "=https://" .)) -}}
+{{- fail (printf "etcd.tls.enabled is %t and was %t when this etcd was created. Its members keep each other's addresses, so it cannot be changed. Set it back." $root.Values.etcd.tls.enabled (not $root.Values.etcd.tls.enabled)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* A quantity as a number of bytes, because Kubernetes returns it in another form: 1024Mi as 1Gi. */ -}}
+{{- define "kv.bytes" -}}
+{{- $number := regexFind "^[0-9.]+" . -}}
+{{- $units := dict "" 1 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 -}}
+{{- mulf (float64 $number) (get $units (trimPrefix $number .) | float64) | floor -}}
 {{- end -}}
 
 {{- /* A container that runs `kv` against the router. */ -}}

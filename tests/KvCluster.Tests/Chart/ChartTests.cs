@@ -13,6 +13,9 @@ namespace KvCluster.Tests.Chart;
 /// <summary>The Helm chart: what it renders, and how it refuses wrong values.</summary>
 public sealed class ChartTests
 {
+    // The annotation with a pod's settings file.
+    private const string SettingsOfAPod = @"kvcluster\.dev/settings: \|\n((?: {10}.+\n?)+)";
+
     private static readonly string Chart = Path.Combine(Tools.Repository(), "helm", "kvcluster");
     private static readonly string Here = Path.Combine(Tools.Repository(), "tests", "KvCluster.Tests", "Chart");
 
@@ -83,6 +86,8 @@ public sealed class ChartTests
     [InlineData("externalEtcd.endpoints={etcd}", "at '/externalEtcd/endpoints/0': 'etcd' does not match pattern")]
     [InlineData("tls.enabled=true", "tls.enabled requires tls.nodeSecret and tls.routerSecret, or tls.certManager.enabled")]
     [InlineData("tls.certManager.enabled=true", "tls.certManager.enabled is set without tls.enabled")]
+    [InlineData("etcd.tls.enabled=true", "etcd.tls.enabled requires etcd.tls.secret, or tls.certManager.enabled")]
+    [InlineData("etcd.tls.enabled=true,etcd.tls.secret=a,etcd.enabled=false,externalEtcd.endpoints={http://a:2379}", "etcd.tls is for the release's own etcd, and etcd.enabled is false")]
     public async Task Template_WithAMistake_SaysWhichValueAndWhy(string value, string message)
     {
         var (exitCode, _, error) = await HelmAsync("template", "store", Chart, "--set", value);
@@ -115,9 +120,12 @@ public sealed class ChartTests
     [InlineData("require")]
     public async Task Template_WithClientAuth_SetsItForNodesAndRouters(string clientAuth)
     {
-        var config = await TemplateAsync("config", "--set", "tls.enabled=true,tls.nodeSecret=n,tls.routerSecret=r,tls.clientAuth=" + clientAuth);
+        foreach (var program in (string[])["node", "router"])
+        {
+            var template = await TemplateAsync(program, "--set", "tls.enabled=true,tls.nodeSecret=n,tls.routerSecret=r,tls.clientAuth=" + clientAuth);
 
-        Assert.Equal([clientAuth, clientAuth], Values(config, "tls-client-auth: (.+)"));
+            Assert.Equal([clientAuth], Values(template, "tls-client-auth: (.+)"));
+        }
     }
 
     /// <summary>With TLS every program exited with 2, because its address was http. The tests compared what was rendered, and no program read it.</summary>
@@ -128,16 +136,16 @@ public sealed class ChartTests
     public async Task Settings_WithValues_AreAcceptedByThePrograms(string name)
     {
         string[] values = ["--values", Path.Combine(Here, "values", name + ".yaml")];
-        var config = await TemplateAsync("config", values);
+        var (node, router) = (await TemplateAsync("node", values), await TemplateAsync("router", values));
         var variables = new Dictionary<string, string>
         {
             [NodeSettings.Node.Variable] = "1",
-            [NodeSettings.Advertise.Variable] = Assert.Single(Values(await TemplateAsync("node", values), "name: KVCLUSTER_ADVERTISE, value: \"(.+)\"}")).Replace("$(KVCLUSTER_NODE)", "1", StringComparison.Ordinal),
-            [NodeSettings.BootstrapNodes.Variable] = Assert.Single(Values(config, "bootstrap-nodes: \"(.+)\"")),
+            [NodeSettings.Advertise.Variable] = Assert.Single(Values(node, "name: KVCLUSTER_ADVERTISE, value: \"(.+)\"}")).Replace("$(KVCLUSTER_NODE)", "1", StringComparison.Ordinal),
+            [NodeSettings.BootstrapNodes.Variable] = Assert.Single(Values(await TemplateAsync("config", values), "bootstrap-nodes: \"(.+)\"")),
         };
 
-        Assert.Empty(MistakesOf(config, "node", NodeSettings.RunTable, NodeSettings.Known, NodeSettings.CheckRun, variables));
-        Assert.Empty(MistakesOf(config, "router", RouterSettings.RunTable, RouterSettings.RunTable, RouterSettings.Check, []));
+        Assert.Empty(MistakesOf(node, NodeSettings.RunTable, NodeSettings.Known, NodeSettings.CheckRun, variables));
+        Assert.Empty(MistakesOf(router, RouterSettings.RunTable, RouterSettings.RunTable, RouterSettings.Check, []));
     }
 
     [ToolFact("helm")]
@@ -158,7 +166,43 @@ public sealed class ChartTests
             var (before, after) = (await TemplateAsync(other), await TemplateAsync(other, "--set", $"{part}.settings.connections-max=1000"));
 
             Assert.Equal(other != part, before == after);
-            Assert.Equal(Regex.Replace(before, "checksum/settings: .+", ""), Regex.Replace(after, "checksum/settings: .+", ""));
+            Assert.Equal(before, after.Replace("          connections-max: 1000\n", "", StringComparison.Ordinal));
+        }
+    }
+
+    /// <summary>
+    /// The file was in a ConfigMap, which has no revisions: after an upgrade with a wrong setting had stopped at its first node, each other node, too, stopped at its next restart.
+    /// </summary>
+    [ToolTheory("helm")]
+    [InlineData("node")]
+    [InlineData("router")]
+    public async Task Settings_OfAPod_AreThoseOfItsRevision(string part)
+    {
+        var template = await TemplateAsync(part);
+
+        Assert.Single(Values(template, SettingsOfAPod));
+        Assert.Equal(["metadata.annotations['kvcluster.dev/settings']"], Values(template, """path: settings\.yaml, fieldRef: \{fieldPath: "(.+?)"\}"""));
+        Assert.DoesNotContain("configMap:", template, StringComparison.Ordinal);
+    }
+
+    /// <summary>Kubernetes said "Forbidden: updates to statefulset spec for fields other than ..." and no way to larger volumes.</summary>
+    [ToolTheory("helm")]
+    [InlineData("20Gi", null)]
+    [InlineData("20480Mi", null)]
+    [InlineData("40Gi", "the volumes have 20Gi. Run `deploy/kubernetes/grow-storage store 40Gi --namespace data")]
+    [InlineData("0.01Ti", "the volumes have 20Gi and cannot shrink. Set {0}.storage.size=20Gi.")]
+    public async Task StorageSize_OtherThanThatOfTheVolumes_IsRefusedWithWhatToDo(string size, string? message)
+    {
+        const string Claim = """(dict "spec" (dict "resources" (dict "requests" (dict "storage" "20Gi"))))""";
+        foreach (var part in (string[])["node", "etcd"])
+        {
+            var (exitCode, _, error) = await ShowAsync(
+                $$$"""checked: {{ include "kv.checkStorage" (list . "{{{part}}}" (dict "spec" (dict "volumeClaimTemplates" (list {{{Claim}}})))) | quote }}""",
+                "--set", $"{part}.storage.size={size}");
+
+            Assert.Equal(message is null, exitCode == 0);
+            if (message is not null)
+                Assert.Contains($"{part}.storage.size is {size}, but " + message.Replace("{0}", part, StringComparison.Ordinal), error, StringComparison.Ordinal);
         }
     }
 
@@ -168,6 +212,66 @@ public sealed class ChartTests
     [ToolFact("helm")]
     public async Task Leave_RenderedWithoutKubernetes_NeedsAnAnswer() =>
         Assert.DoesNotContain("--skip-if-silent", await TemplateAsync("leave"), StringComparison.Ordinal);
+
+    [ToolTheory("helm")]
+    [InlineData("https", true)]
+    [InlineData("http", false)]
+    public async Task EtcdTls_OfAnEtcdThatExists_CannotChange(string scheme, bool enabled)
+    {
+        foreach (var wanted in (bool[])[true, false])
+        {
+            var (exitCode, _, error) = await ShowAsync(
+                $$$"""
+                {{- $container := dict "args" (list "--initial-cluster=a={{{scheme}}}://a:2380") -}}
+                checked: {{ include "kv.checkEtcd" (list . (dict "spec" (dict "template" (dict "spec" (dict "containers" (list $container)))))) | quote }}
+                """,
+                "--set", $"etcd.tls.secret=e,etcd.tls.enabled={(wanted ? "true" : "false")}");
+
+            Assert.Equal(wanted == enabled, exitCode == 0);
+            if (wanted != enabled)
+                Assert.Contains("so it cannot be changed. Set it back.", error, StringComparison.Ordinal);
+        }
+    }
+
+    /// <summary>etcd accepts a member only if a name in its certificate has the member's address, and a name with a star has none.</summary>
+    [ToolFact("helm")]
+    public async Task EtcdTls_WithCertManager_NamesTheServiceToo()
+    {
+        string[] values = ["--set", "tls.enabled=true,tls.certManager.enabled=true,tls.certManager.issuerRef.name=authority,etcd.tls.enabled=true"];
+
+        var names = Values(await TemplateAsync("certificates", [.. values, "--namespace", "data"]), "- \"?([^ ]+-etcd\\.[^ \"]+)\"?\n");
+
+        Assert.Equal(["*.store-kvcluster-etcd.data.svc.cluster.local", "store-kvcluster-etcd.data.svc.cluster.local"], names);
+        Assert.Equal(["store-kvcluster-etcd-tls"], Values(await TemplateAsync("etcd", values), "secretName: ([a-z-]+),"));
+    }
+
+    [ToolFact("helm")]
+    public async Task ServiceMonitor_WithAnEtcdOfTheRelease_ScrapesItsMetricsThroughThePolicy()
+    {
+        string[] values = ["--set", "metrics.serviceMonitor.enabled=true,networkPolicy.enabled=true,networkPolicy.monitoring[0].podSelector.matchLabels.team=operations"];
+
+        Assert.Equal(["admin", "metrics"], Values(await TemplateAsync("monitoring", values), @"\{port: (\w+), path: /metrics"));
+        Assert.Contains("{name: metrics, port: 2381, targetPort: metrics}", await TemplateAsync("etcd", values), StringComparison.Ordinal);
+        var rules = (await TemplateAsync("networkpolicy", values)).Split("    - from:");
+        Assert.Contains("team: operations", Assert.Single(rules, rule => rule.Contains("port: metrics", StringComparison.Ordinal)), StringComparison.Ordinal);
+    }
+
+    [ToolTheory("helm")]
+    [InlineData("node")]
+    [InlineData("router")]
+    [InlineData("etcd")]
+    public async Task Scheduling_OfEachPart_CanBeChosen(string part)
+    {
+        var byDefault = await TemplateAsync(part);
+        var chosen = await TemplateAsync(part, "--set", $"{part}.priorityClassName=high,{part}.topologyKey=rack,{part}.affinity.nodeAffinity.of=mine");
+
+        Assert.Contains("topologyKey: topology.kubernetes.io/zone", byDefault, StringComparison.Ordinal);
+        Assert.Contains("preferredDuringSchedulingIgnoredDuringExecution", byDefault, StringComparison.Ordinal);
+        Assert.Contains("priorityClassName: high", chosen, StringComparison.Ordinal);
+        Assert.Contains("topologyKey: rack", chosen, StringComparison.Ordinal);
+        Assert.Contains("nodeAffinity:", chosen, StringComparison.Ordinal);
+        Assert.DoesNotContain("podAntiAffinity", chosen, StringComparison.Ordinal);
+    }
 
     [ToolFact("helm")]
     public async Task NetworkPolicy_WithoutMonitoring_ClosesTheAdminPort()
@@ -195,10 +299,10 @@ public sealed class ChartTests
     [InlineData(600, "595")]
     public async Task Node_WithATerminationGracePeriod_HasFiveSecondsLessToStop(int seconds, string stopGrace)
     {
-        string[] values = ["--set", $"node.terminationGracePeriodSeconds={seconds}"];
+        var node = await TemplateAsync("node", "--set", $"node.terminationGracePeriodSeconds={seconds}");
 
-        Assert.Equal([seconds.ToString(CultureInfo.InvariantCulture)], Values(await TemplateAsync("node", values), "terminationGracePeriodSeconds: (.+)"));
-        Assert.Equal([stopGrace], Values(await TemplateAsync("config", values), "stop-grace-seconds: (.+)"));
+        Assert.Equal([seconds.ToString(CultureInfo.InvariantCulture)], Values(node, "terminationGracePeriodSeconds: (.+)"));
+        Assert.Equal([stopGrace], Values(node, "stop-grace-seconds: (.+)"));
     }
 
     [ToolFact("helm")]
@@ -239,6 +343,7 @@ public sealed class ChartTests
     [InlineData("tls.enabled=false", "tls.enabled is false")]
     [InlineData("tls.enabled=true", "own etcd: it speaks plain text", "networkPolicy.enabled admits only its own members")]
     [InlineData("tls.enabled=true,networkPolicy.enabled=true", "own etcd: it speaks plain text", "can still be read on its way")]
+    [InlineData("tls.enabled=true,etcd.tls.enabled=true,etcd.tls.secret=e")]
     [InlineData("tls.enabled=true,etcd.enabled=false,externalEtcd.endpoints={https://etcd:2379}")]
     [InlineData("tls.enabled=true,etcd.enabled=false,externalEtcd.endpoints={https://etcd:2379},networkPolicy.enabled=true,metrics.serviceMonitor.enabled=true", "networkPolicy.monitoring is empty")]
     public async Task Notes_OnWhatIsOpen_WarnOfThatAlone(string values, params string[] warnings)
@@ -257,13 +362,13 @@ public sealed class ChartTests
         Assert.Equal((await File.ReadAllTextAsync(golden)).TrimEnd(), rendered);
     }
 
-    // What a program says about its file in the rendered ConfigMap.
+    // What a program says about its file in its rendered pod.
     private static IReadOnlyList<string> MistakesOf(
-        string config, string program, IReadOnlyList<Setting> table, IReadOnlyList<Setting> known, Action<Settings> check, Dictionary<string, string> variables)
+        string template, IReadOnlyList<Setting> table, IReadOnlyList<Setting> known, Action<Settings> check, Dictionary<string, string> variables)
     {
         using var folder = new TemporaryDirectory();
         var file = Path.Combine(folder.Path, "settings.yaml");
-        File.WriteAllText(file, Assert.Single(Values(config, $@"  {program}\.yaml: \|\n((?:    .+\n?)+)")));
+        File.WriteAllText(file, Assert.Single(Values(template, SettingsOfAPod)));
         var settings = SettingsReader.Read(table, known, new SettingSources(new Dictionary<string, string> { [CommonSettings.Config.Name] = file }, variables));
         check(settings);
         return settings.Mistakes;
@@ -280,18 +385,23 @@ public sealed class ChartTests
         return rendered;
     }
 
-    // Helm shows the notes only when it installs, so a copy of the chart gets a template that contains them.
     private static async Task<string> NotesAsync(params IEnumerable<string> arguments)
+    {
+        var (exitCode, rendered, error) = await ShowAsync("notes: |\n{{ include (print $.Template.BasePath \"/NOTES.txt\") . | indent 2 }}\n", arguments);
+        Assert.True(exitCode == 0, error);
+        var notes = rendered[(rendered.IndexOf("notes: |\n", StringComparison.Ordinal) + "notes: |\n".Length)..];
+        return string.Join('\n', notes.Split('\n').Select(line => line.Length > 2 ? line[2..] : "")).Trim();
+    }
+
+    // Renders a template in a copy of the chart. Helm shows the notes only when it installs, and looks for objects only with a Kubernetes.
+    private static async Task<(int ExitCode, string Output, string Error)> ShowAsync(string template, params IEnumerable<string> arguments)
     {
         using var copy = new TemporaryDirectory();
         Directory.CreateDirectory(Path.Combine(copy.Path, "templates"));
         foreach (var file in (string[])["Chart.yaml", "values.yaml", "values.schema.json", .. Directory.EnumerateFiles(Path.Combine(Chart, "templates")).Select(path => Path.GetRelativePath(Chart, path))])
             File.Copy(Path.Combine(Chart, file), Path.Combine(copy.Path, file));
-        await File.WriteAllTextAsync(Path.Combine(copy.Path, "templates", "shown.yaml"), "notes: |\n{{ include (print $.Template.BasePath \"/NOTES.txt\") . | indent 2 }}\n");
-        var (exitCode, rendered, error) = await HelmAsync(["template", "store", copy.Path, "--namespace", "data", "--show-only", "templates/shown.yaml", .. arguments]);
-        Assert.True(exitCode == 0, error);
-        var notes = rendered[(rendered.IndexOf("notes: |\n", StringComparison.Ordinal) + "notes: |\n".Length)..];
-        return string.Join('\n', notes.Split('\n').Select(line => line.Length > 2 ? line[2..] : "")).Trim();
+        await File.WriteAllTextAsync(Path.Combine(copy.Path, "templates", "shown.yaml"), template);
+        return await HelmAsync(["template", "store", copy.Path, "--namespace", "data", "--show-only", "templates/shown.yaml", .. arguments]);
     }
 
     private static Task<(int ExitCode, string Output, string Error)> HelmAsync(params IEnumerable<string> arguments) =>

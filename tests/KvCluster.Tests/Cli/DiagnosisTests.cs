@@ -49,6 +49,17 @@ public sealed class DiagnosisTests
         { "problem", Sound(2) with { CertificateError = "/tls/tls.key does not match" }, "certificate of node 2", "the certificates now in its files cannot be used, so the earlier ones stay in use: /tls/tls.key does not match" },
     };
 
+    /// <summary>The advice was to enlarge the volume, which the chart refused.</summary>
+    [Theory]
+    [InlineData(9_000_000_000UL)]
+    [InlineData(500_000_000UL)]
+    public void Findings_OfADiskWithLittleSpace_NameTheWayToALargerVolume(ulong freeBytes)
+    {
+        var findings = Diagnose([Sound(1), Sound(2) with { DiskFreeBytes = freeBytes }, Sound(3)], Leader(1));
+
+        Assert.Contains("deploy/kubernetes/grow-storage", Assert.Single(findings, finding => finding.Subject == "free space of node 2").Advice, StringComparison.Ordinal);
+    }
+
     [Theory]
     [MemberData(nameof(Troubles))]
     public void Findings_OfANodeWithAProblem_ReportItAndWhatToDo(string severity, NodeExamination node, string subject, string text)
