@@ -43,6 +43,12 @@ public sealed partial class ComposeTests
         Assert.InRange(limits["router"], 192, 1_024);
     }
 
+    /// <summary>A tag is added to the names that Compose would use without a variable.</summary>
+    [Fact]
+    public void Upgrade_KnowsTheImagesOfTheFile() => Assert.Equal(
+        Image().Matches(House.House.Read("docker-compose.yml")).Select(static image => (image.Groups[1].Value, image.Groups[2].Value)).Order(),
+        NamedImage().Matches(House.House.Read("deploy/compose/upgrade")).Select(static image => (image.Groups[1].Value, image.Groups[2].Value)).Order());
+
     /// <summary>A program that scrapes or is scraped under a name that no service has sees nothing, and says nothing.</summary>
     [Fact]
     public void Prometheus_ScrapesServicesThatExist()
@@ -80,6 +86,12 @@ public sealed partial class ComposeTests
 
     [GeneratedRegex(@"together ([0-9.]+) GiB with Grafana")]
     private static partial Regex TogetherGibibytes();
+
+    [GeneratedRegex(@"\$\{([A-Z]+_IMAGE):-(kvcluster/[^}]+)\}")]
+    private static partial Regex Image();
+
+    [GeneratedRegex(@"\[([A-Z]+_IMAGE)\]=(kvcluster/[^ )]+)")]
+    private static partial Regex NamedImage();
 
     [GeneratedRegex(@"""([a-z0-9-]+):7480""")]
     private static partial Regex Target();
