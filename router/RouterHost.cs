@@ -129,6 +129,7 @@ internal sealed class RouterHost : IAsyncDisposable
         memory.AddTo(builder.Services);
         _metrics.Calls = memory;
         builder.Services.AddUnreadableRequests();
+        builder.Services.AddUnservedCalls(NodeId.None);
         builder.Services.AddRequestLimits();
         builder.Services.AddSingleton(options).AddSingleton(_calls).AddSingleton(_channels).AddSingleton(_grpcHealth).AddSingleton(_metrics);
         builder.Services.AddSingleton<Forwarding>().AddSingleton(LargeReads).AddSingleton<NodeFanOut>();

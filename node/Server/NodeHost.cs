@@ -285,6 +285,7 @@ internal sealed class NodeHost : IAsyncDisposable
         port?.GiveTo(builder);
         builder.Services.AddSingleton(peers).AddSingleton<PeerService>().AddSingleton(new PlacementService(peers, voters, replacements)).AddSingleton(admin);
         builder.Services.AddUnreadableRequests();
+        builder.Services.AddUnservedCalls(identity.Node);
         builder.Services.AddSingleton(new ForeignCalls(() => identity.ClusterId));
         builder.Services.AddGrpc(static grpc =>
         {
@@ -323,6 +324,7 @@ internal sealed class NodeHost : IAsyncDisposable
         memory.AddTo(services);
         metrics.Calls = memory;
         services.AddUnreadableRequests();
+        services.AddUnservedCalls(identity.Node);
         services.AddRequestLimits();
         services.AddSingleton<TimeProvider>(BootClock.Instance).AddSingleton(shards.Threads.Options);
         var lookup = new ShardLookup(identity.Node, shards, metrics.Activity.Hot);

@@ -128,7 +128,7 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
         try
         {
             if (!method.IsKnown())
-                return Refused("BAD_REQUEST", $"There is no method {(int)method}; nothing was applied.");
+                return new RoutedReply(ByteString.Empty, UnsupportedCall.Refusal(NodeId.None, ProgramVersion.Full, UnsupportedCall.OfExchange(method)));
             if (method == Method.GetMany)
                 return await GetManyAsync(request, deadlineMs, way, cancellationToken).ConfigureAwait(false);
             if (method is Method.Count || (method == Method.Get && RequestParts.IsOfNearest(request.Span)))

@@ -106,6 +106,15 @@ records() {
   done
 }
 
+# paced PREFIX FILE: prints records of $work/shuffled.tsv under a prefix, $writes_per_s in a second, until $work/enough exists. FILE gets the same records.
+paced() {
+  local lines
+  while [[ ! -e $work/enough ]] && mapfile -n $((writes_per_s / 10)) -u 3 lines && ((${#lines[@]} > 0)); do
+    printf "$1%s" "${lines[@]}"
+    sleep 0.1
+  done 3<"$work/shuffled.tsv" | tee "$2"
+}
+
 need_data() {
   need xz jq
   local file

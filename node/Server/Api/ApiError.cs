@@ -1,6 +1,7 @@
 using Google.Protobuf.WellKnownTypes;
 using Google.Rpc;
 using Grpc.Core;
+using KvCluster.ServiceDefaults;
 using KvCluster.Telemetry;
 using KvCluster.V1;
 
@@ -33,6 +34,9 @@ internal sealed record ApiError(StatusCode Code, string Reason, string Message)
     /// <summary>The oldest position from which a watch can begin.</summary>
     public (ShardId Shard, Etag Oldest)? Compacted { get; init; }
 
+    /// <summary>This node, if its program does not know the call.</summary>
+    public NodeId? UnsupportedBy { get; init; }
+
     /// <summary>The correct routes, as far as this node knows them.</summary>
     public IReadOnlyList<ShardRoute>? Routes { get; init; }
 
@@ -49,6 +53,8 @@ internal sealed record ApiError(StatusCode Code, string Reason, string Message)
             info.Metadata["condition"] = condition.ToString(System.Globalization.CultureInfo.InvariantCulture);
         if (ReplyBytes is { } bytes)
             info.Metadata[StatusDetails.ReplyBytesKey] = bytes.ToString(System.Globalization.CultureInfo.InvariantCulture);
+        if (UnsupportedBy is { } node)
+            UnsupportedCall.Describe(info, node, ProgramVersion.Full);
         var status = StatusDetails.Create(Code, Message, info);
         if (RetryAfter is { } delay)
             status.Details.Add(Any.Pack(new RetryInfo { RetryDelay = Duration.FromTimeSpan(delay) }));

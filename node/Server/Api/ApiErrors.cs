@@ -2,6 +2,7 @@ using System.Globalization;
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Node.Hosting;
+using KvCluster.ServiceDefaults;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.DataFile;
 using KvCluster.Storage.Encoding;
@@ -198,6 +199,10 @@ internal static class ApiErrors
     public static ApiError LineageChanged(bool isIdentifiedChange) => isIdentifiedChange ? ChangeOfAnotherLineage : ReadOfAnotherLineage;
 
     public static ApiError BadRequest(string message) => new(StatusCode.InvalidArgument, "BAD_REQUEST", message);
+
+    /// <summary>For a call of an exchange that this version does not have.</summary>
+    public static ApiError UnknownMethod(NodeId node, V1.Method method) =>
+        new(StatusCode.Unimplemented, UnsupportedCall.Reason, UnsupportedCall.Text(node, ProgramVersion.Full, UnsupportedCall.OfExchange(method))) { UnsupportedBy = node };
 
     public static ApiError WrongShard(ShardRoute? right) =>
         new(StatusCode.Unavailable, "WRONG_SHARD", "This node does not hold the key.") { Routes = right is null ? null : [right] };

@@ -16,12 +16,14 @@ internal sealed class KvCalls
     private readonly KvReads _reads;
     private readonly KvWrites _changes;
     private readonly KvSessions _sessions;
+    private readonly NodeId _node;
 
     /// <summary>Made once for a node.</summary>
     public KvCalls(ShardLookup lookup, ReadOpener opener, ReadThreads threads, KeptSnapshots kept, QueryMemory memory, NodeMetrics metrics, TimeProvider clock)
     {
         _metrics = metrics;
         _clock = clock;
+        _node = lookup.Node;
         _queries = new KvQueries(lookup, opener, threads, kept, memory, clock);
         _reads = new KvReads(lookup, opener, threads, _queries, clock);
         _changes = new KvWrites(lookup);
@@ -86,7 +88,7 @@ internal sealed class KvCalls
                 Method.OpenSession => _changes.OpenSessionAsync(request, target, sink),
                 Method.EndSession => _changes.EndSessionAsync(request, target, sink),
                 Method.KeepAlive => _sessions.KeepAliveAsync(request, target, sink),
-                _ => Refuse(sink, ApiErrors.BadRequest("The method is unknown.")),
+                _ => Refuse(sink, ApiErrors.UnknownMethod(_node, method)),
             };
         }
         catch (Exception failure) when (ApiErrors.Of(failure) is { } refusal)

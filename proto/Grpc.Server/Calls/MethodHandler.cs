@@ -17,18 +17,12 @@ internal abstract class MethodHandler(string fullName)
 }
 
 /// <summary>Answers calls to methods that no service has.</summary>
-internal sealed class UnknownMethodHandler : MethodHandler
+/// <param name="unserved">Creates the error; null if gRPC's own status is used.</param>
+internal sealed class UnknownMethodHandler(UnservedCall? unserved) : MethodHandler("an unknown method")
 {
-    public static readonly UnknownMethodHandler Instance = new();
-
-    private UnknownMethodHandler()
-        : base("an unknown method")
-    {
-    }
-
     public override Task RunAsync(ServerCall call)
     {
-        call.Fail(new RpcException(new Status(StatusCode.Unimplemented, $"{call.Method} is not served here.")), FullName);
+        call.Fail(unserved?.ToException(call.Method) ?? new RpcException(new Status(StatusCode.Unimplemented, $"{call.Method} is not served here.")), FullName);
         call.Finish();
         return Task.CompletedTask;
     }

@@ -17,6 +17,7 @@ internal sealed class CallDispatcher : ServiceBinderBase
     private readonly Dictionary<string, MethodHandler> _methods = new(StringComparer.Ordinal);
     private readonly CallSettings _settings;
     private readonly Interceptor[] _interceptors;
+    private readonly UnknownMethodHandler _unknown;
     private FrozenDictionary<string, MethodHandler> _frozen = FrozenDictionary<string, MethodHandler>.Empty;
     private bool _isFrozen;
 
@@ -24,6 +25,7 @@ internal sealed class CallDispatcher : ServiceBinderBase
     {
         OpenCalls = provider.GetService<OpenCalls>();
         _settings = new CallSettings(options.Value, provider.GetService<MessageMemory>(), provider.GetService<UnreadableRequest>(), provider.GetService<RequestSizes>(), log);
+        _unknown = new UnknownMethodHandler(provider.GetService<UnservedCall>());
         _interceptors = [.. options.Value.Interceptors.Select(type => (Interceptor)(provider.GetService(type) ?? ActivatorUtilities.CreateInstance(provider, type)))];
     }
 
@@ -46,7 +48,7 @@ internal sealed class CallDispatcher : ServiceBinderBase
             return null;
         if (request.Protocol != "HTTP/2" || request.Method != "POST")
             return null;
-        return _frozen.TryGetValue(request.Path, out var method) ? method : UnknownMethodHandler.Instance;
+        return _frozen.TryGetValue(request.Path, out var method) ? method : _unknown;
     }
 
     public override void AddMethod<TRequest, TResponse>(Method<TRequest, TResponse> method, UnaryServerMethod<TRequest, TResponse> handler) =>
