@@ -33,7 +33,12 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
     private IEnumerable<Finding> Nodes() => nodes.Select(node => node.Error.Length == 0
         ? new Finding(Severity.Ok, $"node {node.Node}", $"answers at {node.Address}")
         : new Finding(Severity.Problem, $"node {node.Node}", $"does not answer at {node.Address}: {node.Error}",
-            "Read the end of its log and run `kv-node health` there. Start it again, or move its replicas to other nodes with `kv admin replace`."));
+            $"Read the end of its log, run `kv-node health` there, and start it again. If its disk is lost, start it with an empty data directory under the same number: its replicas are rebuilt there. If it will not come back, {Substitute(node.Node)}"));
+
+    // A shard has one replica on a node, so without a further node there is no place for those of this one.
+    private string Substitute(uint node) => nodes.Count > status.Nodes.SelectMany(static one => one.Replicas).Select(static replica => replica.Voters.Count).DefaultIfEmpty(nodes.Count).Max()
+        ? $"move its replicas to the other nodes: `kv admin replace-node {node}`."
+        : $"do the same on another machine, or add a node and run `kv admin replace-node {node} NEW`.";
 
     private IEnumerable<Finding> Shards()
     {

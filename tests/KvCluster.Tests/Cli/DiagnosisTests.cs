@@ -90,6 +90,18 @@ public sealed class DiagnosisTests
         Assert.DoesNotContain(findings, finding => finding.Subject is "shards" or "shard 0");
     }
 
+    /// <summary>Doctor said <c>kv admin replace</c>, which refuses in a cluster without a further node.</summary>
+    [Theory]
+    [InlineData(3, "add a node and run `kv admin replace-node 2 NEW`")]
+    [InlineData(4, "move its replicas to the other nodes: `kv admin replace-node 2`")]
+    public void Findings_OfASilentNode_NameTheCommandThatThisClusterCanExecute(uint nodes, string expected)
+    {
+        var examined = Enumerable.Range(1, (int)nodes).Select(node => Sound((uint)node) with { Error = node == 2 ? "connection refused" : "" });
+        var finding = Diagnose([.. examined], Leader(1) with { Voters = [1, 2, 3] }).Single(static finding => finding.Subject == "node 2");
+        Assert.Contains("start it with an empty data directory under the same number", finding.Advice, StringComparison.Ordinal);
+        Assert.EndsWith(expected + ".", finding.Advice, StringComparison.Ordinal);
+    }
+
     private static IReadOnlyList<Finding> Diagnose(NodeExamination[] nodes, params ReplicaStatus[] replicas) => new Diagnosis(
         new ClusterStatus("local", [.. replicas.Select((replica, index) => new NodeStatus((uint)index + 1, "", "", "", [replica]))]), nodes, Now.AddMilliseconds(-50), Now).Findings();
 
