@@ -42,17 +42,29 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
 
     private IEnumerable<Finding> Shards()
     {
+        const string Needs = "A majority of its nodes must run, reach one another and reach the coordinator.";
         var replicas = status.Nodes.SelectMany(node => node.Replicas.Select(replica => (node.Node, Replica: replica))).ToLookup(one => one.Replica.Shard);
+        var silent = status.Nodes.Where(static node => node.Error.Length > 0).Select(static node => node.Node).ToHashSet();
+        var sound = replicas.Count;
         foreach (var shard in replicas.OrderBy(shard => shard.Key))
         {
-            if (shard.All(one => one.Replica.Role != "leader"))
-                yield return new Finding(Severity.Problem, $"shard {shard.Key}", "has no leader, so it serves no linearizable reads and no writes",
-                    "A majority of its nodes must run, reach one another and reach the coordinator.");
+            var found = new List<Finding>();
+            var voters = shard.MaxBy(static one => one.Replica.Epoch).Replica.Voters;
+            // A leader that nobody answers still calls itself one.
+            if (voters.Count(node => !silent.Contains(node)) is var answer && voters.Count > 0 && answer * 2 <= voters.Count)
+                found.Add(new Finding(Severity.Problem, $"shard {shard.Key}", $"only {answer} of the nodes of its {voters.Count} voters answer, which is not a majority, so it serves no linearizable reads and no writes", Needs));
+            else if (shard.All(one => one.Replica.Role != "leader"))
+                found.Add(new Finding(Severity.Problem, $"shard {shard.Key}", "has no leader, so it serves no linearizable reads and no writes", Needs));
             foreach (var (node, replica) in shard.Where(one => one.Replica.Failure.Length > 0))
-                yield return new Finding(Severity.Problem, $"shard {shard.Key}", $"the replica on node {node} has failed: {replica.Failure}",
-                    $"It is rebuilt automatically while a majority works. If that does not happen, run `kv admin replace {shard.Key} --from {node}`.");
+            {
+                found.Add(new Finding(Severity.Problem, $"shard {shard.Key}", $"the replica on node {node} has failed: {replica.Failure}",
+                    $"It is rebuilt automatically while a majority works. If that does not happen, run `kv admin replace {shard.Key} --from {node}`."));
+            }
+            sound -= found.Count > 0 ? 1 : 0;
+            foreach (var finding in found)
+                yield return finding;
         }
-        if (replicas.Count > 0 && replicas.All(shard => shard.Any(one => one.Replica.Role == "leader") && shard.All(one => one.Replica.Failure.Length == 0)))
+        if (replicas.Count > 0 && sound == replicas.Count)
             yield return new Finding(Severity.Ok, "shards", $"{replicas.Count}, each with a leader");
     }
 
