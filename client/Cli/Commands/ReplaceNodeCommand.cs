@@ -11,7 +11,12 @@ internal static class ReplaceNodeCommand
     private const double WaitSecondsMax = 86_400;
 
     private static readonly Argument<uint> Old = new("OLD") { Description = "Node that is to have no replicas any more. It need not run." };
-    private static readonly Argument<uint?> New = new("NEW") { Description = "Node that gets them (default: the cluster chooses one for each).", Arity = ArgumentArity.ZeroOrOne };
+    private static readonly Argument<uint?> New = new("NEW")
+    {
+        Description = "Node that gets them (default: the cluster chooses one for each).",
+        Arity = ArgumentArity.ZeroOrOne,
+    };
+
     private static readonly Option<bool> Plan = new("--plan") { Description = "Only print what would be done." };
     private static readonly Option<double> Wait = Globals.SecondsOption("--wait", "Wait at most this long. What was begun goes on.", WaitSeconds);
 
@@ -23,9 +28,13 @@ internal static class ReplaceNodeCommand
         if (arguments.GetValue(Plan))
             Interruption.NothingChanges();
         await using var client = Globals.ClientOf(arguments);
-        var placement = await client.Admin.PlaceAsync(cancellationToken: stop);
-        var plan = NodeReplacementPlan.Of(await client.Admin.GetStatusAsync(cancellationToken: stop), placement, from, to);
-        if (arguments.GetValue(Plan))
+        // Both at once, because each takes some seconds where a node stands still.
+        var (placing, looking) = (client.Admin.PlaceAsync(cancellationToken: stop), client.Admin.GetStatusAsync(cancellationToken: stop));
+        await Task.WhenAll(placing, looking);
+        var placement = await placing;
+        var plan = NodeReplacementPlan.Of(await looking, placement, from, to);
+        // If nothing can be moved, the node is not marked as leaving either.
+        if (arguments.GetValue(Plan) || (plan.Moves.Count > 0 && plan.Moves.All(static move => move.Refusal.Length > 0)))
             return PrintPlan(output, plan);
         if (plan.Moves.Count == 0)
             return Print(output, from, []);
@@ -49,35 +58,37 @@ internal static class ReplaceNodeCommand
 
     private static int PrintPlan(Output output, NodeReplacementPlan plan)
     {
+        var stay = plan.Moves.Count(static move => move.Refusal.Length > 0);
         if (output.IsJson)
             output.Document(new { plan.From, Plan = true, Replicas = plan.Moves.Select(static move => new { move.Shard, move.To, Moved = false, Reason = OrNull(move.Refusal) }) });
+        else if (plan.Moves.Count == 0)
+            output.Line($"node {plan.From} has no replicas");
         else
             foreach (var move in plan.Moves)
-                output.Line($"shard {move.Shard}: {(move.Refusal.Length > 0 ? $"stays on node {plan.From}: {move.Refusal}" : $"from node {plan.From} to {(move.To is { } to ? $"node {to}" : "a node that the cluster chooses")}")}");
-        if (!output.IsJson && plan.Moves.Count == 0)
-            output.Line($"node {plan.From} has no replicas");
-        var stay = plan.Moves.Count(static move => move.Refusal.Length > 0);
+                output.Line($"shard {move.Shard}: {(move.Refusal.Length > 0 ? $"stays on node {plan.From}: {move.Refusal}" : $"from node {plan.From} to {NameOf(move.To)}")}");
         return stay == 0 ? ExitCodes.Done : throw new CliException(ExitCodes.Unavailable, $"{stay} of {plan.Moves.Count} replicas cannot leave node {plan.From} now. Nothing was changed.");
     }
 
     private static int Print(Output output, uint from, IReadOnlyList<MoveOutcome> outcomes)
     {
-        if (output.IsJson)
-        {
-            output.Document(new { From = from, Plan = false, Replicas = outcomes.Select(static one => new { one.Shard, one.To, Moved = one.Refusal.Length == 0, Reason = OrNull(one.Refusal) }) });
-        }
-        else
-        {
-            foreach (var one in outcomes)
-                output.Line($"shard {one.Shard}: {(one.Refusal.Length > 0 ? $"not moved: {one.Refusal}" : one.To is { } to ? $"moved from node {from} to node {to}" : $"left node {from}")}");
-        }
         var refused = outcomes.Count(static one => one.Refusal.Length > 0);
+        if (output.IsJson)
+            output.Document(new { From = from, Plan = false, Replicas = outcomes.Select(static one => new { one.Shard, one.To, Moved = one.Refusal.Length == 0, Reason = OrNull(one.Refusal) }) });
+        else
+            foreach (var one in outcomes)
+                output.Line($"shard {one.Shard}: {(one.Refusal.Length > 0 ? $"not moved: {one.Refusal}" : $"moved from node {from} to {NameOf(one.To)}")}");
         if (refused > 0)
-            throw new CliException(ExitCodes.Unavailable, $"{refused} of {outcomes.Count} replicas remain on node {from}. It stays marked as leaving, so the cluster tries again by itself; the same command shows what is left.");
+        {
+            throw new CliException(
+                ExitCodes.Unavailable,
+                $"{refused} of {outcomes.Count} replicas remain on node {from}. It stays marked as leaving, so the cluster tries again by itself; the same command shows what is left.");
+        }
         if (!output.IsJson)
             output.Line($"node {from} has no replicas{(outcomes.Count > 0 ? $", and gets none until kv admin placement --stay {from}" : "")}");
         return ExitCodes.Done;
     }
+
+    private static string NameOf(uint? to) => to is { } node ? $"node {node}" : "a node that the cluster chooses";
 
     private static string? OrNull(string text) => text.Length == 0 ? null : text;
 }

@@ -37,7 +37,8 @@ internal sealed class NodeReplacement(KvAdmin admin, NodeReplacementPlan plan, T
             await admin.PlaceAsync(leave: [plan.From], cancellationToken: stop);
         tell($"node {plan.From} gets no more replicas; {plan.Moves.Count} are to leave it");
         var refusals = new ConcurrentDictionary<uint, string>();
-        await Parallel.ForEachAsync(plan.Moves.Where(static move => move.To is not null), new ParallelOptions { MaxDegreeOfParallelism = AtOnceMax, CancellationToken = stop }, async (move, cancelled) =>
+        var atOnce = new ParallelOptions { MaxDegreeOfParallelism = AtOnceMax, CancellationToken = stop };
+        await Parallel.ForEachAsync(plan.Moves.Where(static move => move.To is not null), atOnce, async (move, cancelled) =>
         {
             if (await MoveAsync(move, cancelled) is { } refusal)
                 refusals[move.Shard] = refusal;
@@ -118,13 +119,15 @@ internal sealed class NodeReplacement(KvAdmin admin, NodeReplacementPlan plan, T
             if (left != before)
                 tell($"{left} replicas remain on node {plan.From}, for which the cluster chooses nodes one after the other");
             before = left;
-            foreach (var operation in (await admin.ListOperationsAsync(stop)).Operations.Where(operation => operation.State == KvOperationState.Running && operation.FromNode == plan.From))
+            var running = (await admin.ListOperationsAsync(stop)).Operations.Where(static operation => operation.State == KvOperationState.Running);
+            foreach (var operation in running.Where(operation => operation.FromNode == plan.From))
                 Tell(operation);
         }
     }
 
     // A shard of which no node tells counts as not moved.
-    private bool IsThere(PlannedMove move, SortedDictionary<uint, IReadOnlyList<uint>> shards) => !shards.TryGetValue(move.Shard, out var voters) || voters.Contains(plan.From);
+    private bool IsThere(PlannedMove move, SortedDictionary<uint, IReadOnlyList<uint>> shards) =>
+        !shards.TryGetValue(move.Shard, out var voters) || voters.Contains(plan.From);
 
     private void Tell(KvAdminOperation operation)
     {
