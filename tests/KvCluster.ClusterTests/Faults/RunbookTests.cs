@@ -31,7 +31,7 @@ public sealed class RunbookTests
     public async Task Node_ThatIsUnreachable_IsStartedRebuiltReplacedAndEmptied()
     {
         const string Unreachable = "KvClusterNodeUnreachable";
-        await using var cluster = await FaultCluster.StartAsync(nodes: Further, splitAt: FourShards, founders: Troubled);
+        await using var cluster = await FaultCluster.StartAsync(nodes: 4, splitAt: FourShards, founders: 3);
         var (shell, node) = (ShellOf(cluster), cluster.Node(Troubled));
         var runbook = new Runbook(shell);
 

@@ -106,8 +106,8 @@ public sealed class DiagnosisTests
 
     /// <summary>Doctor said <c>kv admin replace</c>, which refuses in a cluster without a further node.</summary>
     [Theory]
-    [InlineData(3, "add a node and run `kv admin replace-node 2 NEW`")]
-    [InlineData(4, "move its replicas to the other nodes: `kv admin replace-node 2`")]
+    [InlineData(3u, "add a node and run `kv admin replace-node 2 NEW`")]
+    [InlineData(4u, "move its replicas to the other nodes: `kv admin replace-node 2`")]
     public void Findings_OfASilentNode_NameTheCommandThatThisClusterCanExecute(uint nodes, string expected)
     {
         var examined = Enumerable.Range(1, (int)nodes).Select(node => Sound((uint)node) with { Error = node == 2 ? "connection refused" : "" });
