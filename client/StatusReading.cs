@@ -92,7 +92,10 @@ internal static class StatusReading
         message.Digest.Memory,
         message.DigestEtag.ToEtag(),
         message.Failure,
-        message.Detail is null ? null : ToDetail(message.Replica, message.Detail));
+        message.Detail is null ? null : ToDetail(message.Replica, message.Detail))
+    {
+        Voters = [.. message.Route.Nodes],
+    };
 
     private static ReplicaDetail ToDetail(ulong replica, V1.ReplicaDetail message) => new(
         replica,

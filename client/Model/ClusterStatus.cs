@@ -62,7 +62,11 @@ public sealed record ReplicaStatus(
     ReadOnlyMemory<byte> Digest,
     Etag DigestEtag,
     string Failure,
-    ReplicaDetail? Detail);
+    ReplicaDetail? Detail)
+{
+    /// <summary>The nodes of the shard's voters, as this replica knows them.</summary>
+    public IReadOnlyList<uint> Voters { get; init; } = [];
+}
 
 /// <summary>The state of a replica's protocol.</summary>
 /// <param name="Replica">The replica's id.</param>

@@ -105,7 +105,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
         while (true)
         {
             await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
-            foreach (var address in calls.Table.AdminAddresses.Values)
+            foreach (var (node, address) in calls.Table.AdminAddresses)
             {
                 try
                 {
@@ -115,7 +115,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
                 catch (RpcException failure)
                 {
                     // Repeating it is harmless, and the next node may be reachable and answer.
-                    attempts.Note(failure);
+                    attempts.Note(failure, node);
                     if (failure.StatusCode is not (StatusCode.Unavailable or StatusCode.DeadlineExceeded) || Environment.TickCount64 >= deadlineMs || cancellationToken.IsCancellationRequested)
                         throw attempts.Weakest();
                 }
@@ -123,6 +123,8 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
             await Task.Delay(RetryPauseMs, cancellationToken).ConfigureAwait(false);
         }
     }
+
+    private static string NameOf(NodeId node) => $"node {node}";
 
     private static long ReadDeadline(long deadlineMs) => Math.Min(deadlineMs, Environment.TickCount64 + ReadWaitMs);
 
@@ -162,7 +164,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
         }
         catch (RpcException failure)
         {
-            throw OperatorOutcomes.Judge(failure).ToRpcException();
+            throw OperatorOutcomes.Judge(failure, NameOf(node)).ToRpcException();
         }
     }
 
@@ -174,7 +176,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
         while (true)
         {
             var changed = calls.Table.NextChange();
-            var address = LeaderOf(shard);
+            var (leader, address) = LeaderOf(shard);
             try
             {
                 if (address is not null)
@@ -182,14 +184,14 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
             }
             catch (RpcException failure)
             {
-                attempts.Note(failure);
+                attempts.Note(failure, leader);
                 if (failure.StatusCode != StatusCode.Unavailable || Environment.TickCount64 >= deadlineMs || cancellationToken.IsCancellationRequested)
                     throw attempts.Weakest();
                 FoldHint(failure);
             }
             if (Environment.TickCount64 >= deadlineMs)
             {
-                attempts.Note(CallStatus.Unavailable($"shard {shard} has no leader").ToRpcException());
+                attempts.Note(CallStatus.Unavailable($"shard {shard} has no leader").ToRpcException(), leader);
                 throw attempts.Weakest();
             }
             await WaitForNewsAsync(changed, cancellationToken).ConfigureAwait(false);
@@ -208,7 +210,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
         while (true)
         {
             var changed = calls.Table.NextChange();
-            if (LeaderOf(shard) is { } address)
+            if (LeaderOf(shard) is (_, { } address))
                 return address;
             if (Environment.TickCount64 >= deadlineMs)
                 throw CallStatus.Unavailable($"shard {shard} has no leader").ToRpcException();
@@ -216,12 +218,12 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
         }
     }
 
-    // Null if the map names no leader, or not its address.
-    private string? LeaderOf(ShardId shard)
+    // The address is null if the map names no leader, or not its address.
+    private (NodeId Node, string? Address) LeaderOf(ShardId shard)
     {
         var route = calls.Table.Map.Routes.FirstOrDefault(route => route.ShardId == shard)
             ?? throw CallStatus.Create(StatusCode.NotFound, "NO_SHARD", $"There is no shard {shard}.", "no").ToRpcException();
-        return calls.Table.AdminAddresses.GetValueOrDefault(route.LeaderId);
+        return (route.LeaderId, calls.Table.AdminAddresses.GetValueOrDefault(route.LeaderId));
     }
 
     private static async Task WaitForNewsAsync(Task changed, CancellationToken cancellationToken)
@@ -251,9 +253,9 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
         private Google.Rpc.Status? _unknown;
         private Google.Rpc.Status? _last;
 
-        public void Note(RpcException failure)
+        public void Note(RpcException failure, NodeId asked)
         {
-            _last = OperatorOutcomes.Judge(failure);
+            _last = OperatorOutcomes.Judge(failure, NameOf(asked));
             if (CallStatus.IsUnknown(_last))
                 _unknown = _last;
         }

@@ -11,14 +11,16 @@ namespace KvCluster.Client.Transport;
 internal static class OperatorOutcomes
 {
     /// <summary>The error to return to the caller: as the node gave it, as not sent, or as of unknown outcome.</summary>
-    public static Status Judge(RpcException failure)
+    /// <param name="failure">How the call ended.</param>
+    /// <param name="asked">What was asked, for people: a node or a router.</param>
+    public static Status Judge(RpcException failure, string asked)
     {
         if (failure.GetRpcStatus() is { } status && status.GetDetail<ErrorInfo>() is not null)
             return status;
         return WasNotSent(failure)
-            ? CallStatus.Create(StatusCode.Unavailable, "NODE_UNREACHABLE", $"No connection could be made ({failure.Status.Detail}). Nothing was applied; try again.", "no")
+            ? CallStatus.Create(StatusCode.Unavailable, "NODE_UNREACHABLE", $"No connection could be made to {asked} ({failure.Status.Detail}). Nothing was applied; try again.", "no")
             : CallStatus.Create(
-                StatusCode.Unknown, "OUTCOME_UNKNOWN", $"The request was sent, but its outcome is unknown ({failure.Status.Detail}). Check the cluster's status, or repeat the request, which is harmless.", "unknown");
+                StatusCode.Unknown, "OUTCOME_UNKNOWN", $"The request was sent to {asked}, which did not answer, so its outcome is unknown ({failure.Status.Detail}). Check the cluster's status, or repeat the request, which is harmless.", "unknown");
     }
 
     /// <summary>Whether there was no connection, so that the call was not sent.</summary>

@@ -92,7 +92,7 @@ internal sealed class RouterFanOut(GatewayChoice gateways, NodeChannels channels
             }
             catch (RpcException failure) when (isChange)
             {
-                throw OperatorOutcomes.Judge(failure).ToRpcException();
+                throw OperatorOutcomes.Judge(failure, $"the router at {address}").ToRpcException();
             }
         }
     }

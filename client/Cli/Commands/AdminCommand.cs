@@ -32,7 +32,7 @@ internal static class AdminCommand
     /// <summary>Longer than for other calls, because a drain waits for followers that are behind.</summary>
     private static readonly TimeSpan DrainLimit = TimeSpan.FromMinutes(1);
 
-    public static Command Create() => new("admin", "Commands for operators.") { Checkpoint(), Transfer(), Drain(), OperationCommands.Replace(), OperationCommands.List(), OperationCommands.Cancel(), Quarantine(), Placement() };
+    public static Command Create() => new("admin", "Commands for operators.") { Checkpoint(), Transfer(), Drain(), OperationCommands.Replace(), ReplaceNodeCommand.Create(), OperationCommands.List(), OperationCommands.Cancel(), Quarantine(), Placement() };
 
     private static Command Quarantine() => CliCommand.Create("quarantine", "Take a node's replica of a shard out of service for good. A new one is built from its peers.", [Shard, Node, Reason, ForceQuarantine], async (arguments, output, stop) =>
     {
@@ -124,7 +124,7 @@ internal static class AdminCommand
         await using var client = Globals.ClientOf(arguments, DrainLimit);
         var node = arguments.GetValue(Node);
         var off = arguments.GetValue(Off);
-        var drained = await client.Admin.DrainAsync(node, !off, arguments.GetValue(ForceDrain), stop);
+        var drained = await LongCall.EndAsync(client.Admin.DrainAsync(node, !off, arguments.GetValue(ForceDrain), stop), output, $"node {node} transfers its leaderships");
         if (output.IsJson)
             output.Document(new { Node = node, Draining = !off, drained.GivenAway, Kept = drained.Kept.Select(kept => new { Shard = kept.Key, Reason = kept.Value }) });
         else
@@ -137,7 +137,7 @@ internal static class AdminCommand
     private static Command Checkpoint() => CliCommand.Create("checkpoint", "Write a checkpoint of every replica.", [], async (arguments, output, stop) =>
     {
         await using var client = Globals.ClientOf(arguments, Globals.CallLimitOfWholeReplicas);
-        var replicas = await client.Admin.CheckpointAsync(stop);
+        var replicas = await LongCall.EndAsync(client.Admin.CheckpointAsync(stop), output, "the nodes write checkpoints");
         if (output.IsJson)
             output.Document(new { Replicas = replicas.Select(one => new { one.Node, one.Shard, Etag = one.Covers.ToString(), one.DataBytes, Error = one.Error.Length == 0 ? null : one.Error }) });
         else

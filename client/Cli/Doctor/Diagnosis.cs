@@ -34,21 +34,38 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
     private IEnumerable<Finding> Nodes() => nodes.Select(node => node.Error.Length == 0
         ? new Finding(Severity.Ok, $"node {node.Node}", $"answers at {node.Address}")
         : new Finding(Severity.Problem, $"node {node.Node}", $"does not answer at {node.Address}: {node.Error}",
-            "Read the end of its log and run `kv-node health` there. Start it again, or move its replicas to other nodes with `kv admin replace`."));
+            $"Read the end of its log, run `kv-node health` there, and start it again. If its disk is lost, start it with an empty data directory under the same number: its replicas are rebuilt there. If it will not come back, {Substitute(node.Node)}"));
+
+    // A shard has one replica on a node, so without a further node there is no place for those of this one.
+    private string Substitute(uint node) => nodes.Count > status.Nodes.SelectMany(static one => one.Replicas).Select(static replica => replica.Voters.Count).DefaultIfEmpty(nodes.Count).Max()
+        ? $"move its replicas to the other nodes: `kv admin replace-node {node}`."
+        : $"do the same on another machine, or add a node and run `kv admin replace-node {node} NEW`.";
 
     private IEnumerable<Finding> Shards()
     {
+        const string Needs = "A majority of its nodes must run, reach one another and reach the coordinator.";
         var replicas = status.Nodes.SelectMany(node => node.Replicas.Select(replica => (node.Node, Replica: replica))).ToLookup(one => one.Replica.Shard);
+        var silent = status.Nodes.Where(static node => node.Error.Length > 0).Select(static node => node.Node).ToHashSet();
+        var sound = replicas.Count;
         foreach (var shard in replicas.OrderBy(shard => shard.Key))
         {
-            if (shard.All(one => one.Replica.Role != "leader"))
-                yield return new Finding(Severity.Problem, $"shard {shard.Key}", "has no leader, so it serves no linearizable reads and no writes",
-                    "A majority of its nodes must run, reach one another and reach the coordinator.");
+            var found = new List<Finding>();
+            var voters = shard.MaxBy(static one => one.Replica.Epoch).Replica.Voters;
+            // A leader that nobody answers still calls itself one.
+            if (voters.Count(node => !silent.Contains(node)) is var answer && voters.Count > 0 && answer * 2 <= voters.Count)
+                found.Add(new Finding(Severity.Problem, $"shard {shard.Key}", $"only {answer} of the nodes of its {voters.Count} voters answer, which is not a majority, so it serves no linearizable reads and no writes", Needs));
+            else if (shard.All(one => one.Replica.Role != "leader"))
+                found.Add(new Finding(Severity.Problem, $"shard {shard.Key}", "has no leader, so it serves no linearizable reads and no writes", Needs));
             foreach (var (node, replica) in shard.Where(one => one.Replica.Failure.Length > 0))
-                yield return new Finding(Severity.Problem, $"shard {shard.Key}", $"the replica on node {node} has failed: {replica.Failure}",
-                    $"It is rebuilt automatically while a majority works. If that does not happen, run `kv admin replace {shard.Key} --from {node}`.");
+            {
+                found.Add(new Finding(Severity.Problem, $"shard {shard.Key}", $"the replica on node {node} has failed: {replica.Failure}",
+                    $"It is rebuilt automatically while a majority works. If that does not happen, run `kv admin replace {shard.Key} --from {node}`."));
+            }
+            sound -= found.Count > 0 ? 1 : 0;
+            foreach (var finding in found)
+                yield return finding;
         }
-        if (replicas.Count > 0 && replicas.All(shard => shard.Any(one => one.Replica.Role == "leader") && shard.All(one => one.Replica.Failure.Length == 0)))
+        if (replicas.Count > 0 && sound == replicas.Count)
             yield return new Finding(Severity.Ok, "shards", $"{replicas.Count}, each with a leader");
     }
 

@@ -30,8 +30,8 @@ internal sealed class StayingVoters(NodeIdentity identity, ShardDirectory map, S
     /// <summary>Shards named in one request; more are asked in several. Bounds the message to about 60 KB.</summary>
     public const int ShardsMax = 10_000;
 
-    /// <summary>A leader answers from memory. One that does not answer within this time is considered gone.</summary>
-    private static readonly TimeSpan AnswerTimeMax = TimeSpan.FromSeconds(5);
+    /// <summary>A leader answers from memory. One that does not answer within this time is considered gone, so that an operator has an answer within five seconds.</summary>
+    private static readonly TimeSpan AnswerTimeMax = TimeSpan.FromSeconds(3);
 
     private readonly StayingMajority _majority = new(
         identity.Node, node => peers.SessionOf(node) != 0, node => map.Snapshot.Nodes.TryGetValue(node, out var record) && record.Draining, clock);

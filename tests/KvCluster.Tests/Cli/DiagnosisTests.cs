@@ -101,6 +101,32 @@ public sealed class DiagnosisTests
         Assert.DoesNotContain(findings, finding => finding.Subject is "shards" or "shard 0");
     }
 
+    /// <summary>A leader whose followers were all dead still called itself one, and doctor said that its shard was sound.</summary>
+    [Theory]
+    [InlineData(2, false)]
+    [InlineData(1, true)]
+    public void Findings_OfAShardWhoseVotersAreSilent_ReportThatItHasNoMajority(int answer, bool isProblem)
+    {
+        uint[] voters = [1, 2, 3];
+        var status = new ClusterStatus("local", [.. voters.Select(node => new NodeStatus(node, "", "", node <= answer ? "" : "silent", node <= answer ? [Replica(1, node == 1 ? "leader" : "follower") with { Voters = voters }] : []))]);
+        var findings = new Diagnosis(status, [Sound(1)], Now.AddMilliseconds(-50), Now).Findings();
+        Assert.Equal(isProblem, findings.Any(static finding => finding is { Severity: Severity.Problem, Subject: "shard 0", Advice.Length: > 0 }
+            && finding.Text.StartsWith("only 1 of the nodes of its 3 voters answer, which is not a majority", StringComparison.Ordinal)));
+        Assert.Equal(!isProblem, findings.Any(static finding => finding.Subject == "shards"));
+    }
+
+    /// <summary>Doctor said <c>kv admin replace</c>, which refuses in a cluster without a further node.</summary>
+    [Theory]
+    [InlineData(3u, "add a node and run `kv admin replace-node 2 NEW`")]
+    [InlineData(4u, "move its replicas to the other nodes: `kv admin replace-node 2`")]
+    public void Findings_OfASilentNode_NameTheCommandThatThisClusterCanExecute(uint nodes, string expected)
+    {
+        var examined = Enumerable.Range(1, (int)nodes).Select(node => Sound((uint)node) with { Error = node == 2 ? "connection refused" : "" });
+        var finding = Diagnose([.. examined], Leader(1) with { Voters = [1, 2, 3] }).Single(static finding => finding.Subject == "node 2");
+        Assert.Contains("start it with an empty data directory under the same number", finding.Advice, StringComparison.Ordinal);
+        Assert.EndsWith(expected + ".", finding.Advice, StringComparison.Ordinal);
+    }
+
     private static IReadOnlyList<Finding> Diagnose(NodeExamination[] nodes, params ReplicaStatus[] replicas) => new Diagnosis(
         new ClusterStatus("local", [.. replicas.Select((replica, index) => new NodeStatus((uint)index + 1, "", "", "", [replica]))]), nodes, Now.AddMilliseconds(-50), Now).Findings();
 

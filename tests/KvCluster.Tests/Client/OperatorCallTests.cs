@@ -37,6 +37,7 @@ public sealed class OperatorCallTests
                 return false;
             Assert.IsType<KvOutcomeUnknownException>(failure);
             Assert.Equal((ChangeOutcome.Unknown, false), (failure.Outcome, failure.Message.Contains("othing was", StringComparison.Ordinal)));
+            Assert.Contains(gateway ? "the router at http" : "node 1", failure.Message, StringComparison.Ordinal);
             return true;
         });
     }

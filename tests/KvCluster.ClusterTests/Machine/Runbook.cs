@@ -1,0 +1,73 @@
+using KvCluster.Processes;
+
+namespace KvCluster.ClusterTests;
+
+/// <summary>The commands of the runbook, and their execution by a test. What was not executed is known in the end.</summary>
+/// <param name="shell">Executes them.</param>
+internal sealed class Runbook(OperatorShell shell)
+{
+    private const string Heading = "## ";
+    private const string Fence = "```";
+
+    private readonly HashSet<(string Entry, int Block)> _executed = [];
+
+    /// <summary>The blocks of each entry that has some, each as its lines.</summary>
+    public static IReadOnlyDictionary<string, IReadOnlyList<IReadOnlyList<string>>> Entries { get; } = Read();
+
+    /// <summary>Executes a block of an entry, line by line.</summary>
+    public async Task<IReadOnlyList<ShellAnswer>> RunAsync(string entry, int block = 0)
+    {
+        _executed.Add((entry, block));
+        var answers = new List<ShellAnswer>();
+        foreach (var line in Entries[entry][block])
+            answers.Add(await shell.RunAsync(line));
+        return answers;
+    }
+
+    /// <summary>Executes a block until every line of it succeeds: what the cluster is just doing may be in the way of a change.</summary>
+    /// <returns>The answers of the last time.</returns>
+    public async Task<IReadOnlyList<ShellAnswer>> UntilDoneAsync(string entry, int block = 0)
+    {
+        IReadOnlyList<ShellAnswer> answers = [];
+        await Eventually.TrueAsync(
+            async () => (answers = await RunAsync(entry, block)).All(static answer => answer.ExitCode == 0),
+            () => $"block {block} of {entry} succeeds: {string.Join("; ", answers)}");
+        return answers;
+    }
+
+    /// <summary>All blocks of some entries were executed.</summary>
+    public void AssertAllExecuted(params string[] entries)
+    {
+        foreach (var entry in entries)
+            Assert.Equal(Entries[entry].Select((_, block) => (entry, block)), _executed.Where(one => one.Entry == entry).Order());
+    }
+
+    private static Dictionary<string, IReadOnlyList<IReadOnlyList<string>>> Read()
+    {
+        var entries = new Dictionary<string, IReadOnlyList<IReadOnlyList<string>>>();
+        var (entry, blocks, block) = ("", new List<IReadOnlyList<string>>(), (List<string>?)null);
+        foreach (var line in File.ReadLines(Path.Combine(Tools.Repository(), "deploy", "telemetry", "RUNBOOK.md")))
+        {
+            if (block is not null && line != Fence)
+            {
+                block.Add(line);
+            }
+            else if (block is not null)
+            {
+                blocks.Add(block);
+                entries[entry] = blocks;
+                block = null;
+            }
+            else if (line.StartsWith(Heading, StringComparison.Ordinal))
+            {
+                entry = line[Heading.Length..];
+                blocks = [];
+            }
+            else if (line.StartsWith(Fence, StringComparison.Ordinal))
+            {
+                block = [];
+            }
+        }
+        return entries;
+    }
+}
