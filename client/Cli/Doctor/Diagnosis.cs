@@ -40,7 +40,11 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
         var replicas = status.Nodes.SelectMany(node => node.Replicas.Select(replica => (node.Node, Replica: replica))).ToLookup(one => one.Replica.Shard);
         foreach (var shard in replicas.OrderBy(shard => shard.Key))
         {
-            if (shard.All(one => one.Replica.Role != "leader"))
+            var untold = shard.Where(one => one.Replica.Role == StatusReading.Unknown).Select(one => one.Node).ToList();
+            if (untold.Count > 0)
+                yield return new Finding(Severity.Warning, $"shard {shard.Key}", $"the version of node {string.Join(", ", untold)} tells no role that this kv knows, so its leader may not be known here",
+                    "Use the kv of that version, and complete the upgrade or roll it back.");
+            else if (shard.All(one => one.Replica.Role != "leader"))
                 yield return new Finding(Severity.Problem, $"shard {shard.Key}", "has no leader, so it serves no linearizable reads and no writes",
                     "A majority of its nodes must run, reach one another and reach the coordinator.");
             foreach (var (node, replica) in shard.Where(one => one.Replica.Failure.Length > 0))

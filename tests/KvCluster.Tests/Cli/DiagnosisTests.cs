@@ -90,6 +90,15 @@ public sealed class DiagnosisTests
         Assert.DoesNotContain(findings, finding => finding.Subject is "shards" or "shard 0");
     }
 
+    /// <summary>In the middle of an upgrade each shard that a node of the other version led was said to have no leader.</summary>
+    [Fact]
+    public void Findings_OfAShardWithARoleThatIsNotKnown_DoNotSayThatItHasNoLeader()
+    {
+        var finding = Assert.Single(Diagnose([Sound(1), Sound(2)], Replica(1, "unknown"), Replica(2, "follower")), finding => finding.Severity != Severity.Ok);
+        Assert.Equal((Severity.Warning, "shard 0", "the version of node 1 tells no role that this kv knows, so its leader may not be known here"), (finding.Severity, finding.Subject, finding.Text));
+        Assert.NotEmpty(finding.Advice);
+    }
+
     private static IReadOnlyList<Finding> Diagnose(NodeExamination[] nodes, params ReplicaStatus[] replicas) => new Diagnosis(
         new ClusterStatus("local", [.. replicas.Select((replica, index) => new NodeStatus((uint)index + 1, "", "", "", [replica]))]), nodes, Now.AddMilliseconds(-50), Now).Findings();
 
