@@ -23,11 +23,15 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
 
     private readonly IReadOnlyList<NodeExamination> _answered = [.. nodes.Where(node => node.Error.Length == 0)];
 
+    /// <summary>The certificates that routers present.</summary>
+    public IReadOnlyList<PresentedCertificate> Presented { get; init; } = [];
+
     /// <summary>All findings, in the order of the checks.</summary>
     public IReadOnlyList<Finding> Findings() =>
     [
         .. Nodes(), .. Shards(), .. Versions(), .. Clocks(),
         .. _answered.SelectMany(node => (IEnumerable<Finding>)[Disk(node), FreeSpace(node), Coordinator(node), OpenFiles(node), Stalls(node), .. Memory(node), .. Certificate(node)]),
+        .. Presented.Select(RouterCertificate),
     ];
 
     private IEnumerable<Finding> Nodes() => nodes.Select(node => node.Error.Length == 0
@@ -155,13 +159,25 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
         var subject = $"certificate of node {node.Node}";
         if (node.CertificateError.Length > 0)
             yield return new Finding(Severity.Problem, subject, $"the certificates now in its files cannot be used, so the earlier ones stay in use: {node.CertificateError}", "Put matching files in place. The node reads them within seconds.");
-        if (node.CertificateEnd is not { } end)
-            yield break;
+        if (node.CertificateEnd is { } end)
+            yield return Expiry(subject, node.CertificateFile, end);
+    }
+
+    private Finding RouterCertificate(PresentedCertificate presented)
+    {
+        var subject = $"certificate of {presented.Server}";
+        return presented.End is { } end
+            ? Expiry(subject, "what it presents", end)
+            : new Finding(Severity.Problem, subject, $"could not be read: {presented.Error}", "Read the end of the router's log, and check that it listens at this address with TLS.");
+    }
+
+    private Finding Expiry(string subject, string what, DateTimeOffset end)
+    {
         var left = end - now;
-        var text = left > TimeSpan.Zero ? $"{node.CertificateFile} expires in {left.TotalDays:N1} days, {end:u}" : $"{node.CertificateFile} has expired, {end:u}";
-        yield return left > CertificateWarning
+        var text = left > TimeSpan.Zero ? $"{what} expires in {left.TotalDays:N1} days, {end:u}" : $"{what} has expired, {end:u}";
+        return left > CertificateWarning
             ? new Finding(Severity.Ok, subject, text)
-            : new Finding(left > CertificateProblem ? Severity.Warning : Severity.Problem, subject, text, "Put new certificates into the same files. The node reads them within seconds, without a restart.");
+            : new Finding(left > CertificateProblem ? Severity.Warning : Severity.Problem, subject, text, "Put new certificates into the same files. They are read within seconds, without a restart.");
     }
 
     private static string NodesOf(IEnumerable<NodeExamination> those) => "node " + string.Join(", ", those.Select(node => node.Node));

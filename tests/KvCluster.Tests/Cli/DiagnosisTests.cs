@@ -99,6 +99,20 @@ public sealed class DiagnosisTests
         Assert.NotEmpty(finding.Advice);
     }
 
+    /// <summary>Only nodes were looked at, and a router whose certificate expired served nobody.</summary>
+    [Theory]
+    [InlineData(90, "", "ok", "what it presents expires in 90.0 days, 2027-02-19 12:00:00Z")]
+    [InlineData(20, "", "warning", "what it presents expires in 20.0 days, 2026-12-11 12:00:00Z")]
+    [InlineData(-1, "", "problem", "what it presents has expired, 2026-11-20 12:00:00Z")]
+    [InlineData(null, "Connection refused", "problem", "could not be read: Connection refused")]
+    public void Findings_OfARoutersCertificate_AreThoseOfItsEnd(int? days, string error, string severity, string text)
+    {
+        var presented = new PresentedCertificate("https://router:7400", days is { } left ? Now.AddDays(left) : null, error);
+        var findings = new Diagnosis(new ClusterStatus("local", []), [], Now, Now) { Presented = [presented] }.Findings();
+        var finding = Assert.Single(findings, finding => finding.Subject == "certificate of https://router:7400");
+        Assert.Equal((severity, text, severity != "ok"), (finding.Severity.ToString().ToLowerInvariant(), finding.Text, finding.Advice.Length > 0));
+    }
+
     private static IReadOnlyList<Finding> Diagnose(NodeExamination[] nodes, params ReplicaStatus[] replicas) => new Diagnosis(
         new ClusterStatus("local", [.. replicas.Select((replica, index) => new NodeStatus((uint)index + 1, "", "", "", [replica]))]), nodes, Now.AddMilliseconds(-50), Now).Findings();
 
