@@ -134,7 +134,7 @@ public sealed record ReplicaCheckpoint(uint Node, uint? Shard, Etag Covers, ulon
 
 /// <summary>Where operators allow replicas to be placed, and how far the moves have progressed.</summary>
 /// <param name="Paused">No replica is moved.</param>
-/// <param name="Leaving">Nodes that are to lose all their replicas, and how many they still have. A node with none can be removed.</param>
+/// <param name="Leaving">Nodes that are to lose all their replicas, and how many they still have. A node with none can be removed, and is not listed any more when it does not run.</param>
 public sealed record PlacementStatus(bool Paused, IReadOnlyDictionary<uint, int> Leaving);
 
 /// <summary>The result of draining a node.</summary>
