@@ -4,10 +4,11 @@ using KvCluster.V1;
 namespace KvCluster.AdminConsole;
 
 /// <summary>The status of all nodes, requested at a limited rate however many pages are open. Any thread.</summary>
-internal sealed class ClusterReading(KvClient client)
+/// <param name="client">Asks the nodes.</param>
+/// <param name="request">What to ask for.</param>
+/// <param name="ageMax">For how long an answer is used.</param>
+internal sealed class ClusterReading(KvClient client, GetStatusRequest request, TimeSpan ageMax)
 {
-    /// <summary>Pages request it once a second.</summary>
-    private static readonly TimeSpan AgeMax = TimeSpan.FromMilliseconds(800);
 
     /// <summary>A node that has not answered by then is shown as not answering.</summary>
     private static readonly TimeSpan NodeLimit = TimeSpan.FromSeconds(2);
@@ -23,7 +24,7 @@ internal sealed class ClusterReading(KvClient client)
     {
         lock (_gate)
         {
-            if (_last is null || (_last.IsCompleted && (_last.IsFaulted || TimeProvider.System.GetElapsedTime(_lastBegan) > AgeMax)))
+            if (_last is null || (_last.IsCompleted && (_last.IsFaulted || TimeProvider.System.GetElapsedTime(_lastBegan) > ageMax)))
             {
                 _lastBegan = TimeProvider.System.GetTimestamp();
                 _last = AskAsync();
@@ -33,5 +34,5 @@ internal sealed class ClusterReading(KvClient client)
     }
 
     private async Task<(GetStatusResponse Status, DateTimeOffset At)> AskAsync() =>
-        (await client.Admin.GetStatusAsync(new GetStatusRequest { Activity = true }, NodeLimit, CancellationToken.None).ConfigureAwait(false), TimeProvider.System.GetUtcNow());
+        (await client.Admin.GetStatusAsync(request, NodeLimit, CancellationToken.None).ConfigureAwait(false), TimeProvider.System.GetUtcNow());
 }

@@ -85,6 +85,35 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
     }
 
     [Fact]
+    public async Task History_OfANode_HasOneValueForEachSample()
+    {
+        _cluster.Nodes[0].History = new NodeHistory
+        {
+            UnixUs = { 1_000_000, 6_000_000 }, MeasuredUs = { 0, 2_000_000 }, Reads = { 0, 50 }, Writes = { 0, 0 }, ReadP50Us = { 0, 70 }, ReadP99Us = { 0, 90 }, WriteP50Us = { 0, 0 }, WriteP99Us = { 0, 0 },
+            LagChanges = { 0, 3 }, ChangedPagesBytes = { 1, 2 }, ReaderPagesBytes = { 3, 4 }, FreePagesBytes = { 5, 6 }, JournalBytes = { 7, 8 }, JournalIndexBytes = { 9, 10 }, RequestsBytes = { 11, 12 },
+            DiskUsedBytes = { 13, 14 }, DiskFreeBytes = { 15, 16 }, Checkpoints = { 0, 1 }, CheckpointBytes = { 0, 17 },
+        };
+        using var http = await StartAsync();
+        var history = await http.GetFromJsonAsync<JsonElement>("/api/history");
+        // The others tell none, as nodes of an older version do.
+        var node = Assert.Single(history.GetProperty("nodes").EnumerateArray());
+        Assert.Equal(1, node.GetProperty("node").GetInt32());
+        Assert.Equal("[1000,6000]", node.GetProperty("unixMs").GetRawText());
+        // Nothing is known of a time in which no call was measured, and no duration where there was none.
+        Assert.Equal("[null,25]", node.GetProperty("readsPerSecond").GetRawText());
+        Assert.Equal("[null,0]", node.GetProperty("writesPerSecond").GetRawText());
+        Assert.Equal("[null,90]", node.GetProperty("readP99Us").GetRawText());
+        Assert.Equal("[null,null]", node.GetProperty("writeP99Us").GetRawText());
+        // The page draws each of them.
+        var script = await http.GetStringAsync("/console/history.js");
+        Assert.All(node.EnumerateObject().Where(series => series.Name is not "node"), series =>
+        {
+            Assert.Equal(2, series.Value.GetArrayLength());
+            Assert.Contains($"'{series.Name}'", script, StringComparison.Ordinal);
+        });
+    }
+
+    [Fact]
     public async Task Keys_ArePagedInOrderUnderTheirPrefix()
     {
         foreach (var key in (string[])["a", "h/1", "h/2", "h/3", "q"])
