@@ -1,5 +1,6 @@
 using System.CommandLine;
 using KvCluster.Cli.Doctor;
+using KvCluster.Client.Doctor;
 
 namespace KvCluster.Cli.Commands;
 
@@ -20,7 +21,7 @@ internal static class DoctorCommand
         var status = await client.Admin.GetStatusAsync(cancellationToken: stop);
         // A node tells more about its certificate itself.
         var servers = routers.Select(static router => new Uri(router)).Where(router => router.Scheme == Uri.UriSchemeHttps && nodes.All(node => !IsSame(node.Address, router))).Distinct();
-        var presented = await Task.WhenAll(servers.Select(server => PresentedCertificate.ReadAsync(server, Globals.TlsOf(arguments), stop)));
+        var presented = await Task.WhenAll(servers.Select(server => Handshakes.ReadAsync(server, Globals.TlsOf(arguments), stop)));
         var findings = new Diagnosis(status, nodes, asked, now) { Presented = [.. presented.SelectMany(static one => one)] }.Findings();
         if (output.IsJson)
             output.Document(ToDocument(status.Cluster, findings));

@@ -1,6 +1,7 @@
 // Switches between the views, refreshes them every second, and handles the token.
 import { get, isUnlocked, unlock } from './api.js';
 import { $, say } from './dom.js';
+import * as findings from './findings.js';
 import * as history from './history.js';
 import * as keys from './keys.js';
 import * as overview from './overview.js';
@@ -44,6 +45,7 @@ async function poll() {
       overview.draw(news);
       drawLock(news.canChange);
       await history.refresh(news.events);
+      void findings.refresh();
     } catch (failure) {
       $('banner').hidden = false;
       const line = `No update: ${failure.message}`;

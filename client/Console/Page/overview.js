@@ -41,6 +41,8 @@ export function listen() {
 
 function figures() {
   const { overview, before, seconds } = shown;
+  $('health').textContent = overview.health.text;
+  $('health').className = overview.health.isGood ? '' : 'bad';
   const reads = callsBetween(before && sum(before.nodes.map((node) => node.reads)), sum(overview.nodes.map((node) => node.reads)), seconds);
   const writes = callsBetween(before && sum(before.nodes.map((node) => node.writes)), sum(overview.nodes.map((node) => node.writes)), seconds);
   history.push({ reads: reads.perSecond ?? 0, writes: writes.perSecond ?? 0, readP99: finite(reads.p99), writeP99: finite(writes.p99) });

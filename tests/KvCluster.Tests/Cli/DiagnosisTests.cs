@@ -1,5 +1,5 @@
-using KvCluster.Cli.Doctor;
 using KvCluster.Client;
+using KvCluster.Client.Doctor;
 
 namespace KvCluster.Tests.Cli;
 

@@ -304,6 +304,9 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
         return new Reply { Id = call.Id, Code = status.Code, Status = status.ToByteString() };
     }
 
+    /// <summary>What it finds when it is examined; null: its port for operators is closed.</summary>
+    public Admin.V1.NodeExamination? Examination { get; set; }
+
     /// <summary>What it tells of its last minutes.</summary>
     public V1.NodeHistory? History { get; set; }
 
@@ -339,6 +342,10 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
 
     private sealed class AdminCalls(FakeNode node) : Admin.V1.Admin.AdminBase
     {
+        public override Task<ExamineResponse> Examine(ExamineRequest request, ServerCallContext context) => node.Examination is { } examination
+            ? Task.FromResult(new ExamineResponse { Nodes = { new Admin.V1.NodeExamination(examination) { ClockUs = (DateTimeOffset.UtcNow - DateTimeOffset.UnixEpoch).Ticks / TimeSpan.TicksPerMicrosecond } } })
+            : throw new RpcException(new global::Grpc.Core.Status(StatusCode.Unavailable, "the port is closed"));
+
         public override Task<TransferResponse> Transfer(TransferRequest request, ServerCallContext context) => ChangeAsync(new TransferResponse { Leader = 2 });
 
         public override Task<DrainResponse> Drain(DrainRequest request, ServerCallContext context) => ChangeAsync(new DrainResponse());

@@ -99,7 +99,7 @@ public sealed class SecureClusterTests : IAsyncLifetime
     [Fact]
     public async Task Certificate_OfARouter_IsReadFromItsHandshake()
     {
-        var presented = Assert.Single(await PresentedCertificate.ReadAsync(new Uri(_router.Address), ClientTls, CancellationToken.None));
+        var presented = Assert.Single(await Handshakes.ReadAsync(new Uri(_router.Address), ClientTls, CancellationToken.None));
         Assert.Equal((_router.Address, ""), (presented.Server, presented.Error));
         Assert.InRange(presented.End!.Value, CertificateFolder.Now.AddDays(29), CertificateFolder.Now.AddDays(30));
     }

@@ -1,7 +1,7 @@
+// The findings of kv doctor and of the console, which are therefore the same. Any thread; it holds only what it was given.
 using System.Globalization;
-using KvCluster.Client;
 
-namespace KvCluster.Cli.Doctor;
+namespace KvCluster.Client.Doctor;
 
 /// <summary>Judges what nodes report about themselves. Each check is a finding, even if nothing is wrong.</summary>
 /// <param name="asked">This machine's clock before it asked the nodes.</param>
@@ -44,7 +44,7 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
         var replicas = status.Nodes.SelectMany(node => node.Replicas.Select(replica => (node.Node, Replica: replica))).ToLookup(one => one.Replica.Shard);
         foreach (var shard in replicas.OrderBy(shard => shard.Key))
         {
-            var untold = shard.Where(one => one.Replica.Role == StatusReading.Unknown).Select(one => one.Node).ToList();
+            var untold = shard.Where(one => one.Replica.Role == "unknown").Select(one => one.Node).ToList();
             if (untold.Count > 0)
                 yield return new Finding(Severity.Warning, $"shard {shard.Key}", $"the version of node {string.Join(", ", untold)} tells no role that this kv knows, so its leader may not be known here",
                     "Use the kv of that version, and complete the upgrade or roll it back.");

@@ -6,14 +6,12 @@ using System.Net.Sockets;
 using System.Security.Authentication;
 using System.Security.Cryptography.X509Certificates;
 using KvCluster.Client;
+using KvCluster.Client.Doctor;
 
 namespace KvCluster.Cli.Doctor;
 
-/// <summary>The certificate that a server presents.</summary>
-/// <param name="Server">Its address, with that of the machine if the name has several.</param>
-/// <param name="End">When it expires, or one that the server presents with it, whichever is first; null if there is none.</param>
-/// <param name="Error">Why there is none; empty otherwise.</param>
-internal sealed record PresentedCertificate(string Server, DateTimeOffset? End, string Error)
+/// <summary>Reads the certificates that servers present.</summary>
+internal static class Handshakes
 {
     private static readonly TimeSpan Limit = TimeSpan.FromSeconds(5);
 
