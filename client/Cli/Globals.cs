@@ -41,25 +41,28 @@ internal static class Globals
     public static readonly TimeSpan CallLimitDefault = new KvClientOptions().Timeout;
 
     /// <exception cref="CliException">The endpoint is not an address. The message shows nothing of it that may be a secret.</exception>
-    public static string EndpointOf(ParseResult arguments)
+    public static string EndpointOf(ParseResult arguments) => AddressIn(arguments.GetRequiredValue(Endpoint), Endpoint.Name);
+
+    /// <summary>Checks an address that an option gives.</summary>
+    /// <inheritdoc cref="EndpointOf"/>
+    public static string AddressIn(string endpoint, string option)
     {
-        var endpoint = arguments.GetRequiredValue(Endpoint);
         if (!Uri.TryCreate(endpoint, UriKind.Absolute, out var address) || address.Scheme is not ("http" or "https") || address.Host.Length == 0)
         {
             var shown = endpoint.Contains('@', StringComparison.Ordinal) ? "" : $" '{endpoint}'";
-            throw new CliException(ExitCodes.Usage, $"--endpoint{shown} is not an address such as {EndpointDefault}.");
+            throw new CliException(ExitCodes.Usage, $"{option}{shown} is not an address such as {EndpointDefault}.");
         }
 
         if (address.UserInfo.Length > 0)
         {
             throw new CliException(
                 ExitCodes.Usage,
-                $"--endpoint has a user or a password, for which the cluster has no use. Give {address.Scheme}://{address.Authority}, and a certificate by --tls-cert.");
+                $"{option} has a user or a password, for which the cluster has no use. Give {address.Scheme}://{address.Authority}, and a certificate by --tls-cert.");
         }
 
         return address.PathAndQuery == "/" && address.Fragment.Length == 0
             ? endpoint
-            : throw new CliException(ExitCodes.Usage, $"--endpoint must have nothing behind host and port: {address.Scheme}://{address.Authority}.");
+            : throw new CliException(ExitCodes.Usage, $"{option} must have nothing behind host and port: {address.Scheme}://{address.Authority}.");
     }
 
     /// <summary>Creates a client from the options.</summary>
@@ -110,7 +113,7 @@ internal static class Globals
         : throw new CliException(ExitCodes.Usage, $"{option.Name} must be from 0.1 to 86400 seconds.");
 
     /// <exception cref="CliException">There is a key without a certificate.</exception>
-    private static KvTlsOptions TlsOf(ParseResult arguments)
+    public static KvTlsOptions TlsOf(ParseResult arguments)
     {
         var tls = new KvTlsOptions
         {

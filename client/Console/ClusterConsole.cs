@@ -4,6 +4,7 @@ using System.Buffers.Text;
 using System.Globalization;
 using KvCluster.Client;
 using KvCluster.ServiceDefaults.Admin;
+using KvCluster.V1;
 using Microsoft.AspNetCore.Http;
 using Microsoft.Extensions.Logging;
 
@@ -12,8 +13,22 @@ namespace KvCluster.AdminConsole;
 /// <summary>Shows a cluster and its keys, and lets operators change it. Disposed when the program stops; its calls fail afterwards.</summary>
 internal sealed class ClusterConsole : IAsyncDisposable
 {
+    /// <summary>Pages request it once a second.</summary>
+    private static readonly TimeSpan ReadingAgeMax = TimeSpan.FromMilliseconds(800);
+
+    /// <summary>Pages request it every five seconds, as often as nodes add a sample.</summary>
+    private static readonly TimeSpan HistoryAgeMax = TimeSpan.FromSeconds(4);
+
+    /// <summary>Pages request them every half minute. Each examination writes to the disks.</summary>
+    private static readonly TimeSpan FindingsAgeMax = TimeSpan.FromSeconds(25);
+
+    /// <summary>A node that has not answered by then is shown as not answering.</summary>
+    private static readonly TimeSpan NodeLimit = TimeSpan.FromSeconds(2);
+
     private readonly KvClient _client;
-    private readonly ClusterReading _reading;
+    private readonly SharedReading<(GetStatusResponse Status, DateTimeOffset At)> _reading;
+    private readonly SharedReading<(GetStatusResponse Status, DateTimeOffset At)> _history;
+    private readonly SharedReading<object> _findings;
     private readonly KeyBrowser _keys;
     private readonly ApiEndpoint _api;
     private readonly AdminToken _token;
@@ -24,7 +39,9 @@ internal sealed class ClusterConsole : IAsyncDisposable
         _program = options.Program;
         _token = options.Token;
         _client = new KvClient(new KvClientOptions { Endpoints = options.Endpoints, Tls = options.Tls });
-        _reading = new ClusterReading(_client);
+        _reading = new(() => StatusAsync(new GetStatusRequest { Activity = true }), ReadingAgeMax);
+        _history = new(() => StatusAsync(new GetStatusRequest { History = true }), HistoryAgeMax);
+        _findings = new(() => ClusterFindings.ReadAsync(_client.Admin), FindingsAgeMax);
         _keys = new KeyBrowser(_client);
         _api = new ApiEndpoint(_token, options.KeysNeedToken, options.Hosts, TimeProvider.System, log);
     }
@@ -44,10 +61,15 @@ internal sealed class ClusterConsole : IAsyncDisposable
 
     public ValueTask DisposeAsync() => _client.DisposeAsync();
 
+    private async Task<(GetStatusResponse Status, DateTimeOffset At)> StatusAsync(GetStatusRequest request) =>
+        (await _client.Admin.GetStatusAsync(request, NodeLimit, CancellationToken.None).ConfigureAwait(false), TimeProvider.System.GetUtcNow());
+
     private IEnumerable<AdminEndpoint> Endpoints() =>
     [
         _api.Get("/api/overview", Access.Open, async (request, stop) =>
             Overview.Of(_program, _token.IsSet, _api.MaySeeKeys(request), await _reading.ReadAsync(stop).ConfigureAwait(false))),
+        _api.Get("/api/history", Access.Open, async (_, stop) => History.Of(await _history.ReadAsync(stop).ConfigureAwait(false))),
+        _api.Get("/api/findings", Access.Open, (_, stop) => _findings.ReadAsync(stop)),
         _api.Get("/api/keys", Access.Keys, (request, stop) => _keys.ListAsync(Key(request, "prefix"), Key(request, "after"), Limit(request), stop)),
         _api.Get("/api/value", Access.Keys, (request, stop) => _keys.ReadAsync(Key(request, "key"), stop)),
         _api.Get("/api/token", Access.Change, static (_, _) => Task.FromResult<object>(new { })),

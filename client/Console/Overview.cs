@@ -29,6 +29,7 @@ internal static class Overview
             program,
             status.Cluster,
             UnixMs = reading.At.ToUnixTimeMilliseconds(),
+            Health = Health.Of(status.Nodes, shards),
             canChange,
             showsKeys,
             Nodes = status.Nodes.Select(node => ToDocument(node, lags[node.Node].DefaultIfEmpty().Max())),

@@ -29,7 +29,7 @@ public sealed record KvLevelRange(uint Min, uint Max);
 /// <param name="Shard">The shard's id.</param>
 /// <param name="Start">First key of the shard's range.</param>
 /// <param name="End">End of the range, exclusive; empty means the end of all keys.</param>
-/// <param name="Role">"leader", "follower", "candidate", "learner", "recovering", "failed", "opening".</param>
+/// <param name="Role">"leader", "follower", "candidate", "learner", "recovering", "failed", "opening", "stopped"; "unknown" if its node's version tells none that this one knows.</param>
 /// <param name="Epoch">The epoch of the leader that it follows.</param>
 /// <param name="Leader">Node id of the leader that it knows; 0 if none.</param>
 /// <param name="Last">The newest record in its journal.</param>
@@ -100,7 +100,7 @@ public sealed record ComparedDigests(Etag Etag, int Replicas, TimeSpan Ago);
 /// <summary>A follower as its leader sees it.</summary>
 /// <param name="Replica">The replica's id.</param>
 /// <param name="Node">The node it is on.</param>
-/// <param name="State">"probe", "replicate", "snapshot".</param>
+/// <param name="State">"probe", "replicate", "snapshot"; "unknown" if the leader's version tells none that this one knows.</param>
 /// <param name="Acknowledged">Durable there, and counted by the leader.</param>
 /// <param name="Sent">The last record sent.</param>
 /// <param name="OutstandingBytes">Bytes sent and not yet acknowledged.</param>
@@ -138,7 +138,7 @@ public sealed record ReplicaCheckpoint(uint Node, uint? Shard, Etag Covers, ulon
 
 /// <summary>Where operators allow replicas to be placed, and how far the moves have progressed.</summary>
 /// <param name="Paused">No replica is moved.</param>
-/// <param name="Leaving">Nodes that are to lose all their replicas, and how many they still have. A node with none can be removed.</param>
+/// <param name="Leaving">Nodes that are to lose all their replicas, and how many they still have. A node with none can be removed, and is not listed any more when it does not run.</param>
 public sealed record PlacementStatus(bool Paused, IReadOnlyDictionary<uint, int> Leaving);
 
 /// <summary>The result of draining a node.</summary>

@@ -223,7 +223,7 @@ internal sealed class NodeHost : IAsyncDisposable
         var replacement = Own("the replacement of replicas", new ReplicaReplacement(identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, shards, voters, peers, BootClock.Instance, _log));
         var replicas = Own("the placement of replicas", new ReplicaPlacement(coordinator, keys, identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, peers, BootClock.Instance, _log));
         Own("the space of retired replicas", new RetiredReplicas(directory.RetiredPath, () => new DriveInfo(_options.DataDirectory) is var drive ? (drive.AvailableFreeSpace, drive.TotalSize) : default, _log));
-        var examiner = new NodeDiagnostics(identity, _options.DataDirectory, coordinator, tls?.Files, TimeProvider.System) { Stalls = shards.Threads.Stalls, Memory = memory };
+        var examiner = new NodeDiagnostics(identity, _options.DataDirectory, LocalDisk.Instance, coordinator, tls?.Files, TimeProvider.System) { Stalls = shards.Threads.Stalls, Memory = memory };
         var found = new OperatorShards(identity, shards);
         var operations = Own("the operations", new ReplaceOperations(identity, replacement, map, shards, _log));
         var replaceCalls = new ReplaceCalls(identity, found, placement, replacement, operations);

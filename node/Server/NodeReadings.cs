@@ -1,5 +1,5 @@
-// Reads the state of every replica once a second or, if there are very many, as often as a hundredth of a core allows. Does nothing while nobody listens to
-// the metrics. One loop on the thread pool; each replica answers between two of its events.
+// Reads the state of every replica once a second or, if there are very many, as often as a hundredth of a core allows. While nobody listens to the metrics it
+// only does so for the samples of the history. One loop on the thread pool; each replica answers between two of its events.
 using System.Diagnostics;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Map;
@@ -10,10 +10,12 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node;
 
-/// <summary>Keeps <see cref="NodeMetrics.Reading"/> current.</summary>
+/// <summary>Keeps <see cref="NodeMetrics.Reading"/> and <see cref="NodeMetrics.History"/> current.</summary>
 internal sealed class NodeReadings : IAsyncDisposable
 {
     private static readonly TimeSpan IntervalMin = TimeSpan.FromSeconds(1);
+
+    private static readonly TimeSpan Slack = TimeSpan.FromMilliseconds(100);
 
     /// <summary>An answer takes about ten microseconds, so this is a hundredth of a core.</summary>
     private static readonly TimeSpan IntervalPerReplica = TimeSpan.FromMilliseconds(1);
@@ -27,6 +29,7 @@ internal sealed class NodeReadings : IAsyncDisposable
     private readonly PeerTransport _peers;
     private readonly NodeDirectory _directory;
     private readonly BackgroundLoop _loop;
+    private long _sampledTimestamp;
     private long _asideTimestamp;
     private long _asideBytes;
 
@@ -44,10 +47,39 @@ internal sealed class NodeReadings : IAsyncDisposable
 
     private TimeSpan Pause() => IntervalPerReplica * _shards.All.Count is var interval && interval > IntervalMin ? interval : IntervalMin;
 
+    // A pause may end a little early.
+    private bool IsTimeFor(TimeSpan interval) => _sampledTimestamp == 0 || Stopwatch.GetElapsedTime(_sampledTimestamp) >= interval - Slack;
+
     private async Task TakeTurnAsync(CancellationToken stop)
     {
-        if (_metrics.WatchesReplicas)
-            _metrics.Reading = await ReadAsync(stop).ConfigureAwait(false);
+        var isTimeForSample = IsTimeFor(RecentHistory.Interval);
+        // The second before a sample. Calls are not measured all the time, because that costs each of them.
+        if (!isTimeForSample && IsTimeFor(RecentHistory.Interval - IntervalMin))
+            _metrics.Activity.Measure((long)IntervalMin.TotalMilliseconds);
+        if (!isTimeForSample && !_metrics.WatchesReplicas)
+            return;
+        var reading = await ReadAsync(stop).ConfigureAwait(false);
+        _metrics.Reading = reading;
+        if (!isTimeForSample)
+            return;
+        _sampledTimestamp = Stopwatch.GetTimestamp();
+        _metrics.History.Add(Sample(reading));
+    }
+
+    private HistorySample Sample(NodeReading reading)
+    {
+        var (calls, checkpoints, checkpointBytes) = _metrics.TakeWork();
+        return new HistorySample
+        {
+            UnixUs = (TimeProvider.System.GetUtcNow() - DateTimeOffset.UnixEpoch).Ticks / TimeSpan.TicksPerMicrosecond,
+            Calls = calls,
+            LagChanges = reading.Replicas.SelectMany(replica => replica.Followers).Select(follower => follower.LagChanges).DefaultIfEmpty().Max(),
+            Memory = MemoryParts.Of(MemoryReport.Of(_shards.Memory)),
+            DiskUsedBytes = reading.Replicas.Sum(replica => replica.DataAllocatedBytes + replica.JournalBytes),
+            DiskFreeBytes = reading.Disk?.FreeBytes ?? 0,
+            Checkpoints = checkpoints,
+            CheckpointBytes = checkpointBytes,
+        };
     }
 
     private async Task<NodeReading> ReadAsync(CancellationToken stop)

@@ -7,6 +7,8 @@ internal readonly record struct ReplicaId(ulong Value) : IComparable<ReplicaId>,
     /// <summary>No replica.</summary>
     public static readonly ReplicaId None;
 
+    private const string Shown = "x16";
+
     /// <summary>Whether it names no replica.</summary>
     public bool IsNone => Value == 0;
 
@@ -16,10 +18,10 @@ internal readonly record struct ReplicaId(ulong Value) : IComparable<ReplicaId>,
     /// <inheritdoc/>
     public override string ToString() => ToString(null, null);
 
-    /// <summary>The number in the given format. Messages show it in hexadecimal.</summary>
-    public string ToString(string? format, IFormatProvider? formatProvider) => Value.ToString(format, formatProvider);
+    /// <summary>The number in the given format; without one in 16 hexadecimal digits, as everything that people read has it, so that a search finds all of it.</summary>
+    public string ToString(string? format, IFormatProvider? formatProvider) => Value.ToString(string.IsNullOrEmpty(format) ? Shown : format, formatProvider);
 
     /// <inheritdoc cref="ToString(string?, IFormatProvider?)"/>
     public bool TryFormat(Span<char> destination, out int charsWritten, ReadOnlySpan<char> format, IFormatProvider? provider) =>
-        Value.TryFormat(destination, out charsWritten, format, provider);
+        Value.TryFormat(destination, out charsWritten, format.IsEmpty ? Shown : format, provider);
 }

@@ -17,7 +17,7 @@ internal static class RouterSettings
     public static readonly IReadOnlyList<Setting> RunTable =
     [
         CommonSettings.Config, Listen, Nodes, CommonSettings.ServeAdmin,
-        CommonSettings.Admin, CommonSettings.AdminTokenFile, CommonSettings.AdminHosts, .. CommonSettings.Tls, CommonSettings.CallMemoryMebibytes, CommonSettings.ConnectionsMax, CommonSettings.LogFormat, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds,
+        CommonSettings.Admin, CommonSettings.AdminTokenFile, CommonSettings.AdminHosts, .. CommonSettings.Tls, CommonSettings.CallMemoryMebibytes, CommonSettings.ConnectionsMax, CommonSettings.LogFormat, CommonSettings.LogLevel, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds,
     ];
 
     public static void Check(Settings settings) =>

@@ -75,7 +75,9 @@ internal static class AdminCommand
         if (output.IsJson)
             output.Document(new { status.Paused, Leaving = status.Leaving.OrderBy(node => node.Key).Select(node => new { Node = node.Key, Replicas = node.Value }) });
         else
-            output.Line((status.Paused ? "moves of replicas are paused" : "replicas move automatically") + string.Concat(status.Leaving.OrderBy(node => node.Key).Select(node => $"; node {node.Key} is leaving, {node.Value} replicas remain")));
+            output.Line((status.Paused ? "moves of replicas are paused" : "replicas move automatically") + string.Concat(status.Leaving.OrderBy(node => node.Key).Select(node => node.Value == 0
+                ? $"; node {node.Key} has left and can be removed"
+                : $"; node {node.Key} is leaving, {node.Value} replicas remain")));
         return arguments.GetValue(Wait) is null || status.Leaving.Values.All(replicas => replicas == 0)
             ? ExitCodes.Done
             : throw new CliException(ExitCodes.Unavailable, "Nodes that are leaving still have replicas. The moves continue; the same command waits again.");

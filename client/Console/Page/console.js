@@ -1,6 +1,8 @@
 // Switches between the views, refreshes them every second, and handles the token.
 import { get, isUnlocked, unlock } from './api.js';
 import { $, say } from './dom.js';
+import * as findings from './findings.js';
+import * as history from './history.js';
 import * as keys from './keys.js';
 import * as overview from './overview.js';
 
@@ -42,6 +44,8 @@ async function poll() {
       document.title = `KvCluster ${news.cluster}`;
       overview.draw(news);
       drawLock(news.canChange);
+      await history.refresh(news.events);
+      void findings.refresh();
     } catch (failure) {
       $('banner').hidden = false;
       const line = `No update: ${failure.message}`;

@@ -3,8 +3,12 @@
 export const $ = (id) => document.getElementById(id);
 
 /** Creates an element with attributes and children. Attributes that are null or false are omitted. */
-export function el(name, attributes = {}, ...children) {
-  const element = document.createElement(name);
+export const el = (name, attributes = {}, ...children) => filled(document.createElement(name), attributes, children);
+
+/** Creates an element of a drawing. */
+export const svg = (name, attributes = {}, ...children) => filled(document.createElementNS('http://www.w3.org/2000/svg', name), attributes, children);
+
+function filled(element, attributes, children) {
   for (const [key, value] of Object.entries(attributes)) {
     if (value !== null && value !== undefined && value !== false) element.setAttribute(key, value === true ? '' : value);
   }

@@ -1,6 +1,6 @@
 // The first view: nodes, shards by key range, rates, hot prefixes, events. Drawn again every second from the latest answer and the previous one.
 import { post, isUnlocked } from './api.js';
-import { $, el, say, show, sure } from './dom.js';
+import { $, el, say, show, sure, svg } from './dom.js';
 import { duration, number, rate, size, time, toBytes, toEscaped } from './format.js';
 import { callsBetween, sum } from './rates.js';
 
@@ -41,6 +41,8 @@ export function listen() {
 
 function figures() {
   const { overview, before, seconds } = shown;
+  $('health').textContent = overview.health.text;
+  $('health').className = overview.health.isGood ? '' : 'bad';
   const reads = callsBetween(before && sum(before.nodes.map((node) => node.reads)), sum(overview.nodes.map((node) => node.reads)), seconds);
   const writes = callsBetween(before && sum(before.nodes.map((node) => node.writes)), sum(overview.nodes.map((node) => node.writes)), seconds);
   history.push({ reads: reads.perSecond ?? 0, writes: writes.perSecond ?? 0, readP99: finite(reads.p99), writeP99: finite(writes.p99) });
@@ -69,17 +71,10 @@ function figure(label, value, series = null, isBad = false) {
 
 // Decorative; the number next to it says the same.
 function spark(series) {
-  const namespace = 'http://www.w3.org/2000/svg';
   const values = history.map((point) => point[series]);
   const top = Math.max(...values, 1e-9);
-  const chart = document.createElementNS(namespace, 'svg');
-  chart.setAttribute('viewBox', `0 0 ${historyMax - 1} 20`);
-  chart.setAttribute('preserveAspectRatio', 'none');
-  chart.setAttribute('aria-hidden', 'true');
-  const line = document.createElementNS(namespace, 'polyline');
-  line.setAttribute('points', values.map((value, index) => `${historyMax - values.length + index},${(19 - (18 * value) / top).toFixed(1)}`).join(' '));
-  chart.append(line);
-  return chart;
+  return svg('svg', { viewBox: `0 0 ${historyMax - 1} 20`, preserveAspectRatio: 'none', 'aria-hidden': 'true' },
+    svg('polyline', { points: values.map((value, index) => `${historyMax - values.length + index},${(19 - (18 * value) / top).toFixed(1)}`).join(' ') }));
 }
 
 const colour = (node) => (node === 0 ? 'none' : `c${(node - 1) % coloursMax}`);

@@ -33,6 +33,8 @@ internal sealed class ClusterService(NodeIdentity identity, ShardDirectory direc
         var status = new NodeStatus { NodeId = identity.Node, Address = identity.Address, Version = ProgramVersion.Full, Draining = placement.Draining, Incarnation = identity.Incarnation, Levels = identity.Levels.ToMessage() };
         if (request.Activity)
             (status.Activity, status.Memory) = (metrics.Activity.Tell(), MemoryReport.Of(shards.Memory));
+        if (request.History)
+            status.History = metrics.History.Tell();
         // Listed before the open ones, so that a replica that is opened meanwhile is not omitted.
         var opening = shards.Opening().Where(replica => !request.HasShard || replica.Route.Shard == request.Shard).ToList();
         var asked = shards.All.Where(shard => !request.HasShard || shard.Shard.Value == request.Shard).ToList();

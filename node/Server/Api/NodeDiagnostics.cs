@@ -15,8 +15,9 @@ namespace KvCluster.Node.Api;
 
 /// <summary>Examines a node's environment.</summary>
 /// <param name="dataDirectory">A directory on the disk to measure.</param>
+/// <param name="files">Writes a file there.</param>
 /// <param name="certificates">Null if the node does not use TLS.</param>
-internal sealed class NodeDiagnostics(NodeIdentity identity, string dataDirectory, ICoordinator coordinator, CredentialFiles? certificates, TimeProvider time)
+internal sealed class NodeDiagnostics(NodeIdentity identity, string dataDirectory, IFileSystem files, ICoordinator coordinator, CredentialFiles? certificates, TimeProvider time)
 {
     private const int SyncCount = 7;
     private const int BlockBytes = 4_096;
@@ -99,7 +100,6 @@ internal sealed class NodeDiagnostics(NodeIdentity identity, string dataDirector
             (found.DiskFreeBytes, found.DiskBytes) = ((ulong)drive.AvailableFreeSpace, (ulong)drive.TotalSize);
             var took = SyncTimes(path).Order().ToArray();
             (found.SyncUs, found.SyncUsMax) = ((ulong)took[took.Length / 2].TotalMicroseconds, (ulong)took[^1].TotalMicroseconds);
-            LocalDisk.Instance.Delete(path);
         }
         catch (Exception failure) when (failure is IOException or UnauthorizedAccessException)
         {
@@ -110,17 +110,26 @@ internal sealed class NodeDiagnostics(NodeIdentity identity, string dataDirector
     private List<TimeSpan> SyncTimes(string path)
     {
         var took = new List<TimeSpan>(SyncCount);
-        LocalDisk.Instance.Delete(path);
-        using var file = LocalDisk.Instance.Open(path, new StorageFileOptions(StorageFileMode.CreateNew));
-        var block = new byte[BlockBytes];
-        for (var index = 0; index < SyncCount; index++)
+        // A process that died here left one.
+        files.Delete(path);
+        try
         {
-            var begun = time.GetTimestamp();
-            file.Write(block, (long)index * BlockBytes);
-            file.Sync();
-            took.Add(time.GetElapsedTime(begun));
+            using var file = files.Open(path, new StorageFileOptions(StorageFileMode.CreateNew));
+            var block = new byte[BlockBytes];
+            for (var index = 0; index < SyncCount; index++)
+            {
+                var begun = time.GetTimestamp();
+                file.Write(block, (long)index * BlockBytes);
+                file.Sync();
+                took.Add(time.GetElapsedTime(begun));
+            }
+            return took;
         }
-        return took;
+        finally
+        {
+            // Also when the disk is full, where its space is missed most.
+            files.Delete(path);
+        }
     }
 
     private void ExamineCertificates(NodeExamination found)

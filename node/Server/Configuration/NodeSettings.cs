@@ -68,12 +68,12 @@ internal static class NodeSettings
     public static readonly IReadOnlyList<Setting> RunTable =
     [
         CommonSettings.Config, Node, PodName, Data, Listen, Advertise, ListenPeers, AdvertisePeers, CommonSettings.ServeAdmin, .. EtcdTable, BootstrapNodes, Replicas, SplitAt, JournalRetention, MemoryBudget, DigestInterval, TelemetryShards,
-        CommonSettings.CallMemoryMebibytes, CommonSettings.ConnectionsMax, CommonSettings.Admin, CommonSettings.AdminTokenFile, CommonSettings.AdminHosts, .. CommonSettings.Tls, CommonSettings.LogFormat, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds,
+        CommonSettings.CallMemoryMebibytes, CommonSettings.ConnectionsMax, CommonSettings.Admin, CommonSettings.AdminTokenFile, CommonSettings.AdminHosts, .. CommonSettings.Tls, CommonSettings.LogFormat, CommonSettings.LogLevel, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds,
     ];
 
-    public static readonly IReadOnlyList<Setting> InitTable = [CommonSettings.Config, .. EtcdTable, Nodes, Replicas, SplitAt, CommonSettings.LogFormat];
+    public static readonly IReadOnlyList<Setting> InitTable = [CommonSettings.Config, .. EtcdTable, Nodes, Replicas, SplitAt, CommonSettings.LogFormat, CommonSettings.LogLevel];
 
-    public static readonly IReadOnlyList<Setting> CoordinatorTable = [CommonSettings.Config, Data, Listen, CommonSettings.AllowPlaintext, CommonSettings.LogFormat, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds];
+    public static readonly IReadOnlyList<Setting> CoordinatorTable = [CommonSettings.Config, Data, Listen, CommonSettings.AllowPlaintext, CommonSettings.LogFormat, CommonSettings.LogLevel, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds];
 
     /// <summary>All settings.</summary>
     public static readonly IReadOnlyList<Setting> Known = [.. RunTable.Union(InitTable).Union(CoordinatorTable)];

@@ -37,4 +37,7 @@ internal static partial class PlacementLog
 
     [LoggerMessage(26, LogLevel.Information, "Shard {Shard}: its replica on node {FromNode} is removed: {Reason}")]
     public static partial void Removes(ILogger log, ShardId shard, NodeId fromNode, string reason);
+
+    [LoggerMessage(29, LogLevel.Information, "Node {Node} is removed: it has no replica, and was told to leave before it stopped")]
+    public static partial void Removed(ILogger log, NodeId node);
 }

@@ -43,6 +43,7 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
     private readonly ILogger _log;
     private readonly BackgroundLoop _loop;
     private readonly Dictionary<NodeId, long> _awaySince = [];
+    private readonly Dictionary<NodeId, long> _removedSince = [];
     private readonly List<(ReplicaMove Move, long At)> _failed = [];
     private bool _hasMoves;
     private long _failedAt;
@@ -55,7 +56,7 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
     /// <param name="keys">The cluster's keys.</param>
     /// <param name="identity">This node.</param>
     /// <param name="replicationFactor">Number of voters that each shard of the cluster should have.</param>
-    /// <param name="patience">A learner whose node is away for this long is given up.</param>
+    /// <param name="patience">A learner whose node is away for this long is given up, and a node that left is removed.</param>
     /// <param name="map">The shards' records and leaders.</param>
     /// <param name="peers">The connected nodes, and connections to leaders.</param>
     /// <param name="clock">For pauses and the patience.</param>
@@ -93,10 +94,10 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
             if (changed.Leaving.Count > 0 && staying < _replicationFactor)
                 return (null, $"only {staying} nodes would remain, but every shard has {_replicationFactor} replicas");
             if (changed.Equals(record))
-                return (Describe(changed), "");
+                return (Describe(changed, known), "");
             var set = await _coordinator.SetUntilSettledAsync(_keys.Placement, revision, RecordText.Format(changed), 0, cancellationToken).ConfigureAwait(false);
             if (set.Outcome == SetOutcome.Won)
-                return (Describe(changed), "");
+                return (Describe(changed, known), "");
         }
     }
 
@@ -118,17 +119,18 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
         };
     }
 
-    private PlaceResponse Describe(PlacementRecord record)
+    // A node that left and is gone is not shown: its removal is complete.
+    private PlaceResponse Describe(PlacementRecord record, IReadOnlySet<NodeId> known)
     {
         var replicas = _map.Snapshot.Records.Values.SelectMany(entry => entry.Record.Replicas).CountBy(replica => replica.NodeId).ToDictionary();
-        return new PlaceResponse { Paused = record.Paused, Leaving = { record.LeavingIds.Select(node => new LeavingNode { NodeId = node, Replicas = (uint)replicas.GetValueOrDefault(node) }) } };
+        return new PlaceResponse { Paused = record.Paused, Leaving = { record.LeavingIds.Where(known.Contains).Select(node => new LeavingNode { NodeId = node, Replicas = (uint)replicas.GetValueOrDefault(node) }) } };
     }
 
     // Nodes that are registered or have a replica. A node that left and has none is not part of the cluster any more.
     private async Task<IReadOnlySet<NodeId>> KnownNodesAsync(CancellationToken cancellationToken)
     {
         var registered = await _coordinator.ListAsync(_keys.Nodes, cancellationToken).ConfigureAwait(false);
-        var known = _map.Snapshot.Records.Values.SelectMany(entry => entry.Record.Replicas).Select(replica => replica.NodeId).ToHashSet();
+        var known = HoldersOf(_map.Snapshot);
         foreach (var entry in registered.Entries)
         {
             if (CoordinatorKeys.TryParseId(entry.Key, _keys.Nodes, out var node))
@@ -193,8 +195,9 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
 
     private async Task<ReplicaMove?> NextAsync(CancellationToken stop)
     {
-        var (placement, _) = await ReadAsync(stop).ConfigureAwait(false);
+        var (placement, revision) = await ReadAsync(stop).ConfigureAwait(false);
         var snapshot = _map.Snapshot;
+        await ForgetRemovedAsync(placement, revision, snapshot, stop).ConfigureAwait(false);
         var connected = snapshot.Nodes.Keys.Where(node => node == _identity.Node || _peers.SessionOf(node) != 0).ToHashSet();
         var present = connected.Where(node => !snapshot.Nodes[node].Draining).ToHashSet();
         var moves = MoveSelection.InOrder(
@@ -207,14 +210,39 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
     }
 
     // Nodes with replicas that were not connected for too long, as far as this process knows.
-    private HashSet<NodeId> GoneOf(ShardDirectorySnapshot snapshot, HashSet<NodeId> connected)
+    private HashSet<NodeId> GoneOf(ShardDirectorySnapshot snapshot, HashSet<NodeId> connected) =>
+        LongIn(_awaySince, HoldersOf(snapshot).Where(node => !connected.Contains(node)).ToHashSet());
+
+    // A node that left and is gone for long is removed. If its id comes back, it is a new node and may have replicas; one that was only restarted may not.
+    private async Task ForgetRemovedAsync(PlacementRecord record, long revision, ShardDirectorySnapshot snapshot, CancellationToken stop)
     {
-        var away = snapshot.Records.Values.SelectMany(entry => entry.Record.Replicas).Select(replica => replica.NodeId).Where(node => !connected.Contains(node)).ToHashSet();
-        foreach (var back in _awaySince.Keys.Except(away).ToList())
-            _awaySince.Remove(back);
-        foreach (var node in away)
-            _awaySince.TryAdd(node, _clock.GetTimestamp());
-        return [.. away.Where(node => _clock.GetElapsedTime(_awaySince[node]) >= _patience)];
+        var holders = HoldersOf(snapshot);
+        var removed = LongIn(_removedSince, record.LeavingIds.Where(node => !snapshot.Nodes.ContainsKey(node) && !holders.Contains(node)).ToHashSet());
+        if (removed.Count == 0)
+            return;
+        // This process's map may be old.
+        removed.ExceptWith(await KnownNodesAsync(stop).ConfigureAwait(false));
+        if (removed.Count == 0)
+            return;
+        var changed = new PlacementRecord { Paused = record.Paused, Leaving = { record.LeavingIds.Except(removed).Select(static node => node.Value) } };
+        var set = await _coordinator.SetUntilSettledAsync(_keys.Placement, revision, RecordText.Format(changed), 0, stop).ConfigureAwait(false);
+        if (set.Outcome != SetOutcome.Won)
+            return;
+        foreach (var node in removed)
+            PlacementLog.Removed(_log, node);
+    }
+
+    private static HashSet<NodeId> HoldersOf(ShardDirectorySnapshot snapshot) =>
+        snapshot.Records.Values.SelectMany(entry => entry.Record.Replicas).Select(replica => replica.NodeId).ToHashSet();
+
+    // Of these nodes, those that were among them in all turns of as long as the patience.
+    private HashSet<NodeId> LongIn(Dictionary<NodeId, long> since, HashSet<NodeId> nodes)
+    {
+        foreach (var other in since.Keys.Except(nodes).ToList())
+            since.Remove(other);
+        foreach (var node in nodes)
+            since.TryAdd(node, _clock.GetTimestamp());
+        return [.. nodes.Where(node => _clock.GetElapsedTime(since[node]) >= _patience)];
     }
 
     // Moving the leader's own replica takes two turns: asked to remove itself it transfers, and the next leader removes it.

@@ -70,6 +70,8 @@ internal sealed class NodeMetrics : IAsyncDisposable
     private long _sessionsEnded;
     private long _snapshotsSent;
     private long _snapshotsReceived;
+    private long _checkpoints;
+    private long _checkpointBytes;
     private int _coordinatorAnswers;
 
     /// <param name="identity">The node's identity.</param>
@@ -110,6 +112,9 @@ internal sealed class NodeMetrics : IAsyncDisposable
 
     /// <summary>Recent activity, for the node's status.</summary>
     public RecentActivity Activity { get; } = new(TimeProvider.System);
+
+    /// <summary>The last fifteen minutes, for the node's status.</summary>
+    public RecentHistory History { get; } = new();
 
     /// <summary>Whether somebody listens to how calls end.</summary>
     public bool WatchesRequests => _requests.Enabled || _refused.Enabled || Activity.IsWatched;
@@ -212,9 +217,15 @@ internal sealed class NodeMetrics : IAsyncDisposable
 
     public void CheckpointWritten(long bytes, TimeSpan took)
     {
+        Interlocked.Increment(ref _checkpoints);
+        Interlocked.Add(ref _checkpointBytes, bytes);
         _checkpoint.Record(took.TotalSeconds);
         _checkpointSize.Record(bytes);
     }
+
+    /// <summary>Calls and checkpoints since this was called last. One caller at a time.</summary>
+    public (MeasuredCalls Calls, long Checkpoints, long CheckpointBytes) TakeWork() =>
+        (Activity.Take(isAlwaysMeasured: _requests.Enabled), Interlocked.Exchange(ref _checkpoints, 0), Interlocked.Exchange(ref _checkpointBytes, 0));
 
     /// <summary>Keys expire in a record of a leader here.</summary>
     /// <param name="keys">How many.</param>

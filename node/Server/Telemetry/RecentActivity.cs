@@ -15,8 +15,15 @@ internal sealed class RecentActivity(TimeProvider clock)
     private readonly CallDurations _writes = new();
     private readonly Lock _gate = new();
     private readonly Queue<ShardDecision> _decisions = new(DecisionsMax);
+    private readonly long[] _readsTaken = new long[CallDurations.Counts];
+    private readonly long[] _writesTaken = new long[CallDurations.Counts];
     private long _refused;
     private long _unwatchedAtMs;
+
+    // All time until _unwatchedAtMs in which calls were or will be measured.
+    private long _watchedMs;
+    private long _takenAtMs = Environment.TickCount64;
+    private long _takenWatchedMs;
 
     /// <summary>The prefixes of keys that callers use.</summary>
     public HotPrefixes Hot { get; } = new(clock);
@@ -40,10 +47,38 @@ internal sealed class RecentActivity(TimeProvider clock)
         }
     }
 
+    /// <summary>Measures calls for some time from now on.</summary>
+    public void Measure(long milliseconds)
+    {
+        lock (_gate)
+        {
+            var now = Environment.TickCount64;
+            var from = Math.Max(now, _unwatchedAtMs);
+            if (now + milliseconds <= from)
+                return;
+            _watchedMs += now + milliseconds - from;
+            Volatile.Write(ref _unwatchedAtMs, now + milliseconds);
+        }
+    }
+
+    /// <summary>The calls measured since this was called last. One caller at a time.</summary>
+    /// <param name="isAlwaysMeasured">Whether calls are measured all the time, because somebody listens to the metrics.</param>
+    public MeasuredCalls Take(bool isAlwaysMeasured)
+    {
+        lock (_gate)
+        {
+            var now = Environment.TickCount64;
+            var watched = _watchedMs - Math.Max(0, _unwatchedAtMs - now);
+            var measured = isAlwaysMeasured ? now - _takenAtMs : watched - _takenWatchedMs;
+            (_takenAtMs, _takenWatchedMs) = (now, watched);
+            return new MeasuredCalls(measured * 1_000, _reads.Since(_readsTaken), _writes.Since(_writesTaken));
+        }
+    }
+
     /// <summary>The activity for the status. Calls are measured for a minute from here on.</summary>
     public NodeActivity Tell()
     {
-        Volatile.Write(ref _unwatchedAtMs, Environment.TickCount64 + WatchedMs);
+        Measure(WatchedMs);
         var (prefixes, samples) = Hot.Read();
         var message = new NodeActivity
         {

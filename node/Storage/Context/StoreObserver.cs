@@ -4,7 +4,7 @@ namespace KvCluster.Storage.Context;
 
 /// <summary>
 /// Receives what a store does, for measuring and tracing; this base class ignores it. Calls come on the threads that did the work. They must not block or
-/// throw. Nothing is timed while <see cref="IsWatching"/> is false.
+/// throw. Nothing but checkpoints, which are rare, is timed while <see cref="IsWatching"/> is false.
 /// </summary>
 internal class StoreObserver
 {

@@ -341,8 +341,7 @@ internal sealed class CheckpointSchedule
     private void Complete(Checkpoint checkpoint)
     {
         BeginRelease();
-        if (_context.Observer.IsWatching)
-            _context.Observer.CheckpointWritten(checkpoint.PageBytes, _context.Time.GetElapsedTime(_startedAt));
+        _context.Observer.CheckpointWritten(checkpoint.PageBytes, _context.Time.GetElapsedTime(_startedAt));
         IsDiskFull = false;
         var isForSpace = _isForSpace;
         _recycling.Recycle(isForSpace);

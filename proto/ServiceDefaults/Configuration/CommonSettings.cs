@@ -29,6 +29,9 @@ internal static class CommonSettings
 
     public static readonly Setting<string> LogFormat = new("log-format", "FORMAT", "Format of the log on standard output, one line per entry: text or json.", SettingForms.Choice("text", "json")) { Default = "text" };
 
+    public static readonly Setting<string> LogLevel = new("log-level", "LEVEL",
+        "Least level of the messages in the log, also of those exported by OTLP: trace, debug, information, warning or error. Of the web server there are warnings and errors only.", SettingForms.Choice("trace", "debug", "information", "warning", "error")) { Default = "information" };
+
     public static readonly Setting<int> StopGrace = new("stop-grace-seconds", "SECONDS", "Time that stopping may take after SIGTERM or Ctrl-C. Work that is then unfinished is aborted.", SettingForms.Number(2, 3_600)) { Default = "5" };
 
     public static readonly Setting<bool> UntilStdinEnds = new("until-stdin-ends", "SWITCH", "Stop when standard input ends, as on SIGTERM.", SettingForms.Switch) { IsSwitch = true };

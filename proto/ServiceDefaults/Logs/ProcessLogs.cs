@@ -14,11 +14,13 @@ internal static class ProcessLogs
     /// </summary>
     private const string ConnectionsOfCallers = "Microsoft.AspNetCore.Server.Kestrel.Http2";
 
-    /// <param name="settings">Has <see cref="CommonSettings.LogFormat"/>.</param>
+    /// <param name="settings">Has <see cref="CommonSettings.LogFormat"/> and <see cref="CommonSettings.LogLevel"/>.</param>
     /// <param name="exported">The service as which the logs are also exported by OTLP, if the environment asks for it; null if they are not.</param>
     public static ILoggerFactory Create(Settings settings, ExportedService? exported = null) => LoggerFactory.Create(logging =>
     {
-        logging.SetMinimumLevel(LogLevel.Information).AddFilter("Microsoft", LogLevel.Warning);
+        var level = Enum.Parse<LogLevel>(settings.Get(CommonSettings.LogLevel)!, ignoreCase: true);
+        // Kestrel logs each connection and request at the lower levels.
+        logging.SetMinimumLevel(level).AddFilter("Microsoft", level > LogLevel.Warning ? level : LogLevel.Warning);
         // A server that does not start throws, and that is printed as one line.
         logging.AddFilter("Microsoft.Extensions.Hosting.Internal.Host", LogLevel.None);
         MuteCallers(logging);

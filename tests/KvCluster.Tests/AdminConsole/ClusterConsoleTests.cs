@@ -11,6 +11,7 @@ using KvCluster.Tests.Client;
 using KvCluster.Tls;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
+using Role = KvCluster.V1.ReplicaStatus.Types.Role;
 
 namespace KvCluster.Tests.AdminConsole;
 
@@ -82,6 +83,69 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
         // The page shows each of them.
         var script = await http.GetStringAsync("/console/overview.js");
         Assert.All(node.GetProperty("memory").EnumerateObject(), use => Assert.Contains($"memory.{use.Name}", script, StringComparison.Ordinal));
+    }
+
+    [Fact]
+    public async Task Overview_TellsTheHealthInOneSentence()
+    {
+        using var http = await StartAsync();
+        var health = (await http.GetFromJsonAsync<JsonElement>("/api/overview")).GetProperty("health");
+        Assert.Equal(("3 of 3 nodes answer, and every shard has a leader and 3 replicas.", true), (health.GetProperty("text").GetString(), health.GetProperty("isGood").GetBoolean()));
+    }
+
+    [Fact]
+    public void Health_OfAClusterThatLacksSomething_SaysWhat()
+    {
+        Assert.Equal(new Health("0 of 0 nodes answer, and no shard is known.", false), Health.Of([], []));
+        Assert.Equal(new Health("1 of 2 nodes answer, every shard has a leader, and 1 of 2 shards is without all of its replicas.", false), HealthOf([Role.Leader, Role.Follower], [Role.Leader]));
+        Assert.Equal(new Health("1 of 2 nodes answer, 2 of 2 shards are without a leader, and 1 of 2 shards is without all of its replicas.", false), HealthOf([Role.Follower, Role.Failed], [Role.Follower, Role.Candidate]));
+        Assert.Equal(new Health("1 of 2 nodes answer, and 1 of 2 shards is without a leader.", false), HealthOf([Role.Follower, Role.Follower], [Role.Follower, Role.Leader]));
+    }
+
+    /// <summary>Findings are those of <c>kv doctor</c>. A node that answers clients, but not operators from here, is no problem of the cluster.</summary>
+    [Fact]
+    public async Task Findings_AreThoseOfDoctor()
+    {
+        _cluster.Nodes[0].Examination = new KvCluster.Admin.V1.NodeExamination
+        {
+            Node = 1, Address = _cluster.Nodes[0].Address, Version = "1",
+            SyncUs = 1_000, SyncUsMax = 2_000, DiskFreeBytes = 500_000_000, DiskBytes = 100_000_000_000, OpenFiles = 10, OpenFilesMax = 100_000, CoordinatorUs = 1_000,
+        };
+        using var http = await StartAsync();
+        var told = await http.GetFromJsonAsync<JsonElement>("/api/findings");
+        var finding = Assert.Single(told.GetProperty("findings").EnumerateArray());
+        Assert.Equal((true, "free space of node 1"), (finding.GetProperty("isProblem").GetBoolean(), finding.GetProperty("subject").GetString()));
+        Assert.NotEqual("", finding.GetProperty("advice").GetString());
+        Assert.Equal([2, 3], told.GetProperty("notExamined").EnumerateArray().Select(node => node.GetProperty("node").GetInt32()));
+    }
+
+    [Fact]
+    public async Task History_OfANode_HasOneValueForEachSample()
+    {
+        _cluster.Nodes[0].History = new NodeHistory
+        {
+            UnixUs = { 1_000_000, 6_000_000 }, MeasuredUs = { 0, 2_000_000 }, Reads = { 0, 50 }, Writes = { 0, 0 }, ReadP50Us = { 0, 70 }, ReadP99Us = { 0, 90 }, WriteP50Us = { 0, 0 }, WriteP99Us = { 0, 0 },
+            LagChanges = { 0, 3 }, ChangedPagesBytes = { 1, 2 }, ReaderPagesBytes = { 3, 4 }, FreePagesBytes = { 5, 6 }, JournalBytes = { 7, 8 }, JournalIndexBytes = { 9, 10 }, RequestsBytes = { 11, 12 },
+            DiskUsedBytes = { 13, 14 }, DiskFreeBytes = { 15, 16 }, Checkpoints = { 0, 1 }, CheckpointBytes = { 0, 17 },
+        };
+        using var http = await StartAsync();
+        var history = await http.GetFromJsonAsync<JsonElement>("/api/history");
+        // The others tell none, as nodes of an older version do.
+        var node = Assert.Single(history.GetProperty("nodes").EnumerateArray());
+        Assert.Equal(1, node.GetProperty("node").GetInt32());
+        Assert.Equal("[1000,6000]", node.GetProperty("unixMs").GetRawText());
+        // Nothing is known of a time in which no call was measured, and no duration where there was none.
+        Assert.Equal("[null,25]", node.GetProperty("readsPerSecond").GetRawText());
+        Assert.Equal("[null,0]", node.GetProperty("writesPerSecond").GetRawText());
+        Assert.Equal("[null,90]", node.GetProperty("readP99Us").GetRawText());
+        Assert.Equal("[null,null]", node.GetProperty("writeP99Us").GetRawText());
+        // The page draws each of them.
+        var script = await http.GetStringAsync("/console/history.js");
+        Assert.All(node.EnumerateObject().Where(series => series.Name is not "node"), series =>
+        {
+            Assert.Equal(2, series.Value.GetArrayLength());
+            Assert.Contains($"'{series.Name}'", script, StringComparison.Ordinal);
+        });
     }
 
     [Fact]
@@ -263,6 +327,11 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
         File.Delete(TokenFile);
         Assert.Contains(TokenFile, Assert.Throws<UnusableFileException>(() => new AdminToken(TokenFile)).Message, StringComparison.Ordinal);
     }
+
+    // One of two nodes answers. The shards have replicas in these roles, of two voters each.
+    private static Health HealthOf(params Role[][] shards) => Health.Of(
+        [new V1.NodeStatus { Node = 1 }, new V1.NodeStatus { Node = 2, Error = "gone" }],
+        [.. shards.Select(static roles => new ShardSeen([.. roles.Select(static (role, index) => ((uint)index + 1, new V1.ReplicaStatus { Route = new ShardRoute { Nodes = { 1, 2 } }, Role = role }))]))]);
 
     private string TokenFile => Path.Combine(_directory.Path, "token");
 

@@ -72,6 +72,7 @@ public sealed class ChartTests
     [InlineData("router.settings.connections-max=15", "at '/router/settings/connections-max': minimum: got 15, want 16")]
     [InlineData("router.settings.call-memory-mib=a", "at '/router/settings/call-memory-mib': got string, want integer")]
     [InlineData("node.settings.log-format=xml", "at '/node/settings/log-format': value must be one of 'text', 'json'")]
+    [InlineData("router.settings.log-level=info", "at '/router/settings/log-level': value must be one of 'trace', 'debug', 'information', 'warning', 'error'")]
     [InlineData("image.pullPolicy=always", "at '/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'")]
     [InlineData("cluster.splitAt={b,a}", "cluster.splitAt: keys must be in ascending order, but 'a' does not come after 'b'")]
     [InlineData("cluster.name=a/b", "at '/cluster/name': 'a/b' does not match pattern")]

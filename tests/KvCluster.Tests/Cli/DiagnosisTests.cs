@@ -1,5 +1,5 @@
-using KvCluster.Cli.Doctor;
 using KvCluster.Client;
+using KvCluster.Client.Doctor;
 
 namespace KvCluster.Tests.Cli;
 
@@ -125,6 +125,29 @@ public sealed class DiagnosisTests
         var finding = Diagnose([.. examined], Leader(1) with { Voters = [1, 2, 3] }).Single(static finding => finding.Subject == "node 2");
         Assert.Contains("start it with an empty data directory under the same number", finding.Advice, StringComparison.Ordinal);
         Assert.EndsWith(expected + ".", finding.Advice, StringComparison.Ordinal);
+    }
+
+    /// <summary>In the middle of an upgrade each shard that a node of the other version led was said to have no leader.</summary>
+    [Fact]
+    public void Findings_OfAShardWithARoleThatIsNotKnown_DoNotSayThatItHasNoLeader()
+    {
+        var finding = Assert.Single(Diagnose([Sound(1), Sound(2)], Replica(1, "unknown"), Replica(2, "follower")), finding => finding.Severity != Severity.Ok);
+        Assert.Equal((Severity.Warning, "shard 0", "the version of node 1 tells no role that this kv knows, so its leader may not be known here"), (finding.Severity, finding.Subject, finding.Text));
+        Assert.NotEmpty(finding.Advice);
+    }
+
+    /// <summary>Only nodes were looked at, and a router whose certificate expired served nobody.</summary>
+    [Theory]
+    [InlineData(90, "", "ok", "what it presents expires in 90.0 days, 2027-02-19 12:00:00Z")]
+    [InlineData(20, "", "warning", "what it presents expires in 20.0 days, 2026-12-11 12:00:00Z")]
+    [InlineData(-1, "", "problem", "what it presents has expired, 2026-11-20 12:00:00Z")]
+    [InlineData(null, "Connection refused", "problem", "could not be read: Connection refused")]
+    public void Findings_OfARoutersCertificate_AreThoseOfItsEnd(int? days, string error, string severity, string text)
+    {
+        var presented = new PresentedCertificate("https://router:7400", days is { } left ? Now.AddDays(left) : null, error);
+        var findings = new Diagnosis(new ClusterStatus("local", []), [], Now, Now) { Presented = [presented] }.Findings();
+        var finding = Assert.Single(findings, finding => finding.Subject == "certificate of https://router:7400");
+        Assert.Equal((severity, text, severity != "ok"), (finding.Severity.ToString().ToLowerInvariant(), finding.Text, finding.Advice.Length > 0));
     }
 
     private static IReadOnlyList<Finding> Diagnose(NodeExamination[] nodes, params ReplicaStatus[] replicas) => new Diagnosis(

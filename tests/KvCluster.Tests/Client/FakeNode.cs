@@ -304,6 +304,12 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
         return new Reply { Id = call.Id, Code = status.Code, Status = status.ToByteString() };
     }
 
+    /// <summary>What it finds when it is examined; null: its port for operators is closed.</summary>
+    public Admin.V1.NodeExamination? Examination { get; set; }
+
+    /// <summary>What it tells of its last minutes.</summary>
+    public V1.NodeHistory? History { get; set; }
+
     private sealed class ClusterCalls(FakeNode node) : Cluster.ClusterBase
     {
         public override async Task WatchShards(WatchShardsRequest request, IServerStreamWriter<V1.ShardMap> responseStream, ServerCallContext context)
@@ -327,6 +333,7 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
                     Address = node.Address,
                     Version = "1",
                     Memory = request.Activity ? new V1.NodeMemory { BudgetBytes = 1_000, ChangedPagesBytes = 100, ReaderPagesBytes = 20, FreePagesBytes = 3, JournalBytes = 40, JournalIndexBytes = 5, RequestsBytes = 6, HeldBackUs = 7 } : null,
+                    History = request.History ? node.History : null,
                     Replicas = { new V1.ReplicaStatus { Route = node._cluster.ToMap().Shards[0], Role = Role.Leader, DataBytes = 8192, DataAllocatedBytes = 4096, Digest = request.Digest ? ByteString.CopyFrom(1, 2, 3) : ByteString.Empty } },
                 },
             },
@@ -335,6 +342,10 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
 
     private sealed class AdminCalls(FakeNode node) : Admin.V1.Admin.AdminBase
     {
+        public override Task<ExamineResponse> Examine(ExamineRequest request, ServerCallContext context) => node.Examination is { } examination
+            ? Task.FromResult(new ExamineResponse { Nodes = { new Admin.V1.NodeExamination(examination) { ClockUs = (DateTimeOffset.UtcNow - DateTimeOffset.UnixEpoch).Ticks / TimeSpan.TicksPerMicrosecond } } })
+            : throw new RpcException(new global::Grpc.Core.Status(StatusCode.Unavailable, "the port is closed"));
+
         public override Task<TransferResponse> Transfer(TransferRequest request, ServerCallContext context) => ChangeAsync(new TransferResponse { Leader = 2 });
 
         public override Task<DrainResponse> Drain(DrainRequest request, ServerCallContext context) => ChangeAsync(new DrainResponse());

@@ -21,7 +21,7 @@ public sealed partial class FolderOrderTests
         [
             "Runtime", "Telemetry", "Coordination", "Coordination/Etcd", "Coordination/Embedded", "Configuration", "Map", "Shards", "Watching", "Transport", "Hosting", "Placement", "Api",
         ]),
-        ["client"] = ("KvCluster.Client", ["Model", "Runtime", "Telemetry", "Routing", "Transport", "Sessions", "Loading"]),
+        ["client"] = ("KvCluster.Client", ["Model", "Doctor", "Runtime", "Telemetry", "Routing", "Transport", "Sessions", "Loading"]),
     };
 
     /// <summary>Directories with projects of their own inside another project's directory.</summary>

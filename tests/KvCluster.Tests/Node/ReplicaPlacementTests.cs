@@ -29,6 +29,7 @@ public sealed class ReplicaPlacementTests
         await cluster.StopNodeAsync(4);
         await cluster.StopNodeAsync(5);
         await Eventually.TrueAsync(() => NodesAsync(cluster).Result is [1, 2, 3], "the map names no node that left");
+        Assert.Empty((await PlaceAsync(cluster, new PlaceRequest())).Leaving);
         foreach (var (key, shard) in Keys)
         {
             var got = await cluster.KvOf(await cluster.LeaderOfAsync(shard)).GetAsync(new GetRequest { Key = ByteString.CopyFromUtf8(key) }, deadline: DateTime.UtcNow.AddSeconds(60));
@@ -37,8 +38,31 @@ public sealed class ReplicaPlacementTests
 
         await cluster.StartNodeAsync(4);
         await Eventually.TrueAsync(() => NodesAsync(cluster).Result is [1, 2, 3, 4], "the map names the node that joined again");
+        // A restart alone brings it no replicas.
+        Assert.Equal([4u], (await PlaceAsync(cluster, new PlaceRequest())).Leaving.Select(node => node.Node));
         await PlaceAsync(cluster, new PlaceRequest { Stay = { 4 } });
         await Eventually.TrueAsync(() => HeldAsync(cluster).Result[3] > 0, "it gets a replica");
+    }
+
+    /// <summary>A node that was removed was leaving for ever, and a new one with its id got no replicas.</summary>
+    [Fact]
+    public async Task Node_ThatLeftAndIsGoneForLong_IsForgotten()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        await cluster.StopNodeAsync(1);
+        cluster.LearnerPatience = TimeSpan.FromSeconds(1);
+        await cluster.StartNodeAsync(1);
+        await cluster.StartNodeAsync(2);
+        await Eventually.TrueAsync(() => NodesAsync(cluster).Result is [1, 2], "the map names both nodes");
+        Assert.Equal([2u], (await PlaceAsync(cluster, new PlaceRequest { Leave = { 2 }, Paused = true })).Leaving.Select(node => node.Node));
+        await cluster.StopNodeAsync(2);
+
+        await Eventually.TrueAsync(() => RecordAsync().Result.Leaving.Count == 0, "the placement record does not name the node that is gone");
+
+        Assert.True((await RecordAsync()).Paused);
+        Assert.Empty((await PlaceAsync(cluster, new PlaceRequest())).Leaving);
+
+        async Task<PlacementRecord> RecordAsync() => RecordText.Parse<PlacementRecord>((await cluster.Coordinator.GetAsync(cluster.Keys.Placement, CancellationToken.None)).Value!);
     }
 
     [Fact]

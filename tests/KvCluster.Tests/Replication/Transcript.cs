@@ -110,7 +110,7 @@ internal sealed class Transcript
                 break;
             case Effect.WriteControl write:
                 Control = write.Control;
-                _lines.Add($"control: promised {Control.PromisedEpoch} to {Control.PromisedLeader}, acknowledged {Short(Control.Acknowledged)}, lease {Control.LeaseLongestUs}");
+                _lines.Add($"control: promised {Control.PromisedEpoch} to {Control.PromisedLeader.Value}, acknowledged {Short(Control.Acknowledged)}, lease {Control.LeaseLongestUs}");
                 break;
             case Effect.AppendBodies append:
                 foreach (var body in append.Bodies)
@@ -164,13 +164,13 @@ internal sealed class Transcript
                 _lines.Add("drop the digest");
                 break;
             case Effect.OpenSnapshot open:
-                _lines.Add($"open a snapshot for {open.Replica}");
+                _lines.Add($"open a snapshot for {open.Replica.Value}");
                 break;
             case Effect.SendSnapshotChunk send:
                 _lines.Add($"to {send.Node}: epoch {send.Frame.Epoch} {send.Bytes} bytes from {send.Frame.SnapshotChunk.Offset} on");
                 break;
             case Effect.CloseSnapshot close:
-                _lines.Add($"close the snapshot for {close.Replica}");
+                _lines.Add($"close the snapshot for {close.Replica.Value}");
                 break;
             case Effect.CheckPages:
                 _lines.Add("check the own pages");

@@ -33,7 +33,7 @@ internal sealed class TranscriptMember
     /// <summary>Whether digests take time, until <see cref="EndDigest"/>.</summary>
     public bool HoldsDigests { get; set; }
 
-    public string State => string.Join(", ", Core.Followers.Select(follower => $"{follower.Replica} in {follower.State}")
+    public string State => string.Join(", ", Core.Followers.Select(follower => $"{follower.Replica.Value} in {follower.State}")
         .Prepend($"{_id}: {Core.Role} of epoch {Core.Epoch}, last {_journal.Last.Name}, committed {Short(Core.Committed)}"));
 
     /// <summary>Appends a batch of the leader's store.</summary>
@@ -128,7 +128,7 @@ internal sealed class TranscriptMember
                 break;
             case Effect.OpenSnapshot open:
                 Assert.True(_journal.TryFind(Core.Committed, out var covers));
-                Show($"opens a snapshot at {covers.Name} for {open.Replica}");
+                Show($"opens a snapshot at {covers.Name} for {open.Replica.Value}");
                 _events.Enqueue(new Event.SnapshotOpened(open.Replica, covers.Name, SnapshotBytes));
                 break;
             case Effect.SendSnapshotChunk send:

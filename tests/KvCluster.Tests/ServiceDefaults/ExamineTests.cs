@@ -1,4 +1,8 @@
 using KvCluster.Admin.V1;
+using KvCluster.Disk;
+using KvCluster.Node.Api;
+using KvCluster.Node.Coordination.Embedded;
+using KvCluster.Node.Runtime;
 using KvCluster.Tests.Node;
 
 namespace KvCluster.Tests.ServiceDefaults;
@@ -32,5 +36,20 @@ public sealed class ExamineTests
         var told = await Task.WhenAll(Enumerable.Range(0, 20).Select(_ => admin.ExamineAsync(new ExamineRequest()).ResponseAsync));
         // Times of seven syncs and a call, in microseconds. Two examinations would not measure the same values.
         Assert.Single(told.Select(answer => (answer.Nodes[0].SyncUs, answer.Nodes[0].SyncUsMax, answer.Nodes[0].CoordinatorUs)).Distinct());
+    }
+
+    /// <summary>The file stayed when the disk was full, and took a part of what was left.</summary>
+    [Fact]
+    public async Task Examine_OnAFullDisk_LeavesNoFile()
+    {
+        using var folder = new TemporaryDirectory();
+        await using var coordinator = EmbeddedCoordinator.Open(Path.Combine(folder.Path, "coordinator"), TimeProvider.System);
+        using var disk = new SimulatedDisk { CapacityBytes = 8_192 };
+        var examiner = new NodeDiagnostics(new NodeIdentity("c", "id", new(1), 1, "http://127.0.0.1:1"), "/", disk, coordinator, null, TimeProvider.System);
+
+        var found = await examiner.ExamineAsync(CancellationToken.None);
+
+        Assert.Contains("no space left", found.DiskError, StringComparison.Ordinal);
+        Assert.Empty(disk.List("/"));
     }
 }

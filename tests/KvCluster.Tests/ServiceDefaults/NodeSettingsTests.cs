@@ -72,6 +72,7 @@ public sealed class NodeSettingsTests
     [InlineData("replicas", "3", "--replicas: has no effect without bootstrap-nodes.")]
     [InlineData("tls-cert", "cert.pem", "--tls-cert: also needs tls-ca.")]
     [InlineData("log-format", "xml", "--log-format: 'xml' is not one of text, json.")]
+    [InlineData("log-level", "info", "--log-level: 'info' is not one of trace, debug, information, warning, error.")]
     [InlineData("stop-grace-seconds", "1", "--stop-grace-seconds: '1' is not a number from 2 to 3600.")]
     [InlineData("admin", "https://127.0.0.1:7480", "--admin: 'https://127.0.0.1:7480' is not of the form http://host:port.")]
     public void Run_WithAMistake_SaysIt(string name, string value, string expected) => Assert.Contains(expected, Run(new() { [name] = value }).Mistakes);

@@ -14,9 +14,36 @@ public sealed class ProcessLogsTests
     [Fact]
     public void Create_MutesMessagesAboutMistakesOfCallers()
     {
-        var settings = SettingsReader.Read([CommonSettings.LogFormat], [], new SettingSources(new Dictionary<string, string>(), new Dictionary<string, string>()));
-        using var logs = ProcessLogs.Create(settings);
+        using var logs = ProcessLogs.Create(SettingsOf());
         Assert.False(logs.CreateLogger("Microsoft.AspNetCore.Server.Kestrel.Http2").IsEnabled(LogLevel.Critical));
         Assert.True(logs.CreateLogger("Microsoft.AspNetCore.Server.Kestrel").IsEnabled(LogLevel.Warning));
     }
+
+    /// <summary>There was no setting, so nobody could have more of the log than information, or less.</summary>
+    [Theory]
+    [InlineData("trace", LogLevel.Trace, LogLevel.Warning)]
+    [InlineData("debug", LogLevel.Debug, LogLevel.Warning)]
+    [InlineData("information", LogLevel.Information, LogLevel.Warning)]
+    [InlineData("warning", LogLevel.Warning, LogLevel.Warning)]
+    [InlineData("error", LogLevel.Error, LogLevel.Error)]
+    public void Create_WithALevel_LogsFromThatLevelOn(string setting, LogLevel own, LogLevel webServer)
+    {
+        using var logs = ProcessLogs.Create(SettingsOf(("log-level", setting)));
+
+        Assert.Equal(own, LeastOf(logs, "KvCluster.Node.NodeHost"));
+        Assert.Equal(webServer, LeastOf(logs, "Microsoft.AspNetCore.Server.Kestrel"));
+    }
+
+    [Fact]
+    public void Create_WithoutALevel_LogsFromInformationOn()
+    {
+        using var logs = ProcessLogs.Create(SettingsOf());
+
+        Assert.Equal(LogLevel.Information, LeastOf(logs, "KvCluster.Node.NodeHost"));
+    }
+
+    private static LogLevel LeastOf(ILoggerFactory logs, string category) => Enum.GetValues<LogLevel>().First(logs.CreateLogger(category).IsEnabled);
+
+    private static Settings SettingsOf(params (string Name, string Text)[] flags) => SettingsReader.Read(
+        [CommonSettings.LogFormat, CommonSettings.LogLevel], [], new SettingSources(flags.ToDictionary(static flag => flag.Name, static flag => flag.Text), new Dictionary<string, string>()));
 }

@@ -78,6 +78,10 @@ async function reading() {
     // Under load. Rates are shown after the second overview.
     await page.waitForFunction(() => [...document.querySelectorAll('#figures li')].some((figure) => figure.textContent.startsWith('Writes') && /[1-9]/.test(figure.querySelector('strong').textContent)));
     await page.waitForFunction(() => document.querySelectorAll('#hot a').length > 0 && document.querySelectorAll('#events time').length > 0);
+    await contains(page, '#health', '3 of 3 nodes answer, and every shard has a leader and 3 replicas.');
+    await contains(page, '#examined', 'doctor made');
+    // Three nodes with seven charts each, and at least one sample.
+    await page.waitForFunction(() => document.querySelectorAll('#history figure').length === 21 && [...document.querySelectorAll('#history .l0')].some((line) => line.getAttribute('d')));
     await picture(page, `overview-${origin}-${width}-${scheme}`);
     await page.goto(`${address}/#keys/files%2F`);
     await page.locator('#entries button').first().click();

@@ -1,5 +1,6 @@
 using Grpc.Core;
 using Grpc.Net.Client;
+using KvCluster.Cli.Doctor;
 using KvCluster.Client;
 using KvCluster.Internal.V1;
 using KvCluster.Node;
@@ -94,6 +95,15 @@ public sealed class SecureClusterTests : IAsyncLifetime
         Assert.Equal(StatusCode.OK, await ConnectAsync(_folder.FilesOf("node-3"), 3));
     }
 
+    /// <summary>For <c>kv doctor</c>, which knew the certificates of nodes only.</summary>
+    [Fact]
+    public async Task Certificate_OfARouter_IsReadFromItsHandshake()
+    {
+        var presented = Assert.Single(await Handshakes.ReadAsync(new Uri(_router.Address), ClientTls, CancellationToken.None));
+        Assert.Equal((_router.Address, ""), (presented.Server, presented.Error));
+        Assert.InRange(presented.End!.Value, CertificateFolder.Now.AddDays(29), CertificateFolder.Now.AddDays(30));
+    }
+
     [Fact]
     public async Task Start_WithTheCertificateOfAnotherNode_IsRefused()
     {
@@ -101,6 +111,8 @@ public sealed class SecureClusterTests : IAsyncLifetime
             OptionsOf(3) with { Node = new(4), DataDirectory = Path.Combine(_data.Path, "node-4") }, _coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None));
         Assert.Contains("does not name node-4.local.kvcluster but node-3.local.kvcluster", failure.Message, StringComparison.Ordinal);
     }
+
+    private KvTlsOptions ClientTls => new() { AuthorityFile = _folder.PathOf("ca.pem"), CertificateFile = _folder.PathOf("client.pem"), KeyFile = _folder.PathOf("client-key.pem") };
 
     private static IEnumerable<(string Name, string Host)> Names() =>
         [("node-1", "node-1.local.kvcluster"), ("node-2", "node-2.local.kvcluster"), ("node-3", "node-3.local.kvcluster"), ("router", "router.local.kvcluster"), ("client", "client")];
@@ -134,7 +146,7 @@ public sealed class SecureClusterTests : IAsyncLifetime
         Endpoints = [endpoint],
         Gateway = gateway,
         Timeout = Eventually.Limit,
-        Tls = new KvTlsOptions { AuthorityFile = _folder.PathOf("ca.pem"), CertificateFile = _folder.PathOf("client.pem"), KeyFile = _folder.PathOf("client-key.pem") },
+        Tls = ClientTls,
     });
 
     private HashSet<string> CertificatesInUse() => [.. _nodes.Select(node => node.Address).Append(_router.Address).Select(ServerCertificates.ThumbprintOf)];

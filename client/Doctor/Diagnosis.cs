@@ -1,7 +1,7 @@
+// The findings of kv doctor and of the console, which are therefore the same. Any thread; it holds only what it was given.
 using System.Globalization;
-using KvCluster.Client;
 
-namespace KvCluster.Cli.Doctor;
+namespace KvCluster.Client.Doctor;
 
 /// <summary>Judges what nodes report about themselves. Each check is a finding, even if nothing is wrong.</summary>
 /// <param name="asked">This machine's clock before it asked the nodes.</param>
@@ -24,11 +24,15 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
 
     private readonly IReadOnlyList<NodeExamination> _answered = [.. nodes.Where(node => node.Error.Length == 0)];
 
+    /// <summary>The certificates that routers present.</summary>
+    public IReadOnlyList<PresentedCertificate> Presented { get; init; } = [];
+
     /// <summary>All findings, in the order of the checks.</summary>
     public IReadOnlyList<Finding> Findings() =>
     [
         .. Nodes(), .. Shards(), .. Versions(), .. Clocks(),
         .. _answered.SelectMany(node => (IEnumerable<Finding>)[Disk(node), FreeSpace(node), Coordinator(node), OpenFiles(node), Stalls(node), .. Memory(node), .. Certificate(node)]),
+        .. Presented.Select(RouterCertificate),
     ];
 
     private IEnumerable<Finding> Nodes() => nodes.Select(node => node.Error.Length == 0
@@ -51,11 +55,21 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
         {
             var found = new List<Finding>();
             var voters = shard.MaxBy(static one => one.Replica.Epoch).Replica.Voters;
+            var untold = shard.Where(one => one.Replica.Role == "unknown").Select(one => one.Node).ToList();
             // A leader that nobody answers still calls itself one.
             if (voters.Count(node => !silent.Contains(node)) is var answer && voters.Count > 0 && answer * 2 <= voters.Count)
+            {
                 found.Add(new Finding(Severity.Problem, $"shard {shard.Key}", $"only {answer} of the nodes of its {voters.Count} voters answer, which is not a majority, so it serves no linearizable reads and no writes", Needs));
+            }
+            else if (untold.Count > 0)
+            {
+                found.Add(new Finding(Severity.Warning, $"shard {shard.Key}", $"the version of node {string.Join(", ", untold)} tells no role that this kv knows, so its leader may not be known here",
+                    "Use the kv of that version, and complete the upgrade or roll it back."));
+            }
             else if (shard.All(one => one.Replica.Role != "leader"))
+            {
                 found.Add(new Finding(Severity.Problem, $"shard {shard.Key}", "has no leader, so it serves no linearizable reads and no writes", Needs));
+            }
             foreach (var (node, replica) in shard.Where(one => one.Replica.Failure.Length > 0))
             {
                 found.Add(new Finding(Severity.Problem, $"shard {shard.Key}", $"the replica on node {node} has failed: {replica.Failure}",
@@ -169,13 +183,25 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
         var subject = $"certificate of node {node.Node}";
         if (node.CertificateError.Length > 0)
             yield return new Finding(Severity.Problem, subject, $"the certificates now in its files cannot be used, so the earlier ones stay in use: {node.CertificateError}", "Put matching files in place. The node reads them within seconds.");
-        if (node.CertificateEnd is not { } end)
-            yield break;
+        if (node.CertificateEnd is { } end)
+            yield return Expiry(subject, node.CertificateFile, end);
+    }
+
+    private Finding RouterCertificate(PresentedCertificate presented)
+    {
+        var subject = $"certificate of {presented.Server}";
+        return presented.End is { } end
+            ? Expiry(subject, "what it presents", end)
+            : new Finding(Severity.Problem, subject, $"could not be read: {presented.Error}", "Read the end of the router's log, and check that it listens at this address with TLS.");
+    }
+
+    private Finding Expiry(string subject, string what, DateTimeOffset end)
+    {
         var left = end - now;
-        var text = left > TimeSpan.Zero ? $"{node.CertificateFile} expires in {left.TotalDays:N1} days, {end:u}" : $"{node.CertificateFile} has expired, {end:u}";
-        yield return left > CertificateWarning
+        var text = left > TimeSpan.Zero ? $"{what} expires in {left.TotalDays:N1} days, {end:u}" : $"{what} has expired, {end:u}";
+        return left > CertificateWarning
             ? new Finding(Severity.Ok, subject, text)
-            : new Finding(left > CertificateProblem ? Severity.Warning : Severity.Problem, subject, text, "Put new certificates into the same files. The node reads them within seconds, without a restart.");
+            : new Finding(left > CertificateProblem ? Severity.Warning : Severity.Problem, subject, text, "Put new certificates into the same files. They are read within seconds, without a restart.");
     }
 
     private static string NodesOf(IEnumerable<NodeExamination> those) => "node " + string.Join(", ", those.Select(node => node.Node));

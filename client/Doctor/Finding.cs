@@ -1,4 +1,4 @@
-namespace KvCluster.Cli.Doctor;
+namespace KvCluster.Client.Doctor;
 
 /// <summary>The result of one check.</summary>
 /// <param name="Severity">How much it matters.</param>
