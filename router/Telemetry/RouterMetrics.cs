@@ -34,6 +34,7 @@ internal sealed class RouterMetrics : IDisposable
         Meter.CreateObservableUpDownCounter("kvcluster.router.connections.waiting", static () => ReadingGate.OfProcess.Waiting, "{connection}", "Client connections that are not being read at the moment, because the thread pool of the process is busy.");
         // Exists from the start with the value 0. If a counter appeared with its first event, that increase would not be seen.
         Meter.CreateObservableCounter("kvcluster.router.calls.refused", () => Volatile.Read(ref _calls)?.CallsRefused ?? 0, "{call}", "Calls refused on arrival because too many were open. They are counted nowhere else.");
+        Meter.CreateObservableCounter("kvcluster.router.calls.gone", () => Volatile.Read(ref _calls)?.CallsGone ?? 0, "{call}", "Calls that were not begun because their caller went away or their deadline passed while their request arrived. They are counted nowhere else.");
     }
 
     /// <summary>The memory whose refused calls are counted; set when the router begins to serve.</summary>

@@ -293,6 +293,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _meter.CreateObservableUpDownCounter("kvcluster.node.watchers", () => _watchers?.Invoke() ?? 0, "{watcher}", "Watches in progress.");
         _meter.CreateObservableGauge("kvcluster.node.watch.lag", () => _watchLag?.Invoke() ?? 0, "{change}", "Changes that the slowest watcher of the node has not been sent yet. It lags in the journal, and ends with COMPACTED when that no longer has them.");
         _meter.CreateObservableCounter("kvcluster.node.calls.refused", () => _calls?.CallsRefused ?? 0, "{call}", "Calls refused on arrival because too many were open. They are counted nowhere else.");
+        _meter.CreateObservableCounter("kvcluster.node.calls.gone", () => _calls?.CallsGone ?? 0, "{call}", "Calls that were not begun because their caller went away or their deadline passed while their request arrived. They are counted nowhere else.");
         _meter.CreateObservableCounter("kvcluster.node.loops.failed", () => LoopFailures.Total, "{failure}", "Iterations of background loops that ended with an unexpected exception. The log says which.");
         _meter.CreateObservableCounter("kvcluster.node.alarms", () => Volatile.Read(ref _alarms), "{alarm}", "Events that an operator must look at. The log describes each.");
         _meter.CreateObservableCounter("kvcluster.node.digests", () => Volatile.Read(ref _digests), "{digest}", "Digests of trees computed in the background to compare replicas.");

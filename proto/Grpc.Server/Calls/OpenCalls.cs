@@ -39,12 +39,16 @@ internal sealed class OpenCalls(int callsMax, RpcException refusal)
     private int _taken;
     private int _connections;
     private long _refused;
+    private long _gone;
 
     /// <summary>Number of places taken.</summary>
     public int Taken => Volatile.Read(ref _taken);
 
     /// <summary>Number of calls refused so far.</summary>
     public long Refused => Interlocked.Read(ref _refused);
+
+    /// <summary>Number of calls so far that were not begun because their caller went away or their deadline passed while their request arrived.</summary>
+    public long Gone => Interlocked.Read(ref _gone);
 
     /// <summary>Takes a place for a call of a connection.</summary>
     public bool TryTake(ConnectionCalls connection)
@@ -71,6 +75,9 @@ internal sealed class OpenCalls(int callsMax, RpcException refusal)
             Interlocked.Decrement(ref _connections);
         Interlocked.Decrement(ref _taken);
     }
+
+    /// <summary>Counts a call in <see cref="Gone"/>.</summary>
+    public void NoteGone() => Interlocked.Increment(ref _gone);
 
     /// <summary>
     /// Answers a call without a place, with headers only. If a part of the request is still to come, Kestrel ends it.

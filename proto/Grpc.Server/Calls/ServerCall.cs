@@ -58,6 +58,9 @@ internal sealed class ServerCall : ServerCallContext
     /// <summary>Whether the caller went away or the deadline passed.</summary>
     public bool IsGone => IsPastDeadline || RequestAborted.IsCancellationRequested;
 
+    /// <summary>Whether it was not begun because the caller went away or the deadline passed.</summary>
+    public bool WasGoneUnbegun { get; private set; }
+
     protected override string MethodCore => _request.Path;
 
     protected override string HostCore => _request.Headers.Host.ToString();
@@ -132,6 +135,7 @@ internal sealed class ServerCall : ServerCallContext
         _responseTrailers = null;
         _userState = null;
         WriteOptionsCore = null;
+        WasGoneUnbegun = false;
     }
 
     /// <exception cref="RpcException">UNIMPLEMENTED: the messages have an unknown compression.</exception>
@@ -193,6 +197,9 @@ internal sealed class ServerCall : ServerCallContext
         }
     }
 
+    /// <summary>Its handler was not begun. Why is told by its status.</summary>
+    public void NoteUnbegun() => WasGoneUnbegun = _status.StatusCode is StatusCode.Cancelled or StatusCode.DeadlineExceeded;
+
     /// <summary>Writes the status: in the trailers, or in the headers if nothing was sent yet.</summary>
     public void Finish()
     {
@@ -204,6 +211,7 @@ internal sealed class ServerCall : ServerCallContext
     public void FinishGone()
     {
         _status = (IsPastDeadline ? PastDeadline() : Gone(cause: null)).Status;
+        NoteUnbegun();
         Finish();
     }
 

@@ -12,6 +12,7 @@ internal sealed class UnaryHandler<TRequest, TResponse>(Method<TRequest, TRespon
     // One state machine for everything, because state machines are the largest cost of a call.
     public override async Task RunAsync(ServerCall call)
     {
+        var hasBegun = false;
         try
         {
             call.CheckEncoding();
@@ -26,6 +27,7 @@ internal sealed class UnaryHandler<TRequest, TResponse>(Method<TRequest, TRespon
                 call.FinishGone();
                 return;
             }
+            hasBegun = true;
             var response = await handler(request!, call).ConfigureAwait(false) ?? throw NoMessage();
             call.WriteOnly(response, method.ResponseMarshaller);
             if (call.HasLargeResponse)
@@ -35,6 +37,8 @@ internal sealed class UnaryHandler<TRequest, TResponse>(Method<TRequest, TRespon
         catch (Exception failure)
         {
             call.Fail(failure, FullName);
+            if (!hasBegun)
+                call.NoteUnbegun();
         }
         call.Finish();
     }

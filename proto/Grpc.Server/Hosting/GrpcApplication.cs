@@ -43,13 +43,20 @@ internal sealed class GrpcApplication<TInner>(IHttpApplication<TInner> inner, Ca
         if (context.Method is null)
             inner.DisposeContext(context.Inner!, exception);
         else if (!context.IsRefused)
-            context.Call!.End();
+            EndCall(context.Call!);
         if (context.HasPlace)
             dispatcher.OpenCalls!.Return(context.OfConnection!);
         context.HasPlace = false;
         context.IsRefused = false;
         context.Inner = default;
         context.Method = null;
+    }
+
+    private void EndCall(ServerCall call)
+    {
+        if (call.WasGoneUnbegun)
+            dispatcher.OpenCalls?.NoteGone();
+        call.End();
     }
 
     // Called before anything is allocated for the call, so that a refusal costs little. A connection that is not tracked has no share of its own, so only the

@@ -60,6 +60,22 @@ internal sealed class CallMemory(int mebibytes)
         }
     }
 
+    /// <summary>
+    /// The number of calls so far that were not begun, because their caller went away or their deadline passed while their request arrived. They are counted
+    /// nowhere else.
+    /// </summary>
+    public long CallsGone
+    {
+        get
+        {
+#if GRPC_IN_TREE
+            return _open.Gone;
+#else
+            return 0;
+#endif
+        }
+    }
+
     /// <summary>Whether a unary response of this size can be written now. If not, its call is refused before the response is made.</summary>
     public bool MayRespond(int bytes)
     {

@@ -16,6 +16,9 @@ public sealed class CancellingCallerTests(CancellingCallerTests.ThreeNodes clust
 {
     private const int Callers = 48;
 
+    /// <summary>The router and the other nodes may have begun to use theirs during a test.</summary>
+    private const int OthersMax = 4;
+
     [GreedyTheory]
     [InlineData(false)]
     [InlineData(true)]
@@ -30,6 +33,8 @@ public sealed class CancellingCallerTests(CancellingCallerTests.ThreeNodes clust
     {
         var leader = await cluster.Cluster.LeaderAsync();
         var address = atTheRouter ? cluster.RouterAddress : cluster.Cluster.DirectEndpoints[leader - 1];
+        var admin = atTheRouter ? cluster.RouterAdmin : cluster.NodeAdmins[leader - 1];
+        var before = await cluster.ConnectionsAsync(admin, new Uri(address).Port);
         await using var callers = await Greedy.StartAsync("cancelling.py", "short", new Uri(address).Port, Callers);
         if (nodesStandStill)
         {
@@ -50,6 +55,15 @@ public sealed class CancellingCallerTests(CancellingCallerTests.ThreeNodes clust
         Assert.True(broken.Count == 0, told.RootElement.ToString());
         Assert.NotEqual(0, told.RootElement.GetProperty("messages").GetInt32());
         await ServesAsync(address);
+        await UntilGivenBackAsync(admin, new Uri(address).Port, before);
+    }
+
+    private async Task UntilGivenBackAsync(string admin, int port, int before)
+    {
+        var left = before;
+        await Eventually.TrueAsync(
+            async () => (left = await cluster.ConnectionsAsync(admin, port)) <= before + OthersMax,
+            () => $"the connections are not counted any more: {before} before, {left} left");
     }
 
     /// <summary>Kestrel's tasks of some of these connections never end. At the default limit all places of one host were gone after eighty minutes.</summary>
@@ -60,17 +74,12 @@ public sealed class CancellingCallerTests(CancellingCallerTests.ThreeNodes clust
     public async Task ConnectionsThatBreakUnderResets_GiveTheirPlacesBack(bool atTheRouter)
     {
         const int connections = 96;
-        // The router and the other nodes may have begun to use theirs meanwhile.
-        const int othersMax = 4;
         var leader = await cluster.Cluster.LeaderAsync();
         var address = atTheRouter ? cluster.RouterAddress : cluster.Cluster.DirectEndpoints[leader - 1];
         var admin = atTheRouter ? cluster.RouterAdmin : cluster.NodeAdmins[leader - 1];
         var before = await cluster.ConnectionsAsync(admin, new Uri(address).Port);
         await using var callers = await Greedy.StartAsync("cancelling.py", "resets", new Uri(address).Port, connections);
-        var left = before;
-        await Eventually.TrueAsync(
-            async () => (left = await cluster.ConnectionsAsync(admin, new Uri(address).Port)) <= before + othersMax,
-            () => $"the connections are not counted any more: {before} before, {left} left");
+        await UntilGivenBackAsync(admin, new Uri(address).Port, before);
         await callers.DrainAsync();
         await ServesAsync(address);
     }

@@ -137,6 +137,158 @@ public sealed class PauseTests
         Assert.Equal(added, await client.CountAsync("load/"u8.ToArray()));
     }
 
+    /// <summary>The watch's stream is ended when nothing was read for a minute, and goes on after its position.</summary>
+    [LongToolTheory("etcd", "etcdctl")]
+    [InlineData(false)]
+    [InlineData(true)]
+    public async Task Watch_WhoseReaderPausesForMoreThanAMinute_MissesNothing(bool byARouter)
+    {
+        // Together more than what is on the way to a reader, and less than what a journal keeps for one.
+        const int changes = 500;
+        const int bytes = 100 << 10;
+        await using var cluster = await FaultCluster.StartAsync(nodes: 1);
+        var address = byARouter ? cluster.StartRouter() : cluster.DirectEndpoints[0];
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [address], Gateway = byARouter, Timeout = Eventually.Limit });
+        using var limit = new CancellationTokenSource(LongPause + Eventually.Limit);
+        var (seen, hasPaused) = (0, false);
+        await foreach (var message in client.WatchAsync(new KvWatch { Prefix = "watched/"u8.ToArray() }, limit.Token))
+        {
+            foreach (var happened in message.Events)
+                Assert.Equal(Watched(seen++), happened.Key.ToArray());
+            if (seen == changes)
+                break;
+            if (hasPaused)
+                continue;
+            hasPaused = true;
+            for (var number = 0; number < changes; number++)
+                await client.PutAsync(Watched(number), new byte[bytes]);
+            await Task.Delay(LongPause);
+        }
+        Assert.Equal(changes, seen);
+    }
+
+    [LongToolTheory("etcd", "etcdctl")]
+    [InlineData(false)]
+    [InlineData(true)]
+    public async Task List_WhoseReaderPausesForMoreThanAMinute_GoesOnInANewerSnapshotIfItMay(bool byARouter)
+    {
+        await using var cluster = await FaultCluster.StartAsync(nodes: 1);
+        var address = byARouter ? cluster.StartRouter() : cluster.DirectEndpoints[0];
+        await LoadAsync(address, byARouter);
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [address], Gateway = byARouter, Timeout = Eventually.Limit });
+        var list = new KvList { Prefix = "small/"u8.ToArray(), KeysOnly = true, Limit = 10_000 };
+        var first = await client.ListAsync(list);
+        await client.PutAsync("after", "the first page");
+        await Task.Delay(ShortPause);
+        var page = await client.ListAsync(list, first.NextToken);
+        Assert.Equal(first.Position.Etag, page.Position.Etag);
+        await Task.Delay(LongPause);
+        Assert.Equal("SNAPSHOT_TOO_OLD", (await Assert.ThrowsAnyAsync<KvException>(async () => await client.ListAsync(list, page.NextToken))).Reason);
+        var seen = first.Entries.Count + page.Entries.Count;
+        while (page.NextToken.Length > 0)
+        {
+            page = await client.ListAsync(list with { NewerSnapshots = true }, page.NextToken);
+            seen += page.Entries.Count;
+        }
+        Assert.Equal(SmallKeys, seen);
+        Assert.True(page.Position.Etag > first.Position.Etag, $"{page.Position.Etag} after {first.Position.Etag}");
+    }
+
+    [ToolFact("etcd", "etcdctl")]
+    public async Task ScanAndWatch_WhoseOnlyRouterStandsStillForSeconds_GoOn()
+    {
+        await using var cluster = await FaultCluster.StartAsync(nodes: 1);
+        var address = cluster.StartRouter();
+        await LoadBigAsync(address);
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [address], Gateway = true, Timeout = Eventually.Limit });
+        await using var writer = new KvClient(new KvClientOptions { Endpoints = cluster.DirectEndpoints, Timeout = Eventually.Limit });
+        using var limit = new CancellationTokenSource(Eventually.Limit);
+        await using var watch = client.WatchAsync(new KvWatch { Prefix = "watched/"u8.ToArray() }, limit.Token).GetAsyncEnumerator();
+        Assert.True(await watch.MoveNextAsync());
+        var (seen, goesOn) = (0, Task.CompletedTask);
+        await foreach (var _ in client.ScanAsync(new KvScan { Prefix = "big/"u8.ToArray() }))
+        {
+            if (++seen > 1)
+                continue;
+            Signals.Pause(cluster.RouterIds[0]);
+            goesOn = GoOnLaterAsync();
+        }
+        await goesOn;
+        Assert.Equal(BigValues, seen);
+        await AssertSeesAsync(watch, Watched(0));
+
+        async Task GoOnLaterAsync()
+        {
+            await writer.PutAsync(Watched(0), default);
+            await Task.Delay(ShortPause);
+            Signals.Resume(cluster.RouterIds[0]);
+        }
+    }
+
+    [ToolFact("etcd", "etcdctl")]
+    public async Task Scan_WhoseOnlyRouterStandsStillForLongerThanItsTimeout_SaysWhereItGoesOn()
+    {
+        await using var cluster = await FaultCluster.StartAsync(nodes: 1);
+        var address = cluster.StartRouter();
+        await LoadBigAsync(address);
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [address], Gateway = true });
+        var last = "";
+        var failure = await Assert.ThrowsAsync<KvUnavailableException>(async () =>
+        {
+            await foreach (var entry in client.ScanAsync(new KvScan { Prefix = "big/"u8.ToArray() }))
+            {
+                if (last.Length == 0)
+                    Signals.Pause(cluster.RouterIds[0]);
+                last = Encoding.UTF8.GetString(entry.Key.Span);
+            }
+        });
+        Assert.Contains($"up to the key \"{last}\"", failure.Message, StringComparison.Ordinal);
+        Signals.Resume(cluster.RouterIds[0]);
+        await using var later = new KvClient(new KvClientOptions { Endpoints = [address], Gateway = true, Timeout = Eventually.Limit });
+        var rest = await later.ScanAsync(new KvScan { Prefix = "big/"u8.ToArray(), Start = Encoding.UTF8.GetBytes(last + '\0') }).ToListAsync();
+        Assert.Equal(Enumerable.Range(0, BigValues).Select(Key).SkipWhile(key => Encoding.UTF8.GetString(key) != last).Skip(1), rest.Select(static entry => entry.Key.ToArray()));
+    }
+
+    [LongToolFact("etcd", "etcdctl")]
+    public async Task Watch_WhoseOnlyRouterStandsStillForMoreThanAMinute_EndsWithATokenThatContinues()
+    {
+        await using var cluster = await FaultCluster.StartAsync(nodes: 1);
+        var address = cluster.StartRouter();
+        // Less than the minute for which a watch waits.
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [address], Gateway = true, Timeout = TimeSpan.FromSeconds(30) });
+        await using var writer = new KvClient(new KvClientOptions { Endpoints = cluster.DirectEndpoints, Timeout = Eventually.Limit });
+        using var limit = new CancellationTokenSource(LongPause + Eventually.Limit);
+        string? token = null;
+        await Assert.ThrowsAsync<KvUnavailableException>(async () =>
+        {
+            await foreach (var message in client.WatchAsync(new KvWatch { Prefix = "watched/"u8.ToArray() }, limit.Token))
+            {
+                if (token is null && message.Token is not null)
+                    Signals.Pause(cluster.RouterIds[0]);
+                token = message.Token ?? token;
+            }
+        });
+        await writer.PutAsync(Watched(0), default);
+        Signals.Resume(cluster.RouterIds[0]);
+        await using var watch = client.WatchAsync(new KvWatch { Prefix = "watched/"u8.ToArray(), After = token }, limit.Token).GetAsyncEnumerator();
+        Assert.True(await watch.MoveNextAsync());
+        await AssertSeesAsync(watch, Watched(0));
+    }
+
+    private static async Task AssertSeesAsync(IAsyncEnumerator<KvWatchMessage> watch, byte[] key)
+    {
+        while (watch.Current.Events.Count == 0)
+            Assert.True(await watch.MoveNextAsync());
+        Assert.Equal(key, watch.Current.Events[0].Key.ToArray());
+    }
+
+    private static async Task LoadBigAsync(string router)
+    {
+        await using var loader = new KvClient(new KvClientOptions { Endpoints = [router], Gateway = true, Timeout = Eventually.Limit });
+        for (var number = 0; number < BigValues; number++)
+            await loader.PutAsync(Key(number), new byte[BigBytes]);
+    }
+
     private static async Task<List<string>> ScanSlowlyAsync(string address, bool byARouter)
     {
         await using var client = new KvClient(new KvClientOptions { Endpoints = [address], Gateway = byARouter, Timeout = Eventually.Limit });
@@ -177,6 +329,8 @@ public sealed class PauseTests
         for (var number = 0; number < SmallKeys; number++)
             await load.AddAsync(Encoding.UTF8.GetBytes(string.Create(CultureInfo.InvariantCulture, $"small/{number:d8}")), new byte[100]);
     }
+
+    private static byte[] Watched(int number) => Encoding.UTF8.GetBytes(string.Create(CultureInfo.InvariantCulture, $"watched/{number:d4}"));
 
     private static byte[] Key(int number) => Encoding.UTF8.GetBytes(string.Create(CultureInfo.InvariantCulture, $"big/{number:d2}"));
 }

@@ -243,7 +243,7 @@ internal sealed class WatchCaller(ClusterRun run, int seed)
     /// <summary>What a reader has of the entries that a watch begins with.</summary>
     private sealed class Beginning
     {
-        private readonly Dictionary<string, Etag> _view = new(StringComparer.Ordinal);
+        private readonly WatchedView _view = new();
         private Etag _completedAt;
 
         /// <summary>The last key that was sent; empty: none was.</summary>
@@ -272,37 +272,17 @@ internal sealed class WatchCaller(ClusterRun run, int seed)
         public void Completed(Etag position) => _completedAt = position;
 
         /// <summary>Compares the state that the reader had when the entries were complete with the committed one.</summary>
-        public void Check(CommittedLog log)
-        {
-            var count = 0;
-            foreach (var key in log.Keys)
-            {
-                var version = log.At(key, _completedAt);
-                if (!version.Exists)
-                    continue;
-                count++;
-                Violation.Unless(
-                    _view.TryGetValue(key, out var etag) && etag == version.Etag, Rule.CommittedStays,
-                    $"a watch whose entries are complete at {_completedAt} has {key} with {etag}, and {version.Etag} is committed");
-            }
-            Violation.Unless(count == _view.Count, Rule.CommittedStays, $"a watch whose entries are complete at {_completedAt} has {_view.Count} keys, and there are {count}");
-        }
+        public void Check(CommittedLog log) => _view.Check(log, _completedAt, static _ => true, "a watch");
 
         private void Apply(in WatchEvent happened)
         {
             var key = Encoding.ASCII.GetString(happened.Key.Span);
             if (happened.Kind == EventKind.Put)
-                _view[key] = happened.Etag;
+                _view.Put(key, happened.Etag);
             else if (happened.Kind == EventKind.Delete)
-                _view.Remove(key);
+                _view.Delete(key);
             else if (happened.Kind == EventKind.DeleteRange)
-                ApplyDelete(key, Encoding.ASCII.GetString(happened.End.Span));
-        }
-
-        private void ApplyDelete(string from, string to)
-        {
-            foreach (var key in _view.Keys.Where(key => string.CompareOrdinal(key, from) >= 0 && (to.Length == 0 || string.CompareOrdinal(key, to) < 0)).ToArray())
-                _view.Remove(key);
+                _view.DeleteRange(key, Encoding.ASCII.GetString(happened.End.Span));
         }
     }
 

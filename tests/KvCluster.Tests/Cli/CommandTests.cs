@@ -133,6 +133,47 @@ public sealed class CommandTests(KvApiTests.OneNode fixture) : IClassFixture<KvA
         }
     }
 
+    /// <summary>Tokens came only with events, so that of a quiet prefix was COMPACTED when it was needed.</summary>
+    [ToolFact("bash", "timeout")]
+    public async Task Watch_ThatIsEndedWithoutEvents_PrintsItsPosition()
+    {
+        var told = "";
+        // Long enough for the program to begin and to hear once from the shard, which tells its position each second.
+        await Eventually.LongEnoughAsync(TimeSpan.FromSeconds(3), async time =>
+        {
+            (var exitCode, told, var error) = await RunAsync(
+                string.Create(CultureInfo.InvariantCulture, $"timeout --preserve-status --signal=TERM {time.TotalSeconds:F0} $KV watch {_key} --output json"));
+            if (told.Length == 0)
+                return false;
+            Assert.Equal((0, ""), (exitCode, error));
+            return true;
+        });
+        await GoesOnAfterAsync(told.TrimEnd('\n'));
+    }
+
+    [ToolFact("bash")]
+    public async Task Watch_WithBookmarks_PrintsPositionsWhileNothingChanges()
+    {
+        var (exitCode, output, error) = await RunAsync(
+            $"exec 3< <(exec $KV watch {_key} --bookmarks --output json); read -r first <&3; read -r second <&3; kill -TERM $!; printf '%s\n' \"$first\" \"$second\"; cat <&3");
+        Assert.Equal((0, ""), (exitCode, error));
+        var lines = output.Split('\n', StringSplitOptions.RemoveEmptyEntries);
+        Assert.True(lines.Length >= 2, output);
+        foreach (var line in lines)
+            await GoesOnAfterAsync(line);
+    }
+
+    // A line with a position, which a watch that goes on after it takes for the one before the next change.
+    private async Task GoesOnAfterAsync(string line)
+    {
+        var position = JsonDocument.Parse(line).RootElement;
+        Assert.Equal("bookmark", position.GetProperty("kind").GetString());
+        await _client.PutAsync(_key, "v");
+        var (exitCode, output, error) = await RunAsync($"$KV watch {_key} --after {position.GetProperty("token").GetString()} --count 1");
+        Assert.Equal((0, ""), (exitCode, error));
+        Assert.StartsWith($"put\t{_key}\t", output, StringComparison.Ordinal);
+    }
+
     /// <summary>With TLS where there is none, no call succeeds, and that is known at once.</summary>
     [ToolFact("bash")]
     public async Task Placement_ThatMaySkip_SucceedsIfNothingAnswers_AndFailsIfAClusterRefuses()

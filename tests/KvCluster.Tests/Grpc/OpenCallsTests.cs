@@ -1,4 +1,5 @@
 using System.Buffers.Binary;
+using Google.Protobuf;
 using Google.Rpc;
 using Grpc.AspNetCore.Server.Calls;
 using Grpc.Core;
@@ -172,6 +173,40 @@ public sealed class OpenCallsTests
         Assert.True(open.TryTake(busy));
         var fates = Enumerable.Range(1, 2 * OpenCalls.RefusedInRowEnd).Where(_ => !open.TryTake(busy)).Select(call => (call, Fate: open.Refuse(busy, new HttpResponseFeature())));
         Assert.Equal([(OpenCalls.RefusedInRowMax, ConnectionFate.TakesNoMore), (OpenCalls.RefusedInRowEnd, ConnectionFate.Ends)], fates.Where(refusal => refusal.Fate != ConnectionFate.GoesOn));
+    }
+
+    /// <summary>They were in no metric, so that a process at which callers with short deadlines arrive looked idle.</summary>
+    [Fact]
+    public async Task CallsWhoseCallersAreGoneBeforeTheyBegin_AreCounted()
+    {
+        var open = NewCalls();
+        await using var server = await StartAsync(open);
+        using var connection = await Http2Connection.ConnectAsync(server.Port);
+        await connection.WriteAsync(Request(1, "Unary"));
+        await Eventually.TrueAsync(() => open.Taken == 1, "the headers have arrived");
+        Assert.Equal(0, open.Gone);
+        await connection.WriteAsync(new Http2Frame(Http2Frame.Reset, Http2Frame.None, 1, [0, 0, 0, 8]));
+        await Eventually.TrueAsync(() => open.Gone == 1, "the call without a caller is counted");
+        // A request of two mebibytes arrives for longer than a millisecond, unless the deadline's timer is late.
+        var large = new EchoRequest { Payload = ByteString.CopyFrom(new byte[2 << 20]) };
+        await Eventually.TrueAsync(
+            async () =>
+            {
+                try
+                {
+                    await server.Client.UnaryAsync(large, new Metadata { { "grpc-timeout", "1m" } });
+                }
+                catch (RpcException)
+                {
+                    // By its deadline, or because the server no longer reads.
+                }
+                return open.Gone > 1;
+            },
+            "a call whose deadline passes while its request arrives is counted");
+        await Eventually.TrueAsync(() => open.Taken == 0, "all have ended");
+        var gone = open.Gone;
+        await server.Client.UnaryAsync(new EchoRequest());
+        Assert.Equal(gone, open.Gone);
     }
 
     [Fact]

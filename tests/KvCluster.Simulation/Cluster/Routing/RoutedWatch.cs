@@ -100,9 +100,9 @@ internal sealed class RoutedWatch(ClusterRun run, KvClient client, int seed)
     /// <summary>What was told without a gap, from the beginning of a watch over all that go on with its tokens.</summary>
     private sealed class Course(bool hasEntries)
     {
-        private readonly SortedDictionary<string, Etag> _view = new(StringComparer.Ordinal);
+        private readonly WatchedView _view = new();
         private readonly List<(Etag Position, int Count)> _marks = [];
-        private Dictionary<string, Etag>? _begun;
+        private WatchedView? _begun;
         private Etag? _start;
         private bool _isComplete = !hasEntries;
 
@@ -117,7 +117,7 @@ internal sealed class RoutedWatch(ClusterRun run, KvClient client, int seed)
         public void Take(KvWatchMessage message)
         {
             if (message.Forget is { } range)
-                Forget(Text(range.Start), Text(range.End));
+                _view.DeleteRange(Text(range.Start), Text(range.End));
             foreach (var happened in message.Events.Where(static happened => IsOfShard(Text(happened.Key))))
             {
                 if (_isComplete)
@@ -129,7 +129,7 @@ internal sealed class RoutedWatch(ClusterRun run, KvClient client, int seed)
             if (_start is not null && isOfShard)
                 Reach(message.Position.Etag);
             if (message.IsInitialComplete)
-                (_isComplete, _begun) = (true, new Dictionary<string, Etag>(_view, StringComparer.Ordinal));
+                (_isComplete, _begun) = (true, _view.Copy());
             // Told at once for all shards, when each has begun.
             if (_start is null && message.Positions is { } positions)
                 _start = positions[0].Etag.ToEtag();
@@ -141,8 +141,7 @@ internal sealed class RoutedWatch(ClusterRun run, KvClient client, int seed)
         {
             if (_start is not { } start || !_isComplete)
                 return;
-            if (_begun is { } begun)
-                CheckEntries(log, start, begun);
+            _begun?.Check(log, start, IsOfShard, "a watch of the library");
             var end = _marks.Count == 0 ? start : _marks[^1].Position;
             var expected = log.Events.Where(one => one.Etag > start && one.Etag <= end && IsOfShard(one.Key)).ToList();
             for (var index = 0; index < Math.Max(expected.Count, Seen.Count); index++)
@@ -157,22 +156,6 @@ internal sealed class RoutedWatch(ClusterRun run, KvClient client, int seed)
             }
         }
 
-        private static void CheckEntries(CommittedLog log, Etag position, Dictionary<string, Etag> view)
-        {
-            var count = 0;
-            foreach (var key in log.Keys.Where(IsOfShard))
-            {
-                var version = log.At(key, position);
-                if (!version.Exists)
-                    continue;
-                count++;
-                Violation.Unless(
-                    view.TryGetValue(key, out var etag) && etag == version.Etag, Rule.CommittedStays,
-                    $"a watch of the library whose entries are complete at {position} has {key} with {etag}, and {version.Etag} is committed");
-            }
-            Violation.Unless(count == view.Count, Rule.CommittedStays, $"a watch of the library whose entries are complete at {position} has {view.Count} keys, and there are {count}");
-        }
-
         private void Reach(Etag position)
         {
             var last = _marks.Count == 0 ? _start!.Value : _marks[^1].Position;
@@ -184,17 +167,11 @@ internal sealed class RoutedWatch(ClusterRun run, KvClient client, int seed)
         {
             var key = Text(happened.Key);
             if (happened.Kind == KvEventKind.Put)
-                _view[key] = happened.Etag;
+                _view.Put(key, happened.Etag);
             else if (happened.Kind == KvEventKind.Delete)
-                _view.Remove(key);
+                _view.Delete(key);
             else if (happened.Kind == KvEventKind.DeleteRange)
-                Forget(key, Text(happened.RangeEnd));
-        }
-
-        private void Forget(string from, string to)
-        {
-            foreach (var key in _view.Keys.Where(key => string.CompareOrdinal(key, from) >= 0 && (to.Length == 0 || string.CompareOrdinal(key, to) < 0)).ToArray())
-                _view.Remove(key);
+                _view.DeleteRange(key, Text(happened.RangeEnd));
         }
 
         // By its record it ends there. Some callers, which find it by themselves, have keys beyond.

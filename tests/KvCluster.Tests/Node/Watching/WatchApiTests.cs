@@ -186,13 +186,8 @@ public sealed class WatchApiTests
     [InlineData(true)]
     public async Task WatchAsync_ResumedWithItsToken_MissesAndRepeatsNothing(bool throughRouter)
     {
-        await using var cluster = await NodeCluster.StartAsync(1, "m"u8.ToArray());
-        await cluster.LeaderOfAsync(0);
-        await cluster.LeaderOfAsync(1);
-        await using var router = throughRouter
-            ? await RouterHost.StartAsync(new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.AddressOf(1)] }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None)
-            : null;
-        await using var client = router is null ? ClientOf(cluster, 1) : new KvClient(new KvClientOptions { Endpoints = [router.Address], Gateway = true });
+        await using var shards = await TwoShards.StartAsync(throughRouter);
+        var client = shards.Client;
         string? token = null;
         await foreach (var message in client.WatchAsync(new KvWatch()))
         {
@@ -232,13 +227,8 @@ public sealed class WatchApiTests
     [InlineData(true)]
     public async Task WatchAsync_AfterAPositionOfOneShard_HasNoTokenBeforeAllHaveTold(bool throughRouter)
     {
-        await using var cluster = await NodeCluster.StartAsync(1, "m"u8.ToArray());
-        await cluster.LeaderOfAsync(0);
-        await cluster.LeaderOfAsync(1);
-        await using var router = throughRouter
-            ? await RouterHost.StartAsync(new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.AddressOf(1)] }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None)
-            : null;
-        await using var client = router is null ? ClientOf(cluster, 1) : new KvClient(new KvClientOptions { Endpoints = [router.Address], Gateway = true });
+        await using var shards = await TwoShards.StartAsync(throughRouter);
+        var client = shards.Client;
         var first = await client.PutAsync("a", "before");
         await client.PutAsync("a", "after");
         var values = new List<string>();
@@ -373,4 +363,27 @@ public sealed class WatchApiTests
     private static ByteString Bytes(string text) => ByteString.CopyFromUtf8(text);
 
     private static string Text(ReadOnlyMemory<byte> bytes) => System.Text.Encoding.UTF8.GetString(bytes.Span);
+
+    /// <summary>A node with two shards, and a client of it or of a router in front of it.</summary>
+    private sealed class TwoShards(NodeCluster cluster, RouterHost? router) : IAsyncDisposable
+    {
+        public KvClient Client { get; } = router is null ? ClientOf(cluster, 1) : new KvClient(new KvClientOptions { Endpoints = [router.Address], Gateway = true });
+
+        public static async Task<TwoShards> StartAsync(bool throughRouter)
+        {
+            var cluster = await NodeCluster.StartAsync(1, "m"u8.ToArray());
+            await cluster.LeaderOfAsync(0);
+            await cluster.LeaderOfAsync(1);
+            var options = new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.AddressOf(1)] };
+            return new TwoShards(cluster, throughRouter ? await RouterHost.StartAsync(options, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None) : null);
+        }
+
+        public async ValueTask DisposeAsync()
+        {
+            await Client.DisposeAsync();
+            if (router is not null)
+                await router.DisposeAsync();
+            await cluster.DisposeAsync();
+        }
+    }
 }

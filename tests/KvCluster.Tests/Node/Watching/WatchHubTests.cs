@@ -183,6 +183,46 @@ public sealed class WatchHubTests
         Assert.Equal(6, watcher.PreviousKnown);
     }
 
+    /// <summary>65,536 changed values, each a part of a record that stayed in memory with it, were held and not counted.</summary>
+    [Fact]
+    public void PreviousValues_BeyondEightMebibytesOfChanges_AreUnknownUntilTheNextSnapshot()
+    {
+        const int Records = 20;
+        const int ValueBytes = 512 << 10;
+        // After the sixteenth the changes have more than 8 MiB, with their keys.
+        const int Known = 16;
+        using var bench = new WatchBench(keptBytes: 64 << 20, journalBytes: 64 << 20);
+        for (var index = 0; index < Records; index++)
+            bench.Put($"k{index:d2}", "0");
+        var watcher = new TestWatcher(bench, PrefixOf("k"), withPrevious: true);
+        watcher.Begin();
+        bench.Run();
+        // The hub does not run meanwhile, and takes a snapshot when it has read all of them.
+        for (var index = 0; index < Records; index++)
+            bench.Put($"k{index:d2}", new string('x', ValueBytes));
+        Drain(bench, [watcher]);
+        Assert.Equal((Records, Known), (watcher.Seen.Count, watcher.PreviousKnown));
+        bench.Put("k00", "1");
+        Drain(bench, [watcher]);
+        Assert.Equal((Records + 1, Known + 1), (watcher.Seen.Count, watcher.PreviousKnown));
+    }
+
+    [Fact]
+    public void PreviousValues_BeyondEightMebibytesOfOneRecord_AreUnknown()
+    {
+        const int Keys = 10;
+        const int Known = 8;
+        using var bench = new WatchBench(keptBytes: 64 << 20, journalBytes: 64 << 20);
+        for (var index = 0; index < Keys; index++)
+            bench.Put($"k{index:d2}", new string('x', 1 << 20));
+        var watcher = new TestWatcher(bench, PrefixOf("k"), withPrevious: true);
+        watcher.Begin();
+        bench.Run();
+        bench.Write([.. Enumerable.Range(0, Keys).Select(static index => new ModelOperation(EventKind.Delete, $"k{index:d2}"))]);
+        Drain(bench, [watcher]);
+        Assert.Equal((Keys, Known), (watcher.Seen.Count, watcher.PreviousKnown));
+    }
+
     [Fact]
     public void Bookmarks_OfAnIdleShard_ComeEachSecondWithTheNewestPosition()
     {
