@@ -195,6 +195,9 @@ internal sealed class ReplicaCore
             case Event.DigestTaken taken when _context.OwnDigest.TryEnd(taken.TakeId, taken.Digest) && Leader is null:
                 _follower.OnDigestTaken();
                 break;
+            case Event.DigestsWanted:
+                Leader?.WantDigests();
+                break;
             case Event.SnapshotStored or Event.SnapshotVerified or Event.SnapshotFailed or Event.SnapshotInstalled:
                 _follower.Snapshots.Handle(happened);
                 break;

@@ -104,8 +104,11 @@ internal sealed class DigestComparison
             _reports[follower.Replica] = report.Digest;
     }
 
-    /// <summary>A former leader whose digest differed when it led asks for a comparison.</summary>
-    public void OnDoubt()
+    /// <summary>
+    /// Brings the next comparison forward: a former leader whose digest differed when it led asks for one, or somebody waits for it. Two comparisons never begin
+    /// within the pause of one without a result. Nothing is compared where comparisons are switched off.
+    /// </summary>
+    public void Hasten()
     {
         if (IntervalUs > 0)
             _dueUs = Math.Min(_dueUs, Math.Max(_context.NowUs, _beganUs + RetryUs));
@@ -117,7 +120,7 @@ internal sealed class DigestComparison
         if (_reports.ContainsKey(follower.Replica))
             _reports[follower.Replica] = ByteString.Empty;
         if (_condemned.Remove(follower.Replica))
-            OnDoubt();
+            Hasten();
     }
 
     /// <summary>Asks again, and judges when the time is up.</summary>
@@ -183,7 +186,7 @@ internal sealed class DigestComparison
         if (!isDone)
             _context.Log($"no digests to compare at {_etag}: the voters had already passed it or gave up; the comparison is repeated later");
         else if (verdict.Distinct == 1)
-            Last = new DigestsCompared(_etag, verdict.Compared, _context.NowUs);
+            Last = new DigestsCompared(_etag, verdict.Compared, _context.NowUs) { Voters = [.. digests.Keys] };
         else if (verdict.Expected is null)
             _context.Emit(new Effect.Alarm($"the trees of the voters differ at {_etag} and no majority agrees; no replica is rebuilt: {Shown(digests)}"));
         else if (verdict.Odd.Contains(_context.Self))

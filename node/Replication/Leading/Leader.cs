@@ -212,7 +212,7 @@ internal sealed class Leader
                 _digests.OnReport(follower, frame.DigestReport);
                 break;
             case Frame.PayloadOneofCase.DigestDoubt:
-                _digests.OnDoubt();
+                _digests.Hasten();
                 break;
             case Frame.PayloadOneofCase.TransferReady:
                 _succession.OnReady(follower.Replica);
@@ -272,6 +272,9 @@ internal sealed class Leader
         if (_context.Impaired && IsServing && !_succession.IsTransferring && _membership is null)
             _succession.LeaveImpaired();
     }
+
+    /// <summary>Somebody waits for a comparison of the voters' digests.</summary>
+    public void WantDigests() => _digests.Hasten();
 
     /// <summary>Does what is due by the clock. A non-null reason means that this leadership is over.</summary>
     public string? OnTick()
