@@ -62,7 +62,11 @@ public sealed record ReplicaStatus(
     ReadOnlyMemory<byte> Digest,
     Etag DigestEtag,
     string Failure,
-    ReplicaDetail? Detail);
+    ReplicaDetail? Detail)
+{
+    /// <summary>The disk space without which it cannot be created, opened or rebuilt; empty if it lacks none. It is tried again every few seconds.</summary>
+    public string LacksSpace { get; init; } = "";
+}
 
 /// <summary>The state of a replica's protocol.</summary>
 /// <param name="Replica">The replica's id.</param>

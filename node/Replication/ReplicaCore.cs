@@ -121,6 +121,9 @@ internal sealed class ReplicaCore
     /// <summary>This leader's last comparison of digests that found no difference; null if there was none in its epoch.</summary>
     public DigestsCompared? DigestsCompared => Leader?.DigestsCompared;
 
+    /// <summary>The same, but null as well if a later comparison has found a difference.</summary>
+    public DigestsCompared? DigestsAgree => Leader?.DigestsAgree;
+
     /// <summary>Handles one event; <see cref="Effects"/> then holds what the driver must do.</summary>
     /// <param name="happened">What happened.</param>
     /// <param name="nowUs">The boot clock.</param>

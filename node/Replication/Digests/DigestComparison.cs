@@ -35,6 +35,7 @@ internal sealed class DigestComparison
     private long _beganUs = long.MinValue / 2;
     private long _deadlineUs;
     private long _repeatUs;
+    private bool _differs;
 
     /// <param name="context">The replica.</param>
     /// <param name="epoch">The epoch that it leads.</param>
@@ -54,6 +55,9 @@ internal sealed class DigestComparison
 
     /// <summary>The last comparison that found no difference.</summary>
     public DigestsCompared? Last { get; private set; }
+
+    /// <summary>The same; null if a later comparison has found a difference.</summary>
+    public DigestsCompared? Agreement => _differs ? null : Last;
 
     /// <summary>The next time at which something is due by the clock.</summary>
     public long DueUs
@@ -183,6 +187,7 @@ internal sealed class DigestComparison
             digests[_context.Self] = own;
         var verdict = DigestVerdict.Of(quorum, digests);
         var isDone = verdict.Compared > 1;
+        _differs = isDone ? verdict.Distinct > 1 : _differs;
         if (!isDone)
             _context.Log($"no digests to compare at {_etag}: the voters had already passed it or gave up; the comparison is repeated later");
         else if (verdict.Distinct == 1)

@@ -92,6 +92,9 @@ internal sealed class Leader
     /// <summary>The last comparison of its voters' digests that found no difference.</summary>
     public DigestsCompared? DigestsCompared => _digests.Last;
 
+    /// <inheritdoc cref="DigestComparison.Agreement"/>
+    public DigestsCompared? DigestsAgree => _digests.Agreement;
+
     /// <summary>The next time at which something is due by the clock.</summary>
     public long DueUs
     {
