@@ -35,10 +35,10 @@ internal static partial class PlacementLog
     [LoggerMessage(25, LogLevel.Information, "Shard {Shard}: a replica is added on node {ToNode}: {Reason}")]
     public static partial void Adds(ILogger log, ShardId shard, NodeId toNode, string reason);
 
-    [LoggerMessage(61, LogLevel.Error, "Shard {Shard}: its replica on this node cannot be rebuilt, and is tried again every few seconds: {Reason}. {Advice}")]
+    [LoggerMessage(63, LogLevel.Error, "Shard {Shard}: its replica on this node cannot be rebuilt, and is tried again every few seconds: {Reason}. {Advice}")]
     public static partial void RebuildLacksRoom(ILogger log, ShardId shard, string reason, string advice);
 
-    [LoggerMessage(62, LogLevel.Warning, "Shard {Shard}: the copy '{Name}' that was set aside ({Bytes} bytes, replica {Replica:x16}) is deleted because its space is needed. Its newest record is {Newest}; a majority without it has committed {Committed} in epoch {Epoch}, with equal trees at {Compared}")]
+    [LoggerMessage(64, LogLevel.Warning, "Shard {Shard}: the copy '{Name}' that was set aside ({Bytes} bytes, replica {Replica:x16}) is deleted because its space is needed. Its newest record is {Newest}; a majority without it has committed {Committed} in epoch {Epoch}, with equal trees at {Compared}")]
     public static partial void CopyReleased(ILogger log, ShardId shard, string name, long bytes, ReplicaId replica, string newest, string committed, ulong epoch, string compared);
 
     [LoggerMessage(26, LogLevel.Information, "Shard {Shard}: its replica on node {FromNode} is removed: {Reason}")]

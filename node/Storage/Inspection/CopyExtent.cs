@@ -9,7 +9,8 @@ namespace KvCluster.Storage.Inspection;
 /// <summary>
 /// How far the copy of a replica reaches that no process uses: its newest record, committed or only prepared. Whoever deletes the copy must know that others have
 /// all of it, so the newest record is only told where the journal shows that nothing durable is missing behind it, by the same table by which the engine would
-/// decide. Damage to pages, and a quarantine, do not matter for that. Reads the whole journal; changes nothing. Any thread.
+/// decide. Damage to pages, and a quarantine, do not matter for that. A last record of which even the envelope is damaged looks like unused space; but nobody could
+/// get it back from the copy either. Reads the whole journal; changes nothing. Any thread.
 /// </summary>
 /// <param name="Replica">The replica; 0 if nothing tells.</param>
 /// <param name="Shard">Its shard.</param>
@@ -17,10 +18,10 @@ namespace KvCluster.Storage.Inspection;
 internal sealed record CopyExtent(ReplicaId Replica, ShardId Shard, ControlState? Control)
 {
     /// <summary>Its newest record; null if that cannot be determined.</summary>
-    public Etag? Newest { get; private init; }
+    public Etag? Newest { get; init; }
 
     /// <summary>Why it cannot; empty if it can.</summary>
-    public string WhyUnknown { get; private init; } = "";
+    public string WhyUnknown { get; init; } = "";
 
     /// <summary>Reads a directory. Whatever is wrong with it is part of the result.</summary>
     public static CopyExtent Read(IFileSystem files, string directory)
@@ -51,6 +52,9 @@ internal sealed record CopyExtent(ReplicaId Replica, ShardId Shard, ControlState
             return "both meta pages of its data file are lost";
         if (meta.Identity != BinaryPrimitives.ReadUInt128LittleEndian(StoreDirectory.IdentityOf(control)))
             return "its data file belongs to another replica";
+        // It may have been intact once. What was only torn by a power cut looks the same.
+        if (copy.Line!.Tail == TailFault.Torn)
+            return "its journal ends in a record that is not intact";
         // The data file's pages, and whether its content is trusted, say nothing of what the journal has.
         var facts = copy.Facts with { Quarantined = null, DataFault = null };
         var row = RecoveryTable.Decide(facts);

@@ -37,6 +37,11 @@ public sealed class DiagnosisTests
         { "problem", Sound(2) with { DiskError = "No space left on device" }, "disk of node 2", "could not be measured: No space left on device" },
         { "warning", Sound(2) with { DiskFreeBytes = 9_000_000_000 }, "free space of node 2", "9.0 of 100.0 GB are free; data files of 0.0 GB take 0.0 GB" },
         { "problem", Sound(2) with { DiskFreeBytes = 500_000_000 }, "free space of node 2", "0.5 of 100.0 GB are free; data files of 0.0 GB take 0.0 GB" },
+        { "warning", Sound(2) with { Aside = [new AsideReplica("4", 4, 303_000_000, "")] }, "aside of node 2", "the copy '4' of a replica of shard 4 takes 303 MB" },
+        {
+            "warning", Sound(2) with { Aside = [new AsideReplica("4", 4, 303_000_000, "its control file is lost")] }, "aside of node 2",
+            "the copy '4' of a replica of shard 4 takes 303 MB, and is kept although space is needed, because its control file is lost"
+        },
         { "warning", Sound(2) with { CoordinatorTime = TimeSpan.FromMilliseconds(300) }, "coordinator", "answers node 2 within 300.0 ms" },
         { "problem", Sound(2) with { CoordinatorError = "refused" }, "coordinator", "does not answer node 2: refused" },
         { "warning", Sound(2) with { OpenFilesMax = 1_024 }, "open files of node 2", "100 of 1024" },
