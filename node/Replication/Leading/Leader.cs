@@ -277,7 +277,11 @@ internal sealed class Leader
     }
 
     /// <summary>Somebody waits for a comparison of the voters' digests.</summary>
-    public void WantDigests() => _digests.Hasten();
+    public void WantDigests()
+    {
+        if (IsServing)
+            _digests.Hasten();
+    }
 
     /// <summary>Does what is due by the clock. A non-null reason means that this leadership is over.</summary>
     public string? OnTick()

@@ -216,7 +216,9 @@ internal sealed class CopyRelease : IAsyncDisposable
             using var channel = _peers.ChannelTo(node, there.PeerAddress);
             var request = new HoldsCopyRequest { Node = _identity.Node.Value, Shard = shard.Value, Replica = replica.Value, Newest = newest.ToWire() };
             var answer = await new Internal.V1.Placement.PlacementClient(channel).HoldsCopyAsync(request, deadline: DateTime.UtcNow + AnswerTimeMax, cancellationToken: stop).ConfigureAwait(false);
-            var refusal = answer.Holds == HoldsCopyResponse.Types.Holds.All ? null : answer.Refusal.Length > 0 ? answer.Refusal : $"node {node}, which leads its shard, does not say that a majority has all of it";
+            var refusal = answer.Holds == HoldsCopyResponse.Types.Holds.All ? null
+                : answer.Refusal.Length > 0 ? answer.Refusal
+                : $"node {node}, which leads its shard, does not say that a majority has all of it";
             return new CopyTestimony(answer.Alarm.Length == 0 ? null : answer.Alarm, refusal) { Epoch = answer.Epoch, Committed = answer.Committed.FromWire(), Compared = answer.Compared.FromWire() };
         }
         catch (Exception failure) when (failure is RpcException or ArgumentException or UriFormatException && !stop.IsCancellationRequested)
@@ -242,6 +244,9 @@ internal sealed class CopyRelease : IAsyncDisposable
         var copies = Describe();
         return copies.Count == 0
             ? $"Nothing was set aside in '{_copies.Location}': enlarge the volume, or delete what else is on it"
-            : $"Enlarge the volume, or delete what nobody needs: {string.Join("; ", copies.Select(copy => string.Create(CultureInfo.InvariantCulture, $"'{copy.Copy.Path}' ({copy.Bytes / 1e6:N0} MB) with `kv-node aside remove {_dataDirectory} {copy.Copy.Name}`; this node keeps it because {copy.Kept}")))}";
+            : $"Enlarge the volume, or delete what nobody needs: {string.Join("; ", copies.Select(copy => Advice(copy.Copy, copy.Bytes, copy.Kept)))}";
     }
+
+    private string Advice(AsideCopy copy, long bytes, string kept) => string.Create(
+        CultureInfo.InvariantCulture, $"'{copy.Path}' ({bytes / 1e6:N0} MB) with `kv-node aside remove {_dataDirectory} {copy.Name}`, which this node keeps because {(kept.Length == 0 ? "it has not judged it yet" : kept)}");
 }
