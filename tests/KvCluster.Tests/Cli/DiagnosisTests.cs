@@ -95,6 +95,18 @@ public sealed class DiagnosisTests
         Assert.DoesNotContain(findings, finding => finding.Subject is "shards" or "shard 0");
     }
 
+    /// <summary>Nothing but one line of level info said so before the next failure left the shard without a leader.</summary>
+    [Theory]
+    [InlineData("learner", "")]
+    [InlineData("failed", "the disk is full")]
+    public void Findings_OfAReplicaThatCannotBeRebuilt_NameTheSpaceThatIsLacking(string role, string failure)
+    {
+        var findings = Diagnose([Sound(1), Sound(2)], Leader(1), Replica(2, role, failure) with { LacksSpace = "it needs 300 bytes" });
+        var finding = Assert.Single(findings, static finding => finding.Subject == "shard 0");
+        Assert.Equal((Severity.Problem, "the replica on node 2 cannot be rebuilt, because its disk lacks space: it needs 300 bytes"), (finding.Severity, finding.Text));
+        Assert.NotEmpty(finding.Advice);
+    }
+
     private static IReadOnlyList<Finding> Diagnose(NodeExamination[] nodes, params ReplicaStatus[] replicas) => new Diagnosis(
         new ClusterStatus("local", [.. replicas.Select((replica, index) => new NodeStatus((uint)index + 1, "", "", "", [replica]))]), nodes, Now.AddMilliseconds(-50), Now).Findings();
 
