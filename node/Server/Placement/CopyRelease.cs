@@ -62,6 +62,7 @@ internal sealed class CopyRelease : IAsyncDisposable
     private readonly ILogger _log;
     private readonly BackgroundLoop _loop;
     private readonly OncePerReason<ShardId> _said = new();
+    private readonly OncePerReason _tidying = new();
 
     /// <summary>Why copies are kept, by name. Read by any thread.</summary>
     private readonly ConcurrentDictionary<string, string> _kept = new();
@@ -70,6 +71,7 @@ internal sealed class CopyRelease : IAsyncDisposable
     private readonly Dictionary<string, CopyExtent> _extents = [];
     private HashSet<ShardId> _lacking = [];
     private HashSet<RoomLack> _answered = [];
+    private bool _isTidy;
 
     /// <param name="identity">This node.</param>
     /// <param name="directory">Has the copies.</param>
@@ -106,6 +108,7 @@ internal sealed class CopyRelease : IAsyncDisposable
 
     private async Task TakeTurnAsync(CancellationToken stop)
     {
+        TidyOnce();
         var lacking = new List<(ShardId Shard, RoomLack Lack)>();
         foreach (var shard in _shards.All)
         {
@@ -127,7 +130,6 @@ internal sealed class CopyRelease : IAsyncDisposable
             return;
         try
         {
-            _copies.Tidy();
             if (await ReleaseOneAsync(stop).ConfigureAwait(false))
                 _answered = [.. lacking.Select(static shard => shard.Lack)];
             else
@@ -137,6 +139,23 @@ internal sealed class CopyRelease : IAsyncDisposable
         {
             // Retried in the next turn.
             Alarm(lacking, $"Copies that were set aside cannot be freed: {failure.Message}");
+        }
+    }
+
+    // What a crash of this process or of an operator's command has left. Retried until it succeeds.
+    private void TidyOnce()
+    {
+        if (_isTidy)
+            return;
+        try
+        {
+            _copies.Tidy();
+            _isTidy = true;
+        }
+        catch (Exception failure) when (failure is IOException or UnauthorizedAccessException)
+        {
+            if (_tidying.MaySay(failure.Message))
+                PlacementLog.CopiesNotTidied(_log, failure.Message);
         }
     }
 

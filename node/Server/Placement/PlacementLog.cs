@@ -41,6 +41,9 @@ internal static partial class PlacementLog
     [LoggerMessage(64, LogLevel.Warning, "Shard {Shard}: the copy '{Name}' that was set aside ({Bytes} bytes, replica {Replica:x16}) is deleted because its space is needed. Its newest record is {Newest}; a majority without it has committed {Committed} in epoch {Epoch}, with equal trees at {Compared}")]
     public static partial void CopyReleased(ILogger log, ShardId shard, string name, long bytes, ReplicaId replica, string newest, string committed, ulong epoch, string compared);
 
+    [LoggerMessage(65, LogLevel.Warning, "What is left of copies that were set aside could not be removed; this is tried again: {Reason}")]
+    public static partial void CopiesNotTidied(ILogger log, string reason);
+
     [LoggerMessage(26, LogLevel.Information, "Shard {Shard}: its replica on node {FromNode} is removed: {Reason}")]
     public static partial void Removes(ILogger log, ShardId shard, NodeId fromNode, string reason);
 }
