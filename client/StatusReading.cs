@@ -33,6 +33,7 @@ internal static class StatusReading
         StallEnd = message.Stalls == 0 ? null : DateTimeOffset.UnixEpoch.AddMicroseconds(message.StallAtUs),
         StallText = message.StallText,
         Memory = message.Memory is null ? null : ToMemory(message.Memory),
+        Aside = [.. message.Aside.Select(static copy => new AsideReplica(copy.Name, copy.Shard, copy.Bytes, copy.KeptBecause))],
     };
 
     public static KvAdminOperation ToOperation(Admin.V1.ClusterOperation message) => new(message.Id, message.Shard, message.State switch
@@ -98,6 +99,7 @@ internal static class StatusReading
         message.Detail is null ? null : ToDetail(message.Replica, message.Detail))
     {
         Voters = [.. message.Route.Nodes],
+        LacksSpace = message.LacksSpace,
     };
 
     private static ReplicaDetail ToDetail(ulong replica, V1.ReplicaDetail message) => new(

@@ -31,7 +31,7 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
     public IReadOnlyList<Finding> Findings() =>
     [
         .. Nodes(), .. Shards(), .. Versions(), .. Clocks(),
-        .. _answered.SelectMany(node => (IEnumerable<Finding>)[Disk(node), FreeSpace(node), Coordinator(node), OpenFiles(node), Stalls(node), .. Memory(node), .. Certificate(node)]),
+        .. _answered.SelectMany(node => (IEnumerable<Finding>)[Disk(node), FreeSpace(node), Coordinator(node), OpenFiles(node), Stalls(node), .. Aside(node), .. Memory(node), .. Certificate(node)]),
         .. Presented.Select(RouterCertificate),
     ];
 
@@ -70,7 +70,12 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
             {
                 found.Add(new Finding(Severity.Problem, $"shard {shard.Key}", "has no leader, so it serves no linearizable reads and no writes", Needs));
             }
-            foreach (var (node, replica) in shard.Where(one => one.Replica.Failure.Length > 0))
+            foreach (var (node, replica) in shard.Where(one => one.Replica.LacksSpace.Length > 0))
+            {
+                found.Add(new Finding(Severity.Problem, $"shard {shard.Key}", $"the replica on node {node} cannot be rebuilt, because its disk lacks space: {replica.LacksSpace}",
+                    "Until it is, the shard survives one failure less. It is tried again every few seconds: enlarge the volume, delete what else is on it, or delete a copy that was set aside (the findings of the node name them)."));
+            }
+            foreach (var (node, replica) in shard.Where(one => one.Replica.Failure.Length > 0 && one.Replica.LacksSpace.Length == 0))
             {
                 found.Add(new Finding(Severity.Problem, $"shard {shard.Key}", $"the replica on node {node} has failed: {replica.Failure}",
                     $"It is rebuilt automatically while a majority works. If that does not happen, run `kv admin replace {shard.Key} --from {node}`."));
@@ -132,6 +137,12 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
                 ? new Finding(Severity.Warning, $"free space of node {node.Node}", text, "Puts are refused when no space is left. " + MakeRoom)
                 : new Finding(Severity.Ok, $"free space of node {node.Node}", text);
     }
+
+    private static IEnumerable<Finding> Aside(NodeExamination node) => node.Aside.Select(copy => new Finding(
+        Severity.Warning,
+        $"aside of node {node.Node}",
+        string.Create(CultureInfo.InvariantCulture, $"the copy '{copy.Name}' of a replica of shard {copy.Shard} takes {copy.Bytes / 1e6:N0} MB{(copy.KeptBecause.Length == 0 ? "" : $", and is kept although space is needed, because {copy.KeptBecause}")}"),
+        $"Examine it if the cause is not known, and delete it there when the shard has all its replicas: `kv-node aside remove DATA {copy.Name}`, with the node's data directory."));
 
     private static Finding Coordinator(NodeExamination node) => node switch
     {

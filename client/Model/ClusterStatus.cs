@@ -66,6 +66,9 @@ public sealed record ReplicaStatus(
 {
     /// <summary>The nodes of the shard's voters, as this replica knows them.</summary>
     public IReadOnlyList<uint> Voters { get; init; } = [];
+
+    /// <summary>The disk space without which it cannot be created, opened or rebuilt; empty if it lacks none. It is tried again every few seconds.</summary>
+    public string LacksSpace { get; init; } = "";
 }
 
 /// <summary>The state of a replica's protocol.</summary>

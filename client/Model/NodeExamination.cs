@@ -60,7 +60,17 @@ public sealed record NodeExamination(uint Node, string Address, string Version, 
 
     /// <summary>The memory of its stores; null if not known.</summary>
     public NodeMemory? Memory { get; init; }
+
+    /// <summary>Copies of replicas that were set aside and that nobody has deleted yet.</summary>
+    public IReadOnlyList<AsideReplica> Aside { get; init; } = [];
 }
+
+/// <summary>The directory of a replica that was damaged or an old copy, which a node keeps for whoever wants to examine it.</summary>
+/// <param name="Name">Its name in the directory "aside" of the data directory.</param>
+/// <param name="Shard">The shard.</param>
+/// <param name="Bytes">The length of its files.</param>
+/// <param name="KeptBecause">While a replica of the node cannot be rebuilt because space is missing: why this copy was not deleted for it; otherwise empty.</param>
+public sealed record AsideReplica(string Name, uint Shard, ulong Bytes, string KeptBecause);
 
 /// <summary>Memory that the stores of a node's replicas use together. The sum is what the budget bounds.</summary>
 /// <param name="BudgetBytes">The bytes that they may use.</param>

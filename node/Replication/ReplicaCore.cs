@@ -121,6 +121,9 @@ internal sealed class ReplicaCore
     /// <summary>This leader's last comparison of digests that found no difference; null if there was none in its epoch.</summary>
     public DigestsCompared? DigestsCompared => Leader?.DigestsCompared;
 
+    /// <summary>The same, but null as well if a later comparison has found a difference.</summary>
+    public DigestsCompared? DigestsAgree => Leader?.DigestsAgree;
+
     /// <summary>Handles one event; <see cref="Effects"/> then holds what the driver must do.</summary>
     /// <param name="happened">What happened.</param>
     /// <param name="nowUs">The boot clock.</param>
@@ -194,6 +197,9 @@ internal sealed class ReplicaCore
                 break;
             case Event.DigestTaken taken when _context.OwnDigest.TryEnd(taken.TakeId, taken.Digest) && Leader is null:
                 _follower.OnDigestTaken();
+                break;
+            case Event.DigestsWanted:
+                Leader?.WantDigests();
                 break;
             case Event.SnapshotStored or Event.SnapshotVerified or Event.SnapshotFailed or Event.SnapshotInstalled:
                 _follower.Snapshots.Handle(happened);

@@ -32,6 +32,7 @@ internal static class CommandLine
         Program.AddHealth();
         Program.Add(CertsCommand.Create());
         Program.Add(StorageCommand.Create());
+        Program.Add(AsideCommand.Create());
         return Program.InvokeAsync(arguments, ExitCodeOf);
     }
 

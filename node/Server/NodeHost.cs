@@ -222,8 +222,13 @@ internal sealed class NodeHost : IAsyncDisposable
         var voters = new StayingVoters(identity, map, shards, peers, BootClock.Instance);
         var replacement = Own("the replacement of replicas", new ReplicaReplacement(identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, shards, voters, peers, BootClock.Instance, _log));
         var replicas = Own("the placement of replicas", new ReplicaPlacement(coordinator, keys, identity, (int)cluster.ReplicationFactor, _options.LearnerPatience, map, peers, BootClock.Instance, _log));
-        Own("the space of retired replicas", new RetiredReplicas(directory.RetiredPath, () => new DriveInfo(_options.DataDirectory) is var drive ? (drive.AvailableFreeSpace, drive.TotalSize) : default, _log));
-        var examiner = new NodeDiagnostics(identity, _options.DataDirectory, LocalDisk.Instance, coordinator, tls?.Files, TimeProvider.System) { Stalls = shards.Threads.Stalls, Memory = memory };
+        Own("the space of retired replicas", new RetiredReplicas(directory.RetiredPath, () => new DriveInfo(_options.DataDirectory) is var drive ? (drive.AvailableFreeSpace, drive.TotalSize) : default, _log)
+        {
+            IsRoomLacking = () => shards.All.Any(static shard => shard.LacksRoom is not null),
+        });
+        var witness = new CopyWitness(identity, shards, coordinator);
+        var copies = Own("the space of copies that were set aside", new CopyRelease(identity, directory, map, shards, peers, witness, coordinator, metrics, _log));
+        var examiner = new NodeDiagnostics(identity, _options.DataDirectory, LocalDisk.Instance, coordinator, tls?.Files, TimeProvider.System) { Stalls = shards.Threads.Stalls, Memory = memory, Copies = copies };
         var found = new OperatorShards(identity, shards);
         var operations = Own("the operations", new ReplaceOperations(identity, replacement, map, shards, _log));
         var replaceCalls = new ReplaceCalls(identity, found, placement, replacement, operations);
@@ -233,7 +238,7 @@ internal sealed class NodeHost : IAsyncDisposable
         metrics.Watchers = () => watches.Watchers;
         metrics.WatchLag = () => watches.LagMax;
         Own("the server", await ServeAsync(identity, map, shards, reads, placement, admin, _grpcHealth, metrics, watches, logs, listen, tls, port, cancellationToken).ConfigureAwait(false));
-        Own("the server for nodes", await ServePeersAsync(identity, peers, voters, replaceCalls, admin, logs, listenPeers, tls, peerPort, cancellationToken).ConfigureAwait(false));
+        Own("the server for nodes", await ServePeersAsync(identity, peers, voters, replaceCalls, witness, admin, logs, listenPeers, tls, peerPort, cancellationToken).ConfigureAwait(false));
         peers.Start(map, shards.Receive, shards.NodeSilent);
         shards.Start();
         var registration = Own("the registration", new NodeRegistration(coordinator, keys, identity, _log));
@@ -279,11 +284,11 @@ internal sealed class NodeHost : IAsyncDisposable
 
     // For nodes and operators: requests of up to 32 MiB, streams that never end, and with TLS certificates required from everybody.
     private static async Task<OwnedServer> ServePeersAsync(
-        NodeIdentity identity, PeerTransport peers, StayingVoters voters, ReplaceCalls replacements, AdminService admin, ILoggerFactory logs, Uri listen, ServerTls? tls, ReservedPort? port, CancellationToken cancellationToken)
+        NodeIdentity identity, PeerTransport peers, StayingVoters voters, ReplaceCalls replacements, CopyWitness witness, AdminService admin, ILoggerFactory logs, Uri listen, ServerTls? tls, ReservedPort? port, CancellationToken cancellationToken)
     {
         var builder = ServerBuilder.Create(logs, listen, tls, limits: ListenerLimits.OfPeers(PeerConnectionsMax));
         port?.GiveTo(builder);
-        builder.Services.AddSingleton(peers).AddSingleton<PeerService>().AddSingleton(new PlacementService(peers, voters, replacements)).AddSingleton(admin);
+        builder.Services.AddSingleton(peers).AddSingleton<PeerService>().AddSingleton(new PlacementService(peers, voters, replacements, witness)).AddSingleton(admin);
         builder.Services.AddUnreadableRequests();
         builder.Services.AddUnservedCalls(identity.Node);
         builder.Services.AddSingleton(new ForeignCalls(() => identity.ClusterId));

@@ -1,7 +1,6 @@
 // Why this program does not serve a call, the same at node and router: the program does not know it, or serves it at another address. With grpc-dotnet instead
 // of our server such a call ends with UNIMPLEMENTED and no reason.
 using System.Collections.Frozen;
-using Google.Protobuf.Reflection;
 #if GRPC_IN_TREE
 using Grpc.AspNetCore.Server.Calls;
 #endif
@@ -17,7 +16,7 @@ internal static class UnservedCalls
     public const string NotServedHere = "NOT_SERVED_HERE";
 
     // With these a path, "/package.Service/Method", is known to this version, whether or not it is served at an address.
-    private static readonly FrozenSet<string> Known = ((ServiceDescriptor[])
+    private static readonly FrozenSet<string> Known = ((Google.Protobuf.Reflection.ServiceDescriptor[])
     [
         KvCluster.V1.Kv.Descriptor, KvCluster.V1.Cluster.Descriptor, KvCluster.Admin.V1.Admin.Descriptor, KvCluster.Internal.V1.Replication.Descriptor, KvCluster.Internal.V1.Placement.Descriptor,
         Grpc.Health.V1.Health.Descriptor, Grpc.Reflection.V1.ServerReflection.Descriptor,

@@ -76,6 +76,16 @@ internal sealed class SmallDisk : IAsyncDisposable
         }
     }
 
+    /// <summary>Fills the file system up to this much, with zeros that are really there.</summary>
+    public void FillExcept(long bytesFree)
+    {
+        using var file = File.Create(Path.Combine(Mount, "filler"));
+        var zeros = new byte[64 << 10];
+        for (var left = new DriveInfo(Mount).AvailableFreeSpace - bytesFree; left > 0; left -= zeros.Length)
+            file.Write(zeros);
+        file.Flush(flushToDisk: true);
+    }
+
     public void Empty() => File.Delete(Path.Combine(Mount, "filler"));
 
     /// <summary>Fills the device. From now on blocks that were never written find no space.</summary>

@@ -61,6 +61,7 @@ internal static class StatusCommand
                 Digest = replica.Digest.IsEmpty ? null : Convert.ToHexStringLower(replica.Digest.Span),
                 DigestEtag = replica.Digest.IsEmpty ? null : replica.DigestEtag.ToString(),
                 Failure = OrNull(replica.Failure),
+                LacksSpace = OrNull(replica.LacksSpace),
                 Detail = replica.Detail is null ? null : ShardDetail.ToDocument(replica.Detail),
             }),
         }),
@@ -107,7 +108,12 @@ internal static class StatusCommand
         yield return Number(node.Node);
         yield return Number(replica.Shard);
         yield return Markup.Escape($"[{Text.FromBytes(replica.Start.Span)}, {(replica.End.IsEmpty ? "end" : Text.FromBytes(replica.End.Span))})");
-        yield return Markup.Escape(replica.Failure.Length > 0 ? $"{replica.Role}: {replica.Failure}" : replica.Role);
+        yield return Markup.Escape(replica switch
+        {
+            { Failure.Length: > 0 } => $"{replica.Role}: {replica.Failure}",
+            { LacksSpace.Length: > 0 } => $"{replica.Role}, cannot be rebuilt: {replica.LacksSpace}",
+            _ => replica.Role,
+        });
         yield return replica.Applied.ToString();
         yield return Number(lag);
         yield return replica.Keys.ToString("N0", CultureInfo.InvariantCulture);

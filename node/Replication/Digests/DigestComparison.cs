@@ -35,6 +35,7 @@ internal sealed class DigestComparison
     private long _beganUs = long.MinValue / 2;
     private long _deadlineUs;
     private long _repeatUs;
+    private bool _differs;
 
     /// <param name="context">The replica.</param>
     /// <param name="epoch">The epoch that it leads.</param>
@@ -54,6 +55,9 @@ internal sealed class DigestComparison
 
     /// <summary>The last comparison that found no difference.</summary>
     public DigestsCompared? Last { get; private set; }
+
+    /// <summary>The same; null if a later comparison has found a difference.</summary>
+    public DigestsCompared? Agreement => _differs ? null : Last;
 
     /// <summary>The next time at which something is due by the clock.</summary>
     public long DueUs
@@ -104,8 +108,11 @@ internal sealed class DigestComparison
             _reports[follower.Replica] = report.Digest;
     }
 
-    /// <summary>A former leader whose digest differed when it led asks for a comparison.</summary>
-    public void OnDoubt()
+    /// <summary>
+    /// Brings the next comparison forward: a former leader whose digest differed when it led asks for one, or somebody waits for it. Two comparisons never begin
+    /// within the pause of one without a result. Nothing is compared where comparisons are switched off.
+    /// </summary>
+    public void Hasten()
     {
         if (IntervalUs > 0)
             _dueUs = Math.Min(_dueUs, Math.Max(_context.NowUs, _beganUs + RetryUs));
@@ -117,7 +124,7 @@ internal sealed class DigestComparison
         if (_reports.ContainsKey(follower.Replica))
             _reports[follower.Replica] = ByteString.Empty;
         if (_condemned.Remove(follower.Replica))
-            OnDoubt();
+            Hasten();
     }
 
     /// <summary>Asks again, and judges when the time is up.</summary>
@@ -180,10 +187,11 @@ internal sealed class DigestComparison
             digests[_context.Self] = own;
         var verdict = DigestVerdict.Of(quorum, digests);
         var isDone = verdict.Compared > 1;
+        _differs = isDone ? verdict.Distinct > 1 : _differs;
         if (!isDone)
             _context.Log($"no digests to compare at {_etag}: the voters had already passed it or gave up; the comparison is repeated later");
         else if (verdict.Distinct == 1)
-            Last = new DigestsCompared(_etag, verdict.Compared, _context.NowUs);
+            Last = new DigestsCompared(_etag, verdict.Compared, _context.NowUs) { Voters = [.. digests.Keys] };
         else if (verdict.Expected is null)
             _context.Emit(new Effect.Alarm($"the trees of the voters differ at {_etag} and no majority agrees; no replica is rebuilt: {Shown(digests)}"));
         else if (verdict.Odd.Contains(_context.Self))

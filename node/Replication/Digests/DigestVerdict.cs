@@ -26,4 +26,8 @@ internal sealed record DigestVerdict(int Compared, int Distinct, ByteString? Exp
 /// <param name="Etag">The record at which they were taken.</param>
 /// <param name="Replicas">How many voters were compared, the leader included.</param>
 /// <param name="AtUs">When it ended, by the leader's boot clock.</param>
-internal readonly record struct DigestsCompared(Etag Etag, int Replicas, long AtUs);
+internal readonly record struct DigestsCompared(Etag Etag, int Replicas, long AtUs)
+{
+    /// <summary>The voters that were compared.</summary>
+    public IReadOnlyCollection<ReplicaId> Voters { get; init; } = [];
+}

@@ -92,6 +92,9 @@ internal sealed class Leader
     /// <summary>The last comparison of its voters' digests that found no difference.</summary>
     public DigestsCompared? DigestsCompared => _digests.Last;
 
+    /// <inheritdoc cref="DigestComparison.Agreement"/>
+    public DigestsCompared? DigestsAgree => _digests.Agreement;
+
     /// <summary>The next time at which something is due by the clock.</summary>
     public long DueUs
     {
@@ -212,7 +215,7 @@ internal sealed class Leader
                 _digests.OnReport(follower, frame.DigestReport);
                 break;
             case Frame.PayloadOneofCase.DigestDoubt:
-                _digests.OnDoubt();
+                _digests.Hasten();
                 break;
             case Frame.PayloadOneofCase.TransferReady:
                 _succession.OnReady(follower.Replica);
@@ -271,6 +274,13 @@ internal sealed class Leader
     {
         if (_context.Impaired && IsServing && !_succession.IsTransferring && _membership is null)
             _succession.LeaveImpaired();
+    }
+
+    /// <summary>Somebody waits for a comparison of the voters' digests.</summary>
+    public void WantDigests()
+    {
+        if (IsServing)
+            _digests.Hasten();
     }
 
     /// <summary>Does what is due by the clock. A non-null reason means that this leadership is over.</summary>

@@ -88,6 +88,15 @@ internal abstract record Event
     /// <summary>Answer to <see cref="Effect.TakeDigest"/>, some time later: the digest of the trees. Empty if the driver gave up.</summary>
     internal sealed record DigestTaken(long TakeId, ByteString Digest) : Event;
 
+    /// <summary>
+    /// Somebody needs to know now whether the voters' trees are equal. A leader compares them as soon as it may, and not more often than it repeats a comparison
+    /// without a result; any other replica does nothing.
+    /// </summary>
+    internal sealed record DigestsWanted : Event
+    {
+        public static readonly DigestsWanted Instance = new();
+    }
+
     /// <summary>Answer to <see cref="Effect.OpenSnapshot"/>: the checkpoint is pinned.</summary>
     internal sealed record SnapshotOpened(ReplicaId Replica, LogPosition Covers, long BytesTotal) : Event;
 

@@ -4,6 +4,7 @@
 using System.Globalization;
 using KvCluster.Admin.V1;
 using KvCluster.Node.Coordination;
+using KvCluster.Node.Placement;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Telemetry;
 using KvCluster.ServiceDefaults;
@@ -38,6 +39,9 @@ internal sealed class NodeDiagnostics(NodeIdentity identity, string dataDirector
     /// <summary>The memory of the node's stores; null if there are none.</summary>
     public MemoryAccount? Memory { get; init; }
 
+    /// <summary>The copies of replicas that were set aside; null if there is no data directory of a running node.</summary>
+    public CopyRelease? Copies { get; init; }
+
     public async Task<NodeExamination> ExamineAsync(CancellationToken cancellationToken)
     {
         await _turn.WaitAsync(cancellationToken).ConfigureAwait(false);
@@ -61,6 +65,7 @@ internal sealed class NodeDiagnostics(NodeIdentity identity, string dataDirector
         var found = new NodeExamination { NodeId = identity.Node, Address = identity.Address, Version = ProgramVersion.Full };
         await ExamineCoordinatorAsync(found, cancellationToken).ConfigureAwait(false);
         await Task.Run(() => ExamineDisk(found), cancellationToken).ConfigureAwait(false);
+        await Task.Run(() => ExamineCopies(found), cancellationToken).ConfigureAwait(false);
         ExamineCertificates(found);
         ExamineOpenFiles(found);
         if (Stalls?.Last is { } stall)
@@ -104,6 +109,19 @@ internal sealed class NodeDiagnostics(NodeIdentity identity, string dataDirector
         catch (Exception failure) when (failure is IOException or UnauthorizedAccessException)
         {
             found.DiskError = failure.Message;
+        }
+    }
+
+    private void ExamineCopies(NodeExamination found)
+    {
+        try
+        {
+            foreach (var (copy, bytes, kept) in Copies?.Describe() ?? [])
+                found.Aside.Add(new AsideCopy { Name = copy.Name, Shard = copy.Shard.Value, Bytes = (ulong)bytes, KeptBecause = kept });
+        }
+        catch (Exception failure) when (failure is IOException or UnauthorizedAccessException)
+        {
+            // Somebody deletes them at the moment, or the disk is missing, which is reported where it is measured.
         }
     }
 

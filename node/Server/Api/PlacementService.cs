@@ -2,11 +2,12 @@ using Grpc.Core;
 using KvCluster.Internal.V1;
 using KvCluster.Node.Placement;
 using KvCluster.Node.Transport;
+using KvCluster.Replication.Log;
 
 namespace KvCluster.Node.Api;
 
 /// <summary>The Placement service: what other nodes ask about replicas. With TLS only nodes get an answer. Any thread.</summary>
-internal sealed class PlacementService(PeerTransport peers, StayingVoters voters, ReplaceCalls replacements) : Internal.V1.Placement.PlacementBase
+internal sealed class PlacementService(PeerTransport peers, StayingVoters voters, ReplaceCalls replacements, CopyWitness witness) : Internal.V1.Placement.PlacementBase
 {
     public override async Task<MayStopResponse> MayStop(MayStopRequest request, ServerCallContext context)
     {
@@ -29,5 +30,22 @@ internal sealed class PlacementService(PeerTransport peers, StayingVoters voters
             throw ApiErrors.BadRequest("The request names no shard; nothing was changed.").ToStatus().ToRpcException();
         await replacements.ReplaceAsync(new Replacement(new(request.Shard), new(request.FromNode), new(request.ToNode)) { Lost = new(request.Lost) }, context.CancellationToken).ConfigureAwait(false);
         return new ReplaceReplicaResponse();
+    }
+
+    public override async Task<HoldsCopyResponse> HoldsCopy(HoldsCopyRequest request, ServerCallContext context)
+    {
+        peers.RequireNode(new(request.Node), PeerService.NamesOf(context));
+        if (!request.HasShard || request.Newest is null)
+            throw ApiErrors.BadRequest("The request does not name the shard and the newest record of the copy.").ToStatus().ToRpcException();
+        var said = await witness.TestifyAsync(new(request.Shard), new(request.Replica), request.Newest.FromWire(), context.CancellationToken).ConfigureAwait(false);
+        return new HoldsCopyResponse
+        {
+            Holds = said is { Alarm: null, Refusal: null } ? HoldsCopyResponse.Types.Holds.All : HoldsCopyResponse.Types.Holds.Not,
+            Refusal = said.Refusal ?? "",
+            Alarm = said.Alarm ?? "",
+            Epoch = said.Epoch,
+            Committed = said.Committed.ToWire(),
+            Compared = said.Compared.ToWire(),
+        };
     }
 }

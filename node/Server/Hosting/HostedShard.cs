@@ -13,7 +13,9 @@ namespace KvCluster.Node.Hosting;
 /// <param name="replica">Null if it does not work, for the reason in <paramref name="failure"/>.</param>
 /// <param name="openAgainIn">Without a replica: the time after which opening is retried, if the cause may pass; null if it does not pass.</param>
 /// <param name="isLost">Without a replica: its contents are gone or damaged, and only a new replica, built from its peers, can replace it.</param>
-internal sealed class HostedShard(ShardRecord record, ReplicaId replicaId, ShardReplica? replica, string failure, bool isLost, TimeSpan? openAgainIn = null)
+/// <param name="lacksRoom">Without a replica: the lack of space for which opening or creating it failed; null if that was not the cause.</param>
+internal sealed class HostedShard(
+    ShardRecord record, ReplicaId replicaId, ShardReplica? replica, string failure, bool isLost, TimeSpan? openAgainIn = null, RoomLack? lacksRoom = null)
 {
     private readonly ShardRoute _routeOfRecord = ShardDirectorySnapshot.RouteOf(record);
 
@@ -39,6 +41,9 @@ internal sealed class HostedShard(ShardRecord record, ReplicaId replicaId, Shard
     /// <summary>It cannot serve again, and its peers have its contents. It is to be replaced by a new replica.</summary>
     public bool IsLost => isLost || Replica?.Failure is CorruptStoreException or QuarantinedException;
 
+    /// <summary>The space without which the replica cannot be created, opened or rebuilt here; null if it lacks none. The same object until the lack is met again. Any thread.</summary>
+    public RoomLack? LacksRoom => Replica is null ? lacksRoom : Replica.LacksRoom;
+
     /// <summary>The newest route that the replica knows.</summary>
     public ShardRoute Route => Replica?.Route ?? _routeOfRecord;
 
@@ -48,13 +53,15 @@ internal sealed class HostedShard(ShardRecord record, ReplicaId replicaId, Shard
     public bool Owns(ReadOnlySpan<byte> key) => Ranges.Contain(Route.Start.Span, Route.End.Span, key);
 
     /// <summary>The replica's state for metrics.</summary>
-    public Task<ReplicaReading> ReadAsync() => Replica is null ? Task.FromResult(new ReplicaReading { Shard = Shard, Role = null }) : Replica.Report.ReadAsync();
+    public Task<ReplicaReading> ReadAsync() => Replica is null
+        ? Task.FromResult(new ReplicaReading { Shard = Shard, Role = null, Disk = lacksRoom is null ? DiskState.Healthy : DiskState.Full })
+        : Replica.Report.ReadAsync();
 
     /// <summary>What the replica knows of the shard's replicas; null if it has failed or stopped.</summary>
     public Task<LeaderView?> LookAsync() => Replica?.Report.LookAsync() ?? Task.FromResult<LeaderView?>(null);
 
     /// <summary>The shard's entry in <c>kv status</c>.</summary>
     public async Task<ReplicaStatus> StatusAsync(bool digest, bool detail, CancellationToken cancellationToken) => Replica is null
-        ? new ReplicaStatus { Route = Route, ReplicaId = ReplicaId, Role = ReplicaStatus.Types.Role.Failed, Failure = failure }
+        ? new ReplicaStatus { Route = Route, ReplicaId = ReplicaId, Role = ReplicaStatus.Types.Role.Failed, Failure = failure, LacksSpace = lacksRoom?.Reason ?? "" }
         : await Replica.Report.StatusAsync(digest, detail, cancellationToken).ConfigureAwait(false);
 }

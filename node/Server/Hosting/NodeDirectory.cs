@@ -1,20 +1,16 @@
 // A node's data directory. LOCK is held while the directory is used; `format` has the layout's version, `owner` the node, cluster and lineage, `starts` which
 // starts of the node were counted with it (DirectoryStarts); shards/{id} has one replica each; aside/{id} has the one that was set aside last, or an earlier one that has more, and then aside/{id}-later the
-// other; retired/{id}-{replica} has replicas that left, until space is needed; `kv doctor` writes `examined` to test the disk, and a start `.probe`. Used while the node starts,
+// other (AsideCopies); retired/{id}-{replica} has replicas that left, until space is needed; `kv doctor` writes `examined` to test the disk, and a start `.probe`. Used while the node starts,
 // on one thread.
 using System.Globalization;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Inspection;
-using KvCluster.Storage.Recovery;
 
 namespace KvCluster.Node.Hosting;
 
 /// <summary>Opens a data directory for one process and counts its starts.</summary>
 internal sealed class NodeDirectory : IAsyncDisposable
 {
-    /// <summary>Suffix of a directory set aside that has less than one set aside before.</summary>
-    private const string LesserSuffix = "-later";
-
     private const string FormatText = "kvcluster node 3";
 
     private readonly IFileSystem _files;
@@ -26,6 +22,7 @@ internal sealed class NodeDirectory : IAsyncDisposable
         _files = files;
         _path = path;
         _lock = directoryLock;
+        Aside = new AsideCopies(files, AsideIn(path));
     }
 
     /// <summary>Whether it belongs to a node of some cluster.</summary>
@@ -35,7 +32,10 @@ internal sealed class NodeDirectory : IAsyncDisposable
     public string Location => _path;
 
     /// <summary>The path of shard directories that are no longer used.</summary>
-    public string AsidePath => Path.Combine(_path, "aside");
+    public string AsidePath => Aside.Location;
+
+    /// <summary>The copies in it.</summary>
+    public AsideCopies Aside { get; }
 
     /// <summary>The path of replicas that left their shards. They are kept until space is needed.</summary>
     public string RetiredPath => Path.Combine(_path, "retired");
@@ -43,13 +43,19 @@ internal sealed class NodeDirectory : IAsyncDisposable
     /// <summary>The starts that were counted with it, including this one once <see cref="CountStart"/> has run.</summary>
     public DirectoryStarts Starts { get; private set; } = DirectoryStarts.None;
 
-    private string FormatPath => Path.Combine(_path, "format");
+    private string FormatPath => FormatIn(_path);
 
     private string OwnerPath => Path.Combine(_path, "owner");
 
     private string StartsPath => Path.Combine(_path, "starts");
 
     private string ShardsPath => Path.Combine(_path, "shards");
+
+    /// <summary>Whether a directory is the data directory of a node, of whatever format. Changes nothing.</summary>
+    public static bool IsOne(string path) => LocalDisk.Instance.FileExists(FormatIn(path));
+
+    /// <summary>The path of the copies in a data directory.</summary>
+    public static string AsideIn(string dataDirectory) => Path.Combine(dataDirectory, "aside");
 
     /// <summary>Opens or creates it.</summary>
     /// <exception cref="DirectoryInUseException">Another process has it open.</exception>
@@ -106,16 +112,8 @@ internal sealed class NodeDirectory : IAsyncDisposable
     /// </summary>
     public void SetAside(ShardId shard)
     {
-        _files.CreateDirectory(AsidePath);
-        _files.SyncDirectory(_path);
-        var aside = Path.Combine(AsidePath, shard.ToString(null, CultureInfo.InvariantCulture));
-        if (Directory.Exists(aside) && KeptCopy.NewestEtagOf(_files, ShardPath(shard)) < KeptCopy.NewestEtagOf(_files, aside))
-            aside += LesserSuffix;
-        if (Directory.Exists(aside))
-            Directory.Delete(aside, recursive: true);
-        Directory.Move(ShardPath(shard), aside);
+        Aside.Add(shard, ShardPath(shard));
         _files.SyncDirectory(ShardsPath);
-        _files.SyncDirectory(AsidePath);
     }
 
     /// <summary>
@@ -133,7 +131,7 @@ internal sealed class NodeDirectory : IAsyncDisposable
 
     /// <summary>The length of all files that were set aside. Any thread.</summary>
     /// <exception cref="IOException">The disk cannot be read, or somebody deletes them at the moment.</exception>
-    public long AsideBytes() => Directory.Exists(AsidePath) ? new DirectoryInfo(AsidePath).EnumerateFiles("*", SearchOption.AllDirectories).Sum(static file => file.Length) : 0;
+    public long AsideBytes() => Aside.Bytes();
 
     /// <summary>Deletes the directory of a replica that was just created and has promised nothing.</summary>
     public void Delete(ShardId shard)
@@ -158,6 +156,8 @@ internal sealed class NodeDirectory : IAsyncDisposable
         _lock.Dispose();
         return ValueTask.CompletedTask;
     }
+
+    private static string FormatIn(string path) => Path.Combine(path, "format");
 
     private static NodeDirectory TakeAndCheck(string path, IFileSystem files)
     {

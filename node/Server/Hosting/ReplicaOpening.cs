@@ -1,6 +1,4 @@
 using System.Collections.Concurrent;
-using System.Security.Cryptography;
-using System.Text;
 using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Runtime;
@@ -71,7 +69,7 @@ internal sealed class ReplicaOpening
         _log = log;
         _contextOf = contextOf;
         _stopping = stopping;
-        _clusterHash = BitConverter.ToUInt64(SHA256.HashData(Encoding.UTF8.GetBytes($"{identity.Cluster}/{identity.ClusterId}/{identity.Lineage}")));
+        _clusterHash = identity.ClusterHash;
     }
 
     /// <summary>Opens this node's replica of a shard and starts it. A shard that could not be opened says why; null: the node is stopping.</summary>
@@ -130,7 +128,7 @@ internal sealed class ReplicaOpening
             CoordinatorUnavailableException or CoordinatorAlarmException => AskAgainPause,
             _ => null,
         };
-        return new HostedShard(seen, replicaId, replica: null, reason, isLost, openAgainIn);
+        return new HostedShard(seen, replicaId, replica: null, reason, isLost, openAgainIn, waitsForRoom ? new RoomLack(failure.Message) : null);
     }
 
     private void Log(ShardId shard, ReplicaId replicaId, Exception failure, bool waitsForRoom, string reason)

@@ -39,13 +39,16 @@ internal sealed class RetiredReplicas : IAsyncDisposable
         }, static () => Interval, log);
     }
 
-    /// <summary>Deletes retired replicas while there is little space. One caller at a time.</summary>
+    /// <summary>Whether a replica of the node cannot be rebuilt for lack of space. A large one may need more than the share that is kept free.</summary>
+    public Func<bool> IsRoomLacking { private get; init; } = static () => false;
+
+    /// <summary>Deletes retired replicas while there is little space, and one if a replica lacks some, which then tries again. One caller at a time.</summary>
     public void MakeRoom(CancellationToken cancellationToken)
     {
         try
         {
-            while (!cancellationToken.IsCancellationRequested && Directory.Exists(_path) && HasLittleRoom()
-                && new DirectoryInfo(_path).EnumerateDirectories().MinBy(static retired => retired.LastWriteTimeUtc) is { } oldest)
+            for (var isLacking = IsRoomLacking(); !cancellationToken.IsCancellationRequested && Directory.Exists(_path) && (isLacking || HasLittleRoom())
+                && new DirectoryInfo(_path).EnumerateDirectories().MinBy(static retired => retired.LastWriteTimeUtc) is { } oldest; isLacking = false)
             {
                 oldest.Delete(recursive: true);
                 HostLog.RetiredDeleted(_log, oldest.Name);

@@ -1,5 +1,6 @@
 // The replicas of a node. One loop follows the shard records: it opens the replicas that they name for this node and informs replicas of changes.
 // Requests look shards up on any thread. An exception while a replica is opened marks that replica as failed and affects no other.
+using System.Collections.Concurrent;
 using System.Security.Cryptography;
 using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
@@ -47,7 +48,7 @@ internal sealed class ShardHost : IAsyncDisposable
     private readonly SemaphoreSlim _digestTurn = new(1);
     private readonly CancellationTokenSource _stopping = new();
     private readonly TaskCompletionSource<StorageIoException> _diskFailed = new(TaskCreationOptions.RunContinuationsAsynchronously);
-    private readonly Dictionary<ReplicaId, string> _notRetired = [];
+    private readonly ConcurrentDictionary<ReplicaId, string> _notRetired = new();
     private volatile HostedShards _hosted = HostedShards.None;
     private Task _running = Task.CompletedTask;
 
@@ -87,6 +88,12 @@ internal sealed class ShardHost : IAsyncDisposable
 
     /// <summary>All shards of which this node should have a replica, ordered by start.</summary>
     public IReadOnlyList<HostedShard> All => _hosted.All;
+
+    /// <summary>
+    /// Why the coordinator's records are not trusted at the moment: one that was read does not name a replica of this node and is no reason to remove it. Null if there
+    /// is no such replica. Any thread.
+    /// </summary>
+    public string? RecordAlarm => _notRetired.Select(static kept => $"replica {kept.Key:x} is kept although the record that was read does not name it: {kept.Value}").FirstOrDefault();
 
     /// <summary>The records that name a replica of this node which is not open yet. Any thread.</summary>
     public IEnumerable<ShardRecord> Missing(ShardDirectorySnapshot snapshot)
@@ -255,8 +262,14 @@ internal sealed class ShardHost : IAsyncDisposable
     {
         foreach (var shard in All)
         {
-            if (!snapshot.Records.TryGetValue(shard.Shard, out var entry) || ReplicaHere(entry.Record)?.ReplicaId == shard.ReplicaId)
+            if (!snapshot.Records.TryGetValue(shard.Shard, out var entry))
                 continue;
+            if (ReplicaHere(entry.Record)?.ReplicaId == shard.ReplicaId)
+            {
+                // Named again, if it was not for a while: somebody has repaired the record.
+                _notRetired.TryRemove(shard.ReplicaId, out _);
+                continue;
+            }
             try
             {
                 var seen = await SeenAsync(shard).ConfigureAwait(false);
@@ -300,7 +313,7 @@ internal sealed class ShardHost : IAsyncDisposable
 
     private void TellNotRetired(HostedShard shard, string reason)
     {
-        if (_notRetired.GetValueOrDefault(shard.ReplicaId) == reason)
+        if (_notRetired.TryGetValue(shard.ReplicaId, out var told) && told == reason)
             return;
         _notRetired[shard.ReplicaId] = reason;
         HostLog.ReplicaNotRetired(_log, shard.Shard, shard.ReplicaId, reason);
@@ -315,13 +328,13 @@ internal sealed class ShardHost : IAsyncDisposable
         lock (_gate)
             _hosted = _hosted.Without(shard);
         _map.Forget(shard.Shard);
+        _notRetired.TryRemove(shard.ReplicaId, out _);
         if (!Directory.Exists(_directory.ShardPath(shard.Shard)))
             return;
         if (wasLost)
             _directory.SetAside(shard.Shard);
         else
             _directory.Retire(shard.Shard, shard.ReplicaId);
-        _notRetired.Remove(shard.ReplicaId);
         HostLog.ReplicaRetired(_log, shard.Shard, shard.ReplicaId, wasLost ? "set aside" : "kept until its space is needed");
     }
 

@@ -1,3 +1,6 @@
+using System.Security.Cryptography;
+using System.Text;
+
 namespace KvCluster.Node.Runtime;
 
 /// <summary>A node's identity while its process runs.</summary>
@@ -11,6 +14,9 @@ internal sealed record NodeIdentity(string Cluster, string ClusterId, NodeId Nod
 {
     /// <summary>The lineage of the cluster's data.</summary>
     public Lineage Lineage { get; init; }
+
+    /// <summary>What the control files of the cluster's replicas name it by, its lineage included.</summary>
+    public ulong ClusterHash => BitConverter.ToUInt64(SHA256.HashData(Encoding.UTF8.GetBytes($"{Cluster}/{ClusterId}/{Lineage}")));
 
     /// <summary>The address for operators' calls: one of the two others.</summary>
     public string AdminAddress { get; init; } = "";

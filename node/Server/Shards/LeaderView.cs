@@ -1,4 +1,5 @@
 using KvCluster.Internal.V1;
+using KvCluster.Replication.Digests;
 using KvCluster.Replication.Progress;
 
 namespace KvCluster.Node.Shards;
@@ -13,7 +14,11 @@ namespace KvCluster.Node.Shards;
 /// <param name="Rests">The leader is quiescent, so it rarely hears from the others.</param>
 /// <param name="Record">The shard's record.</param>
 /// <param name="Followers">The other replicas; none if it does not lead.</param>
-internal sealed record LeaderView(ReplicaId Replica, ulong Epoch, Etag Committed, bool Rests, ShardRecord Record, IReadOnlyList<FollowerView> Followers);
+internal sealed record LeaderView(ReplicaId Replica, ulong Epoch, Etag Committed, bool Rests, ShardRecord Record, IReadOnlyList<FollowerView> Followers)
+{
+    /// <summary>The newest comparison of the voters' digests in this epoch, if it found no difference; null if it found one, or there was none.</summary>
+    public DigestsCompared? DigestsAgree { get; init; }
+}
 
 /// <summary>A follower as its leader sees it.</summary>
 /// <param name="Replica">The follower's replica.</param>

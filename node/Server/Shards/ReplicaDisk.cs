@@ -13,13 +13,32 @@ namespace KvCluster.Node.Shards;
 /// <param name="wake">Schedules a turn of the replica's event loop.</param>
 internal sealed class ReplicaDisk(ShardReplicaContext context, ShardId shard, Action wake) : IDisposable
 {
+    /// <summary>
+    /// How long a lack of space counts after it was met. The leader offers a refused snapshot again after <c>SnapshotRetryUs</c>, five seconds; where it has stopped to,
+    /// because the journal suffices by now, the lack is over.
+    /// </summary>
+    private const long LackUsMax = 30_000_000;
+
     private readonly DiskPace _pace = new();
     private NodeDisk.Share? _share;
     private volatile bool _isNodeSlow;
+    private volatile RoomLack? _lack;
     private long _judgedUs = long.MinValue;
 
     /// <summary>The state last told to the core.</summary>
     public DiskState State { get; private set; }
+
+    /// <summary>The space that a snapshot has lacked lately; null if none. Any thread.</summary>
+    public RoomLack? Lack => _lack is { } lack && context.NowUs() - lack.AtUs < LackUsMax ? lack : null;
+
+    /// <summary>A snapshot found no space, with the reason, or found it: null. Any thread.</summary>
+    public void KnowRoom(string? lacking)
+    {
+        if (lacking is null && _lack is null)
+            return;
+        _lack = lacking is null ? null : new RoomLack(lacking, context.NowUs());
+        wake();
+    }
 
     /// <summary>Registers the replica with the node's disk.</summary>
     /// <param name="leads">Whether the replica leads. Any thread.</param>
@@ -42,7 +61,7 @@ internal sealed class ReplicaDisk(ShardReplicaContext context, ShardId shard, Ac
     /// <summary>Updates <see cref="State"/>. True if it has changed and the core must be told.</summary>
     public bool TryChange(ReplicaStore store)
     {
-        var state = store.Space.IsDiskFull ? DiskState.Full : _pace.IsSlow || _isNodeSlow ? DiskState.Slow : DiskState.Healthy;
+        var state = store.Space.IsDiskFull || Lack is not null ? DiskState.Full : _pace.IsSlow || _isNodeSlow ? DiskState.Slow : DiskState.Healthy;
         if (state == State)
             return false;
         State = state;

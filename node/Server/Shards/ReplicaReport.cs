@@ -81,6 +81,7 @@ internal sealed class ReplicaReport(
     private void Describe(ReplicaStatus status)
     {
         status.Role = ToMessage(core.Role);
+        status.LacksSpace = disk.Lack?.Reason ?? "";
         status.Epoch = core.Epoch;
         status.Last = Store.Log.Last.Etag.ToWire();
         status.Durable = Store.Durable.Last.Etag.ToWire();
@@ -116,7 +117,7 @@ internal sealed class ReplicaReport(
             SnapshotStored = follower.SnapshotStored,
             SnapshotVerified = follower.SnapshotVerified,
         });
-        return new LeaderView(Store.Durable.Control.ReplicaId, core.Epoch, core.Committed, core.IsQuiescent, core.View.Record, [.. followers]);
+        return new LeaderView(Store.Durable.Control.ReplicaId, core.Epoch, core.Committed, core.IsQuiescent, core.View.Record, [.. followers]) { DigestsAgree = core.DigestsAgree };
     }
 
     private ReplicaReading Read()

@@ -58,7 +58,10 @@ internal sealed class ShardReplica : IAsyncDisposable
         Quarantine = new Quarantine(context, _core, _journal, Mailbox, _life);
         _notices = new StoreNotices(_core, Reads, Mailbox, context.Telemetry, _life);
         _stores = new StoreSwitch(_journal, _notices);
-        _snapshots = new SnapshotTransfers(context.Storage, Mailbox.Add, action => Mailbox.Leave(action), _stores.TryStop, _stores.LackRoom, _stores.Use, _life.Fail);
+        _snapshots = new SnapshotTransfers(context.Storage, Mailbox.Add, action => Mailbox.Leave(action), _stores.TryStop, _stores.LackRoom, _stores.Use, _life.Fail)
+        {
+            RoomKnown = _disk.KnowRoom,
+        };
         Report = new ReplicaReport(context, _core, _journal, Reads, _published, _disk, decisions, Mailbox, _life);
         var performer = new EffectPerformer(
             context, _core, _journal, new JournalFrames(context, _journal, atOnce), _snapshots, Reads, Orders, _published, decisions, Mailbox, atOnce, Quarantine);
@@ -101,6 +104,9 @@ internal sealed class ShardReplica : IAsyncDisposable
     /// <summary>Whether this replica leads and takes writes. Any thread. May be out of date when it returns.</summary>
     public bool IsServing => _published.IsServing;
 
+    /// <summary>The space that its disk lacks for a snapshot without which it cannot continue; null if none. Any thread.</summary>
+    public RoomLack? LacksRoom => Failure is null ? _disk.Lack : null;
+
     /// <summary>While it leads: the last comparison with the others' trees that found no difference. Writer executor.</summary>
     public DigestsCompared? DigestsCompared => _core.DigestsCompared;
 
@@ -117,6 +123,9 @@ internal sealed class ShardReplica : IAsyncDisposable
         _disk.Join(() => IsServing);
         Mailbox.Wake();
     }
+
+    /// <summary>Somebody waits for a comparison of the voters' digests. If it leads, it begins one as soon as it may. Any thread.</summary>
+    public void WantDigests() => Mailbox.Add(Event.DigestsWanted.Instance);
 
     /// <summary>Writes a checkpoint and waits until it is durable.</summary>
     /// <returns>The etag that it covers, and the size of the data file in bytes.</returns>

@@ -43,6 +43,9 @@ internal sealed class SnapshotTransfers(
     private LogPosition _incomingCovers;
     private ITimer? _retry;
 
+    /// <summary>Told why a snapshot that is received found no space, and null when it has its space. Checkpoint executor.</summary>
+    public Action<string?> RoomKnown { private get; init; } = static _ => { };
+
     /// <summary>Begins to send a pinned checkpoint to a follower, in place of an earlier one. Returns its log position.</summary>
     public LogPosition Send(ReplicaId replica, SnapshotSource source)
     {
@@ -118,6 +121,8 @@ internal sealed class SnapshotTransfers(
             if (_incoming is null || covers != _incomingCovers || (long)chunk.Offset != _incoming.BytesStored)
                 return;
             _incoming.Store(chunk.Data.Span);
+            if (_incoming.HasRoom)
+                RoomKnown(null);
             later(new Event.SnapshotStored(covers, _incoming.BytesStored));
         });
     }
@@ -180,6 +185,8 @@ internal sealed class SnapshotTransfers(
         catch (Exception failure)
         {
             Discard();
+            if (FaultOf(failure) == SnapshotFault.NoRoom)
+                RoomKnown(failure.Message);
             later(new Event.SnapshotFailed(covers, FaultOf(failure), failure.Message));
         }
     }));
@@ -215,6 +222,7 @@ internal sealed class SnapshotTransfers(
             installer.SwitchIn(control);
             installer.Dispose();
             var store = ReplicaStore.Open(context, installer.Directory, mayRecover: true, control.Identity);
+            RoomKnown(null);
             context.Writer.Post(new WorkAction(() =>
             {
                 use(store);
@@ -230,6 +238,7 @@ internal sealed class SnapshotTransfers(
             }
             // The old state is stopped and the new one not open. Only space is missing, so the replica waits, and is merely slow.
             StoreLog.SnapshotWaitsForRoom(context.Log, full.Message);
+            RoomKnown(full.Message);
             context.Writer.Post(new WorkAction(() => lacksRoom(full)));
             _retry = context.Time.CreateTimer(
                 _ => context.Checkpoints.Post(new WorkAction(() => SwitchIn(installer, control, installed))), null, RoomInterval, Timeout.InfiniteTimeSpan);

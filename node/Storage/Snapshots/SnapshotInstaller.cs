@@ -63,6 +63,9 @@ internal sealed class SnapshotInstaller : IDisposable
     /// <summary>Bytes that certainly follow, as far as is known yet. 0: the snapshot is complete.</summary>
     public long BytesWanted => (_stream?.BytesTotal ?? _prefix.Length) - BytesStored;
 
+    /// <summary>Whether the space for all its pages is allocated.</summary>
+    public bool HasRoom => _stream is not null;
+
     /// <summary>Bytes of verified pages.</summary>
     public long BytesVerified => _walk?.BytesWalked ?? 0;
 

@@ -37,6 +37,11 @@ public sealed class DiagnosisTests
         { "problem", Sound(2) with { DiskError = "No space left on device" }, "disk of node 2", "could not be measured: No space left on device" },
         { "warning", Sound(2) with { DiskFreeBytes = 9_000_000_000 }, "free space of node 2", "9.0 of 100.0 GB are free; data files of 0.0 GB take 0.0 GB" },
         { "problem", Sound(2) with { DiskFreeBytes = 500_000_000 }, "free space of node 2", "0.5 of 100.0 GB are free; data files of 0.0 GB take 0.0 GB" },
+        { "warning", Sound(2) with { Aside = [new AsideReplica("4", 4, 303_000_000, "")] }, "aside of node 2", "the copy '4' of a replica of shard 4 takes 303 MB" },
+        {
+            "warning", Sound(2) with { Aside = [new AsideReplica("4", 4, 303_000_000, "its control file is lost")] }, "aside of node 2",
+            "the copy '4' of a replica of shard 4 takes 303 MB, and is kept although space is needed, because its control file is lost"
+        },
         { "warning", Sound(2) with { CoordinatorTime = TimeSpan.FromMilliseconds(300) }, "coordinator", "answers node 2 within 300.0 ms" },
         { "problem", Sound(2) with { CoordinatorError = "refused" }, "coordinator", "does not answer node 2: refused" },
         { "warning", Sound(2) with { OpenFilesMax = 1_024 }, "open files of node 2", "100 of 1024" },
@@ -148,6 +153,18 @@ public sealed class DiagnosisTests
         var findings = new Diagnosis(new ClusterStatus("local", []), [], Now, Now) { Presented = [presented] }.Findings();
         var finding = Assert.Single(findings, finding => finding.Subject == "certificate of https://router:7400");
         Assert.Equal((severity, text, severity != "ok"), (finding.Severity.ToString().ToLowerInvariant(), finding.Text, finding.Advice.Length > 0));
+    }
+
+    /// <summary>Nothing but one line of level info said so before the next failure left the shard without a leader.</summary>
+    [Theory]
+    [InlineData("learner", "")]
+    [InlineData("failed", "the disk is full")]
+    public void Findings_OfAReplicaThatCannotBeRebuilt_NameTheSpaceThatIsLacking(string role, string failure)
+    {
+        var findings = Diagnose([Sound(1), Sound(2)], Leader(1), Replica(2, role, failure) with { LacksSpace = "it needs 300 bytes" });
+        var finding = Assert.Single(findings, static finding => finding.Subject == "shard 0");
+        Assert.Equal((Severity.Problem, "the replica on node 2 cannot be rebuilt, because its disk lacks space: it needs 300 bytes"), (finding.Severity, finding.Text));
+        Assert.NotEmpty(finding.Advice);
     }
 
     private static IReadOnlyList<Finding> Diagnose(NodeExamination[] nodes, params ReplicaStatus[] replicas) => new Diagnosis(

@@ -78,6 +78,10 @@ internal sealed class NodeCluster : IAsyncDisposable
     public static async Task<NodeCluster> StartAsync(int nodeCount, ReplicationOptions replication, params byte[][] splitKeys) =>
         await StartAsync(new NodeCluster { Replication = replication }, nodeCount, splitKeys);
 
+    /// <summary>Several nodes whose replicas have these bounds.</summary>
+    public static Task<NodeCluster> StartAsync(int nodeCount, ReplicationOptions replication, KvCluster.Storage.Context.StoreOptions storage) =>
+        StartAsync(new NodeCluster { Replication = replication, Storage = storage }, nodeCount, []);
+
     /// <summary>Nodes that serve operators' calls to each other only.</summary>
     public static Task<NodeCluster> StartWithoutAdminAsync(int nodeCount) => StartAsync(new NodeCluster { ServesAdmin = false }, nodeCount, []);
 

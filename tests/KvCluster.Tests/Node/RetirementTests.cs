@@ -52,4 +52,20 @@ public sealed class RetirementTests
             await Eventually.TrueAsync(() => Directory.GetDirectories(folder.Path).Length == 1, "two are deleted");
         Assert.Equal("0-a", Path.GetFileName(Directory.GetDirectories(folder.Path).Single()));
     }
+
+    /// <summary>More than a fifth of the disk was free, so they were kept, but a large replica needed more than that to be rebuilt.</summary>
+    [Fact]
+    public async Task MakeRoom_WhileAReplicaLacksSpace_DeletesOne()
+    {
+        using var folder = new TemporaryDirectory();
+        foreach (var name in (string[])["0-a", "1-b", "2-c"])
+            Directory.CreateDirectory(Path.Combine(folder.Path, name));
+        Directory.SetLastWriteTimeUtc(Path.Combine(folder.Path, "1-b"), DateTime.UtcNow - TimeSpan.FromHours(1));
+        var lacking = 1;
+        await using var retired = new RetiredReplicas(folder.Path, static () => (100, 100), NullLogger.Instance) { IsRoomLacking = () => Interlocked.Exchange(ref lacking, 0) == 1 };
+        retired.MakeRoom(CancellationToken.None);
+        await Eventually.TrueAsync(() => Directory.GetDirectories(folder.Path).Length == 2, "one is deleted");
+        retired.MakeRoom(CancellationToken.None);
+        Assert.Equal(["0-a", "2-c"], Directory.GetDirectories(folder.Path).Select(Path.GetFileName).Order(StringComparer.Ordinal));
+    }
 }
