@@ -26,7 +26,8 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
             () => calls.Table.Nodes,
             async (node, deadline) => (await new Cluster.ClusterClient(node).GetStatusAsync(request, deadline: deadline, cancellationToken: cancellationToken).ConfigureAwait(false)).Nodes.Single(),
             static (node, address, error) => new V1.NodeStatus { NodeId = node, Address = address, Error = error },
-            ReadDeadline(deadlineMs), cancellationToken).ConfigureAwait(false);
+            // A digest reads the whole tree.
+            request.Digest ? deadlineMs : ReadDeadline(deadlineMs), cancellationToken).ConfigureAwait(false);
         return new GetStatusResponse { Cluster = calls.Table.Cluster, Nodes = { answers } };
     }
 

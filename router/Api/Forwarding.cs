@@ -127,6 +127,8 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     {
         try
         {
+            if (method == Method.Unspecified)
+                return Refused("BAD_REQUEST", "The call has no method; nothing was applied.");
             if (!method.IsKnown())
                 return new RoutedReply(ByteString.Empty, UnsupportedCall.Refusal(NodeId.None, ProgramVersion.Full, UnsupportedCall.OfExchange(method)));
             if (method == Method.GetMany)

@@ -88,6 +88,7 @@ internal sealed class KvCalls
                 Method.OpenSession => _changes.OpenSessionAsync(request, target, sink),
                 Method.EndSession => _changes.EndSessionAsync(request, target, sink),
                 Method.KeepAlive => _sessions.KeepAliveAsync(request, target, sink),
+                Method.Unspecified => Refuse(sink, ApiErrors.BadRequest("The call has no method.")),
                 _ => Refuse(sink, ApiErrors.UnknownMethod(_node, method)),
             };
         }

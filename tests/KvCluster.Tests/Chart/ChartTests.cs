@@ -154,7 +154,7 @@ public sealed class ChartTests
     {
         var (three, five) = (await TemplateAsync("node", "--set", "node.count=3"), await TemplateAsync("node", "--set", "node.count=5"));
 
-        Assert.Equal(three.Replace("replicas: 3", "replicas: 5", StringComparison.Ordinal), five);
+        Assert.Equal(three.Replace("\n  replicas: 3", "\n  replicas: 5", StringComparison.Ordinal), five);
     }
 
     [ToolTheory("helm")]

@@ -1,4 +1,5 @@
 using Google.Protobuf;
+using Grpc.Core;
 using KvCluster.Admin.V1;
 using KvCluster.Internal.V1;
 using KvCluster.Replication.Protocol;
@@ -85,7 +86,9 @@ public sealed class CopyReleaseTests
         if (damage is null)
         {
             await cluster.FollowedAsync();
-            await cluster.AdminOf(bad).QuarantineAsync(new QuarantineRequest { Shard = 0, Node = bad, Reason = "a test does not believe it" });
+            await Eventually.AnsweredAsync(
+                async () => await cluster.AdminOf(bad).QuarantineAsync(new QuarantineRequest { Shard = 0, Node = bad, Reason = "a test does not believe it" }),
+                static notOpenYet => notOpenYet.StatusCode == StatusCode.NotFound);
         }
         return (bad, before);
     }
