@@ -200,6 +200,8 @@ internal sealed class ClusterRun : ISimulation
         finally
         {
             _end = string.Join('\n', _nodes.Select(node => $"node {node.Id}: {node.State}").Concat(_clients.Select(client => $"a client: {client.State}")).Concat(_routed.Select(client => client.State)));
+            Time.End();
+            Transcript.End();
             foreach (var watch in _routedWatches)
                 watch.Stop();
             foreach (var client in _routed)
