@@ -145,6 +145,19 @@ public sealed class SimulationTests(ITestOutputHelper output)
         }
     }
 
+    [Fact]
+    public void Features_OfManySeeds_MeetEachOtherAndAreMissingBeside()
+    {
+        var drawn = Enumerable.Range(1, SeedsInCi).Select(static seed => Enum.GetValues<Feature>().Where(feature => Features.Has(seed, feature)).ToHashSet()).ToArray();
+        foreach (var one in Enum.GetValues<Feature>())
+        {
+            // One in nine to one in sixteen of the seeds have two of them.
+            foreach (var other in Enum.GetValues<Feature>())
+                Assert.True(drawn.Count(features => features.Contains(one) && features.Contains(other)) > SeedsInCi / 25, $"{one} and {other} hardly meet");
+            Assert.Contains(drawn, features => features.Count == 1 && features.Contains(one));
+        }
+    }
+
     // The failure was "no agreement after healing", although three equal replicas served. Callers had to read from every shard and drew at random
     // which one, and node 4 never started in this run. Each read of its shard took the whole time of a call, so one caller in some thousand never
     // drew the shard that it still needed. No call hung.
