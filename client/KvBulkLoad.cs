@@ -246,7 +246,7 @@ public sealed class KvBulkLoad : IAsyncDisposable
                 throw _calls.ToException(failure);
             if (isOfSeveral && puts.Divide(_calls.Router.Table) is { Count: > 1 } parts)
                 return parts;
-            await Task.Delay(RetryDelay, _calls.Router.Runtime.Time, _abandoned.Token).ConfigureAwait(false);
+            await _calls.Router.Runtime.DelayAsync(RetryDelay, _abandoned.Token).ConfigureAwait(false);
         }
         _calls.See(write.Position);
         return [];

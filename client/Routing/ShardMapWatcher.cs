@@ -65,7 +65,7 @@ internal sealed class ShardMapWatcher : IAsyncDisposable
             var (tried, told) = await FollowFirstAsync(addresses, attempt).ConfigureAwait(false);
             attempt += tried - 1;
             pause = told ? PauseMin : pause;
-            await Task.Delay(pause * (0.5 + (_runtime.Chance() / 2)), _runtime.Time, _disposed.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+            await _runtime.DelayAsync(pause * (0.5 + (_runtime.Chance() / 2)), _disposed.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
             // All addresses are asked once before the pause grows.
             if ((attempt + 1) % addresses.Length < tried)
                 pause = pause * 2 < PauseMax ? pause * 2 : PauseMax;
@@ -87,7 +87,7 @@ internal sealed class ShardMapWatcher : IAsyncDisposable
                 var isLast = follows.Count == addresses.Length;
                 var allEnded = Task.WhenAll(follows.Values.Select(static follow => follow.Ended));
                 using var waited = CancellationTokenSource.CreateLinkedTokenSource(_disposed.Token);
-                await Task.WhenAny(toldFirst.Task, allEnded, Task.Delay(isLast ? Timeout.InfiniteTimeSpan : Slow, _runtime.Time, waited.Token)).ConfigureAwait(false);
+                await Task.WhenAny(toldFirst.Task, allEnded, _runtime.DelayAsync(isLast ? Timeout.InfiniteTimeSpan : Slow, waited.Token)).ConfigureAwait(false);
                 End(waited);
                 if (toldFirst.Task.IsCompleted || allEnded.IsCompleted || _disposed.IsCancellationRequested)
                     break;

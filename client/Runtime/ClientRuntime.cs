@@ -38,6 +38,14 @@ internal sealed class ClientRuntime(TimeProvider time, Func<double> chance, Task
         return Task.CompletedTask;
     }
 
+    /// <summary>
+    /// Waits for some time, or until the wait is cancelled. Whoever waits goes on as <see cref="ContinuesInline"/> says, also after a cancellation. After a
+    /// <see cref="Task.Delay(TimeSpan, TimeProvider, CancellationToken)"/> that was cancelled, everybody goes on on the thread pool.
+    /// </summary>
+    public Task DelayAsync(TimeSpan delay, CancellationToken cancellationToken) => ContinuesInline
+        ? Task.Delay(delay, Time, CancellationToken.None).WaitAsync(cancellationToken)
+        : Task.Delay(delay, Time, cancellationToken);
+
     /// <summary>The time left until a deadline; none once it has passed.</summary>
     public TimeSpan Left(long deadlineMs) => TimeSpan.FromMilliseconds(Math.Clamp(deadlineMs - NowMs, 0, int.MaxValue));
 }

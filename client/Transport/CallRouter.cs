@@ -134,7 +134,7 @@ internal sealed class CallRouter : IAsyncDisposable
             if (attempt.MayRetry && way.Lane != ReplyLane.Large && !cancellationToken.IsCancellationRequested)
             {
                 if (attempt.Pause(0, _runtime) is { } asked)
-                    await Task.Delay(asked, _runtime.Time, cancellationToken).ConfigureAwait(false);
+                    await _runtime.DelayAsync(asked, cancellationToken).ConfigureAwait(false);
                 attempt = await _retries.ExecuteAsync(_try, call, cancellationToken).ConfigureAwait(false);
             }
             // Before the reason is noted: what a cancelled attempt says of its failure is not the call's.
@@ -185,7 +185,7 @@ internal sealed class CallRouter : IAsyncDisposable
             ThrowIfClosed();
             if (left <= 0 || _watch.PermanentFailure is not null)
                 return false;
-            await Task.WhenAny(change, Task.Delay(TimeSpan.FromMilliseconds(Math.Min(left, MapWaitMs)), _runtime.Time, cancellationToken)).ConfigureAwait(false);
+            await Task.WhenAny(change, _runtime.DelayAsync(TimeSpan.FromMilliseconds(Math.Min(left, MapWaitMs)), cancellationToken)).ConfigureAwait(false);
             cancellationToken.ThrowIfCancellationRequested();
         }
         return true;
@@ -207,7 +207,7 @@ internal sealed class CallRouter : IAsyncDisposable
         var asked = CallStatus.RetryDelayOf(failure);
         var least = _budget.TryTake() ? TimeSpan.Zero : TimeSpan.FromMilliseconds(NewsWaitMs);
         var pause = Attempt.Failed(failure, mayRetry: true, (asked > least ? asked : least, _runtime.Left(deadlineMs))).Pause(turn, _runtime);
-        return Task.Delay(pause ?? least, _runtime.Time, cancellationToken);
+        return _runtime.DelayAsync(pause ?? least, cancellationToken);
     }
 
     // The caller's own span is passed on even if nobody listens to ours: the spans of the nodes are then its children.
@@ -267,7 +267,7 @@ internal sealed class CallRouter : IAsyncDisposable
     private async Task WaitForNewsAsync(RoutedCall call, CancellationToken cancellationToken)
     {
         var wait = TimeSpan.FromMilliseconds(Math.Clamp(call.DeadlineMs - _runtime.NowMs, 0, NewsWaitMs) * (0.5 + (_runtime.Chance() / 2)));
-        await Task.WhenAny(Table.NextChange(), Task.Delay(wait, _runtime.Time, cancellationToken)).ConfigureAwait(false);
+        await Task.WhenAny(Table.NextChange(), _runtime.DelayAsync(wait, cancellationToken)).ConfigureAwait(false);
         cancellationToken.ThrowIfCancellationRequested();
     }
 

@@ -92,7 +92,7 @@ internal sealed class GatewayChoice : IDestinations
     public async Task WaitAsync(long deadlineMs, CancellationToken cancellationToken)
     {
         var left = Math.Clamp(deadlineMs - _runtime.NowMs, 0, PauseMs / 5);
-        await Task.WhenAny(Volatile.Read(ref _found).Task, Task.Delay(TimeSpan.FromMilliseconds(left), _runtime.Time, cancellationToken)).ConfigureAwait(false);
+        await Task.WhenAny(Volatile.Read(ref _found).Task, _runtime.DelayAsync(TimeSpan.FromMilliseconds(left), cancellationToken)).ConfigureAwait(false);
         cancellationToken.ThrowIfCancellationRequested();
     }
 
@@ -148,7 +148,7 @@ internal sealed class GatewayChoice : IDestinations
                 Interlocked.Exchange(ref _found, _runtime.NewSignal()).TrySetResult();
                 return;
             }
-            await Task.Delay(pause * (0.5 + (_runtime.Chance() / 2)), _runtime.Time, _disposed.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+            await _runtime.DelayAsync(pause * (0.5 + (_runtime.Chance() / 2)), _disposed.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
         }
     }
 

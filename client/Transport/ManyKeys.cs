@@ -28,7 +28,7 @@ internal static class ManyKeys
             if (answer.Error is not { } error || CallStatus.ReasonOf(error) != CallStatus.ShardsDiffer || calls.Runtime.NowMs >= deadlineMs)
                 return answer;
             // The refusal had the routes that its node knows, and the map stream brings the others.
-            await Task.WhenAny(changed, Task.Delay(RegroupPause, calls.Runtime.Time, cancellationToken)).ConfigureAwait(false);
+            await Task.WhenAny(changed, calls.Runtime.DelayAsync(RegroupPause, cancellationToken)).ConfigureAwait(false);
             cancellationToken.ThrowIfCancellationRequested();
         }
     }

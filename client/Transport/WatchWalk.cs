@@ -135,7 +135,7 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
     {
         while (!_begun.Task.IsCompleted)
         {
-            await Task.WhenAny(_begun.Task, Task.Delay(SignInterval, Time, cancellationToken)).ConfigureAwait(false);
+            await Task.WhenAny(_begun.Task, calls.Runtime.DelayAsync(SignInterval, cancellationToken)).ConfigureAwait(false);
             cancellationToken.ThrowIfCancellationRequested();
             if (!_begun.Task.IsCompleted)
                 await _messages.Writer.WriteAsync(new Passed(null, 0, new WatchResponse(), 0), cancellationToken).ConfigureAwait(false);
@@ -157,7 +157,7 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
                 return parts;
             if (calls.Runtime.NowMs >= giveUpMs)
                 throw CallStatus.Unavailable("the shard map has no shard for a part of the range").ToRpcException();
-            await Task.WhenAny(changed, Task.Delay(Pause, Time, cancellationToken)).ConfigureAwait(false);
+            await Task.WhenAny(changed, calls.Runtime.DelayAsync(Pause, cancellationToken)).ConfigureAwait(false);
             cancellationToken.ThrowIfCancellationRequested();
         }
     }
@@ -234,7 +234,7 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
                 throw part.Failure!;
             // The first replica to try next is another one, and need not be waited for.
             if (attempt > 0)
-                await Task.Delay(Longer(Pause * Math.Min(attempt, PausesMax), CallStatus.RetryDelayOf(part.Failure!.GetRpcStatus())), Time, cancellationToken).ConfigureAwait(false);
+                await calls.Runtime.DelayAsync(Longer(Pause * Math.Min(attempt, PausesMax), CallStatus.RetryDelayOf(part.Failure!.GetRpcStatus())), cancellationToken).ConfigureAwait(false);
         }
     }
 
@@ -351,7 +351,7 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
                 return address;
             if (calls.AwakeMs >= giveUpMs)
                 throw part.Failure ?? CallStatus.Unavailable(destination.Failure!).ToRpcException();
-            await Task.WhenAny(changed, Task.Delay(Pause, Time, cancellationToken)).ConfigureAwait(false);
+            await Task.WhenAny(changed, calls.Runtime.DelayAsync(Pause, cancellationToken)).ConfigureAwait(false);
             cancellationToken.ThrowIfCancellationRequested();
         }
     }

@@ -12,6 +12,7 @@ internal sealed class Transcript(bool detailed)
     private const int LinesMax = 250;
 
     private readonly Queue<string> _lines = new();
+    private bool _hasEnded;
 
     public bool Detailed { get; } = detailed;
 
@@ -20,6 +21,12 @@ internal sealed class Transcript(bool detailed)
 
     /// <summary>FNV-1a over the time of every event and the text of every decision.</summary>
     public ulong Hash { get; private set; } = 14695981039346656037;
+
+    /// <summary>
+    /// The run is over. What its processes tell when they are ended is not kept: clients end their calls on the thread pool, and their connections in the order of
+    /// a table of texts, which differs from process to process.
+    /// </summary>
+    public void End() => _hasEnded = true;
 
     /// <summary>An event of the run begins.</summary>
     public void Step(long nowUs)
@@ -75,10 +82,16 @@ internal sealed class Transcript(bool detailed)
 
     private void Keep(long nowUs, string text)
     {
+        if (_hasEnded)
+            return;
         _lines.Enqueue($"{nowUs / 1000.0,11:F3} ms  {text}");
         if (_lines.Count > LinesMax)
             _lines.Dequeue();
     }
 
-    private void Mix(ulong value) => Hash = (Hash ^ value) * 1099511628211;
+    private void Mix(ulong value)
+    {
+        if (!_hasEnded)
+            Hash = (Hash ^ value) * 1099511628211;
+    }
 }

@@ -30,7 +30,8 @@ internal sealed partial class WatchHubs(StoreOptions options, TimeProvider clock
     private volatile bool _isStopping;
 
     /// <summary>Places of those that read the journal.</summary>
-    public SemaphoreSlim CatchUps { get; } = new(CatchUpsMax);
+    // Whoever waits for a semaphore goes on on the thread pool, so in the simulation there is a place for everybody.
+    public SemaphoreSlim CatchUps { get; } = new(pool is null ? CatchUpsMax : int.MaxValue);
 
     /// <summary>Whether the node stops.</summary>
     public bool IsStopping => _isStopping;

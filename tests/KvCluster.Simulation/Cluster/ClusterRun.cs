@@ -19,25 +19,6 @@ internal sealed class ClusterRun : ISimulation
     private const int RoutedCount = 2;
     private const long HealWithinUs = 20_000_000;
 
-    // One seed in this many has quiescent leaders. More would leave less time for the rest of the protocol.
-    private const int QuiescentInOneOf = 4;
-
-    // The same for comparisons of digests.
-    private const int ComparesInOneOf = 3;
-
-    // The same for a caller of sets.
-    private const int SetsInOneOf = 4;
-
-    // The same for a caller of keys and sessions that end by time. Drawn for itself, so that these meet everything else.
-    private const int LivesInOneOf = 4;
-    private const int LivesDraw = 31;
-
-    // The same for a caller of transactions.
-    private const int TransactsInOneOf = 3;
-
-    // The same for a watch.
-    private const int WatchesInOneOf = 4;
-
     private UInt128 _sessionsDrawn;
     private ulong _replicaIdLast = 1_000;
     private readonly ClusterNode[] _nodes;
@@ -64,8 +45,8 @@ internal sealed class ClusterRun : ISimulation
         {
             Rules = new FaultyReplicaRules(bug),
             QuiescentAfterUs = 100_000,
-            QuiescentIntervalUs = seed % QuiescentInOneOf == 0 ? 1_500_000 : 0,
-            DigestIntervalUs = seed % ComparesInOneOf == 0 ? 400_000 : 0,
+            QuiescentIntervalUs = Features.Has(seed, Feature.Quiescence) ? 1_500_000 : 0,
+            DigestIntervalUs = Features.Has(seed, Feature.Digests) ? 400_000 : 0,
             DigestTimeUs = 1_000_000,
             DigestRepeatUs = 100_000,
             SnapshotChunkBytes = 16 << 10,
@@ -80,7 +61,11 @@ internal sealed class ClusterRun : ISimulation
         Time = new VirtualTime(Transcript.Step);
         Conditions = scenario.Draw(Random);
         // Keys of large runs are deleted as one range, which may then have as many pages as many sets.
-        Conditions = Conditions with { HasSets = !Conditions.IsLarge && seed % SetsInOneOf == 1, HasLives = !Conditions.IsLarge && (Conditions.HasLives || Draws(seed, LivesDraw, LivesInOneOf)) };
+        Conditions = Conditions with
+        {
+            HasSets = !Conditions.IsLarge && Features.Has(seed, Feature.Sets),
+            HasLives = !Conditions.IsLarge && (Conditions.HasLives || Features.Has(seed, Feature.Lives)),
+        };
         if (Conditions.IsLarge)
             Options = Options with { WindowBytes = 64 << 10, FrameBytes = 32 << 10, SnapshotChunkBytes = 64 << 10, SnapshotWindowBytes = 256 << 10 };
         var record = new ShardRecord { Generation = 1, End = Conditions.RoutedCallers ? ByteString.CopyFromUtf8("n") : ByteString.Empty };
@@ -93,7 +78,7 @@ internal sealed class ClusterRun : ISimulation
         _sets = Conditions.HasSets ? new SetCaller(this) : null;
         _lives = Conditions.HasLives ? new LifeCaller(this) : null;
         // A replica tells one hub what it applies, and with routed callers that is its node's.
-        _watch = seed % WatchesInOneOf == 2 && !Conditions.RoutedCallers ? new WatchCaller(this, seed) : null;
+        _watch = Features.Has(seed, Feature.Watch) && !Conditions.RoutedCallers ? new WatchCaller(this, seed) : null;
         _replacements = new Replacements(this);
         _availability = new Availability(this, _history);
         if (Conditions.RoutedCallers)
@@ -101,9 +86,7 @@ internal sealed class ClusterRun : ISimulation
             _routed = [.. Enumerable.Range(1, RoutedCount).Select(number => new RoutedClient(this, _history, number))];
             _routedWatches = [.. _routed.Select(client => new RoutedWatch(this, client.Client, (seed * RoutedCount) + client.Number))];
         }
-        // Beside sectors that cannot be read, two runs of a seed with these transactions differ in one step (an answer is seen by another poll), which is not
-        // understood yet.
-        _transacts = !Conditions.IsLarge && seed % TransactsInOneOf == 1 && scenario.Name != "nodes-unreadable" ? new TransactCaller(this) : null;
+        _transacts = !Conditions.IsLarge && Features.Has(seed, Feature.Transactions) ? new TransactCaller(this) : null;
         _load = Conditions.RoutedCallers ? new RoutedLoad(this) : null;
         _faults = new ClusterFaults(this, scenario.Mix, _replacements, _routed);
     }
@@ -200,6 +183,8 @@ internal sealed class ClusterRun : ISimulation
         finally
         {
             _end = string.Join('\n', _nodes.Select(node => $"node {node.Id}: {node.State}").Concat(_clients.Select(client => $"a client: {client.State}")).Concat(_routed.Select(client => client.State)));
+            Time.End();
+            Transcript.End();
             foreach (var watch in _routedWatches)
                 watch.Stop();
             foreach (var client in _routed)
@@ -244,9 +229,6 @@ internal sealed class ClusterRun : ISimulation
         Time.RunUntil(NowUs + forUs, Failed);
         _stands = false;
     }
-
-    // Whether a run has a feature, independently of its other features and of the course of the run.
-    private static bool Draws(int seed, int feature, int inOneOf) => new Random(unchecked((seed * 1_000_003) + feature)).Next(inOneOf) == 0;
 
     private bool Failed()
     {

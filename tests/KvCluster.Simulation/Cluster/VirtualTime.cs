@@ -1,16 +1,32 @@
 namespace KvCluster.Simulation.Cluster;
 
-/// <summary>One queue of timed events, and a clock that jumps from each event to the next. Single-threaded.</summary>
+/// <summary>
+/// One queue of timed events, and a clock that jumps from each event to the next. Only the thread that made it may use it: what goes on on another thread does so
+/// at another moment in each run, so that two runs of a seed differ.
+/// </summary>
 internal sealed class VirtualTime(Action<long> stepped) : TimeProvider
 {
     private readonly PriorityQueue<Action, (long DueUs, long Order)> _due = new();
+    private readonly int _thread = Environment.CurrentManagedThreadId;
     private long _order;
+    private bool _isOver;
 
     public long NowUs { get; private set; } = 1;
 
     public override long TimestampFrequency => TimeSpan.TicksPerSecond;
 
-    public void After(long delayUs, Action action) => _due.Enqueue(action, (NowUs + delayUs, _order++));
+    /// <exception cref="Violation">Called on another thread.</exception>
+    public void After(long delayUs, Action action)
+    {
+        if (_isOver)
+            return;
+        if (Environment.CurrentManagedThreadId != _thread)
+            throw new Violation(Rule.Contract, "something of the run goes on on another thread");
+        _due.Enqueue(action, (NowUs + delayUs, _order++));
+    }
+
+    /// <summary>The run is over: nothing happens any more. What the end of its processes begins may be on any thread.</summary>
+    public void End() => _isOver = true;
 
     public void RunUntil(long endUs, Func<bool> done)
     {

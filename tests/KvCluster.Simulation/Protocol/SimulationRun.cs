@@ -14,11 +14,6 @@ internal sealed class SimulationRun : ISimulation
     private const long HealWithinUs = 30_000_000;
     private const int VotersMax = 5;
 
-    // One seed in this many has quiescent leaders. More would leave less time for the rest of the protocol.
-    private const int QuiescentInOneOf = 4;
-
-    // The same for comparisons of digests.
-    private const int ComparesInOneOf = 3;
     private const int NodesMax = 12;
 
     private readonly PriorityQueue<Action, (long DueUs, long Order)> _due = new();
@@ -46,8 +41,8 @@ internal sealed class SimulationRun : ISimulation
             FrameBytes = Conditions.FrameBytes,
             WindowBytes = 2_000,
             QuiescentAfterUs = 100_000,
-            QuiescentIntervalUs = seed % QuiescentInOneOf == 0 ? 1_500_000 : 0,
-            DigestIntervalUs = seed % ComparesInOneOf == 0 ? 400_000 : 0,
+            QuiescentIntervalUs = Features.Has(seed, Feature.Quiescence) ? 1_500_000 : 0,
+            DigestIntervalUs = Features.Has(seed, Feature.Digests) ? 400_000 : 0,
             DigestTimeUs = 1_000_000,
             DigestRepeatUs = 100_000,
             SnapshotPatienceUs = 3_000_000,
