@@ -10,7 +10,7 @@ namespace KvCluster.Simulation;
 public sealed class SlowLeaderTests
 {
     [Theory]
-    [InlineData(1)]
+    [InlineData(5)]
     [InlineData(2)]
     public void SlowDisk_OfALeader_MakesItTransferInSecondsAndNothingOscillates(int seed)
     {

@@ -1,6 +1,5 @@
 using System.CommandLine;
 using KvCluster.Cli.Replacing;
-using KvCluster.Client;
 
 namespace KvCluster.Cli.Commands;
 

@@ -1,3 +1,4 @@
+using System.Runtime.Versioning;
 using KvCluster.Processes;
 
 namespace KvCluster.Tests.Chart;
@@ -6,6 +7,7 @@ namespace KvCluster.Tests.Chart;
 /// deploy/kubernetes/grow-storage, with a kubectl that has one release of two nodes in files; only the nightly script runs it with a Kubernetes. Before there was such
 /// a script, nothing made volumes larger: an upgrade with another node.storage.size was forbidden.
 /// </summary>
+[UnsupportedOSPlatform("windows")]
 public sealed class GrowStorageTests : IDisposable
 {
     // Each file is one thing that Kubernetes has. "calls" has the commands that change something, and with a file "broken" no StatefulSet can be created.

@@ -2,7 +2,6 @@ using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Admin.V1;
 using KvCluster.Internal.V1;
-using KvCluster.Replication.Protocol;
 using KvCluster.Storage.Context;
 using KvCluster.V1;
 

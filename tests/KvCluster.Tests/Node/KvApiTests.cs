@@ -226,7 +226,7 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
         await exchange.RequestStream.CompleteAsync();
         var answers = (await ReadAsync(exchange, 6)).ToDictionary(reply => reply.Id);
         Assert.All((ulong[])[1, 6], id => Assert.Equal(Bytes("500"), GetResponse.Parser.ParseFrom(answers[id].Response).Value));
-        Assert.Equal(["KEY_EMPTY", "BAD_REQUEST", "BAD_REQUEST", "WRONG_SHARD"], Enumerable.Range(2, 4).Select(id => ReasonOf(answers[(ulong)id])));
+        Assert.Equal(["KEY_EMPTY", "UNSUPPORTED_BY_PEER", "BAD_REQUEST", "WRONG_SHARD"], Enumerable.Range(2, 4).Select(id => ReasonOf(answers[(ulong)id])));
         var hint = Google.Rpc.Status.Parser.ParseFrom(answers[5].Status).GetDetail<RouteHint>()!;
         Assert.Equal(ShardOf(_prefix), hint.Routes.Single().Shard);
         Assert.False(await exchange.ResponseStream.MoveNext(CancellationToken.None));
