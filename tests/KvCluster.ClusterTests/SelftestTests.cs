@@ -31,10 +31,10 @@ public sealed class SelftestTests
             await client.PutAsync(key, "of somebody else");
         var before = await AllAsync(client);
 
-        var direct = await RunAsync(cluster.RouterAddress, "--seconds", "4");
+        var direct = await RunAsync(cluster, "--seconds", "4");
         Assert.True(direct.ExitCode == 0, direct.Told);
         Assert.Contains("2 borders of shards", direct.Told, StringComparison.Ordinal);
-        var routed = await RunAsync(cluster.RouterAddress, "--seconds", "4", "--gateway", "--output", "json", "--seed", "7");
+        var routed = await RunAsync(cluster, "--seconds", "4", "--gateway", "--output", "json", "--seed", "7");
         Assert.True(routed.ExitCode == 0, routed.Told);
         using var document = JsonDocument.Parse(routed.Told);
         Assert.Equal(7, document.RootElement.GetProperty("seed").GetInt32());
@@ -55,7 +55,7 @@ public sealed class SelftestTests
         using var ended = new CancellationTokenSource();
         var seed = Random.Shared.Next();
         var killing = KillLeadersUntilAsync(cluster, status, new Random(seed), ended.Token);
-        var run = await RunAsync(cluster.RouterAddress, "--seconds", "16", "--seed", seed.ToString(CultureInfo.InvariantCulture));
+        var run = await RunAsync(cluster, "--seconds", "16", "--seed", seed.ToString(CultureInfo.InvariantCulture));
         await ended.CancelAsync();
         var kills = await killing;
         Assert.True(run.ExitCode == 0, $"seed {seed}, {kills} kills: {run.Told}");
@@ -64,28 +64,6 @@ public sealed class SelftestTests
         await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.RouterAddress], Timeout = Eventually.Limit });
         Assert.Empty(await AllAsync(client));
         await Eventually.TrueAsync(() => RouterStatus.StatusOf(status, digest: true) is { } now && AreEqual(now), "three equal replicas of each shard");
-    }
-
-    /// <summary>Runs `kv selftest` until it exits.</summary>
-    /// <param name="address">Of a node or a router.</param>
-    internal static async Task<(int ExitCode, string Told)> RunAsync(string address, params string[] arguments)
-    {
-        using var process = Process.Start(new ProcessStartInfo(Tools.Built("kv", "KvCluster.Cli"), ["selftest", "--endpoint", address, .. arguments])
-        {
-            RedirectStandardOutput = true,
-            RedirectStandardError = true,
-        })!;
-        try
-        {
-            var (output, error) = (process.StandardOutput.ReadToEndAsync(), process.StandardError.ReadToEndAsync());
-            await process.WaitForExitAsync().WaitAsync(Limit);
-            return (process.ExitCode, await output + await error);
-        }
-        finally
-        {
-            if (!process.HasExited)
-                process.Kill();
-        }
     }
 
     // The launcher starts each node again. The next leader dies when the one before it runs.
@@ -115,6 +93,26 @@ public sealed class SelftestTests
         status.Nodes.All(static node => node.Error.Length == 0 && node.Replicas.Count == 3)
         && status.Nodes.SelectMany(static node => node.Replicas).GroupBy(static replica => replica.Route.Shard)
             .All(static shard => shard.Select(static replica => (replica.DigestEtag, replica.Digest)).Distinct().Count() == 1);
+
+    private static async Task<(int ExitCode, string Told)> RunAsync(LauncherProcess cluster, params string[] arguments)
+    {
+        using var process = Process.Start(new ProcessStartInfo(Tools.Built("kv", "KvCluster.Cli"), ["selftest", "--endpoint", cluster.RouterAddress, .. arguments])
+        {
+            RedirectStandardOutput = true,
+            RedirectStandardError = true,
+        })!;
+        try
+        {
+            var (output, error) = (process.StandardOutput.ReadToEndAsync(), process.StandardError.ReadToEndAsync());
+            await process.WaitForExitAsync().WaitAsync(Limit);
+            return (process.ExitCode, await output + await error);
+        }
+        finally
+        {
+            if (!process.HasExited)
+                process.Kill();
+        }
+    }
 
     private static async Task<List<(string Key, KvCluster.Etag Etag)>> AllAsync(KvClient client) =>
         await client.ScanAsync(new KvScan()).Select(static entry => (Encoding.UTF8.GetString(entry.Key.Span), entry.Etag)).ToListAsync();

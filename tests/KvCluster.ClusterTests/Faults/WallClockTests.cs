@@ -21,7 +21,11 @@ public sealed class WallClockTests(Xunit.Abstractions.ITestOutputHelper output)
     public async Task F48_LivesOfKeys_WhileWallClocksStepAndDisagree_AreNotShorterAndHardlyLonger()
     {
         using var folder = new TemporaryDirectory();
-        var clocks = ClocksIn(folder.Path);
+        var clocks = Enumerable.Range(1, 3).Select(node => new WallClock(Path.Combine(folder.Path, $"clock{node}"))).ToArray();
+        // The third is a day ahead, from its start.
+        clocks[0].Set(TimeSpan.Zero);
+        clocks[1].Set(TimeSpan.Zero);
+        clocks[2].Set(TimeSpan.FromDays(1));
         await using var cluster = await FaultCluster.StartAsync(prepare: node => node.Wrapper = clocks[node.Node - 1].Wrapper);
         await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.DirectEndpoints, Timeout = Eventually.Limit });
         await cluster.UntilLeadsAsync(1);
@@ -44,42 +48,6 @@ public sealed class WallClockTests(Xunit.Abstractions.ITestOutputHelper output)
             output.WriteLine(one.ToString());
         Assert.All(ended, static one => Assert.True(one.LongestPossible >= one.Asked, $"early: {one}"));
         Assert.All(ended, static one => Assert.True(one.ShortestPossible <= one.Asked + LateMax + (one.Asked / 1_000), $"late: {one}"));
-    }
-
-    /// <summary>The lives of keys are one promise. `kv selftest` looks at the others after each step, and at the node whose clock is a day ahead.</summary>
-    [WallClockFact]
-    public async Task F48_Selftest_AfterEachStepOfAWallClockAndAfterATransferToOneADayAhead_Passes()
-    {
-        using var folder = new TemporaryDirectory();
-        var clocks = ClocksIn(folder.Path);
-        await using var cluster = await FaultCluster.StartAsync(prepare: node => node.Wrapper = clocks[node.Node - 1].Wrapper);
-        await cluster.UntilLeadsAsync(1);
-        foreach (var step in new[] { TenMinutes, -TenMinutes })
-        {
-            clocks[0].Set(step);
-            // The leader's process notices within a second.
-            await Task.Delay(1_000);
-            await PassesAsync(string.Create(CultureInfo.InvariantCulture, $"with the leader's clock {step} ahead of the machine's"));
-        }
-
-        await cluster.UntilLeadsAsync(3);
-        await PassesAsync("after a transfer to a node whose clock is a day ahead");
-
-        async Task PassesAsync(string when)
-        {
-            var (exitCode, told) = await SelftestTests.RunAsync(cluster.DirectEndpoints[0], "--seconds", "4");
-            Assert.True(exitCode == 0, $"{when}: {told}");
-        }
-    }
-
-    // The third is a day ahead, from its start.
-    private static WallClock[] ClocksIn(string folder)
-    {
-        var clocks = Enumerable.Range(1, 3).Select(node => new WallClock(Path.Combine(folder, $"clock{node}"))).ToArray();
-        clocks[0].Set(TimeSpan.Zero);
-        clocks[1].Set(TimeSpan.Zero);
-        clocks[2].Set(TimeSpan.FromDays(1));
-        return clocks;
     }
 
     private static async Task<Life> MeasureAsync(KvClient client, TimeSpan asked)
