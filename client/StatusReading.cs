@@ -5,9 +5,6 @@ namespace KvCluster.Client;
 /// <summary>Converts status messages to the public types.</summary>
 internal static class StatusReading
 {
-    /// <summary>The text of a role or state that is not known.</summary>
-    public const string Unknown = "unknown";
-
     public static ClusterStatus ToStatus(GetStatusResponse message) => new(message.Cluster, [.. message.Nodes.Select(ToNode)]);
 
     public static ReplicaCheckpoint ToCheckpoint(Admin.V1.ReplicaCheckpoint message) =>
@@ -55,9 +52,9 @@ internal static class StatusReading
         Ended = message.HasEndedUs ? DateTimeOffset.UnixEpoch.AddMicroseconds(message.EndedUs) : null,
     };
 
-    /// <summary>A role or a state as people read it: its name in lower case, and <see cref="Unknown"/> if an older or newer node tells none that this program knows.</summary>
+    /// <summary>A role or a state as people read it: its name in lower case, and <see cref="ReplicaStatus.Unknown"/> if an older or newer node tells none that this program knows.</summary>
     public static string TextOf<T>(T value)
-        where T : struct, Enum => Enum.IsDefined(value) && !value.Equals(default(T)) ? value.ToString().ToLowerInvariant() : Unknown;
+        where T : struct, Enum => Enum.IsDefined(value) && !value.Equals(default(T)) ? value.ToString().ToLowerInvariant() : ReplicaStatus.Unknown;
 
     private static NodeMemory ToMemory(V1.NodeMemory message) => new(
         message.BudgetBytes,

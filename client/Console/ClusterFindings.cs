@@ -8,10 +8,8 @@ internal static class ClusterFindings
 {
     public static async Task<object> ReadAsync(KvAdmin admin)
     {
-        var asked = TimeProvider.System.GetUtcNow();
-        var nodes = await admin.ExamineAsync().ConfigureAwait(false);
-        var now = TimeProvider.System.GetUtcNow();
-        return Of(await admin.GetStatusAsync().ConfigureAwait(false), nodes, asked, now);
+        var (status, nodes, asked, now) = await Examined.ReadAsync(admin, CancellationToken.None).ConfigureAwait(false);
+        return Of(status, nodes, asked, now);
     }
 
     /// <param name="status">The status of the nodes.</param>

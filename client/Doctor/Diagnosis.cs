@@ -55,7 +55,7 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
         {
             var found = new List<Finding>();
             var voters = shard.MaxBy(static one => one.Replica.Epoch).Replica.Voters;
-            var untold = shard.Where(one => one.Replica.Role == "unknown").Select(one => one.Node).ToList();
+            var untold = shard.Where(one => one.Replica.Role == ReplicaStatus.Unknown).Select(one => one.Node).ToList();
             // A leader that nobody answers still calls itself one.
             if (voters.Count(node => !silent.Contains(node)) is var answer && voters.Count > 0 && answer * 2 <= voters.Count)
             {

@@ -64,6 +64,9 @@ public sealed record ReplicaStatus(
     string Failure,
     ReplicaDetail? Detail)
 {
+    /// <summary>The text of a role or state that this version does not know.</summary>
+    internal const string Unknown = "unknown";
+
     /// <summary>The nodes of the shard's voters, as this replica knows them.</summary>
     public IReadOnlyList<uint> Voters { get; init; } = [];
 

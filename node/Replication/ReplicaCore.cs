@@ -222,7 +222,7 @@ internal sealed class ReplicaCore
         var wanted = _context.Control.Wanted;
         Invariant.Check(
             Leader is null || (Leader.Epoch == wanted.PromisedEpoch && wanted.PromisedLeader == _context.Self && wanted.PromisedIncarnation == _context.Incarnation),
-            $"This replica leads epoch {Leader?.Epoch}, but epoch {wanted.PromisedEpoch} is promised to replica {wanted.PromisedLeader:x16}.");
+            $"This replica leads epoch {Leader?.Epoch}, but epoch {wanted.PromisedEpoch} is promised to replica {wanted.PromisedLeader}.");
         _leadership.PublishLease();
         _context.Control.Pump(_context.Effects, _context.NowUs);
         NextTickUs = _follower.HasWork ? _context.NowUs : Math.Max(_context.NowUs, NextDueUs());
@@ -368,7 +368,7 @@ internal sealed class ReplicaCore
     {
         Invariant.Check(epoch >= _context.Promised, $"Epoch {epoch} would be promised after {_context.Promised}.");
         if (Leader is not null)
-            StopLeading($"epoch {epoch} is promised to replica {leader:x16}", leader);
+            StopLeading($"epoch {epoch} is promised to replica {leader}", leader);
         _context.Control.Require(_context.Control.Wanted with { PromisedEpoch = epoch, PromisedLeader = leader, PromisedIncarnation = incarnation });
         _context.EpochSeen = Math.Max(_context.EpochSeen, epoch);
         _promises.PromiseRose();

@@ -74,7 +74,7 @@ internal static class AsideCommand
     private static void Write(AsideCopy copy, CopyExtent extent)
     {
         var newest = extent.Newest is { } etag ? $"its newest record is {EtagText.Of(etag)}" : $"its newest record cannot be determined: {extent.WhyUnknown}";
-        Console.WriteLine(string.Create(CultureInfo.InvariantCulture, $"{copy.Name,-12} {AsideCopies.BytesOf(copy) / 1e6:N1} MB, replica {extent.Replica:x16} of shard {copy.Shard}; {newest}"));
+        Console.WriteLine(string.Create(CultureInfo.InvariantCulture, $"{copy.Name,-12} {AsideCopies.BytesOf(copy) / 1e6:N1} MB, replica {extent.Replica} of shard {copy.Shard}; {newest}"));
     }
 
     private static int AsUserOfTheNode(Func<int> run)

@@ -1,5 +1,6 @@
 using System.CommandLine;
 using KvCluster.Cli.Doctor;
+using KvCluster.Client;
 using KvCluster.Client.Doctor;
 
 namespace KvCluster.Cli.Commands;
@@ -15,12 +16,7 @@ internal static class DoctorCommand
     {
         await using var client = Globals.ClientOf(arguments);
         string[] routers = [Globals.EndpointOf(arguments), .. arguments.GetValue(Routers)!.Select(static router => Globals.AddressIn(router, Routers.Name))];
-        var asked = TimeProvider.System.GetUtcNow();
-        // Both at once, because each takes some seconds where a node stands still.
-        var examining = client.Admin.ExamineAsync(stop);
-        var looking = client.Admin.GetStatusAsync(cancellationToken: stop);
-        await Task.WhenAll(examining, looking);
-        var (nodes, status, now) = (await examining, await looking, TimeProvider.System.GetUtcNow());
+        var (status, nodes, asked, now) = await Examined.ReadAsync(client.Admin, stop);
         // A node tells more about its certificate itself.
         var servers = routers.Select(static router => new Uri(router)).Where(router => router.Scheme == Uri.UriSchemeHttps && nodes.All(node => !IsSame(node.Address, router))).Distinct();
         var presented = await Task.WhenAll(servers.Select(server => Handshakes.ReadAsync(server, Globals.TlsOf(arguments), stop)));

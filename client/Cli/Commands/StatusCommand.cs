@@ -100,7 +100,7 @@ internal static class StatusCommand
 
     /// <summary>Lines about nodes whose version tells no roles that this program knows.</summary>
     internal static IEnumerable<string> Hints(ClusterStatus status) => status.Nodes
-        .Where(static node => node.Replicas.Any(static replica => replica.Role == StatusReading.Unknown))
+        .Where(static node => node.Replicas.Any(static replica => replica.Role == ReplicaStatus.Unknown))
         .Select(static node => $"node {node.Node} runs version {node.Version}, whose roles this kv does not know; the kv of that version shows them");
 
     private static IEnumerable<string> CellsOf(NodeStatus node, ReplicaStatus replica, ulong lag, bool digest)

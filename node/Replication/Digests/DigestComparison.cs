@@ -216,9 +216,9 @@ internal sealed class DigestComparison
     {
         foreach (var odd in verdict.Odd)
         {
-            Invariant.Check(odd != _context.Self && digests[odd] != verdict.Expected, $"Replica {odd:x16} is condemned, whose digest is the majority's.");
+            Invariant.Check(odd != _context.Self && digests[odd] != verdict.Expected, $"Replica {odd} is condemned, whose digest is the majority's.");
             _condemned[odd] = new Condemned(_number, digests[odd], verdict.Expected!, _context.Committed, _context.NowUs);
-            _context.Emit(new Effect.Alarm($"the trees of replica {odd:x16} differ from the majority's at {_etag}; it is quarantined so that it can be rebuilt: {Shown(digests)}"));
+            _context.Emit(new Effect.Alarm($"the trees of replica {odd} differ from the majority's at {_etag}; it is quarantined so that it can be rebuilt: {Shown(digests)}"));
         }
     }
 
@@ -234,7 +234,7 @@ internal sealed class DigestComparison
     }
 
     private static string Shown(Dictionary<ReplicaId, ByteString> digests) =>
-        string.Join(", ", digests.OrderBy(digest => digest.Key).Select(digest => $"{digest.Key:x16} has {DigestAnswers.Shown(digest.Value)}"));
+        string.Join(", ", digests.OrderBy(digest => digest.Key).Select(digest => $"{digest.Key} has {DigestAnswers.Shown(digest.Value)}"));
 
     private sealed record Condemned(ulong Number, ByteString Reported, ByteString Expected, Etag Committed, long RepeatUs);
 }

@@ -64,7 +64,7 @@ internal sealed class PrepareRound(ReplicaContext context, TailTruncation trunca
     /// <summary>A prepared replica did not send its tail, so a majority is needed again.</summary>
     public PrepareRound Without(ReplicaId source, string why)
     {
-        context.Log($"replica {source:x16} {why}; a majority is needed again");
+        context.Log($"replica {source} {why}; a majority is needed again");
         _prepared.Remove(source);
         return Begin();
     }
@@ -81,7 +81,7 @@ internal sealed class PrepareRound(ReplicaContext context, TailTruncation trunca
         // Not asserted: others tell it, and one of them may have lost a tail that its control file does not show. This replica's journal has what is committed.
         if (context.Journal.Last.Etag >= greatest.Etag)
             return new ReadyToLead(Epoch, won.Voters);
-        context.Log($"fetching the tail up to {greatest} from replica {source:x16}; this replica's journal ends at {context.Journal.Last.Name}");
+        context.Log($"fetching the tail up to {greatest} from replica {source}; this replica's journal ends at {context.Journal.Last.Name}");
         return new TailFetch(context, truncation, won, this, source, greatest).Begin();
     }
 }

@@ -90,6 +90,6 @@ internal sealed class TailFetch(ReplicaContext context, TailTruncation truncatio
         var frame = context.FrameTo(source, Epoch);
         frame.Release = new Release { Stand = true };
         context.Send(frame);
-        return new Abandoned($"replica {source:x16} {why} and should campaign itself", laterUs: context.Options.TimeoutMaxUs);
+        return new Abandoned($"replica {source} {why} and should campaign itself", laterUs: context.Options.TimeoutMaxUs);
     }
 }

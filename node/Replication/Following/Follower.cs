@@ -271,7 +271,7 @@ internal sealed class Follower
                 Answer(frame, append.Previous.FromWire());
                 return;
             case TailFit.Damaged:
-                _context.Emit(new Effect.Alarm($"an append from replica {frame.SenderId:x16} in epoch {frame.Epoch} is damaged and was dropped"));
+                _context.Emit(new Effect.Alarm($"an append from replica {frame.SenderId} in epoch {frame.Epoch} is damaged and was dropped"));
                 return;
             case TailFit.Conflict:
                 BeginTruncation(frame, match.Common);

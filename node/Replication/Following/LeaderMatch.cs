@@ -35,7 +35,7 @@ internal sealed class LeaderMatch(ReplicaContext context)
     {
         if (Leader == frame.SenderId)
             return;
-        Invariant.Check(Leader.IsNone, $"Replica {frame.SenderId:x16} leads epoch {frame.Epoch}, which replica {Leader:x16} leads.");
+        Invariant.Check(Leader.IsNone, $"Replica {frame.SenderId} leads epoch {frame.Epoch}, which replica {Leader} leads.");
         Leader = frame.SenderId;
         context.Emit(new Effect.LeaderKnown(frame.Epoch, frame.SenderId, context.View.NodeOf(frame.SenderId)));
     }

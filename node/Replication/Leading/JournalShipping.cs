@@ -38,14 +38,14 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
         };
         if (durable <= context.Journal.Last.Etag)
             return true;
-        context.Emit(new Effect.Alarm($"replica {answer.SenderId:x16} acknowledges {durable}, but this leader's journal ends at {context.Journal.Last.Name}; the acknowledgement was dropped"));
+        context.Emit(new Effect.Alarm($"replica {answer.SenderId} acknowledges {durable}, but this leader's journal ends at {context.Journal.Last.Name}; the acknowledgement was dropped"));
         return false;
     }
 
     /// <summary>A follower reported what it has durable and matched.</summary>
     public void OnAck(FollowerProgress follower, Etag durable, bool recovering)
     {
-        Invariant.Check(durable <= context.Journal.Last.Etag, $"Replica {follower.Replica:x16} has {durable}, but this leader's journal ends at {context.Journal.Last.Name}.");
+        Invariant.Check(durable <= context.Journal.Last.Etag, $"Replica {follower.Replica} has {durable}, but this leader's journal ends at {context.Journal.Last.Name}.");
         if (!recovering)
         {
             follower.HeardUs = context.NowUs;
@@ -74,7 +74,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
 
         Invariant.Check(
             last.Etag > follower.Sent.Etag && last.Etag <= context.Journal.Last.Etag,
-            $"Replica {follower.Replica:x16} was sent bodies up to {last} after {follower.Sent}, and the journal ends at {context.Journal.Last.Name}.");
+            $"Replica {follower.Replica} was sent bodies up to {last} after {follower.Sent}, and the journal ends at {context.Journal.Last.Name}.");
         follower.Sent = last;
         follower.Enqueue(last.Etag, bytes, context.NowUs);
         follower.AdvanceRound(context);
@@ -145,7 +145,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
     /// <summary>The follower has a new process.</summary>
     public void OnRestarted(FollowerProgress follower)
     {
-        context.Log($"replica {follower.Replica:x16} has restarted");
+        context.Log($"replica {follower.Replica} has restarted");
         follower.Restart();
         Signal(follower, FollowerSignal.Restarted);
         // A probe for what it acknowledged shows at once whether it still has it.
@@ -253,7 +253,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
     // The record is common, so the bodies that follow it are sent.
     private void Continue(FollowerProgress follower, LogPosition common)
     {
-        Invariant.Check(TailMatch.Has(context.Journal, common), $"Bodies after {common} are to be sent to replica {follower.Replica:x16}, but this leader does not have it.");
+        Invariant.Check(TailMatch.Has(context.Journal, common), $"Bodies after {common} are to be sent to replica {follower.Replica}, but this leader does not have it.");
         Signal(follower, FollowerSignal.Common);
         follower.Sent = common;
         follower.ForgetBehind(common.Etag);
@@ -279,7 +279,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
     // This harms nobody: the follower continues with what it has, and a newer checkpoint is sent later, from its beginning.
     private void GiveUpSnapshot(FollowerProgress follower, string reason, bool costsMuch = true)
     {
-        context.Log($"replica {follower.Replica:x16} did not receive the snapshot at {follower.Covers}: {reason}; it is sent again later");
+        context.Log($"replica {follower.Replica} did not receive the snapshot at {follower.Covers}: {reason}; it is sent again later");
         Signal(follower, FollowerSignal.GivenUp);
         var pauseUs = Math.Min(context.Options.SnapshotRetryUs << Math.Min(follower.SnapshotsGivenUp, 30), context.Options.SnapshotRetryMaxUs);
         follower.SnapshotsGivenUp += costsMuch ? 1 : 0;
@@ -295,7 +295,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
         follower.State = FollowerTransitions.Next(before, signal);
         if (follower.State == before)
             return;
-        context.Log($"replica {follower.Replica:x16}: {before} to {follower.State} ({signal})");
+        context.Log($"replica {follower.Replica}: {before} to {follower.State} ({signal})");
         if (before == FollowerState.Snapshot)
         {
             if (follower.Covers != default)
@@ -326,7 +326,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
             return;
         Invariant.Check(
             follower.Covers == default && follower.Acked <= context.Journal.Last.Etag,
-            $"Replica {follower.Replica:x16} is sent bodies while it has {follower.Acked} and takes a snapshot at {follower.Covers}.");
+            $"Replica {follower.Replica} is sent bodies while it has {follower.Acked} and takes a snapshot at {follower.Covers}.");
         follower.Sending = true;
         var frame = FrameTo(follower);
         frame.Append = new Append { Previous = follower.Sent.ToWire(), Committed = context.Committed.ToWire(), ShardTimeUs = context.Journal.ShardTimeUs };

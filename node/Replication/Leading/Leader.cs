@@ -153,7 +153,7 @@ internal sealed class Leader
             : SupersededUs != long.MaxValue ? "a higher epoch was assigned"
             : _succession.IsTransferring ? "the leadership is being transferred"
             : _membership is not null ? "another change of the replicas is in progress"
-            : !change.Joins.IsNone && !_tracker.FollowsClosely(change.Joins) ? $"replica {change.Joins:x16} has not caught up"
+            : !change.Joins.IsNone && !_tracker.FollowsClosely(change.Joins) ? $"replica {change.Joins} has not caught up"
             : null;
         if (refusal is not null)
             _context.Emit(new Effect.OrderEnded(orderId, false, refusal));

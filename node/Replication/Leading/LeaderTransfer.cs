@@ -49,7 +49,7 @@ internal sealed class LeaderTransfer(ReplicaContext context, ulong epoch, long i
     /// <summary>Serving has ended.</summary>
     public void Drain()
     {
-        Invariant.Check(Phase == TransferPhase.Asking, $"Serving ends for replica {Target:x16} in phase {Phase}.");
+        Invariant.Check(Phase == TransferPhase.Asking, $"Serving ends for replica {Target} in phase {Phase}.");
         Phase = TransferPhase.Draining;
         DeadlineUs = context.NowUs + context.Options.TimeoutMaxUs;
         _resendUs = context.NowUs;
@@ -64,7 +64,7 @@ internal sealed class LeaderTransfer(ReplicaContext context, ulong epoch, long i
         if (Phase == TransferPhase.Draining && context.Committed >= last && target.Acked >= last)
         {
             Phase = TransferPhase.Released;
-            context.Log($"transfers the leadership of epoch {epoch} to replica {Target:x16}");
+            context.Log($"transfers the leadership of epoch {epoch} to replica {Target}");
         }
 
         if (Phase == TransferPhase.Draining || context.NowUs < _resendUs)

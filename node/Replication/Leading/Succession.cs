@@ -30,11 +30,11 @@ internal sealed class Succession(ReplicaContext context, ulong epoch, ProgressTr
         if (Choose(replica) is not { } target)
         {
             context.Emit(new Effect.OrderEnded(
-                orderId, false, replica.IsNone ? "no other voter follows closely" : $"replica {replica:x16} is not a voter that follows closely"));
+                orderId, false, replica.IsNone ? "no other voter follows closely" : $"replica {replica} is not a voter that follows closely"));
             return;
         }
 
-        context.Log($"asks replica {target.Replica:x16} to take over");
+        context.Log($"asks replica {target.Replica} to take over");
         Begin(orderId, target);
     }
 
@@ -48,7 +48,7 @@ internal sealed class Succession(ReplicaContext context, ulong epoch, ProgressTr
             return;
         heartbeats.Asked();
         _leaveDueUs = context.NowUs + context.Options.TimeoutMaxUs;
-        context.Log($"its {(context.TreeDoubted ? "tree is doubted" : "disk is slow or full")}: asks replica {target.Replica:x16} to take over");
+        context.Log($"its {(context.TreeDoubted ? "tree is doubted" : "disk is slow or full")}: asks replica {target.Replica} to take over");
         Begin(0, target);
     }
 
@@ -61,8 +61,8 @@ internal sealed class Succession(ReplicaContext context, ulong epoch, ProgressTr
         if (_transfer is null || context.NowUs < _transfer.DeadlineUs)
             return null;
         if (_transfer.StoppedServing)
-            return $"replica {_transfer.Target:x16} did not take over";
-        _transfer.End(ReplicaId.None, $"replica {_transfer.Target:x16} did not become ready; this replica continues to lead");
+            return $"replica {_transfer.Target} did not take over";
+        _transfer.End(ReplicaId.None, $"replica {_transfer.Target} did not become ready; this replica continues to lead");
         _transfer = null;
         return null;
     }
@@ -87,7 +87,7 @@ internal sealed class Succession(ReplicaContext context, ulong epoch, ProgressTr
 
     private void Begin(long orderId, FollowerProgress target)
     {
-        Invariant.Check(_transfer is null, $"A transfer to replica {target.Replica:x16} begins while one to replica {_transfer?.Target:x16} is in progress.");
+        Invariant.Check(_transfer is null, $"A transfer to replica {target.Replica} begins while one to replica {_transfer?.Target} is in progress.");
         _transfer = new LeaderTransfer(context, epoch, orderId, target);
     }
 

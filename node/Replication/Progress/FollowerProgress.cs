@@ -131,7 +131,7 @@ internal sealed class FollowerProgress(ReplicaId replica, LogPosition probe, lon
     {
         if (_outstanding.Count == 0)
             MovedUs = nowUs;
-        Invariant.Check(bytes >= 0, $"{bytes} bytes were sent to replica {Replica:x16}.");
+        Invariant.Check(bytes >= 0, $"{bytes} bytes were sent to replica {Replica}.");
         _outstanding.Enqueue((last, bytes));
         OutstandingBytes += bytes;
     }
@@ -146,7 +146,7 @@ internal sealed class FollowerProgress(ReplicaId replica, LogPosition probe, lon
         }
 
         Invariant.Check(
-            OutstandingBytes >= 0 && (_outstanding.Count > 0 || OutstandingBytes == 0), $"{OutstandingBytes} bytes in {_outstanding.Count} frames are outstanding to replica {Replica:x16}.");
+            OutstandingBytes >= 0 && (_outstanding.Count > 0 || OutstandingBytes == 0), $"{OutstandingBytes} bytes in {_outstanding.Count} frames are outstanding to replica {Replica}.");
     }
 
     /// <summary>Removes what was sent after this record from what is outstanding; it is considered lost.</summary>

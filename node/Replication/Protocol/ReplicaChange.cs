@@ -51,11 +51,11 @@ internal abstract record ReplicaChange
     /// <summary>The change as it appears in logs.</summary>
     public sealed override string ToString() => this switch
     {
-        AddLearner { InPlaceOf.IsNone: true } add => $"add replica {add.Replica:x16} on node {add.Node} as a learner",
-        AddLearner add => $"add replica {add.Replica:x16} on node {add.Node} as a learner in place of {add.InPlaceOf:x16}",
-        Promote promote => $"make replica {promote.Learner:x16} a voter",
-        Remove remove => $"remove replica {remove.Replica:x16}",
-        Swap swap => $"replace replica {swap.Voter:x16} with {swap.Learner:x16}",
+        AddLearner { InPlaceOf.IsNone: true } add => $"add replica {add.Replica} on node {add.Node} as a learner",
+        AddLearner add => $"add replica {add.Replica} on node {add.Node} as a learner in place of {add.InPlaceOf}",
+        Promote promote => $"make replica {promote.Learner} a voter",
+        Remove remove => $"remove replica {remove.Replica}",
+        Swap swap => $"replace replica {swap.Voter} with {swap.Learner}",
         _ => throw new InvariantException("This kind of change of the replicas has no text."),
     };
 
@@ -92,13 +92,13 @@ internal abstract record ReplicaChange
         if (this is AddLearner added)
         {
             if (added.Replica.IsNone || record.HasRemoved(added.Replica) || record.Replicas.Any(replica => replica.ReplicaId == added.Replica))
-                return $"the id {added.Replica:x16} was used before";
+                return $"the id {added.Replica} was used before";
             if (record.Replicas.Any(replica => replica.NodeId == added.Node && replica.ReplicaId != added.InPlaceOf))
                 return $"node {added.Node} already has a replica of the shard";
         }
 
         if (!Joins.IsNone && !record.Replicas.Any(replica => replica.ReplicaId == Joins && replica is { Learner: true, Created: true }))
-            return $"replica {Joins:x16} is not a learner whose directory exists";
+            return $"replica {Joins} is not a learner whose directory exists";
         if (this is Promote { VotersMax: var votersMax } && record.Replicas.Count(replica => !replica.Learner) >= votersMax)
             return $"the shard already has its {votersMax} voters";
         if (Leaves.IsNone)
@@ -106,7 +106,7 @@ internal abstract record ReplicaChange
         if (Leaves == leader)
             return "a leader cannot remove itself; transfer the leadership first";
         if (record.Replicas.SingleOrDefault(replica => replica.ReplicaId == Leaves) is not { } leaving)
-            return $"replica {Leaves:x16} is not a replica of the shard";
-        return this is Swap && leaving.Learner ? $"replica {Leaves:x16} is not a voter" : "";
+            return $"replica {Leaves} is not a replica of the shard";
+        return this is Swap && leaving.Learner ? $"replica {Leaves} is not a voter" : "";
     }
 }

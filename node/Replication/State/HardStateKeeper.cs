@@ -49,11 +49,11 @@ internal sealed class HardStateKeeper
     /// <summary>Sets a state that only helps recovery; it is written when due, or with the next promise.</summary>
     public void Note(HardState wanted)
     {
-        Invariant.Check(wanted.ReplicaId == Wanted.ReplicaId && (wanted.Removed || !Wanted.Removed), $"The hard state of replica {Wanted.ReplicaId:x16} becomes that of {wanted.ReplicaId:x16}.");
+        Invariant.Check(wanted.ReplicaId == Wanted.ReplicaId && (wanted.Removed || !Wanted.Removed), $"The hard state of replica {Wanted.ReplicaId} becomes that of {wanted.ReplicaId}.");
         Invariant.Check(wanted.PromisedEpoch >= Wanted.PromisedEpoch, $"The promise goes from epoch {Wanted.PromisedEpoch} to {wanted.PromisedEpoch}.");
         Invariant.Check(
             wanted.PromisedEpoch > Wanted.PromisedEpoch || Wanted.PromisedLeader.IsNone || (wanted.PromisedLeader, wanted.PromisedIncarnation) == (Wanted.PromisedLeader, Wanted.PromisedIncarnation),
-            $"Epoch {wanted.PromisedEpoch} is promised to replica {wanted.PromisedLeader:x16} after it was promised to {Wanted.PromisedLeader:x16}.");
+            $"Epoch {wanted.PromisedEpoch} is promised to replica {wanted.PromisedLeader} after it was promised to {Wanted.PromisedLeader}.");
         Invariant.Check(wanted.Committed >= Wanted.Committed, $"The committed etag in the control file goes from {Wanted.Committed} to {wanted.Committed}.");
         Invariant.Check(wanted.LeaseLongestUs >= Wanted.LeaseLongestUs, $"The longest grant goes from {Wanted.LeaseLongestUs} to {wanted.LeaseLongestUs} us.");
         Wanted = wanted;

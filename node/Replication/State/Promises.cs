@@ -102,7 +102,7 @@ internal sealed class Promises
         if (_answerTo.IsNone || !_context.Control.PromiseSynced || journalBusy || !_context.Counts)
             return;
         var synced = _context.Control.Synced;
-        Invariant.Check(synced.PromisedLeader == _answerTo, $"Replica {_answerTo:x16} is told of a promise to replica {synced.PromisedLeader:x16}.");
+        Invariant.Check(synced.PromisedLeader == _answerTo, $"Replica {_answerTo} is told of a promise to replica {synced.PromisedLeader}.");
         // The wanted mark, because the end of a recovery lowers it in this same step, before the lower one is synced.
         var acknowledged = _context.Control.Wanted.Acknowledged;
         Invariant.Check(

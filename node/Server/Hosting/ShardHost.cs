@@ -93,7 +93,7 @@ internal sealed class ShardHost : IAsyncDisposable
     /// Why the coordinator's records are not trusted at the moment: one that was read does not name a replica of this node and is no reason to remove it. Null if there
     /// is no such replica. Any thread.
     /// </summary>
-    public string? RecordAlarm => _notRetired.Select(static kept => $"replica {kept.Key:x} is kept although the record that was read does not name it: {kept.Value}").FirstOrDefault();
+    public string? RecordAlarm => _notRetired.Select(static kept => $"replica {kept.Key} is kept although the record that was read does not name it: {kept.Value}").FirstOrDefault();
 
     /// <summary>The records that name a replica of this node which is not open yet. Any thread.</summary>
     public IEnumerable<ShardRecord> Missing(ShardDirectorySnapshot snapshot)

@@ -242,7 +242,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
         try
         {
             if (isLearner && (await RecordOfAsync(shard).ConfigureAwait(false))?.Replicas.FirstOrDefault(replica => replica.ReplicaId == change.Leaves) is { Learner: false })
-                return NotDone($"replica {change.Leaves:x16} is now a voter");
+                return NotDone($"replica {change.Leaves} is now a voter");
             if (await _voters.TryBeginAsync(shard, change, force).ConfigureAwait(false) is { } reason)
                 return NotDone(reason);
             try
