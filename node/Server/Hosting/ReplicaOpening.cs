@@ -176,7 +176,7 @@ internal sealed class ReplicaOpening
     private bool IsOfAReplicaThatLeft(ShardRecord record, long revision, string path) =>
         ControlFile.StateOf(LocalDisk.Instance, path) is not { } found
         || (found.ClusterHash == _clusterHash && found.Shard == record.ShardId
-            && new Retirement(found.Generation, found.PromisedEpoch, found.CoordinatorRevision).WhyNot(record, revision, found.ReplicaId) is null);
+            && new Retirement(found.Generation, found.PromisedEpoch, new RecordVersion(found.Recovery, found.CoordinatorRevision)).WhyNot(record, revision, found.ReplicaId) is null);
 
     private async Task<(ShardRecord Record, long Revision)> MarkCreatedAsync(ShardRecord record, long revision)
     {

@@ -244,7 +244,7 @@ internal sealed class ShardHost : IAsyncDisposable
                 continue;
             if (shard.Replica.Failure is not null && snapshot.OwnRoutes.ContainsKey(shard.Shard))
                 _map.Forget(shard.Shard);
-            if (!seen.Records.TryGetValue(shard.Shard, out var before) || before.Revision != entry.Revision)
+            if (!seen.Records.TryGetValue(shard.Shard, out var before) || RecordVersion.Of(before.Record, before.Revision) != RecordVersion.Of(entry.Record, entry.Revision))
                 shard.Replica.Mailbox.RecordChanged(entry.Record, entry.Revision);
         }
     }
@@ -290,11 +290,11 @@ internal sealed class ShardHost : IAsyncDisposable
     {
         if (shard.Replica is not null)
         {
-            var (generation, epoch, revision) = await shard.Replica.Report.SeenAsync().ConfigureAwait(false);
-            return shard.Seen.Or(new Retirement(generation, epoch, revision));
+            var (generation, epoch, version) = await shard.Replica.Report.SeenAsync().ConfigureAwait(false);
+            return shard.Seen.Or(new Retirement(generation, epoch, version));
         }
         return ControlFile.StateOf(LocalDisk.Instance, _directory.ShardPath(shard.Shard)) is { } control && control.ReplicaId == shard.ReplicaId
-            ? shard.Seen.Or(new Retirement(control.Generation, control.PromisedEpoch, control.CoordinatorRevision))
+            ? shard.Seen.Or(new Retirement(control.Generation, control.PromisedEpoch, new RecordVersion(control.Recovery, control.CoordinatorRevision)))
             : shard.Seen;
     }
 

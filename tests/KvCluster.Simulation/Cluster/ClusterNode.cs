@@ -7,6 +7,7 @@ using KvCluster.Node.Runtime;
 using KvCluster.Node.Shards;
 using KvCluster.Node.Telemetry;
 using KvCluster.Replication.Digests;
+using KvCluster.Replication.Protocol;
 using KvCluster.Simulation.Cluster.Routing;
 using KvCluster.Storage;
 using KvCluster.Storage.Context;
@@ -424,7 +425,7 @@ internal sealed class ClusterNode : IDisposable
     private void Retire()
     {
         var held = Disk.ReadControl();
-        if (held is null || new Retirement(held.Generation, held.PromisedEpoch, held.CoordinatorRevision).WhyNot(_run.Coordinator.Record, _run.Coordinator.Revision, ReplicaId) is null)
+        if (held is null || new Retirement(held.Generation, held.PromisedEpoch, new RecordVersion(held.Recovery, held.CoordinatorRevision)).WhyNot(_run.Coordinator.Record, _run.Coordinator.Revision, ReplicaId) is null)
             Empty();
         else
             _run.Time.After(_run.Random.NextInt64(50_000, 200_000), Start);
