@@ -183,9 +183,10 @@ internal sealed class NodeHost : IAsyncDisposable
         var directory = NodeDirectory.Open(_options.DataDirectory, LocalDisk.Instance);
         Own("the data directory", directory);
         var entry = new ClusterEntry(_options, coordinator, keys, _health, _log);
-        var cluster = await entry.WaitForClusterAsync(mayCreate: !directory.IsClaimed, cancellationToken).ConfigureAwait(false);
+        var (cluster, clusterText) = await entry.WaitForClusterAsync(mayCreate: !directory.IsClaimed, directory.Known.Recovery, static () => Task.CompletedTask, cancellationToken).ConfigureAwait(false);
         _health.Waits("it is opening its data");
         directory.Claim(_options.Node, cluster.ClusterId, Lineage.Read(cluster.Lineage));
+        directory.Known.Keep(cluster);
         var pays = directory.MeasureWhatPays();
         NodeLog.JournalOptions(_log, pays.Filling ? "filled with zeros before they are used" : "only allocated", pays.Compression ? "compressed" : "not compressed", pays.JournalWrites);
         Func<NodeId, string, GrpcChannel> channelTo = (node, address) => PeerTransport.ChannelTo(node, address, _options.Cluster, tls?.Files);
@@ -206,8 +207,11 @@ internal sealed class NodeHost : IAsyncDisposable
 
         Own("the return of memory", new MemoryReturn());
         var metrics = Own("the metrics", new NodeMetrics(identity, _options.ShardSeriesMax));
-        coordinator = new MeasuredCoordinator(coordinator, metrics);
-        var map = Own("the shard map", new ShardDirectory(coordinator, keys, _log));
+        var measured = new MeasuredCoordinator(coordinator, metrics);
+        var fence = Own("the fence of the coordinator", new CoordinatorFence(measured, keys, identity, directory.Known, clusterText, _log));
+        coordinator = new GuardedCoordinator(measured, () => fence.Guard);
+        var map = Own("the shard map", new ShardDirectory(coordinator, keys, () => directory.Known.Recovery, _log));
+        Own("the copy of the nodes' records", new KnownNodes(map, directory.Known, _log));
         var peers = Own("the streams to other nodes", new PeerTransport(identity, tls?.Files, logs.CreateLogger<PeerTransport>()));
         var replication = _options.Replication with { LeaseUs = cluster.LeaseMs * 1_000 };
         var memory = new MemoryAccount((long)_options.MemoryBudgetMebibytes << 20, BootClock.Instance);

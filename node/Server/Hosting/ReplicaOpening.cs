@@ -82,6 +82,7 @@ internal sealed class ReplicaOpening
         try
         {
             var (record, revision) = await ReadAsync(seen.ShardId, replicaId).ConfigureAwait(false);
+            _directory.Known.Keep(record);
             var telemetry = new ShardTelemetry(record.ShardId, _metrics);
             var storage = _threads.StorageOf(record.ShardId, telemetry);
             (store, var action) = OpenStore(record, revision, storage);
@@ -147,6 +148,8 @@ internal sealed class ReplicaOpening
         var read = await _coordinator.GetUntilAnsweredAsync(_keys.Shard(shard), _stopping).ConfigureAwait(false);
         if (read.Value is null || RecordText.Parse<ShardRecord>(read.Value) is not { } record || ReplicaHere(record)?.ReplicaId != replicaId)
             throw new ReplicaNotUsableException("The shard's record no longer names this replica.");
+        if (record.Recovery != _directory.Known.Recovery)
+            throw new CoordinatorUnavailableException($"The shard's record is of recovery {record.Recovery} of the coordinator's records, but this node goes by recovery {_directory.Known.Recovery}. Nothing was changed; it is read again.");
         if (Lineage.Read(record.Lineage) != _identity.Lineage)
             throw new ReplicaNotUsableException($"The shard's record is of lineage {Lineage.Read(record.Lineage)}, but this node's data is of {_identity.Lineage}. Nothing was changed; restart the node.");
         return (record, read.ModRevision);

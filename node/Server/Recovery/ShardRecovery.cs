@@ -10,7 +10,7 @@ internal sealed class ShardRecovery
     private readonly ShardId _shard;
     private readonly RecoveryFindings _found;
     private readonly HashSet<NodeId> _absent;
-    private readonly List<(NodeId Node, ReplicaReport Replica)> _replicas;
+    private readonly List<(NodeId Node, KeptReplica Replica)> _replicas;
     private readonly List<string> _refusals;
     private readonly ShardRecord _newest;
     private readonly NodeId _source;
@@ -67,7 +67,7 @@ internal sealed class ShardRecovery
             ReplicasOf(_found, _shard).Select(static entry => entry.Replica.LeaseLongestMs).DefaultIfEmpty(0UL).Max());
     }
 
-    private static IEnumerable<(NodeId Node, ReplicaReport Replica)> ReplicasOf(RecoveryFindings found, ShardId shard) =>
+    private static IEnumerable<(NodeId Node, KeptReplica Replica)> ReplicasOf(RecoveryFindings found, ShardId shard) =>
         found.Reports.SelectMany(static report => report.Replicas, static (report, replica) => (Node: new NodeId(report.Node), Replica: replica)).Where(entry => entry.Replica.Shard == shard.Value);
 
     private static string NameOf(NodeId source) => source.IsNone ? "the coordinator" : Line($"node {source}");
@@ -81,10 +81,10 @@ internal sealed class ShardRecovery
 
     private bool IsThere(ReplicaRecord replica) => Found(replica) is { Damage: "", Removed: false };
 
-    private ReplicaReport? Found(ReplicaRecord replica) => _replicas.FirstOrDefault(entry => entry.Node == replica.NodeId && entry.Replica.Replica == replica.Replica).Replica;
+    private KeptReplica? Found(ReplicaRecord replica) => _replicas.FirstOrDefault(entry => entry.Node == replica.NodeId && entry.Replica.Replica == replica.Replica).Replica;
 
     // A leader that a majority has confirmed since the coordinator was lost. Nobody else can have changed the replicas, so it knows the newest record.
-    private (NodeId Node, ReplicaReport Replica)? Leader()
+    private (NodeId Node, KeptReplica Replica)? Leader()
     {
         var leaders = _replicas.Where(static entry => entry.Replica.LeadsEpoch > 0).OrderByDescending(static entry => entry.Replica.LeadsEpoch).ToList();
         if (leaders.Count == 0)

@@ -317,7 +317,7 @@ public sealed class RecoveryPlanTests
         Shards = { records },
         Replicas =
         {
-            records.Select(record => new ReplicaReport
+            records.Select(record => new KeptReplica
             {
                 Shard = record.Shard,
                 Replica = node,
