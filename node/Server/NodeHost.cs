@@ -9,6 +9,7 @@ using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Map;
 using KvCluster.Node.Placement;
+using KvCluster.Node.Recovery;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Telemetry;
 using KvCluster.Node.Transport;
@@ -182,17 +183,19 @@ internal sealed class NodeHost : IAsyncDisposable
         var tls = _options.Tls is null ? null : Own("the certificates", new ServerTls(_options.Tls, name, _log, TimeProvider.System));
         var directory = NodeDirectory.Open(_options.DataDirectory, LocalDisk.Instance);
         Own("the data directory", directory);
+        var listenPeers = new UriBuilder(_options.ListenPeers ?? DefaultForPeers(_options.Listen)).Uri;
+        Func<NodeId, string, GrpcChannel> channelTo = (node, address) => PeerTransport.ChannelTo(node, address, _options.Cluster, tls?.Files);
         var entry = new ClusterEntry(_options, coordinator, keys, _health, _log);
-        var (cluster, clusterText) = await entry.WaitForClusterAsync(mayCreate: !directory.IsClaimed, directory.Known.Recovery, static () => Task.CompletedTask, cancellationToken).ConfigureAwait(false);
+        var unguarded = coordinator;
+        var (cluster, clusterText) = await WaitForClusterAsync(entry, directory, listenPeers, tls, hosted => RecoveryOf(unguarded, keys, directory, hosted, channelTo), logs, cancellationToken).ConfigureAwait(false);
         _health.Waits("it is opening its data");
         directory.Claim(_options.Node, cluster.ClusterId, Lineage.Read(cluster.Lineage));
         directory.Known.Keep(cluster);
         var pays = directory.MeasureWhatPays();
         NodeLog.JournalOptions(_log, pays.Filling ? "filled with zeros before they are used" : "only allocated", pays.Compression ? "compressed" : "not compressed", pays.JournalWrites);
-        Func<NodeId, string, GrpcChannel> channelTo = (node, address) => PeerTransport.ChannelTo(node, address, _options.Cluster, tls?.Files);
         var incarnation = await entry.CountStartAsync(directory, channelTo, cancellationToken).ConfigureAwait(false);
         var (listen, port) = ReserveWhereFree("the port", new UriBuilder(_options.Listen));
-        var (listenPeers, peerPort) = ReserveWhereFree("the port for nodes", new UriBuilder(_options.ListenPeers ?? DefaultForPeers(_options.Listen)));
+        (listenPeers, var peerPort) = ReserveWhereFree("the port for nodes", new UriBuilder(listenPeers));
         var address = _options.Advertise ?? listen.GetLeftPart(UriPartial.Authority);
         var peerAddress = _options.AdvertisePeers ?? PeerAddressOf(_options.Advertise, listenPeers);
         var identity = new NodeIdentity(_options.Cluster, cluster.ClusterId, _options.Node, incarnation, address, peerAddress)
@@ -232,12 +235,14 @@ internal sealed class NodeHost : IAsyncDisposable
         var operations = Own("the operations", new ReplaceOperations(identity, replacement, map, shards, _log));
         var replaceCalls = new ReplaceCalls(identity, found, placement, replacement, operations);
         var admin = new AdminService(identity, shards, placement, found, replaceCalls, replicas, voters, examiner);
+        var recovery = RecoveryOf(measured, keys, directory, shards, channelTo);
+        var coordinatorCalls = new CoordinatorService(recovery.Recovery);
         var reads = Own("the threads of reads", ReadThreads.Start());
         var watches = Own("the watches", new WatchHubs(shards.Threads.Options, BootClock.Instance, logs.CreateLogger<WatchHubs>()));
         metrics.Watchers = () => watches.Watchers;
         metrics.WatchLag = () => watches.LagMax;
-        Own("the server", await ServeAsync(identity, map, shards, reads, placement, admin, _grpcHealth, metrics, watches, logs, listen, tls, port, cancellationToken).ConfigureAwait(false));
-        Own("the server for nodes", await ServePeersAsync(identity, peers, voters, replaceCalls, admin, logs, listenPeers, tls, peerPort, cancellationToken).ConfigureAwait(false));
+        Own("the server", await ServeAsync(identity, map, shards, reads, placement, admin, coordinatorCalls, _grpcHealth, metrics, watches, logs, listen, tls, port, cancellationToken).ConfigureAwait(false));
+        Own("the server for nodes", await ServePeersAsync(identity, peers, voters, replaceCalls, admin, coordinatorCalls, recovery.Reporter, logs, listenPeers, tls, peerPort, cancellationToken).ConfigureAwait(false));
         peers.Start(map, shards.Receive, shards.NodeSilent);
         shards.Start();
         var registration = Own("the registration", new NodeRegistration(coordinator, keys, identity, _log));
@@ -253,6 +258,45 @@ internal sealed class NodeHost : IAsyncDisposable
         _grpcHealth.SetStatus("", ServingStatus.Serving);
         _health.Started(new ShardReadiness(map, shards).NotReady);
         NodeLog.Serves(_log, identity.Node, identity.Cluster, address, directory.Starts.Put.Starts);
+    }
+
+    // While the coordinator lacks the cluster, or has an older state of it, this node tells others what it knows, and an operator may have the records rebuilt through it.
+    private async Task<(ClusterRecord Record, string Text)> WaitForClusterAsync(
+        ClusterEntry entry, NodeDirectory directory, Uri listenPeers, ServerTls? tls, Func<ShardHost?, (NodeReporter Reporter, CoordinatorRecovery Recovery)> recoveryOf, ILoggerFactory logs, CancellationToken cancellationToken)
+    {
+        OwnedServer? waiting = null;
+        try
+        {
+            // With port 0 nobody could find it.
+            return await entry.WaitForClusterAsync(
+                mayCreate: !directory.IsClaimed,
+                directory.Known.Recovery,
+                async () => waiting ??= listenPeers.Port == 0 ? null : await ServeWaitingAsync(recoveryOf(null), logs, listenPeers, tls, cancellationToken).ConfigureAwait(false),
+                cancellationToken).ConfigureAwait(false);
+        }
+        finally
+        {
+            if (waiting is not null)
+                await waiting.DisposeAsync().ConfigureAwait(false);
+        }
+    }
+
+    private (NodeReporter Reporter, CoordinatorRecovery Recovery) RecoveryOf(ICoordinator coordinator, CoordinatorKeys keys, NodeDirectory directory, ShardHost? shards, Func<NodeId, string, GrpcChannel> channelTo)
+    {
+        var reporter = new NodeReporter(_options.Node, directory, shards);
+        return (reporter, new CoordinatorRecovery(_options.Node, coordinator, keys, reporter, channelTo, _log));
+    }
+
+    private async Task<OwnedServer> ServeWaitingAsync((NodeReporter Reporter, CoordinatorRecovery Recovery) recovery, ILoggerFactory logs, Uri listen, ServerTls? tls, CancellationToken cancellationToken)
+    {
+        var builder = ServerBuilder.Create(logs, listen, tls, limits: ListenerLimits.OfPeers(PeerConnectionsMax));
+        builder.Services.AddSingleton(new RecoveryService(recovery.Reporter, _options.Cluster, tls?.Files)).AddSingleton(new CoordinatorService(recovery.Recovery));
+        builder.Services.AddUnreadableRequests();
+        builder.Services.AddGrpc(static grpc => grpc.MaxReceiveMessageSize = PeerTransport.MessageBytesMax);
+        var app = builder.Build();
+        app.MapGrpcService<RecoveryService>();
+        app.MapGrpcService<CoordinatorService>();
+        return await OwnedServer.StartAsync(app, listen, health: null, cancellationToken).ConfigureAwait(false);
     }
 
     /// <summary>The default address to listen on for other nodes, derived from the one for clients.</summary>
@@ -283,11 +327,12 @@ internal sealed class NodeHost : IAsyncDisposable
 
     // For nodes and operators: requests of up to 32 MiB, streams that never end, and with TLS certificates required from everybody.
     private static async Task<OwnedServer> ServePeersAsync(
-        NodeIdentity identity, PeerTransport peers, StayingVoters voters, ReplaceCalls replacements, AdminService admin, ILoggerFactory logs, Uri listen, ServerTls? tls, ReservedPort? port, CancellationToken cancellationToken)
+        NodeIdentity identity, PeerTransport peers, StayingVoters voters, ReplaceCalls replacements, AdminService admin, CoordinatorService coordinatorCalls, NodeReporter reporter, ILoggerFactory logs, Uri listen, ServerTls? tls, ReservedPort? port, CancellationToken cancellationToken)
     {
         var builder = ServerBuilder.Create(logs, listen, tls, limits: ListenerLimits.OfPeers(PeerConnectionsMax));
         port?.GiveTo(builder);
         builder.Services.AddSingleton(peers).AddSingleton<PeerService>().AddSingleton(new PlacementService(peers, voters, replacements)).AddSingleton(admin);
+        builder.Services.AddSingleton(new RecoveryService(reporter, identity.Cluster, tls?.Files)).AddSingleton(coordinatorCalls);
         builder.Services.AddUnreadableRequests();
         builder.Services.AddSingleton(new ForeignCalls(() => identity.ClusterId));
         builder.Services.AddGrpc(static grpc =>
@@ -299,6 +344,8 @@ internal sealed class NodeHost : IAsyncDisposable
         app.MapGrpcService<PeerService>();
         app.MapGrpcService<PlacementService>();
         app.MapGrpcService<AdminService>();
+        app.MapGrpcService<RecoveryService>();
+        app.MapGrpcService<CoordinatorService>();
         return await OwnedServer.StartAsync(app, listen, health: null, cancellationToken).ConfigureAwait(false);
     }
 
@@ -309,6 +356,7 @@ internal sealed class NodeHost : IAsyncDisposable
         ReadThreads reads,
         LeaderPlacement placement,
         AdminService admin,
+        CoordinatorService coordinatorCalls,
         HealthService health,
         NodeMetrics metrics,
         WatchHubs watches,
@@ -321,7 +369,7 @@ internal sealed class NodeHost : IAsyncDisposable
         var builder = ServerBuilder.Create(logs, listen, tls, limits: ListenerLimits.OfClients(_options.ConnectionsMax));
         port?.GiveTo(builder);
         var services = builder.Services;
-        services.AddSingleton(identity).AddSingleton(map).AddSingleton(shards).AddSingleton(placement).AddSingleton(admin);
+        services.AddSingleton(identity).AddSingleton(map).AddSingleton(shards).AddSingleton(placement).AddSingleton(admin).AddSingleton(coordinatorCalls);
         services.AddSingleton(health).AddSingleton(metrics);
         var memory = new CallMemory(_options.CallMemoryMebibytes);
         memory.AddTo(services);
@@ -346,7 +394,10 @@ internal sealed class NodeHost : IAsyncDisposable
         app.MapGrpcService<KvService>();
         app.MapGrpcService<ClusterService>();
         if (_options.ServeAdmin)
+        {
             app.MapGrpcService<AdminService>();
+            app.MapGrpcService<CoordinatorService>();
+        }
         app.MapHealthAndReflection();
         app.Lifetime.ApplicationStopping.Register(watches.Stop);
         return await OwnedServer.StartAsync(app, listen, health, cancellationToken).ConfigureAwait(false);

@@ -78,6 +78,14 @@ internal sealed class ReplicaReport(
         return (Math.Max(generation, held.Generation), Math.Max(epoch, held.PromisedEpoch), RecordVersion.Max(version, new RecordVersion(held.Recovery, held.CoordinatorRevision)));
     }
 
+    /// <summary>What binds it; null if it has failed or stopped.</summary>
+    public async Task<ReplicaPromises?> PromisesAsync()
+    {
+        ReplicaPromises? promises = null;
+        await mailbox.VisitAsync(() => promises = new ReplicaPromises(Store.Durable.Control, core.View.Record, core.Epoch, core.Role == ReplicaRole.Leader, context.Incarnation)).ConfigureAwait(false);
+        return promises;
+    }
+
     private void Describe(ReplicaStatus status)
     {
         status.Role = ToMessage(core.Role);
