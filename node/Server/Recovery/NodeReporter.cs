@@ -49,13 +49,22 @@ internal sealed class NodeReporter(NodeId node, NodeDirectory directory, ShardHo
         var seen = await replica.Report.PromisesAsync().ConfigureAwait(false);
         if (seen is null)
             return (Of(shard, replica.Store.Durable.Control, "it has stopped"), null);
+        return (Of(shard, seen, seen.Leads && await LeadsOnAsync(replica, seen.Epoch, cancellationToken).ConfigureAwait(false)), seen.Record);
+    }
+
+    /// <summary>A replica that runs.</summary>
+    /// <param name="shard">Its shard.</param>
+    /// <param name="seen">What binds it.</param>
+    /// <param name="leadsOn">Whether a majority has confirmed since that it leads.</param>
+    internal static KeptReplica Of(ShardId shard, ReplicaPromises seen, bool leadsOn)
+    {
         var kept = Of(shard, seen.Control, damage: "");
         (kept.PromisedEpoch, kept.Generation, kept.Recovery) = (Math.Max(kept.PromisedEpoch, seen.Epoch), Math.Max(kept.Generation, seen.Record.Generation), Math.Max(kept.Recovery, seen.Record.Recovery));
         if (seen.Epoch > seen.Control.PromisedEpoch)
             kept.PromisedLeader = 0;
-        if (seen.Leads && await LeadsOnAsync(replica, seen.Epoch, cancellationToken).ConfigureAwait(false))
+        if (leadsOn)
             (kept.LeadsEpoch, kept.Incarnation) = (seen.Epoch, seen.Incarnation);
-        return (kept, seen.Record);
+        return kept;
     }
 
     // A majority has not promised a higher epoch when it answers a round that is sent now.
@@ -89,7 +98,11 @@ internal sealed class NodeReporter(NodeId node, NodeDirectory directory, ShardHo
         return new KeptReplica { Shard = shard.Value, Damage = "its control file is missing or damaged" };
     }
 
-    private static KeptReplica Of(ShardId shard, ControlState state, string damage) => new()
+    /// <summary>A replica's directory.</summary>
+    /// <param name="shard">Its shard.</param>
+    /// <param name="state">Its control file.</param>
+    /// <param name="damage">Why its content does not count; empty if it does.</param>
+    internal static KeptReplica Of(ShardId shard, ControlState state, string damage) => new()
     {
         Shard = shard.Value,
         Replica = state.ReplicaId.Value,

@@ -105,7 +105,7 @@ internal sealed class ClusterRun : ISimulation
         // understood yet.
         _transacts = !Conditions.IsLarge && seed % TransactsInOneOf == 1 && scenario.Name != "nodes-unreadable" ? new TransactCaller(this) : null;
         _load = Conditions.RoutedCallers ? new RoutedLoad(this) : null;
-        _faults = new ClusterFaults(this, scenario.Mix, _replacements, _routed);
+        _faults = new ClusterFaults(this, scenario.Mix, _replacements, new CoordinatorLoss(this), _routed);
     }
 
     public InjectedBug Bug { get; }
@@ -263,7 +263,7 @@ internal sealed class ClusterRun : ISimulation
     public void OnAlarm(ClusterNode node, string text)
     {
         Trace($"node {node.Id}: {text}");
-        Violation.Unless(Coordinator.WasRestored || _nodes.Any(static other => other.Disk.HasLost), Rule.GoesOn, $"node {node.Id}, though no disk has lost anything: {text}");
+        Violation.Unless(Coordinator.WasRestored || Coordinator.WasLost || _nodes.Any(static other => other.Disk.HasLost), Rule.GoesOn, $"node {node.Id}, though no disk has lost anything: {text}");
     }
 
     public void Trace(string text) => Transcript.Line(NowUs, text);
