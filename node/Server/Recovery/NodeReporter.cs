@@ -2,7 +2,6 @@ using KvCluster.Internal.V1;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Shards;
 using KvCluster.Replication.Log;
-using KvCluster.Replication.Protocol;
 using KvCluster.Storage.Control;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
