@@ -82,7 +82,6 @@ internal sealed class ReplicaOpening
         try
         {
             var (record, revision) = await ReadAsync(seen.ShardId, replicaId).ConfigureAwait(false);
-            _directory.Known.Keep(record);
             var telemetry = new ShardTelemetry(record.ShardId, _metrics);
             var storage = _threads.StorageOf(record.ShardId, telemetry);
             (store, var action) = OpenStore(record, revision, storage);
@@ -152,6 +151,8 @@ internal sealed class ReplicaOpening
             throw new CoordinatorUnavailableException($"The shard's record is of recovery {record.Recovery} of the coordinator's records, but this node goes by recovery {_directory.Known.Recovery}. Nothing was changed; it is read again.");
         if (Lineage.Read(record.Lineage) != _identity.Lineage)
             throw new ReplicaNotUsableException($"The shard's record is of lineage {Lineage.Read(record.Lineage)}, but this node's data is of {_identity.Lineage}. Nothing was changed; restart the node.");
+        // The replica acts on it from its start.
+        _directory.Known.Keep(record);
         return (record, read.ModRevision);
     }
 
