@@ -246,6 +246,7 @@ internal sealed class NodeHost : IAsyncDisposable
         peers.Start(map, shards.Receive, shards.NodeSilent);
         shards.Start();
         var registration = Own("the registration", new NodeRegistration(coordinator, keys, identity, _log));
+        fence.Joined = registration.Renew;
         placement.DrainingChanged = draining =>
         {
             registration.SetDraining(draining);
@@ -284,7 +285,7 @@ internal sealed class NodeHost : IAsyncDisposable
     private (NodeReporter Reporter, CoordinatorRecovery Recovery) RecoveryOf(ICoordinator coordinator, CoordinatorKeys keys, NodeDirectory directory, ShardHost? shards, Func<NodeId, string, GrpcChannel> channelTo)
     {
         var reporter = new NodeReporter(_options.Node, directory, shards);
-        return (reporter, new CoordinatorRecovery(_options.Node, coordinator, keys, reporter, channelTo, _log));
+        return (reporter, new CoordinatorRecovery(_options.Node, coordinator, keys, reporter.ReportAsync, channelTo, _log));
     }
 
     private async Task<OwnedServer> ServeWaitingAsync((NodeReporter Reporter, CoordinatorRecovery Recovery) recovery, ILoggerFactory logs, Uri listen, ServerTls? tls, CancellationToken cancellationToken)

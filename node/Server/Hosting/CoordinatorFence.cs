@@ -40,6 +40,13 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
     /// <summary>What every change of this node at the coordinator compares. Any thread.</summary>
     public CoordinatorGuard Guard => _guard;
 
+    /// <summary>Called after a recovery was joined, in which this node's registration may be missing. Must not wait.</summary>
+    public Action Joined
+    {
+        get => Volatile.Read(ref field);
+        set => Volatile.Write(ref field, value);
+    } = static () => { };
+
     public ValueTask DisposeAsync() => _loop.DisposeAsync();
 
     /// <summary>Why a state of the coordinator is not followed; null if it is.</summary>
@@ -98,11 +105,15 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
             return false;
         }
         var record = RecordText.Parse<ClusterRecord>(text!);
-        if (record.Recovery > _known.Recovery)
-            Joined(_log, record.Recovery);
+        var isLater = record.Recovery > _known.Recovery;
         _known.Keep(record);
         _guard = new CoordinatorGuard(_key, text!);
         _refusals.Forget();
+        if (isLater)
+        {
+            GoesBy(_log, record.Recovery);
+            Joined();
+        }
         return true;
     }
 
@@ -110,5 +121,5 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
     private static partial void NotFollowed(ILogger log, string reason);
 
     [LoggerMessage(45, LogLevel.Warning, "The coordinator's records were rebuilt from the nodes (recovery {Recovery}); this node goes by them from now on")]
-    private static partial void Joined(ILogger log, ulong recovery);
+    private static partial void GoesBy(ILogger log, ulong recovery);
 }

@@ -14,10 +14,10 @@ namespace KvCluster.Node.Recovery;
 /// <param name="node">This node.</param>
 /// <param name="coordinator">The coordinator, not guarded.</param>
 /// <param name="keys">The cluster's keys.</param>
-/// <param name="reporter">This node's report.</param>
+/// <param name="ownReport">Makes this node's report.</param>
 /// <param name="channelTo">Creates a connection to a node at an address; disposed by this class.</param>
 /// <param name="log">Receives a line when records are put.</param>
-internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coordinator, CoordinatorKeys keys, NodeReporter reporter, Func<NodeId, string, GrpcChannel> channelTo, ILogger log)
+internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coordinator, CoordinatorKeys keys, Func<CancellationToken, Task<NodeReport>> ownReport, Func<NodeId, string, GrpcChannel> channelTo, ILogger log)
 {
     private const int AttemptsMax = 3;
 
@@ -73,7 +73,7 @@ internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coor
     // Whoever answers may name further nodes, until all that are named have been asked.
     private async Task<RecoveryFindings> AskAsync(RecoveryFindings found, CancellationToken cancellationToken)
     {
-        var reports = new List<NodeReport> { await reporter.ReportAsync(cancellationToken).ConfigureAwait(false) };
+        var reports = new List<NodeReport> { await ownReport(cancellationToken).ConfigureAwait(false) };
         var silent = new Dictionary<NodeId, string>();
         while (true)
         {
