@@ -48,12 +48,15 @@ internal sealed class RecoveryPlan
         var number = 1 + NumbersOf(found).Max();
         RequireAnswers(found, refusals);
         RequireNewestDirectories(found, refusals);
-        var absent = found.Without.Concat(found.Reports.Where(report => report.Cluster.Recovery < cluster.Recovery).Select(static report => new NodeId(report.Node))).ToHashSet();
+        // A node that took part in the last recovery and has not joined it yet is as good as any.
+        var absent = found.Without.Concat(found.Reports.Where(report => report.Cluster.Recovery < cluster.Recovery && cluster.Absent.Contains(report.Node)).Select(static report => new NodeId(report.Node))).ToHashSet();
         var shards = ShardsOf(found).Select(shard => ShardRecovery.Of(shard, found, absent, number, refusals)).OfType<PlannedShard>()
             .OrderBy(static shard => shard.Record.Start.Memory, Comparer<ReadOnlyMemory<byte>>.Create(static (x, y) => x.Span.SequenceCompareTo(y.Span))).ToList();
         RequireAllKeys(shards, refusals);
         cluster = cluster.Clone();
         cluster.Recovery = number;
+        cluster.Absent.Clear();
+        cluster.Absent.AddRange(absent.Select(static node => node.Value).Order());
         return new RecoveryPlan(refusals)
         {
             Number = number,

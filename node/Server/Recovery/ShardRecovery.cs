@@ -25,7 +25,7 @@ internal sealed class ShardRecovery
     /// <summary>Plans a shard, and adds why it must not be recovered, if so.</summary>
     /// <param name="shard">The shard.</param>
     /// <param name="found">What the nodes say.</param>
-    /// <param name="absent">Nodes whose replicas count for nothing: gone, or away at an earlier recovery.</param>
+    /// <param name="absent">Nodes whose replicas count for nothing: gone, or without whom the records were rebuilt before.</param>
     /// <param name="number">The number of this recovery.</param>
     /// <param name="refusals">Receives one line for each obstacle.</param>
     /// <returns>Null if no copy of its record was found.</returns>

@@ -85,14 +85,18 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
         (IsLost, WasLost) = (true, true);
     }
 
-    /// <summary>The record is rebuilt. Revisions begin anew, and each node joins the recovery when it looks at the cluster's record the next time.</summary>
-    public void Rebuild(ShardRecord record)
+    /// <summary>The cluster's record.</summary>
+    public ClusterRecord Cluster { get; private set; } = new() { ClusterId = "simulated" };
+
+    /// <summary>The records are rebuilt. Revisions begin anew, and each node joins the recovery when it looks at the cluster's record the next time.</summary>
+    public void Rebuild(ClusterRecord cluster, ShardRecord record)
     {
+        Cluster = cluster;
         run.Trace($"recovery {record.Recovery} rebuilds the record: epoch {record.Epoch}, leader {record.Leader:x}, generation {record.Generation}");
         IsLost = false;
         (Record, Revision) = (record, 1 + run.Random.NextInt64(10));
         foreach (var node in run.Nodes)
-            run.Time.After(run.Random.NextInt64(1_500_000), () => node.Join(record.Recovery));
+            run.Time.After(run.Random.NextInt64(1_500_000), () => node.Join(cluster));
     }
 
     public void Read(NodeId node, Action<ShardRecordRead> done)

@@ -49,6 +49,7 @@ internal sealed class ClusterNode : IDisposable
         _calls = new NodeCalls(this);
         Id = id;
         ReplicaId = replica;
+        Joined = run.Coordinator.Cluster;
         Disk = new NodeDisk(run, this);
         Events = new NodeEvents(run, this);
         Requests = new NodeRequests(run, this);
@@ -109,8 +110,8 @@ internal sealed class ClusterNode : IDisposable
     /// <summary>The shard's record on its disk; null if it never had a replica. It has what its replica goes by.</summary>
     public ShardRecord? Known { get; private set; }
 
-    /// <summary>The recovery of the coordinator's data that it goes by, on its disk.</summary>
-    public ulong Joined { get; private set; }
+    /// <summary>The cluster's record that it goes by, on its disk.</summary>
+    public ClusterRecord Joined { get; private set; }
 
     /// <summary>Its process runs, or would run if it had a replica.</summary>
     public bool IsThere => IsUp || Lost || ReplicaId.IsNone;
@@ -174,22 +175,22 @@ internal sealed class ClusterNode : IDisposable
     /// <summary>What its replica is told of an answer of the coordinator: nothing of a recovery that this node has not joined yet.</summary>
     public ShardRecordRead Believe(ShardRecordRead read)
     {
-        if (read.Record is null || read.Record.Recovery > Joined)
+        if (read.Record is null || read.Record.Recovery > Joined.Recovery)
             return new ShardRecordRead(null, 0);
         Keep(read.Record);
         return read;
     }
 
     /// <summary>It finds that a recovery is complete.</summary>
-    public void Join(ulong recovery)
+    public void Join(ClusterRecord cluster)
     {
         if (IsWaiting)
             Start();
         Events.Deliver(() =>
         {
-            if (!IsUp || Joined >= recovery)
+            if (!IsUp || Joined.Recovery >= cluster.Recovery)
                 return;
-            Joined = recovery;
+            Joined = cluster;
             _run.Coordinator.TellTo(this);
         });
     }
@@ -272,7 +273,7 @@ internal sealed class ClusterNode : IDisposable
 
     public void RecordChanged(ShardRecord record, long revision) => Events.Deliver(() =>
     {
-        if (record.Recovery != Joined)
+        if (record.Recovery != Joined.Recovery)
             return;
         if (IsUp)
             Keep(record);
@@ -351,7 +352,7 @@ internal sealed class ClusterNode : IDisposable
         }
 
         _run.Trace($"node {Id} starts replica {ReplicaId:x}");
-        Joined = _run.Coordinator.Record.Recovery;
+        Joined = _run.Coordinator.Cluster;
         Keep(_run.Coordinator.Record);
         var shared = MakeContext();
         UnreadableRecordException? stopped = null;

@@ -13,6 +13,7 @@ internal sealed class CoordinatorLoss(ClusterRun run)
 
     private readonly SortedDictionary<NodeId, NodeReport> _reports = [];
     private ClusterNode? _absent;
+    private int _rounds;
 
     /// <summary>Loses the data, unless it is lost already. With it go all processes, or that of one node, or none.</summary>
     public void Begin(ClusterNode node)
@@ -41,13 +42,23 @@ internal sealed class CoordinatorLoss(ClusterRun run)
         if (_absent is { IsWaiting: true } or { IsUp: true })
             _absent = null;
         _reports.Clear();
+        var round = ++_rounds;
         foreach (var node in run.Nodes.Where(node => node != _absent))
-            node.Admin.Report(report => _reports[node.Id] = report);
+        {
+            node.Admin.Report(report =>
+            {
+                // An answer that is late belongs to a question that was given up.
+                if (round == _rounds)
+                    _reports[node.Id] = report;
+            });
+        }
+
         run.Time.After(AnswerWithinUs, Decide);
     }
 
     private void Decide()
     {
+        _rounds++;
         var found = new RecoveryFindings { Reports = [.. _reports.Values], Without = _absent is null ? new HashSet<NodeId>() : [_absent.Id] };
         var plan = RecoveryPlan.Of(found, random: 1);
         if (plan.Refusals.Count == 0)
@@ -67,7 +78,7 @@ internal sealed class CoordinatorLoss(ClusterRun run)
     {
         run.Tally.Count(ClusterFault.LoseCoordinator);
         _absent?.MissRecovery();
-        run.Coordinator.Rebuild(plan.Shards.Single().Record);
+        run.Coordinator.Rebuild(plan.Cluster!, plan.Shards.Single().Record);
         if (_absent is { } absent)
             run.Time.After(run.Random.NextInt64(100_000, 2_000_000), absent.Start);
         _absent = null;

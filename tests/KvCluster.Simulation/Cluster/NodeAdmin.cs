@@ -110,7 +110,7 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
             if (node.Replica is not { Failure: null } replica)
                 done(ReportOf(node.Disk.ReadControl() is { } control ? NodeReporter.Of(Shard, control, node.Lost || node.IsUp ? "it is lost" : "") : null, node.Known));
             else
-                node.Events.Poll(replica.Reads.ConfirmAsync(CancellationToken.None), confirmed => WithPromises(replica, promises => done(ReportOf(NodeReporter.Of(Shard, promises, promises.Leads && confirmed is not null), promises.Record))));
+                node.Events.Poll(replica.Reads.ConfirmAsync(CancellationToken.None), confirmed => WithPromises(replica, promises => done(ReportOf(NodeReporter.Of(Shard, promises, promises.Leads && confirmed is not null), Newer(promises.Record, node.Known)))));
         });
     }
 
@@ -170,7 +170,7 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
         {
             Node = node.Id.Value,
             Starts = new NodeStarts { Starts = node.Disk.LastProcess },
-            Cluster = new ClusterRecord { ClusterId = "simulated", Recovery = node.Joined },
+            Cluster = node.Joined,
             Nodes = { run.Nodes.Select(static other => new NodeRecord { NodeId = other.Id }) },
         };
         if (replica is not null)
@@ -179,6 +179,10 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
             report.Shards.Add(record);
         return report;
     }
+
+    // A replica that was removed has not adopted the record that says so.
+    private static ShardRecord Newer(ShardRecord own, ShardRecord? known) =>
+        known is not null && (known.Recovery, known.Generation).CompareTo((own.Recovery, own.Generation)) > 0 ? known : own;
 
     // As WithView.
     private void WithPromises(ShardReplica replica, Action<ReplicaPromises> then)

@@ -217,15 +217,25 @@ public sealed class RecoveryPlanTests
         Assert.Contains(Plan(Node(1, record, knows: [(2, 6UL << 32)]), Node(2, record), Node(3, record)).Refusals, static line => line.StartsWith("node 2 runs on an old copy", StringComparison.Ordinal));
     }
 
-    [Fact]
-    public void Of_ANodeThatMissedARecovery_CountsItAsAbsent()
+    /// <summary>The coordinator's data is lost again. A node without which it was rebuilt before is still an old copy; one that took part and has not heard of the end is not.</summary>
+    [Theory]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void Of_ANodeThatHasNotJoinedTheLastRecovery_CountsOnlyIfItTookPart(bool wasAbsent)
     {
         var (recovered, old) = (Record(2 + Gap, [1, 2, 3], recovery: 1), Record(9, [1, 2, 3]));
-        var plan = Plan(Node(1, recovered), Node(2, recovered), Node(3, old));
+        NodeReport[] reports = [Node(1, recovered), Node(2, recovered), Node(3, old)];
+        uint[] absent = wasAbsent ? [3] : [];
+        foreach (var joined in reports.Take(2))
+            joined.Cluster.Absent.AddRange(absent);
+        var plan = Plan(reports);
         Assert.Empty(plan.Refusals);
         Assert.Equal(2UL, plan.Number);
-        Assert.Equal([new NodeId(3)], plan.Shards.Single().Missing);
-        Assert.True(new DirectoryStarts(Start(4), Start(5)).IsOldCopy(plan.Starts[new(3)]));
+        Assert.Equal(absent, plan.Cluster!.Absent);
+        Assert.Equal(absent, plan.Shards.Single().Missing.Select(static node => node.Value));
+        Assert.Equal(wasAbsent, new DirectoryStarts(Start(4), Start(5)).IsOldCopy(plan.Starts[new(3)]));
+        // Whoever took part counts, although only one node has joined.
+        Assert.Empty(Plan(reports[0], Node(2, old), reports[2]).Refusals);
     }
 
     /// <summary>An earlier recovery wrote some shards and ended. Since then a node has come back that knows a newer set.</summary>
