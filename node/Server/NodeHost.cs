@@ -190,10 +190,11 @@ internal sealed class NodeHost : IAsyncDisposable
         var (cluster, clusterText) = await WaitForClusterAsync(entry, directory, listenPeers, tls, hosted => RecoveryOf(unguarded, keys, directory, hosted, channelTo), logs, cancellationToken).ConfigureAwait(false);
         _health.Waits("it is opening its data");
         directory.Claim(_options.Node, cluster.ClusterId, Lineage.Read(cluster.Lineage));
-        directory.Known.Keep(cluster);
         var pays = directory.MeasureWhatPays();
         NodeLog.JournalOptions(_log, pays.Filling ? "filled with zeros before they are used" : "only allocated", pays.Compression ? "compressed" : "not compressed", pays.JournalWrites);
         var incarnation = await entry.CountStartAsync(directory, channelTo, cancellationToken).ConfigureAwait(false);
+        // Not before the data of an old copy is set aside: a node that has joined a recovery counts in the next one.
+        directory.Known.Keep(cluster);
         var (listen, port) = ReserveWhereFree("the port", new UriBuilder(_options.Listen));
         (listenPeers, var peerPort) = ReserveWhereFree("the port for nodes", new UriBuilder(listenPeers));
         var address = _options.Advertise ?? listen.GetLeftPart(UriPartial.Authority);
