@@ -1,6 +1,7 @@
 using System.Runtime.ExceptionServices;
 using Google.Protobuf;
 using KvCluster.Internal.V1;
+using KvCluster.Node.Recovery;
 using KvCluster.Replication.Protocol;
 using KvCluster.Simulation.Cluster.Routing;
 
@@ -154,9 +155,10 @@ internal sealed class ClusterRun : ISimulation
     /// <summary>Replicas that stopped at a record that they could not apply, including repeated stops after a restart.</summary>
     public long Unapplied { get; set; }
 
+    // A recovery of the coordinator's data adds multiples of its gap to both numbers of the record.
     public Activity Activity => new(
-        _history.Writes, _history.Reads, _history.Scans, _history.FailedConditions, (long)Coordinator.Record.Epoch, Network.SnapshotsInstalled, Transfers,
-        (long)Coordinator.Record.Generation - 1, _history.FollowerReads, _history.Repeats + (_transacts?.Repeated ?? 0), DigestsCompared, Unapplied, _sets?.Parts ?? 0, (_watch?.Events ?? 0) + _routedWatches.Sum(static watch => watch.Events));
+        _history.Writes, _history.Reads, _history.Scans, _history.FailedConditions, (long)(Coordinator.Record.Epoch % RecoveryPlan.Gap), Network.SnapshotsInstalled, Transfers,
+        (long)((Coordinator.Record.Generation - 1) % RecoveryPlan.Gap), _history.FollowerReads, _history.Repeats + (_transacts?.Repeated ?? 0), DigestsCompared, Unapplied, _sets?.Parts ?? 0, (_watch?.Events ?? 0) + _routedWatches.Sum(static watch => watch.Events));
 
     public Tally Tally { get; } = new();
 
