@@ -5,12 +5,14 @@ namespace KvCluster.Node.Coordination;
 /// <param name="guard">What the node goes by at the moment. Any thread.</param>
 internal sealed class GuardedCoordinator(ICoordinator inner, Func<CoordinatorGuard> guard) : ICoordinator
 {
+    public CoordinatorGuard? Guard => guard();
+
     public Task<CoordinatorRead> GetAsync(string key, CancellationToken cancellationToken) => inner.GetAsync(key, cancellationToken);
 
     public Task<CoordinatorList> ListAsync(string prefix, CancellationToken cancellationToken) => inner.ListAsync(prefix, cancellationToken);
 
     public Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CancellationToken cancellationToken) =>
-        inner.CompareAndSetAsync(key, expectedRevision, value, lease, guard(), cancellationToken);
+        inner.CompareAndSetAsync(key, expectedRevision, value, lease, Guard, cancellationToken);
 
     public Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken) =>
         inner.CompareAndSetAsync(key, expectedRevision, value, lease, guardedBy, cancellationToken);

@@ -6,6 +6,9 @@ namespace KvCluster.Node.Coordination;
 /// </summary>
 internal interface ICoordinator : IAsyncDisposable
 {
+    /// <summary>What changes are guarded by that name no guard; null: nothing.</summary>
+    CoordinatorGuard? Guard => null;
+
     /// <summary>The newest value of a key. Linearizable.</summary>
     /// <exception cref="CoordinatorUnavailableException">No answer.</exception>
     Task<CoordinatorRead> GetAsync(string key, CancellationToken cancellationToken);

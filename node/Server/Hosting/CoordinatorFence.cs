@@ -33,7 +33,7 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
     public CoordinatorFence(ICoordinator coordinator, CoordinatorKeys keys, NodeIdentity identity, KnownRecords known, string cluster, ILogger log)
     {
         (_coordinator, _key, _identity, _known, _log) = (coordinator, keys.Cluster, identity, known, log);
-        _guard = new CoordinatorGuard(_key, cluster);
+        _guard = new CoordinatorGuard(_key, cluster, known.Recovery);
         _loop = new BackgroundLoop("the look at the coordinator's cluster record", LookAsync, static () => Interval, log);
     }
 
@@ -107,7 +107,7 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
         var record = RecordText.Parse<ClusterRecord>(text!);
         var isLater = record.Recovery > _known.Recovery;
         _known.Keep(record);
-        _guard = new CoordinatorGuard(_key, text!);
+        _guard = new CoordinatorGuard(_key, text!, record.Recovery);
         _refusals.Forget();
         if (isLater)
         {

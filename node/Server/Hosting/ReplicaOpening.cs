@@ -188,7 +188,10 @@ internal sealed class ReplicaOpening
         while (true)
         {
             (ReplicaHere(record)!.Created, ReplicaHere(record)!.Creator) = (true, _identity.Incarnation);
-            var set = await _coordinator.SetUntilSettledAsync(_keys.Shard(record.ShardId), revision, RecordText.Format(record), 0, _stopping).ConfigureAwait(false);
+            var guard = _coordinator.Guard;
+            if (record.Recovery != (guard?.Recovery ?? 0))
+                throw new CoordinatorUnavailableException("The coordinator's records were rebuilt meanwhile; the shard's is read again.");
+            var set = await _coordinator.SetUntilSettledAsync(_keys.Shard(record.ShardId), revision, RecordText.Format(record), 0, guard, _stopping).ConfigureAwait(false);
             if (set.Outcome == SetOutcome.Won)
                 return (record, set.Revision);
             (record, revision) = await ReadAsync(record.ShardId, replicaId).ConfigureAwait(false);

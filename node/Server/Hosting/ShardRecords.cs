@@ -55,7 +55,11 @@ internal sealed class ShardRecords(ICoordinator coordinator, CoordinatorKeys key
         CompareAndSetResult answer;
         try
         {
-            answer = await coordinator.CompareAndSetAsync(keys.Shard(shard), expectedRevision, RecordText.Format(record), 0, CancellationToken.None).ConfigureAwait(false);
+            // The expected revision is one of the recovery that the record is of. In a store that was rebuilt since, it may be that of another record.
+            var guard = coordinator.Guard;
+            answer = record.Recovery != (guard?.Recovery ?? 0)
+                ? new CompareAndSetResult(SetOutcome.Lost, 0)
+                : await coordinator.CompareAndSetAsync(keys.Shard(shard), expectedRevision, RecordText.Format(record), 0, guard, CancellationToken.None).ConfigureAwait(false);
             if (answer.Outcome == SetOutcome.Won)
                 known.Keep(record);
         }
