@@ -74,7 +74,7 @@ public sealed class KvClient : IAsyncDisposable
     {
         try
         {
-            return await new RecoverCall(_options.Endpoints[0], _router, _channels).AskAsync(request, Environment.TickCount64 + (long)timeout.TotalMilliseconds, cancellationToken).ConfigureAwait(false);
+            return await new RecoverCall(_options.EndpointsInUse[0], _router, _channels).AskAsync(request, Environment.TickCount64 + (long)timeout.TotalMilliseconds, cancellationToken).ConfigureAwait(false);
         }
         catch (RpcException failure)
         {

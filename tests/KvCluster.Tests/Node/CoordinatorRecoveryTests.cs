@@ -7,6 +7,7 @@ using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Recovery;
 using KvCluster.Processes;
+using KvCluster.Replication.Protocol;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
 
