@@ -1,6 +1,5 @@
 // One shard of a recovery: the newest copy of its record, whether the replicas that are there suffice, and the record that follows. Pure.
 using KvCluster.Internal.V1;
-using static KvCluster.Node.Recovery.RecoveryPlan;
 
 namespace KvCluster.Node.Recovery;
 
@@ -35,12 +34,12 @@ internal sealed class ShardRecovery
             .Concat(found.TrustedShards.Select(static record => (Source: NodeId.None, Record: record))).Where(copy => copy.Record.ShardId == shard).ToList();
         if (copies.Count == 0)
         {
-            refusals.Add(Line($"node {ReplicasOf(found, shard).First().Node} has a replica of shard {shard}, but no node that answered has a copy of the shard's record"));
+            refusals.Add(RecoveryPlan.Line($"node {ReplicasOf(found, shard).First().Node} has a replica of shard {shard}, but no node that answered has a copy of the shard's record"));
             return null;
         }
         var newest = copies.MaxBy(static copy => (copy.Record.Recovery, copy.Record.Generation));
         foreach (var other in copies.Where(copy => copy.Record.Recovery == newest.Record.Recovery && copy.Record.Generation == newest.Record.Generation && !IsSame(copy.Record, newest.Record)))
-            refusals.Add(Line($"the copies of the record of shard {shard} from {NameOf(newest.Source)} and {NameOf(other.Source)} have generation {newest.Record.Generation} and differ"));
+            refusals.Add(RecoveryPlan.Line($"the copies of the record of shard {shard} from {NameOf(newest.Source)} and {NameOf(other.Source)} have generation {newest.Record.Generation} and differ"));
         return new ShardRecovery(shard, found, absent, newest, refusals).Plan(number);
     }
 
@@ -53,10 +52,10 @@ internal sealed class ShardRecovery
         RequireMajority(voters.Count, intact.Count, leader is not null);
         var record = _newest.Clone();
         record.Recovery = number;
-        record.Generation = Generations().Max() + Gap;
+        record.Generation = Generations().Max() + RecoveryPlan.Gap;
         MarkCreated(record);
         var epoch = Epochs().Max();
-        record.EpochFloor = (((epoch / Gap) + 1) * Gap) + Gap;
+        record.EpochFloor = (((epoch / RecoveryPlan.Gap) + 1) * RecoveryPlan.Gap) + RecoveryPlan.Gap;
         // A higher epoch was promised, or assigned, than the leader's own. It goes on until it is fenced, and takes a new epoch for itself if nobody else does.
         var goesOn = leader is { } running && running.Replica.LeadsEpoch == epoch;
         record.Epoch = leader is null ? record.EpochFloor : epoch;
@@ -70,7 +69,7 @@ internal sealed class ShardRecovery
     private static IEnumerable<(NodeId Node, KeptReplica Replica)> ReplicasOf(RecoveryFindings found, ShardId shard) =>
         found.Reports.SelectMany(static report => report.Replicas, static (report, replica) => (Node: new NodeId(report.Node), Replica: replica)).Where(entry => entry.Replica.Shard == shard.Value);
 
-    private static string NameOf(NodeId source) => source.IsNone ? "the coordinator" : Line($"node {source}");
+    private static string NameOf(NodeId source) => source.IsNone ? "the coordinator" : RecoveryPlan.Line($"node {source}");
 
     // Everything but who leads and which directories exist, which change without a new generation.
     private static bool IsSame(ShardRecord one, ShardRecord other) =>
@@ -92,7 +91,7 @@ internal sealed class ShardRecovery
         var leader = leaders[0];
         if (_newest.Replicas.Any(replica => replica.Replica == leader.Replica.Replica && !replica.Learner))
             return leader;
-        _refusals.Add(Line($"node {leader.Node} leads shard {_shard} in epoch {leader.Replica.LeadsEpoch}, but the newest record found, from {NameOf(_source)}, does not name its replica as a voter"));
+        _refusals.Add(RecoveryPlan.Line($"node {leader.Node} leads shard {_shard} in epoch {leader.Replica.LeadsEpoch}, but the newest record found, from {NameOf(_source)}, does not name its replica as a voter"));
         return null;
     }
 
@@ -102,11 +101,11 @@ internal sealed class ShardRecovery
         foreach (var (node, replica) in _replicas)
         {
             if (replica.Replica != 0 && !replica.Removed && !Knows(replica.Replica))
-                _refusals.Add(Line($"node {node} has replica {replica.Replica:x} of shard {_shard}, which the newest record found, from {NameOf(_source)}, neither names nor lists as removed"));
+                _refusals.Add(RecoveryPlan.Line($"node {node} has replica {replica.Replica:x} of shard {_shard}, which the newest record found, from {NameOf(_source)}, neither names nor lists as removed"));
             else if (replica.PromisedLeader != 0 && !Knows(replica.PromisedLeader))
-                _refusals.Add(Line($"the replica of shard {_shard} on node {node} has followed replica {replica.PromisedLeader:x}, which the newest record found, from {NameOf(_source)}, neither names nor lists as removed"));
+                _refusals.Add(RecoveryPlan.Line($"the replica of shard {_shard} on node {node} has followed replica {replica.PromisedLeader:x}, which the newest record found, from {NameOf(_source)}, neither names nor lists as removed"));
             if (replica.Recovery == _newest.Recovery && replica.Generation > _newest.Generation)
-                _refusals.Add(Line($"the replica of shard {_shard} on node {node} has seen generation {replica.Generation} of the shard's record, but the newest one found, from {NameOf(_source)}, is {_newest.Generation}"));
+                _refusals.Add(RecoveryPlan.Line($"the replica of shard {_shard} on node {node} has seen generation {replica.Generation} of the shard's record, but the newest one found, from {NameOf(_source)}, is {_newest.Generation}"));
         }
     }
 
@@ -116,16 +115,16 @@ internal sealed class ShardRecovery
     {
         if (intact <= voters / 2)
         {
-            _refusals.Add(Line($"only {intact} of the {voters} voters of shard {_shard} are there, so acknowledged changes may be lost; start the nodes of the others with their data"));
+            _refusals.Add(RecoveryPlan.Line($"only {intact} of the {voters} voters of shard {_shard} are there, so acknowledged changes may be lost; start the nodes of the others with their data"));
             return;
         }
         if (isLed || _absent.Count == 0)
             return;
         // What an absent node knew of later changes of the replicas is known to the others only under these two conditions (README.md).
         if (_absent.Count > 1)
-            _refusals.Add(Line($"no replica of shard {_shard} leads, and {_absent.Count} nodes are absent, which may have been a majority of newer replicas; start all but one of nodes {string.Join(", ", _absent.Order())}"));
+            _refusals.Add(RecoveryPlan.Line($"no replica of shard {_shard} leads, and {_absent.Count} nodes are absent, which may have been a majority of newer replicas; start all but one of nodes {string.Join(", ", _absent.Order())}"));
         else if (_newest.Replicas.Any(static replica => replica.Learner))
-            _refusals.Add(Line($"no replica of shard {_shard} leads, its replicas were being changed, and node {_absent.Single()}, which is absent, may have completed that; start it with its data"));
+            _refusals.Add(RecoveryPlan.Line($"no replica of shard {_shard} leads, its replicas were being changed, and node {_absent.Single()}, which is absent, may have completed that; start it with its data"));
     }
 
     // A replica that exists must never be created again under its id, nor one that may exist on an absent node.

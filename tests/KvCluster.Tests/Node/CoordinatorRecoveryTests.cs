@@ -17,6 +17,7 @@ namespace KvCluster.Tests.Node;
 public sealed class CoordinatorRecoveryTests
 {
     private const uint Nodes = 3;
+    private const int Shards = 2;
 
     private static readonly ByteString Key = ByteString.CopyFromUtf8("k");
 
@@ -143,12 +144,13 @@ public sealed class CoordinatorRecoveryTests
     {
         for (var node = 1U; node <= Nodes; node++)
         {
-            if (!(await ReportOfAsync(cluster, node)).Nodes.Select(static known => (known.Node, known.PeerAddress)).SequenceEqual(Enumerable.Range(1, (int)Nodes).Select(other => ((uint)other, addressOf((uint)other)))))
+            var report = await ReportOfAsync(cluster, node);
+            if (report.Replicas.Count != Shards || !report.Nodes.Select(static known => (known.Node, known.PeerAddress)).SequenceEqual(Enumerable.Range(1, (int)Nodes).Select(other => ((uint)other, addressOf((uint)other)))))
                 return false;
         }
 
         return true;
-    }, "every node knows all nodes");
+    }, "every node has its replicas and knows all nodes");
 
     private static Task JoinedAsync(NodeCluster cluster, ulong recovery) => Eventually.TrueAsync(async () =>
     {
