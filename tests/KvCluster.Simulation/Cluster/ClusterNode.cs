@@ -469,7 +469,8 @@ internal sealed class ClusterNode : IDisposable
         }
 
         Disk.LastProcess = Process;
-        _hasMissedRecovery = false;
+        // It joins what the coordinator has now as a node without data.
+        (_hasMissedRecovery, Joined) = (false, _run.Coordinator.Cluster);
         Lose("its disk is an old copy");
     }
 
