@@ -98,7 +98,7 @@ internal sealed class ShardRecovery
     // Traces of a record that is newer than the newest one found. It may name replicas that have acknowledged what those named here lack.
     private void RequireNewestRecord()
     {
-        foreach (var (node, replica) in _replicas)
+        foreach (var (node, replica) in ReplicasOf(_found, _shard))
         {
             if (replica.Replica != 0 && !replica.Removed && !Knows(replica.Replica))
                 _refusals.Add(RecoveryPlan.Line($"node {node} has replica {replica.Replica:x} of shard {_shard}, which the newest record found, from {NameOf(_source)}, neither names nor lists as removed"));
@@ -118,13 +118,14 @@ internal sealed class ShardRecovery
             _refusals.Add(RecoveryPlan.Line($"only {intact} of the {voters} voters of shard {_shard} are there, so acknowledged changes may be lost; start the nodes of the others with their data"));
             return;
         }
-        if (isLed || _absent.Count == 0)
+        var gone = _found.Without;
+        if (isLed || gone.Count == 0)
             return;
-        // What an absent node knew of later changes of the replicas is known to the others only under these two conditions (README.md).
-        if (_absent.Count > 1)
-            _refusals.Add(RecoveryPlan.Line($"no replica of shard {_shard} leads, and {_absent.Count} nodes are absent, which may have been a majority of newer replicas; start all but one of nodes {string.Join(", ", _absent.Order())}"));
+        // What a node that is gone knew of later changes of the replicas is known to the others only under these two conditions (README.md).
+        if (gone.Count > 1)
+            _refusals.Add(RecoveryPlan.Line($"no replica of shard {_shard} leads, and {gone.Count} nodes are absent, which may have been a majority of newer replicas; start all but one of nodes {string.Join(", ", gone.Order())}"));
         else if (_newest.Replicas.Any(static replica => replica.Learner))
-            _refusals.Add(RecoveryPlan.Line($"no replica of shard {_shard} leads, its replicas were being changed, and node {_absent.Single()}, which is absent, may have completed that; start it with its data"));
+            _refusals.Add(RecoveryPlan.Line($"no replica of shard {_shard} leads, its replicas were being changed, and node {gone.Single()}, which is absent, may have completed that; start it with its data"));
     }
 
     // A replica that exists must never be created again under its id, nor one that may exist on an absent node.

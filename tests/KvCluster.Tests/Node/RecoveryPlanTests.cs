@@ -238,6 +238,20 @@ public sealed class RecoveryPlanTests
         Assert.Empty(Plan(reports[0], Node(2, old), reports[2]).Refusals);
     }
 
+    /// <summary>It has acted on no record since the recovery that it missed, so it has completed no change. Its data does not count all the same.</summary>
+    [Fact]
+    public void Of_ANodeThatMissedARecoveryAndAnswers_HidesNoChangeOfReplicas()
+    {
+        var (recovered, old) = (Record(2 + Gap, [1, 2, 3], learners: [4], recovery: 1), Record(9, [1, 2, 3]));
+        NodeReport[] reports = [Node(1, recovered), Node(2, recovered), Node(3, old), Node(4, recovered)];
+        foreach (var joined in reports.Where(static report => report.Node != 3))
+            joined.Cluster.Absent.Add(3);
+        Assert.Empty(Plan(reports).Refusals);
+        Assert.Contains(Plan([2], reports[0], reports[2], reports[3]).Refusals, static line => line.StartsWith("only 1 of the 3 voters", StringComparison.Ordinal));
+        reports[2].Replicas[0].PromisedLeader = 77;
+        Assert.Contains(Plan(reports).Refusals, static line => line.Contains("has followed replica 4d", StringComparison.Ordinal));
+    }
+
     /// <summary>An earlier recovery wrote some shards and ended. Since then a node has come back that knows a newer set.</summary>
     [Fact]
     public void Of_RecordsOfAnInterruptedRecovery_RaisesAboveThemAndTrustsNothingElse()
