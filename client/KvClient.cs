@@ -68,6 +68,20 @@ public sealed class KvClient : IAsyncDisposable
         Admin = new KvAdmin(_router.Destinations.OperatorCalls(_router, _channels), options.Timeout);
     }
 
+    /// <summary>Has the coordinator's records rebuilt from the nodes, through the first endpoint.</summary>
+    /// <exception cref="KvException">Reason NOT_RECOVERED: the message says why.</exception>
+    internal async Task<Admin.V1.RecoverResponse> RecoverCoordinatorAsync(Admin.V1.RecoverRequest request, TimeSpan timeout, CancellationToken cancellationToken)
+    {
+        try
+        {
+            return await new RecoverCall(_options.EndpointsInUse[0], _router, _channels).AskAsync(request, Environment.TickCount64 + (long)timeout.TotalMilliseconds, cancellationToken).ConfigureAwait(false);
+        }
+        catch (RpcException failure)
+        {
+            throw KvErrors.ToException(failure, cancellationToken);
+        }
+    }
+
     /// <summary>The calls for sets.</summary>
     public KvSets Sets { get; }
 

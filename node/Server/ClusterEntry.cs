@@ -28,27 +28,39 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
     /// Whether the node's directory is new. One that belonged to a cluster waits for that cluster: if its record is lost, a newly created cluster would be a
     /// different one.
     /// </param>
+    /// <param name="known">The recovery of the coordinator's records that the directory goes by. A coordinator with an earlier one is not followed.</param>
+    /// <param name="missing">Called each time the coordinator lacks the cluster to which the directory belongs, or has an earlier state of it.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
+    /// <returns>The record, and its value as it was read.</returns>
     /// <exception cref="DirectoryFormatException">This program does not support the cluster's levels.</exception>
-    public async Task<ClusterRecord> WaitForClusterAsync(bool mayCreate, CancellationToken cancellationToken)
+    public async Task<(ClusterRecord Record, string Text)> WaitForClusterAsync(bool mayCreate, ulong known, Func<Task> missing, CancellationToken cancellationToken)
     {
-        ClusterRecord? found = null;
+        (ClusterRecord Record, string Text)? found = null;
         await AskUntilAnsweredAsync(async () =>
         {
             CoordinatorRead read;
             while ((read = await coordinator.GetAsync(keys.Cluster, cancellationToken).ConfigureAwait(false)).Value is null)
             {
                 if (!mayCreate)
-                    return "the coordinator has none, but this data directory belongs to a cluster; is it the right coordinator?";
+                {
+                    await missing().ConfigureAwait(false);
+                    return "the coordinator has none, but this data directory belongs to a cluster. Is it the right coordinator? If its data is lost, rebuild it from the nodes: kv admin coordinator recover";
+                }
                 if (options.Bootstrap is not { } created)
                     return "it has not been initialized yet (kv-node init, or bootstrap-nodes)";
                 if (await ClusterInit.CreateAsync(coordinator, options.Cluster, created, cancellationToken).ConfigureAwait(false))
                     NodeLog.CreatedCluster(log, options.Cluster, created.SplitKeys.Count + 1, created.ReplicationFactor, created.Nodes.Count);
             }
-            found = CheckLevel(RecordText.Parse<ClusterRecord>(read.Value));
+            var record = CheckLevel(RecordText.Parse<ClusterRecord>(read.Value));
+            if (record.Recovery < known)
+            {
+                await missing().ConfigureAwait(false);
+                return $"the coordinator's is of recovery {record.Recovery}, but this node has joined recovery {known}; it was restored from an older copy. Raise its records with those of the nodes: kv admin coordinator recover";
+            }
+            found = (record, read.Value);
             return null;
         }, "the record", cancellationToken).ConfigureAwait(false);
-        return found!;
+        return found!.Value;
     }
 
     /// <summary>Counts a start of the node with a directory, unless the node runs already.</summary>

@@ -9,6 +9,7 @@ using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Map;
 using KvCluster.Node.Placement;
+using KvCluster.Node.Recovery;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Telemetry;
 using KvCluster.Node.Transport;
@@ -182,16 +183,20 @@ internal sealed class NodeHost : IAsyncDisposable
         var tls = _options.Tls is null ? null : Own("the certificates", new ServerTls(_options.Tls, name, _log, TimeProvider.System));
         var directory = NodeDirectory.Open(_options.DataDirectory, LocalDisk.Instance);
         Own("the data directory", directory);
+        var listenPeers = new UriBuilder(_options.ListenPeers ?? DefaultForPeers(_options.Listen)).Uri;
+        Func<NodeId, string, GrpcChannel> channelTo = (node, address) => PeerTransport.ChannelTo(node, address, _options.Cluster, tls?.Files);
         var entry = new ClusterEntry(_options, coordinator, keys, _health, _log);
-        var cluster = await entry.WaitForClusterAsync(mayCreate: !directory.IsClaimed, cancellationToken).ConfigureAwait(false);
+        var unguarded = coordinator;
+        var (cluster, clusterText) = await WaitForClusterAsync(entry, directory, listenPeers, tls, hosted => RecoveryOf(unguarded, keys, directory, hosted, channelTo), logs, cancellationToken).ConfigureAwait(false);
         _health.Waits("it is opening its data");
         directory.Claim(_options.Node, cluster.ClusterId, Lineage.Read(cluster.Lineage));
         var pays = directory.MeasureWhatPays();
         NodeLog.JournalOptions(_log, pays.Filling ? "filled with zeros before they are used" : "only allocated", pays.Compression ? "compressed" : "not compressed", pays.JournalWrites);
-        Func<NodeId, string, GrpcChannel> channelTo = (node, address) => PeerTransport.ChannelTo(node, address, _options.Cluster, tls?.Files);
         var incarnation = await entry.CountStartAsync(directory, channelTo, cancellationToken).ConfigureAwait(false);
+        // Not before the data of an old copy is set aside: a node that has joined a recovery counts in the next one.
+        directory.Known.Keep(cluster);
         var (listen, port) = ReserveWhereFree("the port", new UriBuilder(_options.Listen));
-        var (listenPeers, peerPort) = ReserveWhereFree("the port for nodes", new UriBuilder(_options.ListenPeers ?? DefaultForPeers(_options.Listen)));
+        (listenPeers, var peerPort) = ReserveWhereFree("the port for nodes", new UriBuilder(listenPeers));
         var address = _options.Advertise ?? listen.GetLeftPart(UriPartial.Authority);
         var peerAddress = _options.AdvertisePeers ?? PeerAddressOf(_options.Advertise, listenPeers);
         var identity = new NodeIdentity(_options.Cluster, cluster.ClusterId, _options.Node, incarnation, address, peerAddress)
@@ -206,8 +211,11 @@ internal sealed class NodeHost : IAsyncDisposable
 
         Own("the return of memory", new MemoryReturn());
         var metrics = Own("the metrics", new NodeMetrics(identity, _options.ShardSeriesMax));
-        coordinator = new MeasuredCoordinator(coordinator, metrics);
-        var map = Own("the shard map", new ShardDirectory(coordinator, keys, _log));
+        var measured = new MeasuredCoordinator(coordinator, metrics);
+        var fence = Own("the fence of the coordinator", new CoordinatorFence(measured, keys, identity, directory.Known, clusterText, _log));
+        coordinator = new GuardedCoordinator(measured, () => fence.Guard);
+        var map = Own("the shard map", new ShardDirectory(coordinator, keys, () => directory.Known.Recovery, _log));
+        Own("the copy of the nodes' records", new KnownNodes(map, directory.Known, _log));
         var peers = Own("the streams to other nodes", new PeerTransport(identity, tls?.Files, logs.CreateLogger<PeerTransport>()));
         var replication = _options.Replication with { LeaseUs = cluster.LeaseMs * 1_000 };
         var memory = new MemoryAccount((long)_options.MemoryBudgetMebibytes << 20, BootClock.Instance);
@@ -233,15 +241,18 @@ internal sealed class NodeHost : IAsyncDisposable
         var operations = Own("the operations", new ReplaceOperations(identity, replacement, map, shards, _log));
         var replaceCalls = new ReplaceCalls(identity, found, placement, replacement, operations);
         var admin = new AdminService(identity, shards, placement, found, replaceCalls, replicas, voters, examiner);
+        var recovery = RecoveryOf(measured, keys, directory, shards, channelTo);
+        var coordinatorCalls = new CoordinatorService(recovery.Recovery);
         var reads = Own("the threads of reads", ReadThreads.Start());
         var watches = Own("the watches", new WatchHubs(shards.Threads.Options, BootClock.Instance, logs.CreateLogger<WatchHubs>()));
         metrics.Watchers = () => watches.Watchers;
         metrics.WatchLag = () => watches.LagMax;
-        Own("the server", await ServeAsync(identity, map, shards, reads, placement, admin, _grpcHealth, metrics, watches, logs, listen, tls, port, cancellationToken).ConfigureAwait(false));
-        Own("the server for nodes", await ServePeersAsync(identity, peers, voters, replaceCalls, witness, admin, logs, listenPeers, tls, peerPort, cancellationToken).ConfigureAwait(false));
+        Own("the server", await ServeAsync(identity, map, shards, reads, placement, admin, coordinatorCalls, _grpcHealth, metrics, watches, logs, listen, tls, port, cancellationToken).ConfigureAwait(false));
+        Own("the server for nodes", await ServePeersAsync(identity, peers, voters, replaceCalls, witness, admin, coordinatorCalls, recovery.Reporter, logs, listenPeers, tls, peerPort, cancellationToken).ConfigureAwait(false));
         peers.Start(map, shards.Receive, shards.NodeSilent);
         shards.Start();
         var registration = Own("the registration", new NodeRegistration(coordinator, keys, identity, _log));
+        fence.Joined = registration.Renew;
         placement.DrainingChanged = draining =>
         {
             registration.SetDraining(draining);
@@ -254,6 +265,45 @@ internal sealed class NodeHost : IAsyncDisposable
         _grpcHealth.SetStatus("", ServingStatus.Serving);
         _health.Started(new ShardReadiness(map, shards).NotReady);
         NodeLog.Serves(_log, identity.Node, identity.Cluster, address, directory.Starts.Put.Starts);
+    }
+
+    // While the coordinator lacks the cluster, or has an older state of it, this node tells others what it knows, and an operator may have the records rebuilt through it.
+    private async Task<(ClusterRecord Record, string Text)> WaitForClusterAsync(
+        ClusterEntry entry, NodeDirectory directory, Uri listenPeers, ServerTls? tls, Func<ShardHost?, (NodeReporter Reporter, CoordinatorRecovery Recovery)> recoveryOf, ILoggerFactory logs, CancellationToken cancellationToken)
+    {
+        OwnedServer? waiting = null;
+        try
+        {
+            // With port 0 nobody could find it.
+            return await entry.WaitForClusterAsync(
+                mayCreate: !directory.IsClaimed,
+                directory.Known.Recovery,
+                async () => waiting ??= listenPeers.Port == 0 ? null : await ServeWaitingAsync(recoveryOf(null), logs, listenPeers, tls, cancellationToken).ConfigureAwait(false),
+                cancellationToken).ConfigureAwait(false);
+        }
+        finally
+        {
+            if (waiting is not null)
+                await waiting.DisposeAsync().ConfigureAwait(false);
+        }
+    }
+
+    private (NodeReporter Reporter, CoordinatorRecovery Recovery) RecoveryOf(ICoordinator coordinator, CoordinatorKeys keys, NodeDirectory directory, ShardHost? shards, Func<NodeId, string, GrpcChannel> channelTo)
+    {
+        var reporter = new NodeReporter(_options.Node, directory, shards);
+        return (reporter, new CoordinatorRecovery(_options.Node, coordinator, keys, reporter.ReportAsync, channelTo, _log));
+    }
+
+    private async Task<OwnedServer> ServeWaitingAsync((NodeReporter Reporter, CoordinatorRecovery Recovery) recovery, ILoggerFactory logs, Uri listen, ServerTls? tls, CancellationToken cancellationToken)
+    {
+        var builder = ServerBuilder.Create(logs, listen, tls, limits: ListenerLimits.OfPeers(PeerConnectionsMax));
+        builder.Services.AddSingleton(new RecoveryService(recovery.Reporter, _options.Cluster, tls?.Files)).AddSingleton(new CoordinatorService(recovery.Recovery));
+        builder.Services.AddUnreadableRequests();
+        builder.Services.AddGrpc(static grpc => grpc.MaxReceiveMessageSize = PeerTransport.MessageBytesMax);
+        var app = builder.Build();
+        app.MapGrpcService<RecoveryService>();
+        app.MapGrpcService<CoordinatorService>();
+        return await OwnedServer.StartAsync(app, listen, health: null, cancellationToken).ConfigureAwait(false);
     }
 
     /// <summary>The default address to listen on for other nodes, derived from the one for clients.</summary>
@@ -284,11 +334,12 @@ internal sealed class NodeHost : IAsyncDisposable
 
     // For nodes and operators: requests of up to 32 MiB, streams that never end, and with TLS certificates required from everybody.
     private static async Task<OwnedServer> ServePeersAsync(
-        NodeIdentity identity, PeerTransport peers, StayingVoters voters, ReplaceCalls replacements, CopyWitness witness, AdminService admin, ILoggerFactory logs, Uri listen, ServerTls? tls, ReservedPort? port, CancellationToken cancellationToken)
+        NodeIdentity identity, PeerTransport peers, StayingVoters voters, ReplaceCalls replacements, CopyWitness witness, AdminService admin, CoordinatorService coordinatorCalls, NodeReporter reporter, ILoggerFactory logs, Uri listen, ServerTls? tls, ReservedPort? port, CancellationToken cancellationToken)
     {
         var builder = ServerBuilder.Create(logs, listen, tls, limits: ListenerLimits.OfPeers(PeerConnectionsMax));
         port?.GiveTo(builder);
         builder.Services.AddSingleton(peers).AddSingleton<PeerService>().AddSingleton(new PlacementService(peers, voters, replacements, witness)).AddSingleton(admin);
+        builder.Services.AddSingleton(new RecoveryService(reporter, identity.Cluster, tls?.Files)).AddSingleton(coordinatorCalls);
         builder.Services.AddUnreadableRequests();
         builder.Services.AddUnservedCalls(identity.Node);
         builder.Services.AddSingleton(new ForeignCalls(() => identity.ClusterId));
@@ -301,6 +352,8 @@ internal sealed class NodeHost : IAsyncDisposable
         app.MapGrpcService<PeerService>();
         app.MapGrpcService<PlacementService>();
         app.MapGrpcService<AdminService>();
+        app.MapGrpcService<RecoveryService>();
+        app.MapGrpcService<CoordinatorService>();
         return await OwnedServer.StartAsync(app, listen, health: null, cancellationToken).ConfigureAwait(false);
     }
 
@@ -311,6 +364,7 @@ internal sealed class NodeHost : IAsyncDisposable
         ReadThreads reads,
         LeaderPlacement placement,
         AdminService admin,
+        CoordinatorService coordinatorCalls,
         HealthService health,
         NodeMetrics metrics,
         WatchHubs watches,
@@ -323,7 +377,7 @@ internal sealed class NodeHost : IAsyncDisposable
         var builder = ServerBuilder.Create(logs, listen, tls, limits: ListenerLimits.OfClients(_options.ConnectionsMax));
         port?.GiveTo(builder);
         var services = builder.Services;
-        services.AddSingleton(identity).AddSingleton(map).AddSingleton(shards).AddSingleton(placement).AddSingleton(admin);
+        services.AddSingleton(identity).AddSingleton(map).AddSingleton(shards).AddSingleton(placement).AddSingleton(admin).AddSingleton(coordinatorCalls);
         services.AddSingleton(health).AddSingleton(metrics);
         var memory = new CallMemory(_options.CallMemoryMebibytes);
         memory.AddTo(services);
@@ -349,7 +403,10 @@ internal sealed class NodeHost : IAsyncDisposable
         app.MapGrpcService<KvService>();
         app.MapGrpcService<ClusterService>();
         if (_options.ServeAdmin)
+        {
             app.MapGrpcService<AdminService>();
+            app.MapGrpcService<CoordinatorService>();
+        }
         app.MapHealthAndReflection();
         app.Lifetime.ApplicationStopping.Register(watches.Stop);
         return await OwnedServer.StartAsync(app, listen, health, cancellationToken).ConfigureAwait(false);

@@ -45,7 +45,7 @@ internal static class RequestLimits
         "/kvcluster.v1.Kv/OpenSession" or "/kvcluster.v1.Kv/EndSession" => OperatorBytesMax,
         // Values and conditions on values are large, and so are 10,000 keys.
         _ when method.StartsWith("/kvcluster.v1.Kv/", StringComparison.Ordinal) => ListenerLimits.MessageBytesMax,
-        _ when method.StartsWith("/kvcluster.admin.v1.Admin/", StringComparison.Ordinal) => OperatorBytesMax,
+        _ when method.StartsWith("/kvcluster.admin.v1.", StringComparison.Ordinal) => OperatorBytesMax,
         _ => QuestionBytesMax,
     };
 

@@ -92,7 +92,7 @@ internal sealed class EpochClaim : CampaignStep
         _context = context;
         _voters = ShardView.VotersOf(read);
         _put = read.Clone();
-        _put.Epoch = Math.Max(read.Epoch, Math.Max(context.EpochSeen, context.Promised)) + 1;
+        _put.Epoch = Math.Max(Math.Max(read.Epoch, read.EpochFloor), Math.Max(context.EpochSeen, context.Promised)) + 1;
         _put.LeaderId = context.Self;
         _put.LeaderIncarnation = context.Incarnation;
         _set = new RecordSet(context, _put, revision, IsPut);

@@ -30,6 +30,12 @@ internal sealed record HardState
     /// <inheritdoc cref="Generation"/>
     public long CoordinatorRevision { get; init; }
 
+    /// <summary>The number of recoveries in that record, which precedes the revision.</summary>
+    public ulong Recovery { get; init; }
+
+    /// <summary>The version of the record last seen.</summary>
+    public RecordVersion Seen => new(Recovery, CoordinatorRevision);
+
     /// <summary>The longest grant ever given, drift included. A restarted replica waits that long before it prepares or campaigns.</summary>
     public long LeaseLongestUs { get; init; }
 

@@ -4,7 +4,7 @@ namespace KvCluster.Replication.Protocol;
 
 /// <summary>
 /// The shard's record as this replica knows it: the replicas, which of them vote, and their nodes. Replaced as a whole, never by an older
-/// revision.
+/// version.
 /// </summary>
 internal sealed class ShardView
 {
@@ -23,6 +23,9 @@ internal sealed class ShardView
 
     /// <summary>The record's mod revision.</summary>
     public long Revision { get; }
+
+    /// <summary>Orders it among other copies of the record.</summary>
+    public RecordVersion Version => RecordVersion.Of(Record, Revision);
 
     public Quorum Voters { get; }
 

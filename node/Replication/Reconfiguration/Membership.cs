@@ -31,6 +31,7 @@ internal sealed class Membership
     private readonly long _orderId;
     private readonly ReplicaChange _change;
     private readonly Quorum _old;
+    private readonly ulong _recovery;
     private readonly long _deadlineUs;
     private Quorum _new;
     private ShardRecord? _put;
@@ -46,6 +47,7 @@ internal sealed class Membership
         _orderId = orderId;
         _change = change;
         _old = _new = Voters = voters;
+        _recovery = context.View.Record.Recovery;
         _deadlineUs = context.NowUs + (2 * context.Options.TimeoutMaxUs);
         Read();
     }
@@ -119,6 +121,8 @@ internal sealed class Membership
     /// <summary>The record was seen, in a watch or in another's read. False if its voters are neither the old nor the new ones.</summary>
     public bool TryFollow(ShardView view)
     {
+        if (view.Record.Recovery != _recovery)
+            return TryEndByRecovery(view);
         if (Phase >= MembershipPhase.Setting && view.Record.Epoch == _epoch && view.Record.Generation == _put!.Generation)
             Won(view.Record, view.Revision);
         return view.Voters.SameAs(_old) || view.Voters.SameAs(_new);
@@ -141,6 +145,18 @@ internal sealed class Membership
     /// <summary>The leadership ends. A compare-and-set that was sent may still take effect; the next leader reads the record.</summary>
     public void Abandon(string why) => _context.Emit(new Effect.OrderEnded(
         _orderId, false, Phase >= MembershipPhase.Setting ? $"the outcome is unknown: {why}; check the shard's replicas" : why));
+
+    // The record was rebuilt from the nodes, in another store that this change can no longer reach. So what it says is definite, whatever became of the set.
+    private bool TryEndByRecovery(ShardView view)
+    {
+        if (Phase == MembershipPhase.Ended)
+            return view.Voters.SameAs(Voters);
+        var isPut = _put is not null && MembersOf(view.Record).SetEquals(MembersOf(_put));
+        End(isPut ? _new : _old, isPut, isPut ? $"generation {view.Record.Generation}" : "the coordinator's records were rebuilt without it; try again");
+        return view.Voters.SameAs(Voters);
+    }
+
+    private static HashSet<(ulong Replica, bool Learner)> MembersOf(ShardRecord record) => [.. record.Replicas.Select(static replica => (replica.Replica, replica.Learner))];
 
     private void Read()
     {

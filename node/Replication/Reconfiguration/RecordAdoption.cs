@@ -46,7 +46,7 @@ internal sealed class RecordAdoption(ReplicaContext context)
     {
         if (!context.TryTrust(readId, record, revision))
             return RecordVerdict.Doubtful;
-        if (record is null || revision <= context.View.Revision)
+        if (record is null || RecordVersion.Of(record, revision) <= context.View.Version)
             return RecordVerdict.Known;
         var isFresh = readId != 0;
         // Generation and epoch never decrease with the revision. If they did, the coordinator was restored from an old copy, or this is not its record. A

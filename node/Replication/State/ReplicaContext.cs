@@ -104,7 +104,7 @@ internal sealed class ReplicaContext
     /// <summary>Adopts a newer record. One that is not newer changes nothing.</summary>
     public void AdoptView(ShardRecord record, long revision)
     {
-        if (revision <= View.Revision)
+        if (RecordVersion.Of(record, revision) <= View.Version)
             return;
         Invariant.Check(
             record.Generation >= View.Record.Generation && record.Epoch >= View.Record.Epoch,
@@ -158,11 +158,11 @@ internal sealed class ReplicaContext
         var committed = Etag.Max(wanted.Committed, Etag.Min(Committed, Journal.Durable.Etag));
         acknowledged = Etag.Max(wanted.Acknowledged, acknowledged);
         var generation = Math.Max(wanted.Generation, View.Record.Generation);
-        var revision = Math.Max(wanted.CoordinatorRevision, View.Revision);
+        var seen = RecordVersion.Max(wanted.Seen, View.Version);
         // Called after every event; most calls change nothing here.
-        if (committed == wanted.Committed && acknowledged == wanted.Acknowledged && generation == wanted.Generation && revision == wanted.CoordinatorRevision)
+        if (committed == wanted.Committed && acknowledged == wanted.Acknowledged && generation == wanted.Generation && seen == wanted.Seen)
             return;
-        Control.Note(wanted with { Committed = committed, Acknowledged = acknowledged, Generation = generation, CoordinatorRevision = revision });
+        Control.Note(wanted with { Committed = committed, Acknowledged = acknowledged, Generation = generation, CoordinatorRevision = seen.Revision, Recovery = seen.Recovery });
     }
 
     /// <summary>
@@ -178,7 +178,7 @@ internal sealed class ReplicaContext
     {
         var (held, known) = (Control.Synced, View.Record);
         _heldAtRead[readId] = new Seen(
-            Math.Max(held.CoordinatorRevision, View.Revision), Math.Max(held.Generation, known.Generation), Math.Max(held.PromisedEpoch, known.Epoch));
+            RecordVersion.Max(held.Seen, View.Version), Math.Max(held.Generation, known.Generation), Math.Max(held.PromisedEpoch, known.Epoch));
         Emit(new Effect.ReadRecord(readId));
     }
 
@@ -187,12 +187,13 @@ internal sealed class ReplicaContext
     {
         if (!_heldAtRead.Remove(readId, out var held) || record is null)
             return record is not null;
-        var doubted = revision < held.Revision || record.Generation < held.Generation || record.Epoch < held.Epoch;
+        var version = RecordVersion.Of(record, revision);
+        var doubted = version < held.Version || record.Generation < held.Generation || record.Epoch < held.Epoch;
         if (doubted && !CoordinatorDoubted)
         {
             Emit(new Effect.Alarm(
-                $"the coordinator went backwards: revision {revision}, generation {record.Generation}, epoch {record.Epoch}; "
-                + $"seen before: {held.Revision}, {held.Generation}, {held.Epoch}. No elections take place until it is repaired"));
+                $"the coordinator went backwards: revision {version}, generation {record.Generation}, epoch {record.Epoch}; "
+                + $"seen before: {held.Version}, {held.Generation}, {held.Epoch}. No elections take place until it is repaired"));
         }
 
         CoordinatorDoubted = doubted;
@@ -238,5 +239,5 @@ internal sealed class ReplicaContext
     }
 
     /// <summary>What was known of the coordinator's record when a read of it was sent.</summary>
-    private readonly record struct Seen(long Revision, ulong Generation, ulong Epoch);
+    private readonly record struct Seen(RecordVersion Version, ulong Generation, ulong Epoch);
 }

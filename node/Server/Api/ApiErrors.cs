@@ -257,6 +257,11 @@ internal static class ApiErrors
         $"Node {node} was not drained; nothing was changed. Without it {Text(shards)} shards would have no majority, among them shard {first}: {reason}. Use force to drain it anyway.");
 
     /// <summary>For a requested placement of replicas that is not possible.</summary>
+    public static ApiError NotRecovered(string reason) => new(StatusCode.FailedPrecondition, "NOT_RECOVERED", $"Nothing was changed: {reason}");
+
+    public static ApiError RecoveryEnded(string reason) =>
+        new(StatusCode.FailedPrecondition, "NOT_RECOVERED", $"The recovery ended before it was complete: {reason}. No node follows what it wrote, and leaders go on. Run it again.");
+
     public static ApiError NotPlaced(string reason) => new(StatusCode.FailedPrecondition, "NOT_PLACED", $"Nothing was changed: {reason}.");
 
     /// <summary>For a requested placement during which the coordinator failed. An attempt without an answer may have been applied.</summary>

@@ -13,13 +13,19 @@ internal static class CoordinatorChanges
     /// Repeats one compare-and-set until it is certainly won or lost. After an attempt without an answer, finding exactly the given value counts
     /// as won. So the value must identify its writer, or it must not matter who wrote it.
     /// </summary>
+    public static Task<CompareAndSetResult> SetUntilSettledAsync(
+        this ICoordinator coordinator, string key, long expectedRevision, string value, long lease, CancellationToken cancellationToken) =>
+        coordinator.SetUntilSettledAsync(key, expectedRevision, value, lease, coordinator.Guard, cancellationToken);
+
+    /// <inheritdoc cref="SetUntilSettledAsync(ICoordinator, string, long, string, long, CancellationToken)"/>
+    /// <param name="guard">The guard of every attempt; null: none.</param>
     public static async Task<CompareAndSetResult> SetUntilSettledAsync(
-        this ICoordinator coordinator, string key, long expectedRevision, string value, long lease, CancellationToken cancellationToken)
+        this ICoordinator coordinator, string key, long expectedRevision, string value, long lease, CoordinatorGuard? guard, CancellationToken cancellationToken)
     {
         var attempts = default(SetAttempts);
         while (true)
         {
-            var result = await coordinator.CompareAndSetAsync(key, expectedRevision, value, lease, cancellationToken).ConfigureAwait(false);
+            var result = await coordinator.CompareAndSetAsync(key, expectedRevision, value, lease, guard, cancellationToken).ConfigureAwait(false);
             switch (attempts.Next(result.Outcome))
             {
                 case SetStep.Repeat:

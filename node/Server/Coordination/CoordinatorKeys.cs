@@ -5,6 +5,9 @@ namespace KvCluster.Node.Coordination;
 /// <summary>The keys of a cluster's records in the coordinator.</summary>
 internal sealed class CoordinatorKeys(string cluster)
 {
+    /// <summary>End of the keys made by <see cref="Starts"/>.</summary>
+    public const string StartsSuffix = "/starts";
+
     /// <summary>Prefix of all keys of the cluster.</summary>
     public string Root { get; } = $"/kvcluster/{cluster}/";
 
@@ -25,7 +28,7 @@ internal sealed class CoordinatorKeys(string cluster)
 
     public string Node(NodeId node) => string.Create(CultureInfo.InvariantCulture, $"{Nodes}{node}");
 
-    public string Starts(NodeId node) => string.Create(CultureInfo.InvariantCulture, $"{Nodes}{node}/starts");
+    public string Starts(NodeId node) => string.Create(CultureInfo.InvariantCulture, $"{Nodes}{node}{StartsSuffix}");
 
     public string Shard(ShardId shard) => string.Create(CultureInfo.InvariantCulture, $"{Shards}{shard}");
 

@@ -6,6 +6,9 @@ namespace KvCluster.Node.Coordination;
 /// </summary>
 internal interface ICoordinator : IAsyncDisposable
 {
+    /// <summary>What changes are guarded by that name no guard; null: nothing.</summary>
+    CoordinatorGuard? Guard => null;
+
     /// <summary>The newest value of a key. Linearizable.</summary>
     /// <exception cref="CoordinatorUnavailableException">No answer.</exception>
     Task<CoordinatorRead> GetAsync(string key, CancellationToken cancellationToken);
@@ -20,6 +23,10 @@ internal interface ICoordinator : IAsyncDisposable
     /// </summary>
     /// <param name="lease">The lease whose end removes the key; 0: none.</param>
     Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CancellationToken cancellationToken);
+
+    /// <summary>The same under a guard (null: none), which is compared in the same transaction.</summary>
+    /// <exception cref="CoordinatorAlarmException">The guard does not hold. Nothing was changed.</exception>
+    Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken);
 
     /// <summary>
     /// The changes of keys with a prefix from a revision on, in order, each revision complete. Ends only with an exception. The caller must then list, and
@@ -40,4 +47,10 @@ internal interface ICoordinator : IAsyncDisposable
     /// <summary>Ends a lease and removes its keys. Does nothing if it has already ended.</summary>
     /// <exception cref="CoordinatorUnavailableException">No answer.</exception>
     Task RevokeAsync(long lease, CancellationToken cancellationToken);
+
+    /// <summary>Access to the same store that compares its answers with none from before, for finding out what it is after an alarm. Disposed by the caller.</summary>
+    ICoordinator Anew();
+
+    /// <summary>From now on answers are compared with those to <paramref name="anew"/>, which <see cref="Anew"/> returned. That ends an alarm.</summary>
+    void ContinueAs(ICoordinator anew);
 }

@@ -15,11 +15,14 @@ internal sealed class MeasuredCoordinator(ICoordinator inner, NodeMetrics metric
     public Task<CoordinatorList> ListAsync(string prefix, CancellationToken cancellationToken) =>
         MeasureAsync("list", inner.ListAsync(prefix, cancellationToken));
 
-    // A lost answer is not an exception here, but it does not count as answered either.
     public Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CancellationToken cancellationToken) =>
+        CompareAndSetAsync(key, expectedRevision, value, lease, guardedBy: null, cancellationToken);
+
+    // A lost answer is not an exception here, but it does not count as answered either.
+    public Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken) =>
         MeasureAsync(
             "compare_and_set",
-            inner.CompareAndSetAsync(key, expectedRevision, value, lease, cancellationToken),
+            inner.CompareAndSetAsync(key, expectedRevision, value, lease, guardedBy, cancellationToken),
             static result => result.Outcome == SetOutcome.Unknown ? "OUTCOME_UNKNOWN" : null);
 
     public IAsyncEnumerable<IReadOnlyList<CoordinatorChange>> WatchAsync(string prefix, long fromRevision, CancellationToken cancellationToken) =>
@@ -32,6 +35,14 @@ internal sealed class MeasuredCoordinator(ICoordinator inner, NodeMetrics metric
         MeasureAsync("keep_alive", inner.KeepAliveAsync(lease, cancellationToken));
 
     public Task RevokeAsync(long lease, CancellationToken cancellationToken) => inner.RevokeAsync(lease, cancellationToken);
+
+    public ICoordinator Anew() => inner.Anew();
+
+    public void ContinueAs(ICoordinator anew)
+    {
+        inner.ContinueAs(anew);
+        Interlocked.Exchange(ref _hasAlarmed, false);
+    }
 
     public ValueTask DisposeAsync() => ValueTask.CompletedTask;
 

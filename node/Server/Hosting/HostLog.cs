@@ -20,6 +20,12 @@ internal static partial class HostLog
     [LoggerMessage(9, LogLevel.Warning, "Shard {Shard}: its record could not be read: {Reason}")]
     public static partial void RecordNotRead(ILogger log, ShardId shard, string reason);
 
+    [LoggerMessage(43, LogLevel.Warning, "Shard {Shard}: a copy of its record could not be written, so the replica is not told of it yet: {Reason}")]
+    public static partial void RecordNotKept(ILogger log, ShardId shard, string reason);
+
+    [LoggerMessage(46, LogLevel.Warning, "The copy of the nodes' records could not be written: {Reason}")]
+    public static partial void NodesNotKept(ILogger log, string reason);
+
     [LoggerMessage(12, LogLevel.Information, "Shard {Shard}: replica {Replica:x16} was removed; its directory is {Action}")]
     public static partial void ReplicaRetired(ILogger log, ShardId shard, ReplicaId replica, string action);
 

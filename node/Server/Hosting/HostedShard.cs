@@ -2,6 +2,7 @@ using KvCluster.Internal.V1;
 using KvCluster.Node.Map;
 using KvCluster.Node.Shards;
 using KvCluster.Node.Telemetry;
+using KvCluster.Replication.Protocol;
 using KvCluster.Storage.Encoding;
 using KvCluster.V1;
 using KvCluster.Wire;
@@ -36,7 +37,7 @@ internal sealed class HostedShard(
     public TimeSpan? OpenAgainIn => openAgainIn;
 
     /// <summary>What was seen of the shard's record when the replica was opened.</summary>
-    public Retirement Seen { get; } = new(record.Generation, record.Epoch, 0);
+    public Retirement Seen { get; } = new(record.Generation, record.Epoch, new RecordVersion(record.Recovery, 0));
 
     /// <summary>It cannot serve again, and its peers have its contents. It is to be replaced by a new replica.</summary>
     public bool IsLost => isLost || Replica?.Failure is CorruptStoreException or QuarantinedException;

@@ -1,6 +1,7 @@
 // A node's data directory. LOCK is held while the directory is used; `format` has the layout's version, `owner` the node, cluster and lineage, `starts` which
 // starts of the node were counted with it (DirectoryStarts); shards/{id} has one replica each; aside/{id} has the one that was set aside last, or an earlier one that has more, and then aside/{id}-later the
-// other (AsideCopies); retired/{id}-{replica} has replicas that left, until space is needed; `kv doctor` writes `examined` to test the disk, and a start `.probe`. Used while the node starts,
+// other (AsideCopies); retired/{id}-{replica} has replicas that left, until space is needed; known/ has copies of the coordinator's records (KnownRecords);
+// `kv doctor` writes `examined` to test the disk, and a start `.probe`. Used while the node starts,
 // on one thread.
 using System.Globalization;
 using KvCluster.Storage.Files;
@@ -23,6 +24,7 @@ internal sealed class NodeDirectory : IAsyncDisposable
         _path = path;
         _lock = directoryLock;
         Aside = new AsideCopies(files, AsideIn(path));
+        Known = KnownRecords.Open(files, path);
     }
 
     /// <summary>Whether it belongs to a node of some cluster.</summary>
@@ -39,6 +41,9 @@ internal sealed class NodeDirectory : IAsyncDisposable
 
     /// <summary>The path of replicas that left their shards. They are kept until space is needed.</summary>
     public string RetiredPath => Path.Combine(_path, "retired");
+
+    /// <summary>The copies of the coordinator's records in it.</summary>
+    public KnownRecords Known { get; }
 
     /// <summary>The starts that were counted with it, including this one once <see cref="CountStart"/> has run.</summary>
     public DirectoryStarts Starts { get; private set; } = DirectoryStarts.None;

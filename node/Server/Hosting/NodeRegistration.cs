@@ -28,6 +28,7 @@ internal sealed class NodeRegistration : IAsyncDisposable
     private readonly CancellationTokenSource _stopping = new();
     private readonly Task _running;
     private volatile bool _draining;
+    private volatile bool _mustRegister;
     private bool _saysDraining;
     private long _lease;
 
@@ -56,6 +57,13 @@ internal sealed class NodeRegistration : IAsyncDisposable
         _changed.Release();
     }
 
+    /// <summary>Puts the record again, asynchronously, because the coordinator may have lost it although its lease runs. Any thread; never waits.</summary>
+    public void Renew()
+    {
+        _mustRegister = true;
+        _changed.Release();
+    }
+
     /// <summary>Removes the record, if the coordinator answers soon.</summary>
     public async ValueTask DisposeAsync()
     {
@@ -74,7 +82,7 @@ internal sealed class NodeRegistration : IAsyncDisposable
             var pause = Interval;
             try
             {
-                if (_lease == 0 || _saysDraining != _draining || !await _coordinator.KeepAliveAsync(_lease, _stopping.Token).ConfigureAwait(false))
+                if (_lease == 0 || _mustRegister || _saysDraining != _draining || !await _coordinator.KeepAliveAsync(_lease, _stopping.Token).ConfigureAwait(false))
                     await RegisterAsync().ConfigureAwait(false);
                 failures.Forget();
             }
@@ -96,6 +104,7 @@ internal sealed class NodeRegistration : IAsyncDisposable
     private async Task RegisterAsync()
     {
         _lease = 0;
+        _mustRegister = false;
         var draining = _draining;
         _record.Draining = draining;
         var lease = await _coordinator.GrantLeaseAsync(LeaseTime, _stopping.Token).ConfigureAwait(false);

@@ -145,8 +145,12 @@ internal sealed class ReplicaOpening
         var read = await _coordinator.GetUntilAnsweredAsync(_keys.Shard(shard), _stopping).ConfigureAwait(false);
         if (read.Value is null || RecordText.Parse<ShardRecord>(read.Value) is not { } record || ReplicaHere(record)?.ReplicaId != replicaId)
             throw new ReplicaNotUsableException("The shard's record no longer names this replica.");
+        if (record.Recovery != _directory.Known.Recovery)
+            throw new CoordinatorUnavailableException($"The shard's record is of recovery {record.Recovery} of the coordinator's records, but this node goes by recovery {_directory.Known.Recovery}. Nothing was changed; it is read again.");
         if (Lineage.Read(record.Lineage) != _identity.Lineage)
             throw new ReplicaNotUsableException($"The shard's record is of lineage {Lineage.Read(record.Lineage)}, but this node's data is of {_identity.Lineage}. Nothing was changed; restart the node.");
+        // The replica acts on it from its start.
+        _directory.Known.Keep(record);
         return (record, read.ModRevision);
     }
 
@@ -174,7 +178,7 @@ internal sealed class ReplicaOpening
     private bool IsOfAReplicaThatLeft(ShardRecord record, long revision, string path) =>
         ControlFile.StateOf(LocalDisk.Instance, path) is not { } found
         || (found.ClusterHash == _clusterHash && found.Shard == record.ShardId
-            && new Retirement(found.Generation, found.PromisedEpoch, found.CoordinatorRevision).WhyNot(record, revision, found.ReplicaId) is null);
+            && new Retirement(found.Generation, found.PromisedEpoch, new RecordVersion(found.Recovery, found.CoordinatorRevision)).WhyNot(record, revision, found.ReplicaId) is null);
 
     private async Task<(ShardRecord Record, long Revision)> MarkCreatedAsync(ShardRecord record, long revision)
     {
@@ -182,7 +186,10 @@ internal sealed class ReplicaOpening
         while (true)
         {
             (ReplicaHere(record)!.Created, ReplicaHere(record)!.Creator) = (true, _identity.Incarnation);
-            var set = await _coordinator.SetUntilSettledAsync(_keys.Shard(record.ShardId), revision, RecordText.Format(record), 0, _stopping).ConfigureAwait(false);
+            var guard = _coordinator.Guard;
+            if (record.Recovery != (guard?.Recovery ?? 0))
+                throw new CoordinatorUnavailableException("The coordinator's records were rebuilt meanwhile; the shard's is read again.");
+            var set = await _coordinator.SetUntilSettledAsync(_keys.Shard(record.ShardId), revision, RecordText.Format(record), 0, guard, _stopping).ConfigureAwait(false);
             if (set.Outcome == SetOutcome.Won)
                 return (record, set.Revision);
             (record, revision) = await ReadAsync(record.ShardId, replicaId).ConfigureAwait(false);

@@ -1,4 +1,5 @@
 using KvCluster.Internal.V1;
+using KvCluster.Replication.Protocol;
 
 namespace KvCluster.Node.Hosting;
 
@@ -6,10 +7,10 @@ namespace KvCluster.Node.Hosting;
 /// What a replica had seen of its shard's record, in its control file and in memory, when a read of that record was sent. The result of the read must not
 /// be older.
 /// </summary>
-internal readonly record struct Retirement(ulong Generation, ulong Epoch, long Revision)
+internal readonly record struct Retirement(ulong Generation, ulong Epoch, RecordVersion Version)
 {
     /// <summary>The greater of each value.</summary>
-    public Retirement Or(Retirement other) => new(Math.Max(Generation, other.Generation), Math.Max(Epoch, other.Epoch), Math.Max(Revision, other.Revision));
+    public Retirement Or(Retirement other) => new(Math.Max(Generation, other.Generation), Math.Max(Epoch, other.Epoch), RecordVersion.Max(Version, other.Version));
 
     /// <summary>
     /// Why a record, read afresh, does not justify moving a replica's directory away; null if it does. It is not enough that it does not name the replica: a
@@ -21,7 +22,7 @@ internal readonly record struct Retirement(ulong Generation, ulong Epoch, long R
     public string? WhyNot(ShardRecord record, long revision, ReplicaId replica) =>
         record.Replicas.Any(named => named.ReplicaId == replica) ? "the record names it"
         : !record.HasRemoved(replica) ? "the record does not list it as removed"
-        : record.Generation < Generation || record.Epoch < Epoch || revision < Revision
-            ? $"the record (generation {record.Generation}, epoch {record.Epoch}, revision {revision}) is older than what was seen before ({Generation}, {Epoch}, {Revision})"
+        : record.Generation < Generation || record.Epoch < Epoch || RecordVersion.Of(record, revision) < Version
+            ? $"the record (generation {record.Generation}, epoch {record.Epoch}, revision {RecordVersion.Of(record, revision)}) is older than what was seen before ({Generation}, {Epoch}, {Version})"
         : null;
 }

@@ -74,7 +74,7 @@ internal sealed class ShardHost : IAsyncDisposable
         _replication = replication;
         _logs = logs;
         _log = logs.CreateLogger<ShardHost>();
-        _records = new ShardRecords(coordinator, _keys, _log);
+        _records = new ShardRecords(coordinator, _keys, directory.Known, _log);
         Memory = memory;
         _threads = new ShardThreads(storage, memory, metrics, logs);
         _opening = new ReplicaOpening(identity, directory, coordinator, _threads, metrics, _log, ContextOf, _stopping.Token);
@@ -251,8 +251,23 @@ internal sealed class ShardHost : IAsyncDisposable
                 continue;
             if (shard.Replica.Failure is not null && snapshot.OwnRoutes.ContainsKey(shard.Shard))
                 _map.Forget(shard.Shard);
-            if (!seen.Records.TryGetValue(shard.Shard, out var before) || before.Revision != entry.Revision)
+            if (TryKeep(entry.Record) && (!seen.Records.TryGetValue(shard.Shard, out var before) || RecordVersion.Of(before.Record, before.Revision) != RecordVersion.Of(entry.Record, entry.Revision)))
                 shard.Replica.Mailbox.RecordChanged(entry.Record, entry.Revision);
+        }
+    }
+
+    // A replica must not act on a record that is not on this node's disk. It hears of it again with the next change, or reads it.
+    private bool TryKeep(ShardRecord record)
+    {
+        try
+        {
+            _directory.Known.Keep(record);
+            return true;
+        }
+        catch (StorageIoException failure)
+        {
+            HostLog.RecordNotKept(_log, record.ShardId, failure.Message);
+            return false;
         }
     }
 
@@ -274,7 +289,7 @@ internal sealed class ShardHost : IAsyncDisposable
             {
                 var seen = await SeenAsync(shard).ConfigureAwait(false);
                 var read = await _coordinator.GetUntilAnsweredAsync(_keys.Shard(shard.Shard), _stopping.Token).ConfigureAwait(false);
-                if (read.Value is null || RecordText.Parse<ShardRecord>(read.Value) is var record && record.Replicas.Any(replica => replica.ReplicaId == shard.ReplicaId))
+                if (read.Value is null || RecordText.Parse<ShardRecord>(read.Value) is var record && (record.Recovery != _directory.Known.Recovery || record.Replicas.Any(replica => replica.ReplicaId == shard.ReplicaId)))
                     continue;
                 if (seen.WhyNot(record, read.ModRevision, shard.ReplicaId) is { } reason)
                     TellNotRetired(shard, reason);
@@ -303,11 +318,11 @@ internal sealed class ShardHost : IAsyncDisposable
     {
         if (shard.Replica is not null)
         {
-            var (generation, epoch, revision) = await shard.Replica.Report.SeenAsync().ConfigureAwait(false);
-            return shard.Seen.Or(new Retirement(generation, epoch, revision));
+            var (generation, epoch, version) = await shard.Replica.Report.SeenAsync().ConfigureAwait(false);
+            return shard.Seen.Or(new Retirement(generation, epoch, version));
         }
         return ControlFile.StateOf(LocalDisk.Instance, _directory.ShardPath(shard.Shard)) is { } control && control.ReplicaId == shard.ReplicaId
-            ? shard.Seen.Or(new Retirement(control.Generation, control.PromisedEpoch, control.CoordinatorRevision))
+            ? shard.Seen.Or(new Retirement(control.Generation, control.PromisedEpoch, new RecordVersion(control.Recovery, control.CoordinatorRevision)))
             : shard.Seen;
     }
 

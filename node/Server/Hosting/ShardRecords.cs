@@ -7,8 +7,11 @@ using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Hosting;
 
-/// <summary>Access to the shards' records in the coordinator. Called on writer executors, which never wait here; answers on the thread pool.</summary>
-internal sealed class ShardRecords(ICoordinator coordinator, CoordinatorKeys keys, ILogger log) : IShardRecords
+/// <summary>
+/// Access to the shards' records in the coordinator. Called on writer executors, which never wait here; answers on the thread pool. What a replica is told is on this
+/// node's disk first, because it may act on it.
+/// </summary>
+internal sealed class ShardRecords(ICoordinator coordinator, CoordinatorKeys keys, KnownRecords known, ILogger log) : IShardRecords
 {
     // What all shards meet is logged once for all of them.
     private readonly OncePerReason _outages = new();
@@ -18,8 +21,7 @@ internal sealed class ShardRecords(ICoordinator coordinator, CoordinatorKeys key
 
     public void CompareAndSet(ShardId shard, ShardRecord record, long expectedRevision, Action<CompareAndSetResult> done)
     {
-        var value = RecordText.Format(record);
-        ThreadPool.UnsafeQueueUserWorkItem(_ => CompareAndSetAsync(shard, value, expectedRevision, done), null);
+        ThreadPool.UnsafeQueueUserWorkItem(_ => CompareAndSetAsync(shard, record, expectedRevision, done), null);
     }
 
     private async void ReadAsync(ShardId shard, Action<ShardRecordRead> done)
@@ -29,6 +31,13 @@ internal sealed class ShardRecords(ICoordinator coordinator, CoordinatorKeys key
         {
             var read = await coordinator.GetAsync(keys.Shard(shard), CancellationToken.None).ConfigureAwait(false);
             answer = new ShardRecordRead(read.Value is null ? null : RecordText.Parse<ShardRecord>(read.Value), read.ModRevision);
+            if (answer.Record is { } record)
+            {
+                // A recovery is complete, and counts, when the cluster's record has its number. Older ones are judged by the replica, which raises the alarm.
+                if (record.Recovery > known.Recovery)
+                    throw new CoordinatorUnavailableException($"The record is of recovery {record.Recovery}, which this node has not joined yet.");
+                known.Keep(record);
+            }
             _outages.Forget();
             _failures.Forget(shard);
         }
@@ -41,12 +50,18 @@ internal sealed class ShardRecords(ICoordinator coordinator, CoordinatorKeys key
         done(answer);
     }
 
-    private async void CompareAndSetAsync(ShardId shard, string value, long expectedRevision, Action<CompareAndSetResult> done)
+    private async void CompareAndSetAsync(ShardId shard, ShardRecord record, long expectedRevision, Action<CompareAndSetResult> done)
     {
         CompareAndSetResult answer;
         try
         {
-            answer = await coordinator.CompareAndSetAsync(keys.Shard(shard), expectedRevision, value, 0, CancellationToken.None).ConfigureAwait(false);
+            // The expected revision is one of the recovery that the record is of. In a store that was rebuilt since, it may be that of another record.
+            var guard = coordinator.Guard;
+            answer = record.Recovery != (guard?.Recovery ?? 0)
+                ? new CompareAndSetResult(SetOutcome.Lost, 0)
+                : await coordinator.CompareAndSetAsync(keys.Shard(shard), expectedRevision, RecordText.Format(record), 0, guard, CancellationToken.None).ConfigureAwait(false);
+            if (answer.Outcome == SetOutcome.Won)
+                known.Keep(record);
         }
         catch (CoordinatorAlarmException)
         {

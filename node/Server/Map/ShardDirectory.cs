@@ -15,20 +15,28 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
     /// <summary>Maximum time between lists. A watch only accelerates updates and is not trusted for longer.</summary>
     private static readonly TimeSpan ListInterval = TimeSpan.FromSeconds(60);
 
+    private const int RecoveryShift = 40;
+
     private static readonly TimeSpan RetryPause = TimeSpan.FromMilliseconds(500);
 
     private readonly Lock _gate = new();
     private readonly ICoordinator _coordinator;
     private readonly CoordinatorKeys _keys;
+    private readonly Func<ulong> _recovery;
     private readonly ILogger _log;
     private readonly CancellationTokenSource _stopping = new();
     private readonly Task _running;
     private volatile ShardDirectorySnapshot _snapshot = ShardDirectorySnapshot.Empty;
 
-    public ShardDirectory(ICoordinator coordinator, CoordinatorKeys keys, ILogger log)
+    /// <param name="coordinator">The coordinator.</param>
+    /// <param name="keys">The cluster's keys.</param>
+    /// <param name="recovery">The recovery whose records this node goes by.</param>
+    /// <param name="log">Receives why the map is read again.</param>
+    public ShardDirectory(ICoordinator coordinator, CoordinatorKeys keys, Func<ulong> recovery, ILogger log)
     {
         _coordinator = coordinator;
         _keys = keys;
+        _recovery = recovery;
         _log = log;
         _running = Task.Run(RunAsync);
     }
@@ -94,23 +102,29 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
         }
     }
 
+    // What was known stays, because leaders go on without the coordinator.
     private void TakeList(CoordinatorList list)
     {
+        if (list.Entries.All(entry => entry.Key != _keys.Cluster))
+            throw new CoordinatorUnavailableException("The coordinator has no record of the cluster; its data is lost. See 'The coordinator's data is lost' in deploy/OPERATIONS.md.");
         var records = list.Entries.Select(ParseShard).OfType<(ShardRecord Record, long Revision)>().ToImmutableDictionary(entry => entry.Record.ShardId);
         var nodes = list.Entries.Select(ParseNode).OfType<NodeRecord>().ToList();
         var registered = nodes.Select(node => node.NodeId).ToHashSet();
         Replace(snapshot => new ShardDirectorySnapshot(
-            records, snapshot.OwnRoutes, snapshot.Nodes.RemoveRange(snapshot.Nodes.Keys.Where(node => !registered.Contains(node) && HasLeft(node, records))).SetItems(nodes.Select(KeyValue)), Math.Max(snapshot.Revision, list.Revision)));
+            records, snapshot.OwnRoutes, snapshot.Nodes.RemoveRange(snapshot.Nodes.Keys.Where(node => !registered.Contains(node) && HasLeft(node, records))).SetItems(nodes.Select(KeyValue)), Math.Max(snapshot.Revision, PlaceOf(list.Revision))));
     }
+
+    // Orders maps across recoveries, after which the coordinator's revisions begin anew. Nobody has 2^40 changes of records.
+    private long PlaceOf(long revision) => ((long)_recovery() << RecoveryShift) + revision;
 
     private void TakeChanges(IReadOnlyList<CoordinatorChange> changes) => Replace(snapshot =>
     {
         var (records, nodes, readUpTo) = (snapshot.Records, snapshot.Nodes, snapshot.Revision);
         foreach (var change in changes)
         {
-            readUpTo = Math.Max(readUpTo, change.ModRevision);
-            if (change.Value is null && CoordinatorKeys.TryParseId(change.Key, _keys.Shards, out var gone))
-                records = records.Remove(new(gone));
+            readUpTo = Math.Max(readUpTo, PlaceOf(change.ModRevision));
+            if (change.Value is null && (change.Key == _keys.Cluster || CoordinatorKeys.TryParseId(change.Key, _keys.Shards, out _)))
+                throw new CoordinatorUnavailableException($"The record {change.Key} was deleted from the coordinator.");
             else if (change.Value is null && CoordinatorKeys.TryParseId(change.Key, _keys.Nodes, out var unregistered))
                 nodes = HasLeft(new(unregistered), records) ? nodes.Remove(new(unregistered)) : nodes;
             else if (ParseShard(change) is var (record, revision))
@@ -127,10 +141,15 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
 
     private static KeyValuePair<NodeId, NodeRecord> KeyValue(NodeRecord node) => new(node.NodeId, node);
 
-    private (ShardRecord Record, long Revision)? ParseShard(CoordinatorChange change) =>
-        change.Value is not null && CoordinatorKeys.TryParseId(change.Key, _keys.Shards, out _)
-            ? (RecordText.Parse<ShardRecord>(change.Value), change.ModRevision)
-            : null;
+    private (ShardRecord Record, long Revision)? ParseShard(CoordinatorChange change)
+    {
+        if (change.Value is null || !CoordinatorKeys.TryParseId(change.Key, _keys.Shards, out _))
+            return null;
+        var record = RecordText.Parse<ShardRecord>(change.Value);
+        return record.Recovery == _recovery()
+            ? (record, change.ModRevision)
+            : throw new CoordinatorUnavailableException($"The record {change.Key} is of recovery {record.Recovery} of the coordinator's records, but this node goes by recovery {_recovery()}.");
+    }
 
     private NodeRecord? ParseNode(CoordinatorChange change) =>
         change.Value is not null && CoordinatorKeys.TryParseId(change.Key, _keys.Nodes, out _) ? RecordText.Parse<NodeRecord>(change.Value) : null;

@@ -18,6 +18,7 @@ internal static class ControlMapping
         Acknowledged = state.Acknowledged,
         Generation = state.Generation,
         CoordinatorRevision = state.CoordinatorRevision,
+        Recovery = state.Recovery,
         LeaseLongestUs = state.LeaseLongestMs * MicrosecondsPerMillisecond,
         Removed = state.Removed,
     };
@@ -32,6 +33,7 @@ internal static class ControlMapping
         Acknowledged = record.Acknowledged,
         Generation = record.Generation,
         CoordinatorRevision = record.CoordinatorRevision,
+        Recovery = record.Recovery,
         LeaseLongestMs = (record.LeaseLongestUs + MicrosecondsPerMillisecond - 1) / MicrosecondsPerMillisecond,
         Removed = record.Removed,
     };

@@ -64,18 +64,26 @@ internal sealed class ReplicaReport(
         return view;
     }
 
-    /// <summary>The newest generation, epoch and revision of the shard's record that this replica has seen. The epoch includes the promised one.</summary>
-    public async Task<(ulong Generation, ulong Epoch, long Revision)> SeenAsync()
+    /// <summary>The newest generation, epoch and version of the shard's record that this replica has seen. The epoch includes the promised one.</summary>
+    public async Task<(ulong Generation, ulong Epoch, RecordVersion Version)> SeenAsync()
     {
-        var (generation, epoch, revision) = (0UL, 0UL, 0L);
+        var (generation, epoch, version) = (0UL, 0UL, default(RecordVersion));
         // For a replica that has stopped, the control file has these values.
         await mailbox.VisitAsync(() =>
         {
             var view = core.View;
-            (generation, epoch, revision) = (view.Record.Generation, Math.Max(core.Epoch, view.Record.Epoch), view.Revision);
+            (generation, epoch, version) = (view.Record.Generation, Math.Max(core.Epoch, view.Record.Epoch), view.Version);
         }).ConfigureAwait(false);
         var held = Store.Durable.Control;
-        return (Math.Max(generation, held.Generation), Math.Max(epoch, held.PromisedEpoch), Math.Max(revision, held.CoordinatorRevision));
+        return (Math.Max(generation, held.Generation), Math.Max(epoch, held.PromisedEpoch), RecordVersion.Max(version, new RecordVersion(held.Recovery, held.CoordinatorRevision)));
+    }
+
+    /// <summary>What binds it; null if it has failed or stopped.</summary>
+    public async Task<ReplicaPromises?> PromisesAsync()
+    {
+        ReplicaPromises? promises = null;
+        await mailbox.VisitAsync(() => promises = new ReplicaPromises(Store.Durable.Control, core.View.Record, core.Epoch, core.Role == ReplicaRole.Leader, context.Incarnation)).ConfigureAwait(false);
+        return promises;
     }
 
     private void Describe(ReplicaStatus status)

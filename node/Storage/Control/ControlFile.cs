@@ -220,6 +220,7 @@ internal sealed class ControlFile : IDisposable
         BinaryPrimitives.WriteInt64LittleEndian(slot[96..], state.CoordinatorRevision);
         BinaryPrimitives.WriteInt64LittleEndian(slot[104..], state.LeaseLongestMs);
         BinaryPrimitives.WriteUInt64LittleEndian(slot[112..], state.ClusterHash);
+        BinaryPrimitives.WriteUInt64LittleEndian(slot[120..], state.Recovery);
         BinaryPrimitives.WriteUInt32LittleEndian(slot[ChecksumOffset..], Crc32C.Of(slot[..ChecksumOffset]));
     }
 
@@ -249,6 +250,7 @@ internal sealed class ControlFile : IDisposable
             CoordinatorRevision = BinaryPrimitives.ReadInt64LittleEndian(slot[96..]),
             LeaseLongestMs = BinaryPrimitives.ReadInt64LittleEndian(slot[104..]),
             ClusterHash = BinaryPrimitives.ReadUInt64LittleEndian(slot[112..]),
+            Recovery = BinaryPrimitives.ReadUInt64LittleEndian(slot[120..]),
         };
         return true;
     }

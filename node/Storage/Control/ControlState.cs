@@ -33,6 +33,9 @@ internal sealed record ControlState
     /// <summary>Last seen revision of the coordinator.</summary>
     public long CoordinatorRevision { get; init; }
 
+    /// <summary>The number of recoveries in the shard's record last seen. It precedes the revision.</summary>
+    public ulong Recovery { get; init; }
+
     /// <summary>Longest lease that this replica has ever granted, in milliseconds. After a restart the replica waits for it to expire.</summary>
     public long LeaseLongestMs { get; init; }
 

@@ -53,7 +53,7 @@ internal sealed class StoreDump(StoppedReplica replica, TextWriter output)
             }
             Line($"control  slot {index}: sequence {slot.Sequence}, replica {state.ReplicaId:x16}, shard {state.Shard}{(state.Removed ? ", removed" : "")}, cluster {state.ClusterHash:x16}");
             Line($"         promised epoch {state.PromisedEpoch} to replica {state.PromisedLeader:x16}; committed {EtagText.Of(state.Committed)}, acknowledged {EtagText.Of(state.Acknowledged)}");
-            Line($"         generation {state.Generation}, revision {state.CoordinatorRevision}, longest lease {state.LeaseLongestMs} ms");
+            Line($"         generation {state.Generation}, revision {state.CoordinatorRevision}, recovery {state.Recovery}, longest lease {state.LeaseLongestMs} ms");
         }
     }
 

@@ -37,7 +37,7 @@ internal sealed class Availability(ClusterRun run, ClusterHistory history)
     {
         var replicas = run.Coordinator.Record.Replicas;
         var leader = run.Nodes.Where(static node => node.Serves).MaxBy(static node => node.Epoch);
-        if (leader is null || !leader.Works || run.Coordinator.IsRestored)
+        if (leader is null || !leader.Works || run.Coordinator.IsRestored || run.Coordinator.IsLost)
             return null;
         var missing = replicas.Count(replica => !Reaches(leader, replica));
         return missing <= (replicas.Any(static replica => replica.Learner) ? 0 : 1) && replicas.Count >= ClusterRun.ReplicaCount ? leader : null;

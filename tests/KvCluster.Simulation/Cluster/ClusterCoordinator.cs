@@ -31,6 +31,12 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
     /// <summary>It shows a backup that is older than what it showed before.</summary>
     public bool IsRestored => _newest is not null;
 
+    /// <summary>Its data is lost, and not rebuilt yet.</summary>
+    public bool IsLost { get; private set; }
+
+    /// <summary>Its data was lost at least once.</summary>
+    public bool WasLost { get; private set; }
+
     public void CutOff(NodeId node) => _cutOff.Add(node);
 
     public void Reconnect() => _cutOff.Clear();
@@ -72,17 +78,38 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
         Tell();
     }
 
+    /// <summary>Its data is lost. Nothing that is on its way changes anything any more.</summary>
+    public void Lose()
+    {
+        run.Trace($"the coordinator's data is lost, with the record of generation {Record.Generation}");
+        (IsLost, WasLost) = (true, true);
+    }
+
+    /// <summary>The cluster's record.</summary>
+    public ClusterRecord Cluster { get; private set; } = new() { ClusterId = "simulated" };
+
+    /// <summary>The records are rebuilt. Revisions begin anew, and each node joins the recovery when it looks at the cluster's record the next time.</summary>
+    public void Rebuild(ClusterRecord cluster, ShardRecord record)
+    {
+        Cluster = cluster;
+        run.Trace($"recovery {record.Recovery} rebuilds the record: epoch {record.Epoch}, leader {record.Leader:x}, generation {record.Generation}");
+        IsLost = false;
+        (Record, Revision) = (record, 1 + run.Random.NextInt64(10));
+        foreach (var node in run.Nodes)
+            run.Time.After(run.Random.NextInt64(1_500_000), () => node.Join(cluster));
+    }
+
     public void Read(NodeId node, Action<ShardRecordRead> done)
     {
-        if (_cutOff.Contains(node))
+        if (IsLost || _cutOff.Contains(node))
             run.Time.After(UnansweredUs, () => done(new ShardRecordRead(null, 0)));
         else
-            run.Time.After(Delay(), () => Answer(new ShardRecordRead(Record, Revision), done));
+            run.Time.After(Delay(), () => Answer(IsLost ? new ShardRecordRead(null, 0) : new ShardRecordRead(Record, Revision), done));
     }
 
     public void CompareAndSet(NodeId node, ShardRecord put, long expectedRevision, Action<CompareAndSetResult> done)
     {
-        if (_cutOff.Contains(node))
+        if (IsLost || _cutOff.Contains(node))
         {
             run.Time.After(UnansweredUs, () => done(new CompareAndSetResult(SetOutcome.Unknown, 0)));
             return;
@@ -107,19 +134,28 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
     /// <summary>A node has created the directory of a replica in the record, and marks that in the current record.</summary>
     public void MarkCreated(ReplicaId replica)
     {
-        if (CreatedMark.On(Record, replica) is { } marked)
+        if (!IsLost && CreatedMark.On(Record, replica) is { } marked)
             TryPut(marked, Revision);
     }
 
     private bool TryPut(ShardRecord put, long expectedRevision)
     {
-        if (Revision != expectedRevision)
+        // As the guard of a node's changes: the cluster's record has the number of the recovery.
+        if (IsLost || Revision != expectedRevision || put.Recovery != Record.Recovery)
             return false;
         Record = put;
         Revision++;
         run.Trace($"revision {Revision} of the record gives epoch {put.Epoch} to replica {put.Leader:x}, generation {put.Generation}");
         Tell();
         return true;
+    }
+
+    /// <summary>A node lists the record, as when its watch begins anew.</summary>
+    public void TellTo(ClusterNode node)
+    {
+        var (told, revision) = (Record, Revision);
+        if (!IsLost)
+            run.Time.After(Delay(), () => node.RecordChanged(told, revision));
     }
 
     private void Tell()

@@ -117,6 +117,11 @@ internal enum ClusterFault
     /// <summary>All streams of a client or router break.</summary>
     BreakStreams,
 
+    /// <summary>
+    /// The coordinator's data is lost, sometimes while a node is down or together with all processes, and is rebuilt from the nodes later, sometimes without the node that is down.
+    /// </summary>
+    LoseCoordinator,
+
     /// <summary>The coordinator is restored from an earlier state, and repaired later.</summary>
     RestoreCoordinator,
 

@@ -3,7 +3,7 @@ using KvCluster.Simulation.Cluster.Routing;
 namespace KvCluster.Simulation.Cluster;
 
 /// <summary>The faults of a run, injected one after the other with the weights of its scenario, until everything is healed.</summary>
-internal sealed class ClusterFaults(ClusterRun run, (ClusterFault Fault, int Weight)[] mix, Replacements replacements, RoutedClient[] routed)
+internal sealed class ClusterFaults(ClusterRun run, (ClusterFault Fault, int Weight)[] mix, Replacements replacements, CoordinatorLoss loss, RoutedClient[] routed)
 {
     private const long QuarantineWithinUs = 50_000;
 
@@ -136,6 +136,9 @@ internal sealed class ClusterFaults(ClusterRun run, (ClusterFault Fault, int Wei
             case ClusterFault.CoordinatorAway:
                 CutOffCoordinator(run.Nodes);
                 break;
+            case ClusterFault.LoseCoordinator:
+                loss.Begin(node);
+                break;
             case ClusterFault.RestoreCoordinator:
                 RestoreCoordinator(raised: false);
                 break;
@@ -153,7 +156,7 @@ internal sealed class ClusterFaults(ClusterRun run, (ClusterFault Fault, int Wei
         ClusterFault.Transfer => Leader.Replica is not null,
         ClusterFault.CutOffAndCrash or ClusterFault.Damage or ClusterFault.RestoreDisk or ClusterFault.Outdate or ClusterFault.FailDisk or ClusterFault.Replace or ClusterFault.Quarantine
             or ClusterFault.DiskNoRoom or ClusterFault.DiskNoRoomAfterwards or ClusterFault.DiskErrorAfterwards or ClusterFault.DiskError or ClusterFault.DiskShortWrite or ClusterFault.DiskSyncLosesData or ClusterFault.DiskReadError or ClusterFault.DiskLostWrite or ClusterFault.DiskMisdirectedWrite
-            or ClusterFault.LoseDisk or ClusterFault.RestoreCoordinator or ClusterFault.RestoreCoordinatorRaised or ClusterFault.CrashInCall or ClusterFault.DamageSpare or ClusterFault.CutOffCaller or ClusterFault.FallBehind => false,
+            or ClusterFault.LoseDisk or ClusterFault.LoseCoordinator or ClusterFault.RestoreCoordinator or ClusterFault.RestoreCoordinatorRaised or ClusterFault.CrashInCall or ClusterFault.DamageSpare or ClusterFault.CutOffCaller or ClusterFault.FallBehind => false,
         _ => true,
     };
 

@@ -7,6 +7,7 @@ using KvCluster.Node.Runtime;
 using KvCluster.Node.Shards;
 using KvCluster.Node.Telemetry;
 using KvCluster.Replication.Digests;
+using KvCluster.Replication.Protocol;
 using KvCluster.Simulation.Cluster.Routing;
 using KvCluster.Storage;
 using KvCluster.Storage.Context;
@@ -40,6 +41,7 @@ internal sealed class ClusterNode : IDisposable
     private DigestsCompared? _compared;
     private bool _isStopped;
     private (ShardRecord Record, long Revision) _told;
+    private bool _hasMissedRecovery;
 
     public ClusterNode(ClusterRun run, NodeId id, ReplicaId replica)
     {
@@ -47,6 +49,7 @@ internal sealed class ClusterNode : IDisposable
         _calls = new NodeCalls(this);
         Id = id;
         ReplicaId = replica;
+        Joined = run.Coordinator.Cluster;
         Disk = new NodeDisk(run, this);
         Events = new NodeEvents(run, this);
         Requests = new NodeRequests(run, this);
@@ -96,10 +99,19 @@ internal sealed class ClusterNode : IDisposable
     public ulong Process { get; private set; }
 
     /// <summary>Its disk is not the one of its last start, and the content has not been set aside.</summary>
-    public bool IsOldCopy => new DirectoryStarts(new NodeStarts(), StartOf(Disk.LastProcess)).IsOldCopy(StartOf(Process));
+    public bool IsOldCopy => _hasMissedRecovery || new DirectoryStarts(new NodeStarts(), StartOf(Disk.LastProcess)).IsOldCopy(StartOf(Process));
 
     /// <summary>Its process runs, whether or not its replica works.</summary>
     public bool IsUp { get; private set; }
+
+    /// <summary>Its process has started and waits, because the coordinator's data is lost.</summary>
+    public bool IsWaiting { get; private set; }
+
+    /// <summary>The shard's record on its disk; null if it never had a replica. It has what its replica goes by.</summary>
+    public ShardRecord? Known { get; private set; }
+
+    /// <summary>The cluster's record that it goes by, on its disk.</summary>
+    public ClusterRecord Joined { get; private set; }
 
     /// <summary>Its process runs, or would run if it had a replica.</summary>
     public bool IsThere => IsUp || Lost || ReplicaId.IsNone;
@@ -125,6 +137,9 @@ internal sealed class ClusterNode : IDisposable
     {
         if (Lost || ReplicaId.IsNone || IsUp)
             return;
+        IsWaiting = _run.Coordinator.IsLost;
+        if (IsWaiting)
+            return;
         if (IsOldCopy && _run.Bug != InjectedBug.OldCopyTrusted)
         {
             LoseOldCopy();
@@ -149,6 +164,39 @@ internal sealed class ClusterNode : IDisposable
         (ReplicaId, Lost) = (replica, false);
         Start();
     }
+
+    /// <summary>A copy of the shard's record reaches its replica, and is on its disk before.</summary>
+    public void Keep(ShardRecord record)
+    {
+        if (Known is null || (record.Recovery, record.Generation).CompareTo((Known.Recovery, Known.Generation)) > 0)
+            Known = record;
+    }
+
+    /// <summary>What its replica is told of an answer of the coordinator: nothing of a recovery that this node has not joined yet.</summary>
+    public ShardRecordRead Believe(ShardRecordRead read)
+    {
+        if (read.Record is null || read.Record.Recovery > Joined.Recovery)
+            return new ShardRecordRead(null, 0);
+        Keep(read.Record);
+        return read;
+    }
+
+    /// <summary>It finds that a recovery is complete.</summary>
+    public void Join(ClusterRecord cluster)
+    {
+        if (IsWaiting)
+            Start();
+        Events.Deliver(() =>
+        {
+            if (!IsUp || Joined.Recovery >= cluster.Recovery)
+                return;
+            Joined = cluster;
+            _run.Coordinator.TellTo(this);
+        });
+    }
+
+    /// <summary>A recovery was completed without it, while it was down.</summary>
+    public void MissRecovery() => _hasMissedRecovery = !ReplicaId.IsNone;
 
     public void Crash()
     {
@@ -225,8 +273,12 @@ internal sealed class ClusterNode : IDisposable
 
     public void RecordChanged(ShardRecord record, long revision) => Events.Deliver(() =>
     {
+        if (record.Recovery != Joined.Recovery)
+            return;
+        if (IsUp)
+            Keep(record);
         Replica?.Mailbox.RecordChanged(record, revision);
-        if (revision > _told.Revision)
+        if (_told.Record is null || RecordVersion.Of(record, revision) > RecordVersion.Of(_told.Record, _told.Revision))
             _told = (record, revision);
         RenewMap();
     });
@@ -300,6 +352,8 @@ internal sealed class ClusterNode : IDisposable
         }
 
         _run.Trace($"node {Id} starts replica {ReplicaId:x}");
+        Joined = _run.Coordinator.Cluster;
+        Keep(_run.Coordinator.Record);
         var shared = MakeContext();
         UnreadableRecordException? stopped = null;
         var storage = shared with { Unreadable = Version.WhyNot, Rules = new FaultyRules(_run.Bug) };
@@ -415,6 +469,8 @@ internal sealed class ClusterNode : IDisposable
         }
 
         Disk.LastProcess = Process;
+        // It joins what the coordinator has now as a node without data.
+        (_hasMissedRecovery, Joined) = (false, _run.Coordinator.Cluster);
         Lose("its disk is an old copy");
     }
 
@@ -424,7 +480,7 @@ internal sealed class ClusterNode : IDisposable
     private void Retire()
     {
         var held = Disk.ReadControl();
-        if (held is null || new Retirement(held.Generation, held.PromisedEpoch, held.CoordinatorRevision).WhyNot(_run.Coordinator.Record, _run.Coordinator.Revision, ReplicaId) is null)
+        if (held is null || new Retirement(held.Generation, held.PromisedEpoch, new RecordVersion(held.Recovery, held.CoordinatorRevision)).WhyNot(_run.Coordinator.Record, _run.Coordinator.Revision, ReplicaId) is null)
             Empty();
         else
             _run.Time.After(_run.Random.NextInt64(50_000, 200_000), Start);
@@ -437,7 +493,7 @@ internal sealed class ClusterNode : IDisposable
         _run.Trace($"node {Id} removes replica {ReplicaId:x}");
         Disk.Empty();
         Disk.LastProcess = Process;
-        (ReplicaId, Lost) = (ReplicaId.None, false);
+        (ReplicaId, Lost, _hasMissedRecovery) = (ReplicaId.None, false, false);
         Version.Forget();
         Admin.Forget();
     }

@@ -1,6 +1,7 @@
 using System.Runtime.ExceptionServices;
 using Google.Protobuf;
 using KvCluster.Internal.V1;
+using KvCluster.Node.Recovery;
 using KvCluster.Replication.Protocol;
 using KvCluster.Simulation.Cluster.Routing;
 
@@ -88,7 +89,7 @@ internal sealed class ClusterRun : ISimulation
         }
         _transacts = !Conditions.IsLarge && Features.Has(seed, Feature.Transactions) ? new TransactCaller(this) : null;
         _load = Conditions.RoutedCallers ? new RoutedLoad(this) : null;
-        _faults = new ClusterFaults(this, scenario.Mix, _replacements, _routed);
+        _faults = new ClusterFaults(this, scenario.Mix, _replacements, new CoordinatorLoss(this), _routed);
     }
 
     public InjectedBug Bug { get; }
@@ -137,9 +138,10 @@ internal sealed class ClusterRun : ISimulation
     /// <summary>Replicas that stopped at a record that they could not apply, including repeated stops after a restart.</summary>
     public long Unapplied { get; set; }
 
+    // A recovery of the coordinator's data adds multiples of its gap to both numbers of the record.
     public Activity Activity => new(
-        _history.Writes, _history.Reads, _history.Scans, _history.FailedConditions, (long)Coordinator.Record.Epoch, Network.SnapshotsInstalled, Transfers,
-        (long)Coordinator.Record.Generation - 1, _history.FollowerReads, _history.Repeats + (_transacts?.Repeated ?? 0), DigestsCompared, Unapplied, _sets?.Parts ?? 0, (_watch?.Events ?? 0) + _routedWatches.Sum(static watch => watch.Events));
+        _history.Writes, _history.Reads, _history.Scans, _history.FailedConditions, (long)(Coordinator.Record.Epoch % RecoveryPlan.Gap), Network.SnapshotsInstalled, Transfers,
+        (long)((Coordinator.Record.Generation - 1) % RecoveryPlan.Gap), _history.FollowerReads, _history.Repeats + (_transacts?.Repeated ?? 0), DigestsCompared, Unapplied, _sets?.Parts ?? 0, (_watch?.Events ?? 0) + _routedWatches.Sum(static watch => watch.Events));
 
     public Tally Tally { get; } = new();
 
@@ -245,7 +247,7 @@ internal sealed class ClusterRun : ISimulation
     public void OnAlarm(ClusterNode node, string text)
     {
         Trace($"node {node.Id}: {text}");
-        Violation.Unless(Coordinator.WasRestored || _nodes.Any(static other => other.Disk.HasLost), Rule.GoesOn, $"node {node.Id}, though no disk has lost anything: {text}");
+        Violation.Unless(Coordinator.WasRestored || Coordinator.WasLost || _nodes.Any(static other => other.Disk.HasLost), Rule.GoesOn, $"node {node.Id}, though no disk has lost anything: {text}");
     }
 
     public void Trace(string text) => Transcript.Line(NowUs, text);

@@ -1,4 +1,6 @@
+using KvCluster.Internal.V1;
 using KvCluster.Node.Placement;
+using KvCluster.Node.Recovery;
 using KvCluster.Node.Shards;
 using KvCluster.Replication.Protocol;
 
@@ -9,6 +11,8 @@ namespace KvCluster.Simulation.Cluster;
 /// </summary>
 internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
 {
+    private static readonly ShardId Shard = new(0);
+
     private const string WhyQuarantined = "an operator does not believe it";
 
     // Some work items of the writer, and much more than the pool ever takes.
@@ -96,6 +100,20 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
         }))));
     });
 
+    /// <summary>Who rebuilds the coordinator's record asks it, and it answers as NodeReporter does. A process that is down does not answer.</summary>
+    public void Report(Action<NodeReport> done)
+    {
+        if (!node.IsUp && !node.IsWaiting && !node.IsThere)
+            return;
+        node.Events.Deliver(() =>
+        {
+            if (node.Replica is not { Failure: null } replica)
+                done(ReportOf(node.Disk.ReadControl() is { } control ? NodeReporter.Of(Shard, control, node.Lost || node.IsUp ? "it is lost" : "") : null, node.Known));
+            else
+                node.Events.Poll(replica.Reads.ConfirmAsync(CancellationToken.None), confirmed => WithPromises(replica, promises => done(ReportOf(NodeReporter.Of(Shard, promises, promises.Leads && confirmed is not null), Newer(promises.Record, node.Known)))));
+        });
+    }
+
     /// <summary>The replica has stopped for good. From now on it does not count, and neither does one that stopped before. The rest must be a majority.</summary>
     public void OnQuarantined()
     {
@@ -145,6 +163,37 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
     }
 
     private bool IsAway(NodeId other) => other != node.Id && (!run.NodeOf(other).IsThere || run.Network.IsCut(node.Id, other) || run.Network.IsCut(other, node.Id));
+
+    private NodeReport ReportOf(KeptReplica? replica, ShardRecord? record)
+    {
+        var report = new NodeReport
+        {
+            Node = node.Id.Value,
+            Starts = new NodeStarts { Starts = node.Disk.LastProcess },
+            Cluster = node.Joined,
+            Nodes = { run.Nodes.Select(static other => new NodeRecord { NodeId = other.Id }) },
+        };
+        if (replica is not null)
+            report.Replicas.Add(replica);
+        if (record is not null)
+            report.Shards.Add(record);
+        return report;
+    }
+
+    // A replica that was removed has not adopted the record that says so.
+    private static ShardRecord Newer(ShardRecord own, ShardRecord? known) =>
+        known is not null && (known.Recovery, known.Generation).CompareTo((own.Recovery, own.Generation)) > 0 ? known : own;
+
+    // As WithView.
+    private void WithPromises(ShardReplica replica, Action<ReplicaPromises> then)
+    {
+        var asked = replica.Report.PromisesAsync();
+        node.Events.InThisProcess(StatusWithinUs, () => node.Events.Deliver(() =>
+        {
+            if (node.IsUp && node.Replica == replica && asked.Wait(StatusWithin) && asked.Result is { } promises)
+                then(promises);
+        }));
+    }
 
     // The pool completes the view after the writer has described it. The caller waits for that, so that it gets the view in the same step in
     // every run of a seed.

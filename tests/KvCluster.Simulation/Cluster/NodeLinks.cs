@@ -1,6 +1,7 @@
 using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Shards;
+using KvCluster.Replication.Protocol;
 
 namespace KvCluster.Simulation.Cluster;
 
@@ -26,10 +27,15 @@ internal sealed class NodeCoordination(ClusterRun run, ClusterNode node) : IShar
 {
     private readonly ulong _process = node.Process;
 
-    public void Read(ShardId shard, Action<ShardRecordRead> done) => run.Coordinator.Read(node.Id, InProcess(done));
+    public void Read(ShardId shard, Action<ShardRecordRead> done) => run.Coordinator.Read(node.Id, InProcess<ShardRecordRead>(read => done(node.Believe(read))));
 
     public void CompareAndSet(ShardId shard, ShardRecord record, long expectedRevision, Action<CompareAndSetResult> done) =>
-        run.Coordinator.CompareAndSet(node.Id, record, expectedRevision, InProcess(done));
+        run.Coordinator.CompareAndSet(node.Id, record, expectedRevision, InProcess<CompareAndSetResult>(result =>
+        {
+            if (result.Outcome == SetOutcome.Won)
+                node.Keep(record);
+            done(result);
+        }));
 
     // Acts in the process that asked, or not at all.
     private Action<T> InProcess<T>(Action<T> done) => result => node.Events.Deliver(() =>

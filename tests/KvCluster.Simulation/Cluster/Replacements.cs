@@ -39,6 +39,12 @@ internal sealed class Replacements(ClusterRun run)
 
     private void Step()
     {
+        if (run.Coordinator.IsLost)
+        {
+            Start();
+            return;
+        }
+
         var record = run.Coordinator.Record;
         foreach (var replica in record.Replicas.Where(replica => !replica.Created))
         {

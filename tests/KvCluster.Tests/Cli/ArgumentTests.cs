@@ -39,6 +39,7 @@ public sealed class ArgumentTests
     [InlineData("$KV selftest --seconds 1,5", "--seconds '1,5' is not a number of seconds, such as 1.5.")]
     [InlineData("$KV load f --give-up-after 1,5", "--give-up-after '1,5' is not a number of seconds, such as 1.5.")]
     [InlineData("$KV admin placement --skip-if-silent --gateway", "--skip-if-silent and --gateway exclude each other.")]
+    [InlineData("$KV admin coordinator recover --gateway", "coordinator recover does not go through a router: leave out --gateway")]
     [InlineData("$KV admin placement --wait 1,5", "--wait '1,5' is not a number of seconds, such as 1.5.")]
     [InlineData("$KV admin replace-node 3 4 --wait 1,5", "--wait '1,5' is not a number of seconds, such as 1.5.")]
     [InlineData("$KV admin replace-node 3 --wait 90000", "--wait must be from 0 to 86400 seconds.")]

@@ -19,7 +19,7 @@ public sealed partial class FolderOrderTests
         ["node/Replication"] = ("KvCluster.Replication", ["Log", "Protocol", "State", "Progress", "Digests", "Reconfiguration", "Following", "Leading", "Elections"]),
         ["node/Server"] = ("KvCluster.Node",
         [
-            "Runtime", "Telemetry", "Coordination", "Coordination/Etcd", "Coordination/Embedded", "Configuration", "Map", "Shards", "Watching", "Transport", "Hosting", "Placement", "Api",
+            "Runtime", "Telemetry", "Coordination", "Coordination/Etcd", "Coordination/Embedded", "Configuration", "Map", "Shards", "Watching", "Transport", "Hosting", "Recovery", "Placement", "Api",
         ]),
         ["client"] = ("KvCluster.Client", ["Model", "Doctor", "Runtime", "Telemetry", "Routing", "Transport", "Sessions", "Loading"]),
     };

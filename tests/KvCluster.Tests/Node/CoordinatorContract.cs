@@ -10,6 +10,7 @@ internal static class CoordinatorContract
     {
         using var limit = new CancellationTokenSource(Eventually.Limit);
         await CompareAndSetWinsOnlyAtTheExpectedRevisionAsync(coordinator, limit.Token);
+        await GuardedCompareAndSetChangesNothingOnceTheGuardIsBrokenAsync(coordinator, limit.Token);
         await ListGivesAPrefixInOrderAtOneRevisionAsync(coordinator, limit.Token);
         await WatchGivesEveryChangeFromARevisionOnAsync(coordinator, limit.Token);
         await RevokedLeaseTakesItsKeysAwayAsync(coordinator, limit.Token);
@@ -32,6 +33,19 @@ internal static class CoordinatorContract
         Assert.Equal(SetOutcome.Won, (await coordinator.CompareAndSetAsync("/a/one", changed.Revision, null, 0, token)).Outcome);
         read = await coordinator.GetAsync("/a/one", token);
         Assert.Equal((null, 0), (read.Value, read.ModRevision));
+    }
+
+    private static async Task GuardedCompareAndSetChangesNothingOnceTheGuardIsBrokenAsync(ICoordinator coordinator, CancellationToken token)
+    {
+        var guard = new CoordinatorGuard("/g/cluster", "first", 0);
+        await Assert.ThrowsAsync<CoordinatorAlarmException>(() => coordinator.CompareAndSetAsync("/g/one", 0, "1", 0, guard, token));
+        var first = await coordinator.CompareAndSetAsync("/g/cluster", 0, "first", 0, token);
+        Assert.Equal(SetOutcome.Won, (await coordinator.CompareAndSetAsync("/g/one", 0, "1", 0, guard, token)).Outcome);
+        Assert.Equal(SetOutcome.Lost, (await coordinator.CompareAndSetAsync("/g/one", 0, "again", 0, guard, token)).Outcome);
+        await coordinator.CompareAndSetAsync("/g/cluster", first.Revision, "second", 0, token);
+        var one = await coordinator.GetAsync("/g/one", token);
+        await Assert.ThrowsAsync<CoordinatorAlarmException>(() => coordinator.CompareAndSetAsync("/g/one", one.ModRevision, "2", 0, guard, token));
+        Assert.Equal("1", (await coordinator.GetAsync("/g/one", token)).Value);
     }
 
     private static async Task ListGivesAPrefixInOrderAtOneRevisionAsync(ICoordinator coordinator, CancellationToken token)

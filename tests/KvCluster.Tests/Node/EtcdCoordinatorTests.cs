@@ -80,10 +80,10 @@ public sealed class EtcdCoordinatorTests
     public void HeaderCheck_RevisionLowerThanBeforeTheRequest_Alarms()
     {
         var check = new EtcdHeaderCheck(NullLogger.Instance);
-        check.Check(new ResponseHeader { ClusterId = 7, Revision = 10 }, 0);
+        check.Check(new ResponseHeader { ClusterId = 7, Revision = 10 }, new SeenStore(0, 0));
         // An answer overtaken by a later one must not alarm.
-        check.Check(new ResponseHeader { ClusterId = 7, Revision = 9 }, 9);
-        Assert.Throws<CoordinatorAlarmException>(() => check.Check(new ResponseHeader { ClusterId = 7, Revision = 9 }, 10));
+        check.Check(new ResponseHeader { ClusterId = 7, Revision = 9 }, new SeenStore(0, 9));
+        Assert.Throws<CoordinatorAlarmException>(() => check.Check(new ResponseHeader { ClusterId = 7, Revision = 9 }, new SeenStore(0, 10)));
         Assert.Throws<CoordinatorAlarmException>(check.ThrowIfAlarmed);
     }
 
@@ -91,8 +91,8 @@ public sealed class EtcdCoordinatorTests
     public void HeaderCheck_DifferentClusterId_Alarms()
     {
         var check = new EtcdHeaderCheck(NullLogger.Instance);
-        check.Check(new ResponseHeader { ClusterId = 7, Revision = 10 }, 0);
-        Assert.Throws<CoordinatorAlarmException>(() => check.Check(new ResponseHeader { ClusterId = 8, Revision = 11 }, 10));
+        check.Check(new ResponseHeader { ClusterId = 7, Revision = 10 }, new SeenStore(0, 0));
+        Assert.Throws<CoordinatorAlarmException>(() => check.Check(new ResponseHeader { ClusterId = 8, Revision = 11 }, new SeenStore(0, 10)));
     }
 
     /// <summary>The answer came from a server that was put in the place of the first. It was applied there, but not in the store that was asked.</summary>
@@ -121,6 +121,42 @@ public sealed class EtcdCoordinatorTests
         await Assert.ThrowsAsync<CoordinatorAlarmException>(() => coordinator.CompareAndSetAsync("/k", 0, "1", 0, Never));
         await using var other = Connect(server.Address);
         Assert.Null((await other.GetAsync("/k", Never)).Value);
+    }
+
+    /// <summary>Answers to requests that were sent before must not raise the alarm again (F53).</summary>
+    [Fact]
+    public void HeaderCheck_ThatContinuesWithAnotherStore_IgnoresAnswersToWhatWasAskedBefore()
+    {
+        var check = new EtcdHeaderCheck(NullLogger.Instance);
+        check.Check(new ResponseHeader { ClusterId = 7, Revision = 10 }, check.Seen);
+        var before = check.Seen;
+        Assert.Throws<CoordinatorAlarmException>(() => check.Check(new ResponseHeader { ClusterId = 8, Revision = 2 }, before));
+        var found = new EtcdHeaderCheck(NullLogger.Instance);
+        found.Check(new ResponseHeader { ClusterId = 8, Revision = 3 }, found.Seen);
+        check.ContinueAs(found);
+        check.ThrowIfAlarmed();
+        Assert.Throws<CoordinatorUnavailableException>(() => check.Check(new ResponseHeader { ClusterId = 8, Revision = 2 }, before));
+        Assert.Throws<CoordinatorUnavailableException>(() => check.Check(new ResponseHeader { ClusterId = 7, Revision = 11 }, before));
+        check.Check(new ResponseHeader { ClusterId = 8, Revision = 4 }, check.Seen);
+        // The old one is found as before.
+        Assert.Throws<CoordinatorAlarmException>(() => check.Check(new ResponseHeader { ClusterId = 7, Revision = 12 }, check.Seen));
+    }
+
+    [Fact]
+    public async Task ContinueAs_AfterTheServerWasReplaced_EndsTheAlarm()
+    {
+        await using var server = await EmbeddedServer.StartAsync();
+        await using var coordinator = Connect(server.Address);
+        await coordinator.CompareAndSetAsync("/k", 0, "1", 0, Never);
+        await server.RestartAsync(withAnotherFolder: true);
+        await Assert.ThrowsAsync<CoordinatorAlarmException>(() => coordinator.GetUntilAnsweredAsync("/k", Never));
+        await using (var anew = coordinator.Anew())
+        {
+            Assert.Null((await anew.GetUntilAnsweredAsync("/k", Never)).Value);
+            coordinator.ContinueAs(anew);
+        }
+
+        Assert.Equal(SetOutcome.Won, (await coordinator.CompareAndSetAsync("/k", 0, "2", 0, Never)).Outcome);
     }
 
     [ToolFact("etcdctl")]
@@ -180,6 +216,13 @@ public sealed class EtcdCoordinatorTests
         public Task<CoordinatorRead> GetAsync(string key, CancellationToken cancellationToken) => inner.GetAsync(key, cancellationToken);
 
         public Task<CoordinatorList> ListAsync(string prefix, CancellationToken cancellationToken) => inner.ListAsync(prefix, cancellationToken);
+
+        public Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken) =>
+            CompareAndSetAsync(key, expectedRevision, value, lease, cancellationToken);
+
+        public ICoordinator Anew() => inner.Anew();
+
+        public void ContinueAs(ICoordinator anew) => inner.ContinueAs(anew);
 
         public IAsyncEnumerable<IReadOnlyList<CoordinatorChange>> WatchAsync(string prefix, long fromRevision, CancellationToken cancellationToken) =>
             inner.WatchAsync(prefix, fromRevision, cancellationToken);

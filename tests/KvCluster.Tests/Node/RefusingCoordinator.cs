@@ -21,6 +21,13 @@ internal sealed class RefusingCoordinator(ICoordinator inner, string key, int re
             ? throw new CoordinatorUnavailableException("The coordinator refused a request, which changed nothing: ResourceExhausted etcdserver: too many requests")
             : inner.CompareAndSetAsync(changed, expectedRevision, value, lease, cancellationToken);
 
+    public Task<CompareAndSetResult> CompareAndSetAsync(string changed, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken) =>
+        CompareAndSetAsync(changed, expectedRevision, value, lease, cancellationToken);
+
+    public ICoordinator Anew() => inner.Anew();
+
+    public void ContinueAs(ICoordinator anew) => inner.ContinueAs(anew);
+
     public IAsyncEnumerable<IReadOnlyList<CoordinatorChange>> WatchAsync(string prefix, long fromRevision, CancellationToken cancellationToken) => inner.WatchAsync(prefix, fromRevision, cancellationToken);
 
     public Task<long> GrantLeaseAsync(TimeSpan timeToLive, CancellationToken cancellationToken) => inner.GrantLeaseAsync(timeToLive, cancellationToken);

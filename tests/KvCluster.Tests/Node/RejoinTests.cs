@@ -357,6 +357,13 @@ public sealed class RejoinTests
         public virtual Task<CompareAndSetResult> CompareAndSetAsync(string changed, long expectedRevision, string? value, long lease, CancellationToken cancellationToken) =>
             inner.CompareAndSetAsync(changed, expectedRevision, value, lease, cancellationToken);
 
+        public Task<CompareAndSetResult> CompareAndSetAsync(string changed, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken) =>
+            CompareAndSetAsync(changed, expectedRevision, value, lease, cancellationToken);
+
+        public ICoordinator Anew() => inner.Anew();
+
+        public void ContinueAs(ICoordinator anew) => inner.ContinueAs(anew);
+
         public async IAsyncEnumerable<IReadOnlyList<CoordinatorChange>> WatchAsync(string prefix, long fromRevision, [EnumeratorCancellation] CancellationToken cancellationToken)
         {
             await foreach (var changes in inner.WatchAsync(prefix, fromRevision, cancellationToken))

@@ -1,5 +1,6 @@
 using KvCluster.Internal.V1;
 using KvCluster.Node.Hosting;
+using KvCluster.Replication.Protocol;
 using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Node;
@@ -7,7 +8,7 @@ namespace KvCluster.Tests.Node;
 /// <summary>When a replica's directory may be retired, and what becomes of it.</summary>
 public sealed class RetirementTests
 {
-    private static readonly Retirement Seen = new(Generation: 5, Epoch: 7, Revision: 100);
+    private static readonly Retirement Seen = new(Generation: 5, Epoch: 7, new RecordVersion(0, 100));
 
     [Theory]
     [InlineData(5, 7, 100, true, false, null)]
@@ -29,6 +30,17 @@ public sealed class RetirementTests
             Assert.Null(reason);
         else
             Assert.Contains(why, reason, StringComparison.Ordinal);
+    }
+
+    /// <summary>The records were rebuilt from the nodes, in a coordinator whose revisions begin anew (F53).</summary>
+    [Theory]
+    [InlineData(1, 2, true)]
+    [InlineData(0, 1_000, false)]
+    public void WhyNot_ComparesTheRecoveryBeforeTheRevision(ulong recovery, long revision, bool isAllowed)
+    {
+        var seen = Seen with { Version = recovery == 0 ? new RecordVersion(1, 1) : new RecordVersion(0, 100) };
+        var record = new ShardRecord { Generation = 6, Epoch = 8, Recovery = recovery, Removed = { 42 } };
+        Assert.Equal(isAllowed, seen.WhyNot(record, revision, new(42)) is null);
     }
 
     [Fact]

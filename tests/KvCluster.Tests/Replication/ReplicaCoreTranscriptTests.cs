@@ -435,6 +435,60 @@ public sealed class ReplicaCoreTranscriptTests
         Assert.Empty(replica.Core.Effects.OfType<Effect.RecordAdopted>());
     }
 
+    /// <summary>The coordinator's data was lost and rebuilt from the nodes (F53). Its revisions begin anew, and the leader goes on in its epoch.</summary>
+    [Fact]
+    public void Leader_ToldOfARecordThatWasRebuilt_AdoptsItInSpiteOfItsRevisionAndRefusesTheOldStore()
+    {
+        var replica = Leading();
+        var rebuilt = replica.Record.Clone();
+        (rebuilt.Epoch, rebuilt.Leader, rebuilt.LeaderIncarnation, rebuilt.Generation, rebuilt.Recovery, rebuilt.EpochFloor) = (1, 1, 10, 1 << 20, 1, 2 << 20);
+        replica.Step(new Event.ShardRecordRead(0, rebuilt, 2));
+        Assert.Same(rebuilt, replica.Core.Effects.OfType<Effect.RecordAdopted>().Single().Record);
+        Assert.Equal(new RecordVersion(1, 2), replica.Core.View.Version);
+        Assert.Equal(ReplicaRole.Leader, replica.Core.Role);
+        // The old store comes back with whatever revision and generation.
+        var old = replica.Record.Clone();
+        (old.Epoch, old.Generation) = (9, 3 << 20);
+        replica.Step(new Event.ShardRecordRead(0, old, 1_000));
+        Assert.Same(rebuilt, replica.Core.View.Record);
+        replica.Shown();
+        replica.Step(new Event.ReplicasAsked(1, new ReplicaChange.AddLearner(new(4), new(4)))).Shows("read the record");
+        replica.Step(new Event.ShardRecordRead(replica.RequestId, old, 1_000)).Shows("alarm");
+        Assert.Same(rebuilt, replica.Core.View.Record);
+        Assert.Equal(ReplicaRole.Leader, replica.Core.Role);
+    }
+
+    /// <summary>The outcome of a change of voters was open when the records were rebuilt (F53). The rebuilt record decides, with or without the change.</summary>
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void Leader_WhoseChangeIsOpenWhenTheRecordIsRebuilt_GoesByTheRebuiltRecord(bool hasChange)
+    {
+        var replica = Leading();
+        var record = replica.Record.Clone();
+        (record.Epoch, record.Leader, record.LeaderIncarnation) = (1, 1, 10);
+        replica.Step(new Event.ReplicasAsked(1, new ReplicaChange.Remove(new(3)))).Shows("read the record");
+        replica.Step(new Event.ShardRecordRead(replica.RequestId, record, 6)).Shows("set epoch 1 leader 1 if revision 6");
+        var set = replica.RequestId;
+        var rebuilt = record.Clone();
+        (rebuilt.Generation, rebuilt.Recovery) = (1 << 20, 1);
+        if (hasChange)
+        {
+            rebuilt.Replicas.RemoveAt(2);
+            rebuilt.Removed.Add(3);
+        }
+        replica.Step(new Event.ShardRecordRead(0, rebuilt, 2));
+        Assert.Equal(hasChange, replica.Core.Effects.OfType<Effect.OrderEnded>().Single().Done);
+        Assert.Equal(ReplicaRole.Leader, replica.Core.Role);
+        replica.Shown();
+        // The answer of the lost coordinator is late, and says nothing any more.
+        replica.Step(new Event.CompareAndSetDone(set, SetOutcome.Won, 7)).Shows("");
+        Assert.Same(rebuilt, replica.Core.View.Record);
+        // It leads by the voters of that record, and so a later copy of it with others would end its leadership.
+        replica.Step(new Event.ShardRecordRead(0, rebuilt.Clone(), 3)).Shows("");
+        Assert.Equal(ReplicaRole.Leader, replica.Core.Role);
+    }
+
     /// <summary>A record that does not name a replica used to stop it for good, even a record from a backup made before the replica was added.</summary>
     [Fact]
     public void Replica_NeitherNamedNorListedAsRemoved_ContinuesWithAnAlarm()
@@ -452,6 +506,17 @@ public sealed class ReplicaCoreTranscriptTests
         replica.Step(new Event.ShardRecordRead(replica.RequestId, left, 9));
         Assert.Equal(ReplicaRole.Stopped, replica.Core.Role);
         Assert.True(replica.Control!.Removed);
+    }
+
+    /// <summary>Epochs may have been assigned by a lost coordinator of which no node tells.</summary>
+    [Fact]
+    public void Candidate_OfARecordThatWasRebuilt_TakesAnEpochAboveItsFloor()
+    {
+        var replica = new Transcript();
+        replica.Record.EpochFloor = 40;
+        replica.Tick().Shows("read the record");
+        replica.Read().Shows("to 2: epoch 0 prevote\nto 3: epoch 0 prevote");
+        replica.From(2, 0, frame => frame.PreVoteAnswer = new PreVoteAnswer { Number = 1, Granted = true }).Shows("set epoch 41 leader 1 if revision 5");
     }
 
     [Fact]

@@ -81,9 +81,14 @@ internal sealed class EmbeddedCoordinator : ICoordinator
     public Task<CoordinatorList> ListAsync(string prefix, CancellationToken cancellationToken) =>
         Task.FromResult(EtcdRequests.ToList(Range(EtcdRequests.List(prefix))));
 
-    public Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CancellationToken cancellationToken)
+    public Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CancellationToken cancellationToken) =>
+        CompareAndSetAsync(key, expectedRevision, value, lease, guardedBy: null, cancellationToken);
+
+    public Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken)
     {
-        var response = Execute(EtcdRequests.CompareAndSet(key, expectedRevision, value, lease));
+        var response = Execute(EtcdRequests.CompareAndSet(key, expectedRevision, value, lease, guardedBy));
+        if (EtcdRequests.IsBroken(guardedBy, response))
+            return Task.FromException<CompareAndSetResult>(guardedBy!.Broken());
         return Task.FromResult(new CompareAndSetResult(response.Succeeded ? SetOutcome.Won : SetOutcome.Lost, response.Header.Revision));
     }
 
@@ -110,6 +115,13 @@ internal sealed class EmbeddedCoordinator : ICoordinator
     {
         TryEnd(lease);
         return Task.CompletedTask;
+    }
+
+    public ICoordinator Anew() => new SharedCoordinator(this);
+
+    // It cannot be replaced while this process runs.
+    public void ContinueAs(ICoordinator anew)
+    {
     }
 
     /// <summary>The header of a response sent now.</summary>

@@ -17,7 +17,8 @@ internal sealed partial class EtcdCoordinator : ICoordinator
 {
     private readonly EtcdEndpoint[] _endpoints;
     private readonly string _addresses;
-    private readonly IDisposable _certificate;
+    private readonly EtcdOptions _options;
+    private readonly IDisposable? _certificate;
     private readonly EtcdLogin _login;
     private readonly EtcdHeaderCheck _check;
     private readonly TimeSpan _requestTime;
@@ -28,10 +29,16 @@ internal sealed partial class EtcdCoordinator : ICoordinator
 
     /// <exception cref="UnusableFileException">A file named by the options is not usable.</exception>
     public EtcdCoordinator(EtcdOptions options, ILogger log)
+        : this(options, showsCertificate: true, log)
     {
+    }
+
+    private EtcdCoordinator(EtcdOptions options, bool showsCertificate, ILogger log)
+    {
+        _options = options;
         var files = new CredentialFiles(
             new TlsFiles { AuthorityFile = options.AuthorityFile, CertificateFile = options.CertificateFile, KeyFile = options.KeyFile }, TimeProvider.System);
-        _certificate = CertificateMetrics.Show(files, TimeProvider.System);
+        _certificate = showsCertificate ? CertificateMetrics.Show(files, TimeProvider.System) : null;
         var connector = new TlsConnector(files);
         _endpoints = [.. options.Endpoints.Select(address => new EtcdEndpoint(address, connector, options.RequestTime))];
         _addresses = string.Join(", ", options.Endpoints);
@@ -47,14 +54,17 @@ internal sealed partial class EtcdCoordinator : ICoordinator
     public async Task<CoordinatorList> ListAsync(string prefix, CancellationToken cancellationToken) =>
         EtcdRequests.ToList(await RangeAsync(EtcdRequests.List(prefix), cancellationToken).ConfigureAwait(false));
 
-    public async Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CancellationToken cancellationToken)
+    public Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CancellationToken cancellationToken) =>
+        CompareAndSetAsync(key, expectedRevision, value, lease, guardedBy: null, cancellationToken);
+
+    public async Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken)
     {
         _check.ThrowIfAlarmed();
-        var before = _check.RevisionSeen;
+        var before = _check.Seen;
         TxnResponse response;
         try
         {
-            var request = EtcdRequests.CompareAndSet(key, expectedRevision, value, lease);
+            var request = EtcdRequests.CompareAndSet(key, expectedRevision, value, lease, guardedBy);
             response = await CallAsync((endpoint, call) => endpoint.Kv.TxnAsync(request, call).ResponseAsync, cancellationToken).ConfigureAwait(false);
         }
         catch (RpcException failure) when (IsRefusal(failure))
@@ -69,6 +79,8 @@ internal sealed partial class EtcdCoordinator : ICoordinator
         // It was sent, and the store that answered is not the one that was asked. So the outcome is unknown.
         if (!_check.Accepts(response.Header, before))
             return new CompareAndSetResult(SetOutcome.Unknown, 0);
+        if (EtcdRequests.IsBroken(guardedBy, response))
+            throw guardedBy!.Broken();
         return new CompareAndSetResult(response.Succeeded ? SetOutcome.Won : SetOutcome.Lost, response.Header.Revision);
     }
 
@@ -78,12 +90,14 @@ internal sealed partial class EtcdCoordinator : ICoordinator
         var key = ByteString.CopyFromUtf8(prefix);
         var create = new WatchCreateRequest { Key = key, RangeEnd = EtcdRequests.EndOfPrefix(key), StartRevision = fromRevision };
         var endpoint = Current;
+        // A watch lags behind other answers, so only its cluster id is checked.
+        var store = _check.Seen with { Revision = 0 };
         var token = await TokenAsync(endpoint, cancellationToken).ConfigureAwait(false);
         using var call = endpoint.Watch.Watch(Headers(token), cancellationToken: cancellationToken);
         await StartAsync(endpoint, call, create, cancellationToken).ConfigureAwait(false);
         while (true)
         {
-            var response = await NextAsync(endpoint, call, cancellationToken).ConfigureAwait(false);
+            var response = await NextAsync(endpoint, call, store, cancellationToken).ConfigureAwait(false);
             if (response.CompactRevision > 0)
                 throw new CoordinatorCompactedException(response.CompactRevision);
             if (response.Canceled && EtcdLogin.IsRefused(response.CancelReason))
@@ -137,9 +151,17 @@ internal sealed partial class EtcdCoordinator : ICoordinator
         }
     }
 
+    public ICoordinator Anew() => new EtcdCoordinator(_options, showsCertificate: false, _log);
+
+    public void ContinueAs(ICoordinator anew)
+    {
+        _check.ContinueAs(((EtcdCoordinator)anew)._check);
+        Continues(_log);
+    }
+
     public ValueTask DisposeAsync()
     {
-        _certificate.Dispose();
+        _certificate?.Dispose();
         foreach (var endpoint in _endpoints)
             endpoint.Dispose();
         return ValueTask.CompletedTask;
@@ -213,7 +235,7 @@ internal sealed partial class EtcdCoordinator : ICoordinator
 
     private async Task<RangeResponse> RangeAsync(RangeRequest request, CancellationToken cancellationToken)
     {
-        var before = _check.RevisionSeen;
+        var before = _check.Seen;
         var response = await AskAsync((endpoint, call) => endpoint.Kv.RangeAsync(request, call).ResponseAsync, cancellationToken).ConfigureAwait(false);
         _check.Check(response.Header, before);
         return response;
@@ -246,7 +268,7 @@ internal sealed partial class EtcdCoordinator : ICoordinator
         }
     }
 
-    private async Task<WatchResponse> NextAsync(EtcdEndpoint endpoint, AsyncDuplexStreamingCall<WatchRequest, WatchResponse> call, CancellationToken cancellationToken)
+    private async Task<WatchResponse> NextAsync(EtcdEndpoint endpoint, AsyncDuplexStreamingCall<WatchRequest, WatchResponse> call, SeenStore store, CancellationToken cancellationToken)
     {
         try
         {
@@ -258,8 +280,7 @@ internal sealed partial class EtcdCoordinator : ICoordinator
             MoveOn(endpoint);
             throw Unavailable(failure, cancellationToken);
         }
-        // A watch lags behind other answers, so only its cluster id is checked.
-        _check.Check(call.ResponseStream.Current.Header, notBelow: 0);
+        _check.Check(call.ResponseStream.Current.Header, store);
         return call.ResponseStream.Current;
     }
 
@@ -285,6 +306,9 @@ internal sealed partial class EtcdCoordinator : ICoordinator
 
     [LoggerMessage(3, LogLevel.Information, "The coordinator at {Address} answers again")]
     private static partial void AnswersAgain(ILogger log, string address);
+
+    [LoggerMessage(4, LogLevel.Warning, "The coordinator is another store than before, whose records were rebuilt from the nodes of this cluster. This node goes by them")]
+    private static partial void Continues(ILogger log);
 
     [LoggerMessage(1, LogLevel.Information, "The coordinator answers at {Address}, no longer at {Before}")]
     private static partial void TalksTo(ILogger log, string address, string before);

@@ -22,6 +22,7 @@ public sealed class ControlFileTests : IDisposable
         ["promised leader"] = state => state with { PromisedLeader = new(7) },
         ["promised incarnation"] = state => state with { PromisedIncarnation = 7 },
         ["longest lease"] = state => state with { LeaseLongestMs = 700 },
+        ["recovery"] = state => state with { Recovery = 7 },
         ["removed"] = state => state with { Removed = true },
         ["acknowledged, lowered before a cut"] = state => state with { Acknowledged = Etag(1, 5) },
         ["mark of a loss"] = state => state with { Acknowledged = Etag(1, ulong.MaxValue) },

@@ -156,13 +156,14 @@ public sealed class FormatTests
             LeaseLongestMs = 13,
             Removed = true,
             ClusterHash = 14,
+            Recovery = 16,
         };
         ControlFile.Encode(slot, state, 15);
         Assert.Equal(
             "4B564331" + "01000000" + "0F00000000000000" + "8877665544332211" + "03000000" + "01000000"
             + "0400000000000000" + "0500000000000000" + "0600000000000000" + "0700000000000000" + "0800000000000000"
             + "0900000000000000" + "0A00000000000000" + "0B00000000000000" + "0C00000000000000" + "0D00000000000000" + "0E00000000000000"
-            + "0000000000000000" + Convert.ToHexString(BitConverter.GetBytes(Crc32C.Of(slot.AsSpan(..128)))),
+            + "1000000000000000" + Convert.ToHexString(BitConverter.GetBytes(Crc32C.Of(slot.AsSpan(..128)))),
             Convert.ToHexString(slot.AsSpan(..132)));
         Assert.True(ControlFile.TryDecode(slot, "control", out var read, out var sequence));
         Assert.Equal((state, 15ul), (read, sequence));

@@ -1,0 +1,15 @@
+namespace KvCluster.Node.Coordination;
+
+/// <summary>
+/// What a compare-and-set also compares: that the cluster's record is the one that its caller goes by. So it never changes a store that was restored or rebuilt meanwhile, even
+/// if the revisions are the same by chance. It must be the guard of the time at which the expected revision was read.
+/// </summary>
+/// <param name="Key">The key of the cluster's record.</param>
+/// <param name="Value">Its value, exactly as it was read.</param>
+/// <param name="Recovery">The number of recoveries in it.</param>
+internal sealed record CoordinatorGuard(string Key, string Value, ulong Recovery)
+{
+    /// <summary>The guard does not hold, so nothing was changed.</summary>
+    public CoordinatorAlarmException Broken() =>
+        new($"the coordinator's record {Key} is not the one that this node goes by; it was restored, replaced or deleted. Nothing was changed.");
+}

@@ -1,0 +1,30 @@
+namespace KvCluster.Node.Coordination.Embedded;
+
+/// <summary>The embedded coordinator for somebody who does not own it. It is the same store for everybody, so there is nothing to compare anew.</summary>
+internal sealed class SharedCoordinator(EmbeddedCoordinator inner) : ICoordinator
+{
+    public Task<CoordinatorRead> GetAsync(string key, CancellationToken cancellationToken) => inner.GetAsync(key, cancellationToken);
+
+    public Task<CoordinatorList> ListAsync(string prefix, CancellationToken cancellationToken) => inner.ListAsync(prefix, cancellationToken);
+
+    public Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CancellationToken cancellationToken) =>
+        inner.CompareAndSetAsync(key, expectedRevision, value, lease, cancellationToken);
+
+    public Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken) =>
+        inner.CompareAndSetAsync(key, expectedRevision, value, lease, guardedBy, cancellationToken);
+
+    public IAsyncEnumerable<IReadOnlyList<CoordinatorChange>> WatchAsync(string prefix, long fromRevision, CancellationToken cancellationToken) =>
+        inner.WatchAsync(prefix, fromRevision, cancellationToken);
+
+    public Task<long> GrantLeaseAsync(TimeSpan timeToLive, CancellationToken cancellationToken) => inner.GrantLeaseAsync(timeToLive, cancellationToken);
+
+    public Task<bool> KeepAliveAsync(long lease, CancellationToken cancellationToken) => inner.KeepAliveAsync(lease, cancellationToken);
+
+    public Task RevokeAsync(long lease, CancellationToken cancellationToken) => inner.RevokeAsync(lease, cancellationToken);
+
+    public ICoordinator Anew() => inner.Anew();
+
+    public void ContinueAs(ICoordinator anew) => inner.ContinueAs(anew);
+
+    public ValueTask DisposeAsync() => ValueTask.CompletedTask;
+}

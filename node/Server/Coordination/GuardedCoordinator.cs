@@ -1,0 +1,34 @@
+namespace KvCluster.Node.Coordination;
+
+/// <summary>A node's coordinator, whose every change is guarded. The inner coordinator stays its owner's.</summary>
+/// <param name="inner">The coordinator.</param>
+/// <param name="guard">What the node goes by at the moment. Any thread.</param>
+internal sealed class GuardedCoordinator(ICoordinator inner, Func<CoordinatorGuard> guard) : ICoordinator
+{
+    public CoordinatorGuard? Guard => guard();
+
+    public Task<CoordinatorRead> GetAsync(string key, CancellationToken cancellationToken) => inner.GetAsync(key, cancellationToken);
+
+    public Task<CoordinatorList> ListAsync(string prefix, CancellationToken cancellationToken) => inner.ListAsync(prefix, cancellationToken);
+
+    public Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CancellationToken cancellationToken) =>
+        inner.CompareAndSetAsync(key, expectedRevision, value, lease, Guard, cancellationToken);
+
+    public Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken) =>
+        inner.CompareAndSetAsync(key, expectedRevision, value, lease, guardedBy, cancellationToken);
+
+    public IAsyncEnumerable<IReadOnlyList<CoordinatorChange>> WatchAsync(string prefix, long fromRevision, CancellationToken cancellationToken) =>
+        inner.WatchAsync(prefix, fromRevision, cancellationToken);
+
+    public Task<long> GrantLeaseAsync(TimeSpan timeToLive, CancellationToken cancellationToken) => inner.GrantLeaseAsync(timeToLive, cancellationToken);
+
+    public Task<bool> KeepAliveAsync(long lease, CancellationToken cancellationToken) => inner.KeepAliveAsync(lease, cancellationToken);
+
+    public Task RevokeAsync(long lease, CancellationToken cancellationToken) => inner.RevokeAsync(lease, cancellationToken);
+
+    public ICoordinator Anew() => inner.Anew();
+
+    public void ContinueAs(ICoordinator anew) => inner.ContinueAs(anew);
+
+    public ValueTask DisposeAsync() => ValueTask.CompletedTask;
+}

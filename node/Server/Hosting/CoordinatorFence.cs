@@ -1,0 +1,125 @@
+// Which state of the coordinator this node goes by: the one whose cluster record has the greatest number of recoveries that it has seen (node/Server/Recovery/README.md). A
+// loop on the thread pool looks at that record, also while the coordinator is another store than before and everything else about it raises the alarm.
+using KvCluster.Internal.V1;
+using KvCluster.Node.Coordination;
+using KvCluster.Node.Runtime;
+using KvCluster.ServiceDefaults.Logs;
+using KvCluster.Storage.Files;
+using Microsoft.Extensions.Logging;
+
+namespace KvCluster.Node.Hosting;
+
+/// <summary>Keeps the guard of a node's changes at the coordinator, and joins a recovery once it is complete.</summary>
+internal sealed partial class CoordinatorFence : IAsyncDisposable
+{
+    /// <summary>A recovery is joined soon after it is complete, and one read in this time costs the coordinator little.</summary>
+    private static readonly TimeSpan Interval = TimeSpan.FromSeconds(1);
+
+    private readonly ICoordinator _coordinator;
+    private readonly string _key;
+    private readonly NodeIdentity _identity;
+    private readonly KnownRecords _known;
+    private readonly ILogger _log;
+    private readonly OncePerReason _refusals = new();
+    private readonly BackgroundLoop _loop;
+    private volatile CoordinatorGuard _guard;
+
+    /// <param name="coordinator">The coordinator, not guarded.</param>
+    /// <param name="keys">The cluster's keys.</param>
+    /// <param name="identity">This node.</param>
+    /// <param name="known">Has the cluster's record that this node goes by.</param>
+    /// <param name="cluster">The value of that record, as it was read.</param>
+    /// <param name="log">Receives a line when a recovery is joined, and why another state of the coordinator is refused.</param>
+    public CoordinatorFence(ICoordinator coordinator, CoordinatorKeys keys, NodeIdentity identity, KnownRecords known, string cluster, ILogger log)
+    {
+        (_coordinator, _key, _identity, _known, _log) = (coordinator, keys.Cluster, identity, known, log);
+        _guard = new CoordinatorGuard(_key, cluster, known.Recovery);
+        _loop = new BackgroundLoop("the look at the coordinator's cluster record", LookAsync, static () => Interval, log);
+    }
+
+    /// <summary>What every change of this node at the coordinator compares. Any thread.</summary>
+    public CoordinatorGuard Guard => _guard;
+
+    /// <summary>Called after a recovery was joined, in which this node's registration may be missing. Must not wait.</summary>
+    public Action Joined
+    {
+        get => Volatile.Read(ref field);
+        set => Volatile.Write(ref field, value);
+    } = static () => { };
+
+    public ValueTask DisposeAsync() => _loop.DisposeAsync();
+
+    /// <summary>Why a state of the coordinator is not followed; null if it is.</summary>
+    /// <param name="text">The value of the cluster's record there; null if there is none.</param>
+    /// <param name="identity">This node.</param>
+    /// <param name="recovery">The recovery that this node goes by.</param>
+    /// <param name="isAnotherStore">Whether the coordinator is another store than before, or went backwards. Only a later recovery explains that.</param>
+    internal static string? WhyNot(string? text, NodeIdentity identity, ulong recovery, bool isAnotherStore)
+    {
+        if (text is null)
+            return "it has no record of the cluster, so its data is lost";
+        var record = RecordText.Parse<ClusterRecord>(text);
+        return record.ClusterId != identity.ClusterId || Lineage.Read(record.Lineage) != identity.Lineage ? $"it has another cluster, {record.ClusterId} of lineage {Lineage.Read(record.Lineage)}"
+            : record.Recovery < recovery ? $"its records are older: they were rebuilt {record.Recovery} times, and those that this node goes by {recovery} times"
+            : isAnotherStore && record.Recovery == recovery ? "it was restored or replaced, and its records were not rebuilt since"
+            : null;
+    }
+
+    private async Task LookAsync(CancellationToken cancellationToken)
+    {
+        try
+        {
+            try
+            {
+                Judge((await _coordinator.GetAsync(_key, cancellationToken).ConfigureAwait(false)).Value, isAnotherStore: false);
+            }
+            catch (CoordinatorAlarmException)
+            {
+                var anew = _coordinator.Anew();
+                await using (anew.ConfigureAwait(false))
+                {
+                    if (Judge((await anew.GetAsync(_key, cancellationToken).ConfigureAwait(false)).Value, isAnotherStore: true))
+                        _coordinator.ContinueAs(anew);
+                }
+            }
+        }
+        catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorRecordException or StorageIoException)
+        {
+            if (failure is not CoordinatorUnavailableException && _refusals.MaySay(failure.Message))
+                NotFollowed(_log, failure.Message);
+        }
+    }
+
+    // The number is durable before anything is done by it.
+    private bool Judge(string? text, bool isAnotherStore)
+    {
+        if (!isAnotherStore && text == _guard.Value)
+        {
+            _refusals.Forget();
+            return true;
+        }
+        if (WhyNot(text, _identity, _known.Recovery, isAnotherStore) is { } reason)
+        {
+            if (_refusals.MaySay(reason))
+                NotFollowed(_log, reason);
+            return false;
+        }
+        var record = RecordText.Parse<ClusterRecord>(text!);
+        var isLater = record.Recovery > _known.Recovery;
+        _known.Keep(record);
+        _guard = new CoordinatorGuard(_key, text!, record.Recovery);
+        _refusals.Forget();
+        if (isLater)
+        {
+            GoesBy(_log, record.Recovery);
+            Joined();
+        }
+        return true;
+    }
+
+    [LoggerMessage(44, LogLevel.Critical, "ALARM: the coordinator is not followed: {Reason}. Leaders go on; see 'The coordinator's data is lost' in deploy/OPERATIONS.md")]
+    private static partial void NotFollowed(ILogger log, string reason);
+
+    [LoggerMessage(45, LogLevel.Warning, "The coordinator's records were rebuilt from the nodes (recovery {Recovery}); this node goes by them from now on")]
+    private static partial void GoesBy(ILogger log, ulong recovery);
+}

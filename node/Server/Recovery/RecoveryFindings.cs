@@ -1,0 +1,35 @@
+using KvCluster.Internal.V1;
+
+namespace KvCluster.Node.Recovery;
+
+/// <summary>What was found of a cluster whose coordinator has lost its records, from the nodes and in the coordinator itself.</summary>
+internal sealed record RecoveryFindings
+{
+    /// <summary>What the nodes that answered say, one report of each.</summary>
+    public required IReadOnlyList<NodeReport> Reports { get; init; }
+
+    /// <summary>Nodes that were asked and did not answer, and why.</summary>
+    public IReadOnlyDictionary<NodeId, string> Silent { get; init; } = new Dictionary<NodeId, string>();
+
+    /// <summary>Nodes that the operator has named as gone for good.</summary>
+    public IReadOnlySet<NodeId> Without { get; init; } = new HashSet<NodeId>();
+
+    /// <summary>The cluster's record in the coordinator, for example of a restored backup; null if it has none.</summary>
+    public ClusterRecord? HeldCluster { get; init; }
+
+    /// <summary>The shards' records in the coordinator. Without the cluster's record they were left by a recovery that was interrupted.</summary>
+    public IReadOnlyList<ShardRecord> HeldShards { get; init; } = [];
+
+    /// <summary>The counts of starts in the coordinator.</summary>
+    public IReadOnlyDictionary<NodeId, NodeStarts> HeldStarts { get; init; } = new Dictionary<NodeId, NodeStarts>();
+
+    /// <summary>
+    /// The held records that may be as new as those of the nodes. Records of an interrupted recovery are not among them: another set of nodes answered it.
+    /// </summary>
+    public IEnumerable<ShardRecord> TrustedShards => HeldShards.Where(record => HeldCluster is { } cluster && record.Recovery == cluster.Recovery && record.Lineage.Equals(cluster.Lineage));
+
+    /// <summary>All nodes that anybody names, those that answered included.</summary>
+    public IEnumerable<NodeId> Named => Reports.SelectMany(static report => report.Nodes.Select(static node => node.NodeId)
+            .Concat(report.Shards.SelectMany(static record => record.Replicas).Select(static replica => replica.NodeId)).Append(new NodeId(report.Node)))
+        .Concat(TrustedShards.SelectMany(static record => record.Replicas).Select(static replica => replica.NodeId)).Distinct().Order();
+}

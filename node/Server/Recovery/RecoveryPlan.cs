@@ -1,0 +1,175 @@
+// Which records to put into a coordinator that has lost its own, computed from what the nodes say. Pure. The rules, and why they are enough, are in README.md
+// beside this file. Whatever they do not cover is refused.
+using System.Globalization;
+using KvCluster.Internal.V1;
+
+namespace KvCluster.Node.Recovery;
+
+/// <summary>The records to put, or why none may be put.</summary>
+internal sealed class RecoveryPlan
+{
+    /// <summary>
+    /// How far epochs, generations and counts of starts are raised above all that are known. The lost coordinator may have assigned more of them; each cost
+    /// it a transaction, so it was never a million.
+    /// </summary>
+    public const ulong Gap = 1UL << 20;
+
+    private RecoveryPlan(IReadOnlyList<string> refusals) => Refusals = refusals;
+
+    /// <summary>Why nothing may be put, one line each; empty if the plan can be applied.</summary>
+    public IReadOnlyList<string> Refusals { get; }
+
+    /// <summary>The number of this recovery, greater than that of any record seen.</summary>
+    public ulong Number { get; private init; }
+
+    /// <summary>The cluster's record, which is put last; null if it is not known.</summary>
+    public ClusterRecord? Cluster { get; private init; }
+
+    /// <summary>The shards, ordered by start.</summary>
+    public IReadOnlyList<PlannedShard> Shards { get; private init; } = [];
+
+    /// <summary>The counts of starts. That of a node which is absent makes its directory an old copy (Hosting/Rejoin.cs).</summary>
+    public IReadOnlyDictionary<NodeId, NodeStarts> Starts { get; private init; } = new Dictionary<NodeId, NodeStarts>();
+
+    /// <summary>
+    /// How long to wait before the records are put: the longest lease that a replica of a shard without a running leader has granted. A leader that was not reached may hold it.
+    /// </summary>
+    public ulong WaitMs { get; private init; }
+
+    /// <summary>Computes the plan.</summary>
+    /// <param name="found">What the nodes say, and what the coordinator has.</param>
+    /// <param name="random">Distinguishes the counts of starts made here from those of processes.</param>
+    public static RecoveryPlan Of(RecoveryFindings found, uint random)
+    {
+        var refusals = new List<string>();
+        var cluster = NewestCluster(found, refusals);
+        if (cluster is null)
+            return new RecoveryPlan(refusals);
+        var number = 1 + NumbersOf(found).Max();
+        RequireAnswers(found, refusals);
+        RequireNewestDirectories(found, refusals);
+        // A node that took part in the last recovery and has not joined it yet is as good as any.
+        var absent = found.Without.Concat(found.Reports.Where(report => report.Cluster.Recovery < cluster.Recovery && cluster.Absent.Contains(report.Node)).Select(static report => new NodeId(report.Node))).ToHashSet();
+        var shards = ShardsOf(found).Select(shard => ShardRecovery.Of(shard, found, absent, number, refusals)).OfType<PlannedShard>()
+            .OrderBy(static shard => shard.Record.Start.Memory, Comparer<ReadOnlyMemory<byte>>.Create(static (x, y) => x.Span.SequenceCompareTo(y.Span))).ToList();
+        RequireAllKeys(shards, refusals);
+        cluster = cluster.Clone();
+        cluster.Recovery = number;
+        cluster.Absent.Clear();
+        cluster.Absent.AddRange(absent.Select(static node => node.Value).Order());
+        return new RecoveryPlan(refusals)
+        {
+            Number = number,
+            Cluster = cluster,
+            Shards = shards,
+            Starts = StartsOf(found, absent, random),
+            WaitMs = shards.Where(static shard => shard.Leader.IsNone).Select(static shard => shard.LeaseLongestMs).DefaultIfEmpty(0UL).Max(),
+        };
+    }
+
+    private static IEnumerable<ulong> NumbersOf(RecoveryFindings found) => found.Reports.Select(static report => report.Cluster?.Recovery ?? 0)
+        .Concat(found.Reports.SelectMany(static report => report.Shards).Select(static record => record.Recovery))
+        .Concat(found.Reports.SelectMany(static report => report.Replicas).Select(static replica => replica.Recovery))
+        .Concat(found.HeldShards.Select(static record => record.Recovery)).Append(found.HeldCluster?.Recovery ?? 0);
+
+    private static IEnumerable<ShardId> ShardsOf(RecoveryFindings found) => found.Reports.SelectMany(static report => report.Shards.Select(static record => record.ShardId)
+            .Concat(report.Replicas.Select(static replica => new ShardId(replica.Shard))))
+        .Concat(found.TrustedShards.Select(static record => record.ShardId)).Distinct().Order();
+
+    private static ClusterRecord? NewestCluster(RecoveryFindings found, List<string> refusals)
+    {
+        foreach (var report in found.Reports.Where(static report => report.Cluster is null || report.Starts is null))
+            refusals.Add(Line($"node {report.Node} does not know the cluster's record, because its data directory was last used by an earlier version; start it once with this version while the coordinator has its data, or name it with --without {report.Node}"));
+        foreach (var twice in found.Reports.GroupBy(static report => report.Node).Where(static reports => reports.Count() > 1))
+            refusals.Add(Line($"two processes answer as node {twice.Key}; stop the one with the older data directory"));
+        if (refusals.Count > 0)
+            return null;
+        if (found.Reports.Count == 0)
+        {
+            refusals.Add("no node answered, so nothing is known of the cluster");
+            return null;
+        }
+        var newest = found.Reports.MaxBy(static report => report.Cluster.Recovery)!;
+        foreach (var other in found.Reports.Where(other => !IsSame(other.Cluster, newest.Cluster)))
+            refusals.Add(Line($"node {other.Node} belongs to another cluster or lineage than node {newest.Node}; give the endpoint of a node of the right one"));
+        if (found.HeldCluster is { } held && !IsSame(held, newest.Cluster))
+            refusals.Add(Line($"the coordinator has another cluster of this name (id {held.ClusterId}, created {held.Created?.ToDateTime():u}), but the nodes are of {newest.Cluster.ClusterId}; if it was created by mistake, delete its keys first"));
+        return refusals.Count == 0 ? newest.Cluster : null;
+    }
+
+    private static bool IsSame(ClusterRecord one, ClusterRecord other) => one.ClusterId == other.ClusterId && one.Lineage.Equals(other.Lineage);
+
+    // A majority of the newest set that happens to be known is not enough: after two changes of the replicas it need not share a node with the present one.
+    private static void RequireAnswers(RecoveryFindings found, List<string> refusals)
+    {
+        var answered = found.Reports.Select(static report => new NodeId(report.Node)).ToHashSet();
+        var named = found.Named.ToHashSet();
+        foreach (var missing in named.Where(node => !answered.Contains(node) && !found.Without.Contains(node)).Order())
+        {
+            var why = found.Silent.TryGetValue(missing, out var error) ? $" ({OneLine.Of(error)})" : "";
+            refusals.Add(Line($"node {missing} does not answer{why}; start it, or, if it is gone for good, name it with --without {missing}"));
+        }
+        foreach (var gone in found.Without.Order())
+        {
+            if (answered.Contains(gone))
+                refusals.Add(Line($"node {gone} is named by --without, but it answers; leave out --without {gone}, or stop the node"));
+            else if (!named.Contains(gone))
+                refusals.Add(Line($"node {gone} is named by --without, but no node knows of it; leave out --without {gone}"));
+        }
+    }
+
+    // What others have heard of a node's starts tells an old copy of its directory, whose promises are out of date. So does a coordinator that was restored.
+    private static void RequireNewestDirectories(RecoveryFindings found, List<string> refusals)
+    {
+        foreach (var report in found.Reports)
+        {
+            var known = KnownStarts(found, new NodeId(report.Node));
+            if (known > report.Starts.Starts)
+                refusals.Add(Line($"node {report.Node} runs on an old copy of its data directory: its last start there is {report.Starts.Starts}, and {known} is known; start it with its newest directory, or stop it and name it with --without {report.Node}"));
+        }
+    }
+
+    private static ulong KnownStarts(RecoveryFindings found, NodeId node) => found.Reports.Where(report => report.Node != node.Value)
+        .SelectMany(static report => report.Nodes).Where(other => other.NodeId == node).Select(static other => other.Incarnation >> 32)
+        .Append(found.HeldStarts.GetValueOrDefault(node)?.Starts ?? 0).Max();
+
+    private static Dictionary<NodeId, NodeStarts> StartsOf(RecoveryFindings found, HashSet<NodeId> absent, uint random)
+    {
+        var starts = found.Reports.Where(report => !absent.Contains(new NodeId(report.Node))).ToDictionary(static report => new NodeId(report.Node), static report => report.Starts);
+        foreach (var node in absent)
+        {
+            var own = found.Reports.FirstOrDefault(report => report.Node == node.Value)?.Starts.Starts ?? 0;
+            var next = Math.Max(own, KnownStarts(found, node)) + Gap;
+            starts[node] = new NodeStarts { Starts = next, Incarnation = (next << 32) | random };
+        }
+        return starts;
+    }
+
+    private static void RequireAllKeys(List<PlannedShard> shards, List<string> refusals)
+    {
+        // Each shard that cannot be planned has its own refusal.
+        if (refusals.Count > 0)
+            return;
+        var end = Google.Protobuf.ByteString.Empty;
+        for (var index = 0; index < shards.Count; index++)
+        {
+            var record = shards[index].Record;
+            if (!record.Start.Equals(end) || (index > 0 && end.IsEmpty))
+                refusals.Add(Line($"the records found do not cover every key once: shard {record.Shard} does not begin where the one before it ends; a shard's record is missing on all nodes that answered"));
+            end = record.End;
+        }
+        if (shards.Count == 0 || !end.IsEmpty)
+            refusals.Add("the records found do not cover every key: that of the last shard is missing on all nodes that answered");
+    }
+
+    internal static string Line(FormattableString text) => text.ToString(CultureInfo.InvariantCulture);
+}
+
+/// <summary>A shard's record as it is to be put.</summary>
+/// <param name="Record">The record.</param>
+/// <param name="Source">The node whose copy it is built from; none: the coordinator.</param>
+/// <param name="Leader">The node whose replica leads and goes on; none if no replica was found to lead.</param>
+/// <param name="Intact">The nodes whose voters are there.</param>
+/// <param name="Missing">The nodes whose voters are not.</param>
+/// <param name="LeaseLongestMs">The longest lease that one of its replicas has granted.</param>
+internal sealed record PlannedShard(ShardRecord Record, NodeId Source, NodeId Leader, IReadOnlyList<NodeId> Intact, IReadOnlyList<NodeId> Missing, ulong LeaseLongestMs);

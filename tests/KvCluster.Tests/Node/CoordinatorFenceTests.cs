@@ -1,0 +1,69 @@
+using KvCluster.Internal.V1;
+using KvCluster.Node.Coordination;
+using KvCluster.Node.Coordination.Embedded;
+using KvCluster.Node.Hosting;
+using KvCluster.Node.Runtime;
+using KvCluster.Replication.Protocol;
+using KvCluster.Storage.Files;
+using Microsoft.Extensions.Logging.Abstractions;
+
+namespace KvCluster.Tests.Node;
+
+/// <summary>Which state of the coordinator a node follows (F53).</summary>
+public sealed class CoordinatorFenceTests
+{
+    private static readonly Lineage History = Lineage.Create();
+    private static readonly NodeIdentity Identity = new("local", "c1", new(1), 1, "") { Lineage = History };
+
+    [Theory]
+    [InlineData("c1", 2, false, null)]
+    [InlineData("c1", 3, false, null)]
+    [InlineData("c1", 3, true, null)]
+    [InlineData("c1", 2, true, "restored or replaced")]
+    [InlineData("c1", 1, false, "records are older")]
+    [InlineData("c1", 1, true, "records are older")]
+    [InlineData("c2", 3, true, "another cluster")]
+    [InlineData(null, 0, true, "its data is lost")]
+    [InlineData(null, 0, false, "its data is lost")]
+    public void WhyNot_FollowsTheSameClusterAtTheSameOrALaterRecovery(string? cluster, ulong recovery, bool isAnotherStore, string? why)
+    {
+        var text = cluster is null ? null : RecordText.Format(new ClusterRecord { ClusterId = cluster, Lineage = History.ToByteString(), Recovery = recovery });
+        var reason = CoordinatorFence.WhyNot(text, Identity, recovery: 2, isAnotherStore);
+        if (why is null)
+            Assert.Null(reason);
+        else
+            Assert.Contains(why, reason, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void WhyNot_OfAnotherLineage_IsRefused() => Assert.Contains(
+        "another cluster",
+        CoordinatorFence.WhyNot(RecordText.Format(new ClusterRecord { ClusterId = "c1", Lineage = Lineage.Create().ToByteString(), Recovery = 9 }), Identity, recovery: 2, isAnotherStore: true),
+        StringComparison.Ordinal);
+
+    /// <summary>All records are deleted and rebuilt, in the same store. Until then the node changes nothing; then it goes by the new number, which is on its disk.</summary>
+    [Fact]
+    public async Task Fence_ThroughALossAndARecovery_GuardsChangesByTheRecordInForce()
+    {
+        using var folder = new TemporaryDirectory();
+        await using var coordinator = EmbeddedCoordinator.Open(Path.Combine(folder.Path, "coordinator"), TimeProvider.System);
+        var keys = new CoordinatorKeys("local");
+        await ClusterInit.CreateAsync(coordinator, "local", new NewCluster([new(1)], 1, []), CancellationToken.None);
+        var read = await coordinator.GetAsync(keys.Cluster, CancellationToken.None);
+        var record = RecordText.Parse<ClusterRecord>(read.Value!);
+        var known = KnownRecords.Open(LocalDisk.Instance, folder.Path);
+        known.Keep(record);
+        var identity = Identity with { ClusterId = record.ClusterId, Lineage = Lineage.Read(record.Lineage) };
+        await using var fence = new CoordinatorFence(coordinator, keys, identity, known, read.Value!, NullLogger.Instance);
+        await using var guarded = new GuardedCoordinator(coordinator, () => fence.Guard);
+        Assert.Equal(SetOutcome.Won, (await guarded.CompareAndSetAsync("/test", 0, "1", 0, CancellationToken.None)).Outcome);
+
+        await coordinator.CompareAndSetAsync(keys.Cluster, read.ModRevision, null, 0, CancellationToken.None);
+        await Assert.ThrowsAsync<CoordinatorAlarmException>(() => guarded.CompareAndSetAsync("/test", 0, "2", 0, CancellationToken.None));
+        record.Recovery = 1;
+        await coordinator.CompareAndSetAsync(keys.Cluster, 0, RecordText.Format(record), 0, CancellationToken.None);
+        await Eventually.TrueAsync(() => known.Recovery == 1 && fence.Guard.Value == RecordText.Format(record), "the node joins the recovery");
+        Assert.Equal(SetOutcome.Lost, (await guarded.CompareAndSetAsync("/test", 0, "2", 0, CancellationToken.None)).Outcome);
+        Assert.Equal(1UL, KnownRecords.Open(LocalDisk.Instance, folder.Path).Recovery);
+    }
+}
