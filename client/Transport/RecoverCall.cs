@@ -37,7 +37,7 @@ internal sealed class RecoverCall(string endpoint, CallRouter calls, NodeChannel
             {
                 // The next node of the map may be there.
                 if (addresses.Count == 0 || !OperatorOutcomes.WasNotSent(failure) || Environment.TickCount64 >= deadlineMs)
-                    throw OperatorOutcomes.Judge(failure).ToRpcException();
+                    throw OperatorOutcomes.Judge(failure, $"the node at {address}").ToRpcException();
             }
         }
     }

@@ -18,7 +18,8 @@ internal static class UnservedCalls
     // With these a path, "/package.Service/Method", is known to this version, whether or not it is served at an address.
     private static readonly FrozenSet<string> Known = ((Google.Protobuf.Reflection.ServiceDescriptor[])
     [
-        KvCluster.V1.Kv.Descriptor, KvCluster.V1.Cluster.Descriptor, KvCluster.Admin.V1.Admin.Descriptor, KvCluster.Internal.V1.Replication.Descriptor, KvCluster.Internal.V1.Placement.Descriptor,
+        KvCluster.V1.Kv.Descriptor, KvCluster.V1.Cluster.Descriptor, KvCluster.Admin.V1.Admin.Descriptor, KvCluster.Admin.V1.Coordinator.Descriptor,
+        KvCluster.Internal.V1.Replication.Descriptor, KvCluster.Internal.V1.Placement.Descriptor, KvCluster.Internal.V1.Recovery.Descriptor,
         Grpc.Health.V1.Health.Descriptor, Grpc.Reflection.V1.ServerReflection.Descriptor,
     ]).SelectMany(static service => service.Methods.Select(method => $"/{service.FullName}/{method.Name}")).ToFrozenSet(StringComparer.Ordinal);
 

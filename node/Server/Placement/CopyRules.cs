@@ -2,6 +2,7 @@ using KvCluster.Internal.V1;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Runtime;
 using KvCluster.Node.Shards;
+using KvCluster.Replication.Protocol;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Inspection;
 
@@ -30,7 +31,7 @@ internal static class CopyRules
         if (Lineage.Read(record.Lineage) != node.Lineage)
             return "the shard's record is of another lineage than this node's data";
         // The record also must not be older than what the replica had seen, as that of a coordinator restored from a backup would be (F41).
-        return new Retirement(control.Generation, control.PromisedEpoch, control.CoordinatorRevision).WhyNot(record, revision, copy.Replica);
+        return new Retirement(control.Generation, control.PromisedEpoch, new RecordVersion(control.Recovery, control.CoordinatorRevision)).WhyNot(record, revision, copy.Replica);
     }
 
     /// <summary>Why the shard's leader cannot say that a majority has everything that is in the copy of a removed replica; null if it can.</summary>
