@@ -38,6 +38,12 @@ internal sealed class NodeProcess(int node, string data, IReadOnlyList<string> a
     /// <summary>Options of the program in addition to those of every node.</summary>
     public IReadOnlyList<string> Options { get; set; } = [];
 
+    /// <summary>What the next start runs: the program itself, or another version of it.</summary>
+    public string Executable { get; set; } = Program;
+
+    /// <summary>The options of a start as lines of a settings file.</summary>
+    public IEnumerable<string> Settings => CommandWith().Skip(1).Chunk(2).Select(static option => $"{option[0][2..]}: \"{option[1]}\"");
+
     /// <summary>The arguments that start the node's program.</summary>
     /// <param name="option">An option with a different value, or "".</param>
     public IReadOnlyList<string> CommandWith(string option = "", string value = "")
@@ -50,7 +56,7 @@ internal sealed class NodeProcess(int node, string data, IReadOnlyList<string> a
 
     public void Start()
     {
-        string[] command = [.. First, .. Wrapper, Program, .. CommandWith(), "--serve-admin", "--until-stdin-ends"];
+        string[] command = [.. First, .. Wrapper, Executable, .. CommandWith(), "--serve-admin", "--until-stdin-ends"];
         _process = Process.Start(new ProcessStartInfo(command[0], command[1..])
         {
             RedirectStandardInput = true,

@@ -14,6 +14,9 @@ internal sealed class Runbook(OperatorShell shell)
     /// <summary>The blocks of each entry that has some, each as its lines.</summary>
     public static IReadOnlyDictionary<string, IReadOnlyList<IReadOnlyList<string>>> Entries { get; } = Read();
 
+    /// <summary>The runbook.</summary>
+    public static string Text => File.ReadAllText(Path.Combine(Tools.Repository(), "deploy", "telemetry", "RUNBOOK.md"));
+
     /// <summary>Executes a block of an entry, line by line.</summary>
     public async Task<IReadOnlyList<ShellAnswer>> RunAsync(string entry, int block = 0)
     {
@@ -26,12 +29,19 @@ internal sealed class Runbook(OperatorShell shell)
 
     /// <summary>Executes a block until every line of it succeeds: what the cluster is just doing may be in the way of a change.</summary>
     /// <returns>The answers of the last time.</returns>
-    public async Task<IReadOnlyList<ShellAnswer>> UntilDoneAsync(string entry, int block = 0)
+    public Task<IReadOnlyList<ShellAnswer>> UntilDoneAsync(string entry, int block = 0) =>
+        UntilAsync(entry, static answers => answers.All(static answer => answer.ExitCode == 0), block);
+
+    /// <summary>
+    /// Executes a block until its answers are as expected: what they tell may be some seconds old, and on a busy machine a connection may take longer than a command
+    /// waits for it.
+    /// </summary>
+    /// <returns>The answers of the last time.</returns>
+    public async Task<IReadOnlyList<ShellAnswer>> UntilAsync(string entry, Func<IReadOnlyList<ShellAnswer>, bool> expected, int block = 0)
     {
         IReadOnlyList<ShellAnswer> answers = [];
         await Eventually.TrueAsync(
-            async () => (answers = await RunAsync(entry, block)).All(static answer => answer.ExitCode == 0),
-            () => $"block {block} of {entry} succeeds: {string.Join("; ", answers)}");
+            async () => expected(answers = await RunAsync(entry, block)), () => $"block {block} of {entry} answers as expected: {string.Join("; ", answers)}");
         return answers;
     }
 
@@ -46,7 +56,7 @@ internal sealed class Runbook(OperatorShell shell)
     {
         var entries = new Dictionary<string, IReadOnlyList<IReadOnlyList<string>>>();
         var (entry, blocks, block) = ("", new List<IReadOnlyList<string>>(), (List<string>?)null);
-        foreach (var line in File.ReadLines(Path.Combine(Tools.Repository(), "deploy", "telemetry", "RUNBOOK.md")))
+        foreach (var line in Text.Split('\n'))
         {
             if (block is not null && line != Fence)
             {

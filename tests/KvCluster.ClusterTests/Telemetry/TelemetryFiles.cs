@@ -16,6 +16,13 @@ internal static partial class TelemetryFiles
     /// <summary>The names of the alerts in it.</summary>
     public static IReadOnlyList<string> AlertNames => [.. AlertName().Matches(Alerts).Select(match => match.Groups[1].Value)];
 
+    /// <summary>The text of each rule, by the name of its alert.</summary>
+    public static IReadOnlyDictionary<string, string> AlertTexts { get; } =
+        Alerts.Split("- alert: ").Skip(1).ToDictionary(static text => text[..text.IndexOf('\n', StringComparison.Ordinal)].Trim());
+
+    /// <summary>The reasons of failed and refused calls that an alert counts.</summary>
+    public static IReadOnlyList<string> ReasonsOf(string alert) => Reasons().Match(AlertTexts[alert]).Groups[1].Value.Split('|');
+
     public static IReadOnlyList<string> Dashboards => [.. Directory.GetFiles(Path.Combine(Folder, "dashboards"), "*.json").Order(StringComparer.Ordinal)];
 
     /// <summary>Every query of every panel, with the panel's name and with Grafana's variables replaced.</summary>
@@ -32,6 +39,18 @@ internal static partial class TelemetryFiles
         }
     }
 
+    /// <summary>Every panel, with its dashboard's title as Grafana shows it in the folder of the product.</summary>
+    public static IEnumerable<(string Dashboard, string Panel)> Panels()
+    {
+        foreach (var file in Dashboards)
+        {
+            using var dashboard = JsonDocument.Parse(File.ReadAllText(file));
+            var title = dashboard.RootElement.GetProperty("title").GetString()!["KvCluster / ".Length..];
+            foreach (var panel in dashboard.RootElement.GetProperty("panels").EnumerateArray())
+                yield return (title, panel.GetProperty("title").GetString()!);
+        }
+    }
+
     /// <summary>
     /// The rules with every wait and every window a tenth as long, and those of hours a hundredth. Scrapes here are fifteen times as frequent, so a fault
     /// of some seconds is long enough.
@@ -43,6 +62,9 @@ internal static partial class TelemetryFiles
 
     [GeneratedRegex(@"- alert: (\w+)")]
     private static partial Regex AlertName();
+
+    [GeneratedRegex(@"error_type=~""([A-Z_|]+)""")]
+    private static partial Regex Reasons();
 
     private static int MillisecondsOf(Match time) => int.Parse(time.Groups[2].ValueSpan, CultureInfo.InvariantCulture) * time.Groups[3].Value switch
     {
