@@ -36,7 +36,7 @@ internal static class LevelsCommand
             output.Line(Describe(node));
         var before = levels.Nodes.Where(node => node.FormatInUse < levels.Format || node.ContractInUse < levels.Contract).Select(static node => Line($"{node.Node}")).ToList();
         if (before.Count > 0)
-            output.Line($"not in use everywhere: restart {(before.Count == 1 ? "node" : "one after the other the nodes")} {string.Join(", ", before)}");
+            output.Line($"not in use everywhere yet: restart {(before.Count == 1 ? $"node {before[0]}" : $"the nodes {string.Join(", ", before)}, one after the other")}");
     }
 
     private static string Describe(NodeLevelsStatus node)
