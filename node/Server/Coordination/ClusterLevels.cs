@@ -8,9 +8,9 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Node.Coordination;
 
 /// <summary>
-/// The levels in force in a cluster, and the only way to raise them (deploy/UPGRADING.md). They are in the cluster's record, so from the change of that record on no program without them starts as a node. A process
-/// uses those that were in force when it started: each of its streams was checked against them, and its journal has their version. Until the nodes have been restarted, some use the levels before, which the
-/// programs of all of them support too. Any thread.
+/// The levels in force in a cluster, and the only way to raise them (deploy/UPGRADING.md). They are in the cluster's record, so from the change of that record on
+/// no program without them starts as a node. A process uses those that were in force when it started: each of its streams was checked against them, and its
+/// journal has their version. Until the nodes have been restarted, some use the levels before, which the programs of all of them support too. Any thread.
 /// </summary>
 /// <param name="coordinator">The coordinator. Its guard keeps the change from another store than the one that was read.</param>
 /// <param name="keys">The cluster's keys.</param>
