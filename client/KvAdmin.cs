@@ -214,6 +214,23 @@ public sealed class KvAdmin
         return new PlacementStatus(answer.Paused, answer.Leaving.ToDictionary(node => node.Node, node => (int)node.Replicas));
     }
 
+    /// <summary>Returns the levels in force in the cluster, and which of them each node's program supports and uses.</summary>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="KvException">Reason NOT_RAISED: the coordinator does not answer.</exception>
+    public Task<LevelsStatus> GetLevelsAsync(CancellationToken cancellationToken = default) => LevelsAsync(raise: false, cancellationToken);
+
+    /// <summary>
+    /// Raises each level in force to the highest that the programs of all nodes support, for good: from then on no program without it can be a node of the
+    /// cluster. Nothing is changed if no node supports more. Nodes use a raised level from their next start on.
+    /// </summary>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <returns>The levels then in force.</returns>
+    /// <exception cref="KvException">Reason NOT_RAISED: not all nodes support more, or that is not known; the message names them, and nothing was changed.</exception>
+    public Task<LevelsStatus> RaiseLevelsAsync(CancellationToken cancellationToken = default) => LevelsAsync(raise: true, cancellationToken);
+
+    private async Task<LevelsStatus> LevelsAsync(bool raise, CancellationToken cancellationToken) =>
+        StatusReading.ToLevels(await CallAsync(_calls.LevelsAsync, new LevelsRequest { Raise = raise }, _timeout, cancellationToken).ConfigureAwait(false));
+
     private static async Task<TResponse> CallAsync<TRequest, TResponse>(
         Func<TRequest, long, CancellationToken, Task<TResponse>> call, TRequest request, TimeSpan timeout, CancellationToken cancellationToken)
     {

@@ -73,6 +73,19 @@ internal static class StatusReading
             ContractLevels = ToRange(message.Levels?.Contract),
         };
 
+    public static LevelsStatus ToLevels(Admin.V1.LevelsResponse message) => new(message.Format, message.Contract, [.. message.Nodes.Select(static node => new NodeLevelsStatus(node.Node)
+    {
+        Version = node.Version,
+        FormatLevels = ToRange(node.Levels?.Format),
+        ContractLevels = ToRange(node.Levels?.Contract),
+        FormatInUse = node.FormatInUse == 0 ? null : node.FormatInUse,
+        ContractInUse = node.ContractInUse == 0 ? null : node.ContractInUse,
+    })])
+    {
+        FormatBefore = message.FormatBefore,
+        ContractBefore = message.ContractBefore,
+    };
+
     private static KvLevelRange? ToRange(V1.LevelRange? range) => range is null ? null : new KvLevelRange(range.Min, range.Max);
 
     private static ReplicaStatus ToReplica(V1.ReplicaStatus message) => new(

@@ -147,6 +147,39 @@ public sealed record ReplicaCheckpoint(uint Node, uint? Shard, Etag Covers, ulon
 /// <param name="Leaving">Nodes that are to lose all their replicas, and how many they still have. A node with none can be removed, and is not listed any more when it does not run.</param>
 public sealed record PlacementStatus(bool Paused, IReadOnlyDictionary<uint, int> Leaving);
 
+/// <summary>The levels in force in a cluster: the versions of its formats and of its contract.</summary>
+/// <param name="Format">The format level.</param>
+/// <param name="Contract">The contract level.</param>
+/// <param name="Nodes">By node id: those that are registered or have a replica.</param>
+public sealed record LevelsStatus(uint Format, uint Contract, IReadOnlyList<NodeLevelsStatus> Nodes)
+{
+    /// <summary>The format level in force before the call, which is less if the call has raised it.</summary>
+    public uint FormatBefore { get; init; }
+
+    /// <summary>The contract level in force before the call.</summary>
+    public uint ContractBefore { get; init; }
+}
+
+/// <summary>The levels of one node.</summary>
+/// <param name="Node">Its id.</param>
+public sealed record NodeLevelsStatus(uint Node)
+{
+    /// <summary>The version of its program; empty if the node is not registered.</summary>
+    public string Version { get; init; } = "";
+
+    /// <summary>The format levels that its program supports; null if that is not known.</summary>
+    public KvLevelRange? FormatLevels { get; init; }
+
+    /// <summary>The contract levels that its program supports; null if that is not known.</summary>
+    public KvLevelRange? ContractLevels { get; init; }
+
+    /// <summary>The format level that its process uses, which was in force when it started; null if that is not known.</summary>
+    public uint? FormatInUse { get; init; }
+
+    /// <summary>The contract level that its process uses; null if that is not known.</summary>
+    public uint? ContractInUse { get; init; }
+}
+
 /// <summary>The result of draining a node.</summary>
 /// <param name="GivenAway">Number of leaderships transferred.</param>
 /// <param name="Kept">Shards that it still leads, and why.</param>

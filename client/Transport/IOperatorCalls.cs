@@ -46,4 +46,7 @@ internal interface IOperatorCalls
 
     /// <summary>Sets where replicas may be placed.</summary>
     Task<PlaceResponse> PlaceAsync(PlaceRequest request, long deadlineMs, CancellationToken cancellationToken);
+
+    /// <summary>Returns the levels in force, after raising them if asked to.</summary>
+    Task<LevelsResponse> LevelsAsync(LevelsRequest request, long deadlineMs, CancellationToken cancellationToken);
 }

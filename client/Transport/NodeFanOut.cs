@@ -100,7 +100,18 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
     public Task<DrainResponse> DrainAsync(DrainRequest request, long deadlineMs, CancellationToken cancellationToken) =>
         AskNodeAsync(request.NodeId, (node, deadline) => node.DrainAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
 
-    public async Task<PlaceResponse> PlaceAsync(PlaceRequest request, long deadlineMs, CancellationToken cancellationToken)
+    public Task<PlaceResponse> PlaceAsync(PlaceRequest request, long deadlineMs, CancellationToken cancellationToken) =>
+        AskAnyAsync((node, deadline) => node.PlaceAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
+
+    public Task<LevelsResponse> LevelsAsync(LevelsRequest request, long deadlineMs, CancellationToken cancellationToken) =>
+        AskAnyAsync((node, deadline) => node.LevelsAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
+
+    private static string NameOf(NodeId node) => $"node {node}";
+
+    private static long ReadDeadline(long deadlineMs) => Math.Min(deadlineMs, Environment.TickCount64 + ReadWaitMs);
+
+    // For calls that any node answers, and that may be repeated.
+    private async Task<TResponse> AskAnyAsync<TResponse>(Func<AdminClient, DateTime, AsyncUnaryCall<TResponse>> ask, long deadlineMs, CancellationToken cancellationToken)
     {
         var attempts = new Attempts();
         while (true)
@@ -111,7 +122,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
                 try
                 {
                     var untilMs = Math.Min(deadlineMs, Environment.TickCount64 + NodeWaitMs);
-                    return await new AdminClient(channels.To(address)).PlaceAsync(request, deadline: OperationStream.ToDeadline(untilMs), cancellationToken: cancellationToken).ConfigureAwait(false);
+                    return await ask(new AdminClient(channels.To(address)), OperationStream.ToDeadline(untilMs)).ConfigureAwait(false);
                 }
                 catch (RpcException failure)
                 {
@@ -124,10 +135,6 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
             await Task.Delay(RetryPauseMs, cancellationToken).ConfigureAwait(false);
         }
     }
-
-    private static string NameOf(NodeId node) => $"node {node}";
-
-    private static long ReadDeadline(long deadlineMs) => Math.Min(deadlineMs, Environment.TickCount64 + ReadWaitMs);
 
     // A node that does not answer is listed with its error.
     private async Task<TAnswer[]> AskAllAsync<TAnswer>(

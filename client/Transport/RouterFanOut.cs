@@ -61,6 +61,9 @@ internal sealed class RouterFanOut(GatewayChoice gateways, NodeChannels channels
     public Task<PlaceResponse> PlaceAsync(PlaceRequest request, long deadlineMs, CancellationToken cancellationToken) =>
         AskAsync((router, options) => new AdminClient(router).PlaceAsync(request, options), isChange: true, deadlineMs, cancellationToken);
 
+    public Task<LevelsResponse> LevelsAsync(LevelsRequest request, long deadlineMs, CancellationToken cancellationToken) =>
+        AskAsync((router, options) => new AdminClient(router).LevelsAsync(request, options), isChange: request.Raise, deadlineMs, cancellationToken);
+
     private async Task<string> NextAsync(long deadlineMs, CancellationToken cancellationToken)
     {
         while (true)

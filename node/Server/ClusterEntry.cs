@@ -28,12 +28,12 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
     /// Whether the node's directory is new. One that belonged to a cluster waits for that cluster: if its record is lost, a newly created cluster would be a
     /// different one.
     /// </param>
-    /// <param name="known">The recovery of the coordinator's records that the directory goes by. A coordinator with an earlier one is not followed.</param>
+    /// <param name="known">The record that the directory goes by; null if it has none. A coordinator with an earlier recovery, or lower levels, is not followed.</param>
     /// <param name="missing">Called each time the coordinator lacks the cluster to which the directory belongs, or has an earlier state of it.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     /// <returns>The record, and its value as it was read.</returns>
     /// <exception cref="DirectoryFormatException">This program does not support the cluster's levels.</exception>
-    public async Task<(ClusterRecord Record, string Text)> WaitForClusterAsync(bool mayCreate, ulong known, Func<Task> missing, CancellationToken cancellationToken)
+    public async Task<(ClusterRecord Record, string Text)> WaitForClusterAsync(bool mayCreate, ClusterRecord? known, Func<Task> missing, CancellationToken cancellationToken)
     {
         (ClusterRecord Record, string Text)? found = null;
         await AskUntilAnsweredAsync(async () =>
@@ -52,10 +52,10 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
                     NodeLog.CreatedCluster(log, options.Cluster, created.SplitKeys.Count + 1, created.ReplicationFactor, created.Nodes.Count);
             }
             var record = CheckLevel(RecordText.Parse<ClusterRecord>(read.Value));
-            if (record.Recovery < known)
+            if (known is not null && WhyOlder(record, known) is { } older)
             {
                 await missing().ConfigureAwait(false);
-                return $"the coordinator's is of recovery {record.Recovery}, but this node has joined recovery {known}; it was restored from an older copy. Raise its records with those of the nodes: kv admin coordinator recover";
+                return $"{older}. Raise its records with those of the nodes: kv admin coordinator recover";
             }
             found = (record, read.Value);
             return null;
@@ -104,6 +104,10 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
             await Task.Delay(TimeSpan.FromMilliseconds(200), cancellationToken).ConfigureAwait(false);
         }
     }
+
+    private static string? WhyOlder(ClusterRecord record, ClusterRecord known) => record.Recovery < known.Recovery
+        ? $"the coordinator's is of recovery {record.Recovery}, but this node has joined recovery {known.Recovery}; it was restored from an older copy"
+        : ClusterLevels.WhyOlder(record, known) is { } lower ? $"the coordinator has an older one: {lower}" : null;
 
     private ClusterRecord CheckLevel(ClusterRecord record)
     {

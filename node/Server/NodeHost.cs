@@ -213,7 +213,7 @@ internal sealed class NodeHost : IAsyncDisposable
         var metrics = Own("the metrics", new NodeMetrics(identity, _options.ShardSeriesMax));
         var measured = new MeasuredCoordinator(coordinator, metrics);
         var fence = Own("the fence of the coordinator", new CoordinatorFence(measured, keys, identity, directory.Known, clusterText, _log));
-        coordinator = new GuardedCoordinator(measured, () => fence.Guard);
+        coordinator = new GuardedCoordinator(measured, () => fence.Guard) { Renew = fence.RenewAsync, Alarmed = measured.Alarm };
         var map = Own("the shard map", new ShardDirectory(coordinator, keys, () => directory.Known.Recovery, _log));
         Own("the copy of the nodes' records", new KnownNodes(map, directory.Known, _log));
         var peers = Own("the streams to other nodes", new PeerTransport(identity, tls?.Files, logs.CreateLogger<PeerTransport>()));
@@ -240,7 +240,7 @@ internal sealed class NodeHost : IAsyncDisposable
         var found = new OperatorShards(identity, shards);
         var operations = Own("the operations", new ReplaceOperations(identity, replacement, map, shards, _log));
         var replaceCalls = new ReplaceCalls(identity, found, placement, replacement, operations);
-        var admin = new AdminService(identity, shards, placement, found, replaceCalls, replicas, voters, examiner);
+        var admin = new AdminService(identity, shards, placement, found, replaceCalls, replicas, voters, examiner, new ClusterLevels(coordinator, keys, _log));
         var recovery = RecoveryOf(measured, keys, directory, shards, channelTo);
         var coordinatorCalls = new CoordinatorService(recovery.Recovery);
         var reads = Own("the threads of reads", ReadThreads.Start());
@@ -277,7 +277,7 @@ internal sealed class NodeHost : IAsyncDisposable
             // With port 0 nobody could find it.
             return await entry.WaitForClusterAsync(
                 mayCreate: !directory.IsClaimed,
-                directory.Known.Recovery,
+                directory.Known.Cluster,
                 async () => waiting ??= listenPeers.Port == 0 ? null : await ServeWaitingAsync(recoveryOf(null), logs, listenPeers, tls, cancellationToken).ConfigureAwait(false),
                 cancellationToken).ConfigureAwait(false);
         }

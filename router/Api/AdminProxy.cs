@@ -45,4 +45,7 @@ internal sealed class AdminProxy(NodeFanOut nodes, RouterOptions options) : Admi
 
     public override Task<PlaceResponse> Place(PlaceRequest request, ServerCallContext context) =>
         nodes.PlaceAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);
+
+    public override Task<LevelsResponse> Levels(LevelsRequest request, ServerCallContext context) =>
+        nodes.LevelsAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);
 }

@@ -32,7 +32,7 @@ internal static class AdminCommand
     /// <summary>Longer than for other calls, because a drain waits for followers that are behind.</summary>
     private static readonly TimeSpan DrainLimit = TimeSpan.FromMinutes(1);
 
-    public static Command Create() => new("admin", "Commands for operators.") { Checkpoint(), Transfer(), Drain(), OperationCommands.Replace(), ReplaceNodeCommand.Create(), OperationCommands.List(), OperationCommands.Cancel(), Quarantine(), Placement(), CoordinatorCommands.Create() };
+    public static Command Create() => new("admin", "Commands for operators.") { Checkpoint(), Transfer(), Drain(), OperationCommands.Replace(), ReplaceNodeCommand.Create(), OperationCommands.List(), OperationCommands.Cancel(), Quarantine(), Placement(), LevelsCommand.Create(), CoordinatorCommands.Create() };
 
     private static Command Quarantine() => CliCommand.Create("quarantine", "Take a node's replica of a shard out of service for good. A new one is built from its peers.", [Shard, Node, Reason, ForceQuarantine], async (arguments, output, stop) =>
     {

@@ -9,7 +9,7 @@ using KvCluster.Node.Shards;
 namespace KvCluster.Node.Api;
 
 /// <summary>The Admin service of a node, for its own replicas.</summary>
-internal sealed class AdminService(NodeIdentity identity, ShardHost shards, LeaderPlacement placement, OperatorShards found, ReplaceCalls replacements, ReplicaPlacement replicas, StayingVoters voters, NodeDiagnostics examiner) : Admin.V1.Admin.AdminBase
+internal sealed class AdminService(NodeIdentity identity, ShardHost shards, LeaderPlacement placement, OperatorShards found, ReplaceCalls replacements, ReplicaPlacement replicas, StayingVoters voters, NodeDiagnostics examiner, ClusterLevels levels) : Admin.V1.Admin.AdminBase
 {
     private static readonly TimeSpan DrainTimeMax = TimeSpan.FromMinutes(1);
 
@@ -142,7 +142,24 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
         }
         catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException)
         {
-            throw ApiErrors.PlacementUnknown(failure.Message).ToStatus().ToRpcException();
+            throw ApiErrors.CoordinatorFailed(failure.Message).ToStatus().ToRpcException();
+        }
+    }
+
+    public override async Task<LevelsResponse> Levels(LevelsRequest request, ServerCallContext context)
+    {
+        try
+        {
+            var (answer, refusal) = await levels.AskAsync(request, context.CancellationToken).ConfigureAwait(false);
+            return answer ?? throw ApiErrors.NotRaised(refusal).ToStatus().ToRpcException();
+        }
+        catch (RaiseUnknownException failure)
+        {
+            throw ApiErrors.CoordinatorFailed(failure.Message).ToStatus().ToRpcException();
+        }
+        catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException or CoordinatorRecordException)
+        {
+            throw ApiErrors.NotRaised(failure.Message.TrimEnd('.')).ToStatus().ToRpcException();
         }
     }
 

@@ -256,16 +256,19 @@ internal static class ApiErrors
         StatusCode.FailedPrecondition, "NOT_DRAINED",
         $"Node {node} was not drained; nothing was changed. Without it {Text(shards)} shards would have no majority, among them shard {first}: {reason}. Use force to drain it anyway.");
 
-    /// <summary>For a requested placement of replicas that is not possible.</summary>
     public static ApiError NotRecovered(string reason) => new(StatusCode.FailedPrecondition, "NOT_RECOVERED", $"Nothing was changed: {reason}");
 
     public static ApiError RecoveryEnded(string reason) =>
         new(StatusCode.FailedPrecondition, "NOT_RECOVERED", $"The recovery ended before it was complete: {reason}. No node follows what it wrote, and leaders go on. Run it again.");
 
+    /// <summary>For a requested placement of replicas that is not possible.</summary>
     public static ApiError NotPlaced(string reason) => new(StatusCode.FailedPrecondition, "NOT_PLACED", $"Nothing was changed: {reason}.");
 
-    /// <summary>For a requested placement during which the coordinator failed. An attempt without an answer may have been applied.</summary>
-    public static ApiError PlacementUnknown(string reason) =>
+    /// <summary>For levels that cannot be raised yet, or of which nothing is known.</summary>
+    public static ApiError NotRaised(string reason) => new(StatusCode.FailedPrecondition, "NOT_RAISED", $"Nothing was changed: {reason}.");
+
+    /// <summary>For an operator's change during which the coordinator failed. An attempt without an answer may have been applied.</summary>
+    public static ApiError CoordinatorFailed(string reason) =>
         new(StatusCode.Unknown, Unknown, $"The coordinator failed, so the change may or may not have been made: {reason}. Repeat the call; that is harmless.") { IsOutcomeUnknown = true };
 
     /// <summary>For a call that was meant for another node.</summary>

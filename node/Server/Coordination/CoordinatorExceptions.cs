@@ -13,7 +13,12 @@ internal sealed class CoordinatorDeniedException(string reason, Exception inner)
 /// The coordinator is not the same store as before: another cluster id, or a revision that went backwards. Its answers must not cause any change. Existing
 /// leaders continue, and an operator has to act.
 /// </summary>
-internal sealed class CoordinatorAlarmException(string reason) : Exception(reason);
+internal class CoordinatorAlarmException(string reason) : Exception(reason);
+
+/// <summary>
+/// The guard of a change does not hold, so nothing was changed. Either the store was restored, replaced or rebuilt, or its levels were just raised, of which this process has not heard yet.
+/// </summary>
+internal sealed class CoordinatorGuardException(string reason) : CoordinatorAlarmException(reason);
 
 /// <summary>A watch requested changes that are no longer kept. The caller must list and watch from there.</summary>
 internal sealed class CoordinatorCompactedException(long keptFrom) : Exception($"Changes before revision {keptFrom} are no longer kept.")

@@ -10,6 +10,6 @@ namespace KvCluster.Node.Coordination;
 internal sealed record CoordinatorGuard(string Key, string Value, ulong Recovery)
 {
     /// <summary>The guard does not hold, so nothing was changed.</summary>
-    public CoordinatorAlarmException Broken() =>
+    public CoordinatorGuardException Broken() =>
         new($"the coordinator's record {Key} is not the one that this node goes by; it was restored, replaced or deleted. Nothing was changed.");
 }

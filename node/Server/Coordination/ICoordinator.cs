@@ -25,7 +25,7 @@ internal interface ICoordinator : IAsyncDisposable
     Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CancellationToken cancellationToken);
 
     /// <summary>The same under a guard (null: none), which is compared in the same transaction.</summary>
-    /// <exception cref="CoordinatorAlarmException">The guard does not hold. Nothing was changed.</exception>
+    /// <exception cref="CoordinatorGuardException">The guard does not hold. Nothing was changed.</exception>
     Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken);
 
     /// <summary>

@@ -44,6 +44,13 @@ internal sealed class MeasuredCoordinator(ICoordinator inner, NodeMetrics metric
         Interlocked.Exchange(ref _hasAlarmed, false);
     }
 
+    /// <summary>Counts an alarm about the coordinator, once until it is followed again.</summary>
+    public void Alarm()
+    {
+        if (Interlocked.Exchange(ref _hasAlarmed, true) is false)
+            metrics.Alarmed();
+    }
+
     public ValueTask DisposeAsync() => ValueTask.CompletedTask;
 
     private async Task<T> MeasureAsync<T>(string call, Task<T> calling, Func<T, string?>? errorOf = null)
@@ -55,12 +62,12 @@ internal sealed class MeasuredCoordinator(ICoordinator inner, NodeMetrics metric
             metrics.CoordinatorCalled(call, began, errorOf?.Invoke(answer));
             return answer;
         }
-        catch (CoordinatorAlarmException)
+        catch (CoordinatorAlarmException failure)
         {
-            // It answers, but its answers are not trusted.
+            // It answers, but its answers are not trusted. Whether a guard that does not hold is an alarm is found out by the caller.
             metrics.CoordinatorCalled(call, began, error: null);
-            if (Interlocked.Exchange(ref _hasAlarmed, true) is false)
-                metrics.Alarmed();
+            if (failure is not CoordinatorGuardException)
+                Alarm();
             throw;
         }
         catch (Exception failure) when (failure is not OperationCanceledException)

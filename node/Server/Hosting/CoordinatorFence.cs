@@ -1,8 +1,10 @@
 // Which state of the coordinator this node goes by: the one whose cluster record has the greatest number of recoveries that it has seen (node/Server/Recovery/README.md). A
-// loop on the thread pool looks at that record, also while the coordinator is another store than before and everything else about it raises the alarm.
+// loop on the thread pool looks at that record, also while the coordinator is another store than before and everything else about it raises the alarm. Within a recovery the
+// record changes only when the levels in force are raised.
 using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Runtime;
+using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Logs;
 using KvCluster.Storage.Files;
 using Microsoft.Extensions.Logging;
@@ -21,6 +23,7 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
     private readonly KnownRecords _known;
     private readonly ILogger _log;
     private readonly OncePerReason _refusals = new();
+    private readonly SemaphoreSlim _turn = new(1);
     private readonly BackgroundLoop _loop;
     private volatile CoordinatorGuard _guard;
 
@@ -47,26 +50,39 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
         set => Volatile.Write(ref field, value);
     } = static () => { };
 
+    /// <summary>Looks at the record at once, because a change was refused for its guard. Any thread.</summary>
+    /// <returns>The guard now in force if it is another one of the same recovery; otherwise null.</returns>
+    public async Task<CoordinatorGuard?> RenewAsync(CoordinatorGuard broken, CancellationToken cancellationToken)
+    {
+        if (_guard.Value == broken.Value)
+            await LookAsync(cancellationToken).ConfigureAwait(false);
+        var guard = _guard;
+        return guard.Value != broken.Value && guard.Recovery == broken.Recovery ? guard : null;
+    }
+
     public ValueTask DisposeAsync() => _loop.DisposeAsync();
 
     /// <summary>Why a state of the coordinator is not followed; null if it is.</summary>
     /// <param name="text">The value of the cluster's record there; null if there is none.</param>
     /// <param name="identity">This node.</param>
-    /// <param name="recovery">The recovery that this node goes by.</param>
+    /// <param name="known">The record that this node goes by.</param>
     /// <param name="isAnotherStore">Whether the coordinator is another store than before, or went backwards. Only a later recovery explains that.</param>
-    internal static string? WhyNot(string? text, NodeIdentity identity, ulong recovery, bool isAnotherStore)
+    internal static string? WhyNot(string? text, NodeIdentity identity, ClusterRecord known, bool isAnotherStore)
     {
         if (text is null)
             return "it has no record of the cluster, so its data is lost";
         var record = RecordText.Parse<ClusterRecord>(text);
         return record.ClusterId != identity.ClusterId || Lineage.Read(record.Lineage) != identity.Lineage ? $"it has another cluster, {record.ClusterId} of lineage {Lineage.Read(record.Lineage)}"
-            : record.Recovery < recovery ? $"its records are older: they were rebuilt {record.Recovery} times, and those that this node goes by {recovery} times"
-            : isAnotherStore && record.Recovery == recovery ? "it was restored or replaced, and its records were not rebuilt since"
-            : null;
+            : record.Recovery < known.Recovery ? $"its records are older: they were rebuilt {record.Recovery} times, and those that this node goes by {known.Recovery} times"
+            : isAnotherStore && record.Recovery == known.Recovery ? "it was restored or replaced, and its records were not rebuilt since"
+            : ClusterLevels.WhyOlder(record, known)
+                ?? (identity.Levels.WhyNot(record.FormatLevel, record.ContractLevel) is { } lacking ? $"{lacking} by this program (version {ProgramVersion.Full}); start the node with a version that supports it" : null);
     }
 
     private async Task LookAsync(CancellationToken cancellationToken)
     {
+        // A look that read an older record must not end after one that read a newer one.
+        await _turn.WaitAsync(cancellationToken).ConfigureAwait(false);
         try
         {
             try
@@ -88,6 +104,10 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
             if (failure is not CoordinatorUnavailableException && _refusals.MaySay(failure.Message))
                 NotFollowed(_log, failure.Message);
         }
+        finally
+        {
+            _turn.Release();
+        }
     }
 
     // The number is durable before anything is done by it.
@@ -98,14 +118,15 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
             _refusals.Forget();
             return true;
         }
-        if (WhyNot(text, _identity, _known.Recovery, isAnotherStore) is { } reason)
+        var before = _known.Cluster!;
+        if (WhyNot(text, _identity, before, isAnotherStore) is { } reason)
         {
             if (_refusals.MaySay(reason))
                 NotFollowed(_log, reason);
             return false;
         }
         var record = RecordText.Parse<ClusterRecord>(text!);
-        var isLater = record.Recovery > _known.Recovery;
+        var isLater = record.Recovery > before.Recovery;
         _known.Keep(record);
         _guard = new CoordinatorGuard(_key, text!, record.Recovery);
         _refusals.Forget();
@@ -114,6 +135,8 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
             GoesBy(_log, record.Recovery);
             Joined();
         }
+        if (record.FormatLevel > before.FormatLevel || record.ContractLevel > before.ContractLevel)
+            LevelsRaised(_log, record.FormatLevel, record.ContractLevel, _identity.FormatLevel, _identity.ContractLevel);
         return true;
     }
 
@@ -122,4 +145,7 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
 
     [LoggerMessage(45, LogLevel.Warning, "The coordinator's records were rebuilt from the nodes (recovery {Recovery}); this node goes by them from now on")]
     private static partial void GoesBy(ILogger log, ulong recovery);
+
+    [LoggerMessage(50, LogLevel.Information, "The levels in force were raised to format level {Format} and contract level {Contract}. This process uses {FormatInUse} and {ContractInUse} until it is restarted")]
+    private static partial void LevelsRaised(ILogger log, uint format, uint contract, uint formatInUse, uint contractInUse);
 }

@@ -45,6 +45,8 @@ internal sealed class NodeRegistration : IAsyncDisposable
             AdminAddress = identity.AdminAddress,
             Version = ProgramVersion.Full,
             Levels = identity.Levels.ToMessage(),
+            FormatLevel = identity.FormatLevel,
+            ContractLevel = identity.ContractLevel,
         };
         _log = log;
         _running = Task.Run(RunAsync);

@@ -55,6 +55,8 @@ internal sealed class RecoveryPlan
         RequireAllKeys(shards, refusals);
         cluster = cluster.Clone();
         cluster.Recovery = number;
+        // Some nodes may not have heard of a raised level yet, of which others have data already.
+        (cluster.FormatLevel, cluster.ContractLevel) = LevelsOf(found);
         cluster.Absent.Clear();
         cluster.Absent.AddRange(absent.Select(static node => node.Value).Order());
         return new RecoveryPlan(refusals)
@@ -71,6 +73,12 @@ internal sealed class RecoveryPlan
         .Concat(found.Reports.SelectMany(static report => report.Shards).Select(static record => record.Recovery))
         .Concat(found.Reports.SelectMany(static report => report.Replicas).Select(static replica => replica.Recovery))
         .Concat(found.HeldShards.Select(static record => record.Recovery)).Append(found.HeldCluster?.Recovery ?? 0);
+
+    private static (uint Format, uint Contract) LevelsOf(RecoveryFindings found)
+    {
+        var records = found.Reports.Select(static report => report.Cluster).Append(found.HeldCluster).OfType<ClusterRecord>().ToList();
+        return (records.Max(static record => record.FormatLevel), records.Max(static record => record.ContractLevel));
+    }
 
     private static IEnumerable<ShardId> ShardsOf(RecoveryFindings found) => found.Reports.SelectMany(static report => report.Shards.Select(static record => record.ShardId)
             .Concat(report.Replicas.Select(static replica => new ShardId(replica.Shard))))

@@ -24,9 +24,9 @@ internal sealed record NodeIdentity(string Cluster, string ClusterId, NodeId Nod
     /// <summary>What this program supports.</summary>
     public ProgramLevels Levels { get; init; } = ProgramLevels.Current;
 
-    /// <summary>The format level in force in the cluster.</summary>
+    /// <summary>The format level that was in force when this process started. It is used until the process ends, also if it is raised meanwhile.</summary>
     public uint FormatLevel { get; init; } = ProgramLevels.Current.Format.Max;
 
-    /// <summary>The contract level in force in the cluster.</summary>
+    /// <summary>The same for the contract level.</summary>
     public uint ContractLevel { get; init; } = ProgramLevels.Current.Contract.Max;
 }

@@ -163,7 +163,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
         if (Lineage.Read(hello.Lineage) != identity.Lineage)
             throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {hello.NodeId} has data of lineage {Lineage.Read(hello.Lineage)}, but node {identity.Node} has data of {identity.Lineage}."));
         if (ProgramLevels.Read(hello.Levels).WhyNot(identity.FormatLevel, identity.ContractLevel) is { } reason)
-            throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {hello.NodeId} cannot be a part of the cluster: {reason} by its program."));
+            throw new RpcException(new Status(StatusCode.FailedPrecondition, $"Node {hello.NodeId} cannot be a part of the cluster: {reason} by its program. Node {identity.Node} goes by the levels that were in force when it started."));
         return hello.NodeId;
     }
 

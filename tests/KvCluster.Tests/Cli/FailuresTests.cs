@@ -22,6 +22,7 @@ public sealed class FailuresTests
         { new KvException("NOT_REPLACED", "The replacement in shard 0 was not completed: there is no node 9."), 3 },
         { new KvException("NOT_TRANSFERRED", "The leadership of shard 0 was not transferred: node 9 has no voter of the shard."), 3 },
         { new KvException("NOT_PLACED", "Nothing was changed: there is no node 9."), 3 },
+        { new KvException("NOT_RAISED", "Nothing was changed: not all nodes support format level 2 and contract level 1."), 3 },
         { new KvException("TOO_MANY_OWNED", "too many"), 2 },
         { new KvException("ANSWER_TOO_LARGE", "too large"), 2 },
         { new KvLineageChangedException("restored", ChangeOutcome.NotApplied), 1 },

@@ -130,6 +130,8 @@ public sealed class NodeReplacementTests
             return Task.FromResult(new PlaceResponse());
         }
 
+        public Task<LevelsResponse> LevelsAsync(LevelsRequest request, long deadlineMs, CancellationToken cancellationToken) => throw new NotSupportedException();
+
         public Task<CheckpointResponse> CheckpointAsync(CheckpointRequest request, long deadlineMs, CancellationToken cancellationToken) => throw new NotSupportedException();
 
         public Task<ExamineResponse> ExamineAsync(ExamineRequest request, long deadlineMs, CancellationToken cancellationToken) => throw new NotSupportedException();

@@ -360,6 +360,8 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
 
         public override Task<PlaceResponse> Place(PlaceRequest request, ServerCallContext context) => ChangeAsync(new PlaceResponse());
 
+        public override Task<LevelsResponse> Levels(LevelsRequest request, ServerCallContext context) => ChangeAsync(new LevelsResponse());
+
         private async Task<T> ChangeAsync<T>(T response)
         {
             Interlocked.Increment(ref node._adminCalls);

@@ -8,7 +8,7 @@ public sealed class OperatorCallTests
     public static TheoryData<string, bool> Calls()
     {
         var calls = new TheoryData<string, bool>();
-        foreach (var name in (string[])["transfer", "drain", "replace", "quarantine", "place"])
+        foreach (var name in (string[])["transfer", "drain", "replace", "quarantine", "place", "raise"])
         {
             calls.Add(name, false);
             calls.Add(name, true);
@@ -128,6 +128,7 @@ public sealed class OperatorCallTests
         "drain" => client.Admin.DrainAsync(1, cancellationToken: stop),
         "replace" => client.Admin.ReplaceAsync(1, 1, 1, cancellationToken: stop),
         "quarantine" => client.Admin.QuarantineAsync(1, 1, "a test", cancellationToken: stop),
+        "raise" => client.Admin.RaiseLevelsAsync(stop),
         _ => client.Admin.PlaceAsync(paused: true, cancellationToken: stop),
     };
 }

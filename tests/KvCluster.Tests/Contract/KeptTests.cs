@@ -10,6 +10,7 @@ using KvCluster.Node;
 using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Coordination.Embedded;
+using KvCluster.Node.Runtime;
 using KvCluster.Processes;
 using KvCluster.ServiceDefaults.Admin;
 using Microsoft.Extensions.Logging.Abstractions;
@@ -69,15 +70,38 @@ public sealed class KeptTests
         foreach (var folder in Folders)
         {
             using var copy = new TemporaryDirectory();
-            await using (var file = File.OpenRead(Path.Combine(folder, Archive)))
-            await using (var compressed = new GZipStream(file, CompressionMode.Decompress))
-                await TarFile.ExtractToDirectoryAsync(compressed, copy.Path, overwriteFiles: true);
+            await ExtractAsync(folder, copy.Path);
             await using var coordinator = OpenCoordinator(copy.Path);
             await using var host = await StartAsync(copy.Path, coordinator);
             await using var client = ClientOf(host);
             Assert.Equal(await File.ReadAllLinesAsync(Path.Combine(folder, Entries)), await ReadAsync(client));
             await client.PutAsync("a new key", "a new value");
             Assert.True((await client.GetAsync("a new key")).Found);
+        }
+    }
+
+    /// <summary>What an operator does after the upgrade from each of them.</summary>
+    [Fact]
+    public async Task Kept_OfEveryRelease_IsRaisedToTheLevelsOfThisOne_AndKeepsItsEntries()
+    {
+        foreach (var folder in Folders)
+        {
+            using var copy = new TemporaryDirectory();
+            await ExtractAsync(folder, copy.Path);
+            var highest = ProgramLevels.Current.Format.Max;
+            await using var coordinator = OpenCoordinator(copy.Path);
+            await using (var host = await StartAsync(copy.Path, coordinator))
+            await using (var client = ClientOf(host))
+            {
+                await Eventually.TrueAsync(async () => (await client.Admin.GetLevelsAsync()).Nodes.Single().FormatLevels?.Max == highest, "the node is registered with this version");
+                Assert.Equal(highest, (await client.Admin.RaiseLevelsAsync()).Format);
+            }
+            await using var again = await StartAsync(copy.Path, coordinator);
+            await using var reader = ClientOf(again);
+            Assert.Equal(await File.ReadAllLinesAsync(Path.Combine(folder, Entries)), await ReadAsync(reader));
+            await reader.PutAsync("a new key", "a new value");
+            Assert.True((await reader.GetAsync("a new key")).Found);
+            await Eventually.TrueAsync(async () => (await reader.Admin.GetLevelsAsync()).Nodes.Single().FormatInUse == highest, "the node uses the raised level");
         }
     }
 
@@ -94,6 +118,13 @@ public sealed class KeptTests
                     Assert.True(JsonNode.DeepEquals(value, written[name]), $"{Path.GetFileName(folder)}: {key}: the field {name} was read as {written[name]}");
             }
         }
+    }
+
+    private static async Task ExtractAsync(string folder, string to)
+    {
+        await using var file = File.OpenRead(Path.Combine(folder, Archive));
+        await using var compressed = new GZipStream(file, CompressionMode.Decompress);
+        await TarFile.ExtractToDirectoryAsync(compressed, to, overwriteFiles: true);
     }
 
     private static IMessage Read(string key, string text) => key.Split('/') switch

@@ -38,13 +38,13 @@ internal static class CoordinatorContract
     private static async Task GuardedCompareAndSetChangesNothingOnceTheGuardIsBrokenAsync(ICoordinator coordinator, CancellationToken token)
     {
         var guard = new CoordinatorGuard("/g/cluster", "first", 0);
-        await Assert.ThrowsAsync<CoordinatorAlarmException>(() => coordinator.CompareAndSetAsync("/g/one", 0, "1", 0, guard, token));
+        await Assert.ThrowsAsync<CoordinatorGuardException>(() => coordinator.CompareAndSetAsync("/g/one", 0, "1", 0, guard, token));
         var first = await coordinator.CompareAndSetAsync("/g/cluster", 0, "first", 0, token);
         Assert.Equal(SetOutcome.Won, (await coordinator.CompareAndSetAsync("/g/one", 0, "1", 0, guard, token)).Outcome);
         Assert.Equal(SetOutcome.Lost, (await coordinator.CompareAndSetAsync("/g/one", 0, "again", 0, guard, token)).Outcome);
         await coordinator.CompareAndSetAsync("/g/cluster", first.Revision, "second", 0, token);
         var one = await coordinator.GetAsync("/g/one", token);
-        await Assert.ThrowsAsync<CoordinatorAlarmException>(() => coordinator.CompareAndSetAsync("/g/one", one.ModRevision, "2", 0, guard, token));
+        await Assert.ThrowsAsync<CoordinatorGuardException>(() => coordinator.CompareAndSetAsync("/g/one", one.ModRevision, "2", 0, guard, token));
         Assert.Equal("1", (await coordinator.GetAsync("/g/one", token)).Value);
     }
 

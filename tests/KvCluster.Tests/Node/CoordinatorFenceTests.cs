@@ -15,20 +15,25 @@ public sealed class CoordinatorFenceTests
     private static readonly Lineage History = Lineage.Create();
     private static readonly NodeIdentity Identity = new("local", "c1", new(1), 1, "") { Lineage = History };
 
+    private static readonly ClusterRecord Known = new() { ClusterId = "c1", Lineage = History.ToByteString(), Recovery = 2, FormatLevel = 2, ContractLevel = 1 };
+
     [Theory]
-    [InlineData("c1", 2, false, null)]
-    [InlineData("c1", 3, false, null)]
-    [InlineData("c1", 3, true, null)]
-    [InlineData("c1", 2, true, "restored or replaced")]
-    [InlineData("c1", 1, false, "records are older")]
-    [InlineData("c1", 1, true, "records are older")]
-    [InlineData("c2", 3, true, "another cluster")]
-    [InlineData(null, 0, true, "its data is lost")]
-    [InlineData(null, 0, false, "its data is lost")]
-    public void WhyNot_FollowsTheSameClusterAtTheSameOrALaterRecovery(string? cluster, ulong recovery, bool isAnotherStore, string? why)
+    [InlineData("c1", 2, 2, false, null)]
+    [InlineData("c1", 3, 2, false, null)]
+    [InlineData("c1", 3, 2, true, null)]
+    [InlineData("c1", 2, 2, true, "restored or replaced")]
+    [InlineData("c1", 1, 2, false, "records are older")]
+    [InlineData("c1", 1, 2, true, "records are older")]
+    [InlineData("c2", 3, 2, true, "another cluster")]
+    [InlineData("c1", 2, 1, false, "they were raised to 2 and 1, so it was restored from an older copy")]
+    [InlineData("c1", 3, 1, false, null)]
+    [InlineData("c1", 2, 3, false, "the cluster has format level 3, but only the levels 1 to 2 are supported by this program")]
+    [InlineData(null, 0, 0, true, "its data is lost")]
+    [InlineData(null, 0, 0, false, "its data is lost")]
+    public void WhyNot_FollowsTheSameClusterAtTheSameOrALaterRecovery_AndLevelsThatThisProgramHas(string? cluster, ulong recovery, uint format, bool isAnotherStore, string? why)
     {
-        var text = cluster is null ? null : RecordText.Format(new ClusterRecord { ClusterId = cluster, Lineage = History.ToByteString(), Recovery = recovery });
-        var reason = CoordinatorFence.WhyNot(text, Identity, recovery: 2, isAnotherStore);
+        var text = cluster is null ? null : RecordText.Format(new ClusterRecord { ClusterId = cluster, Lineage = History.ToByteString(), Recovery = recovery, FormatLevel = format, ContractLevel = 1 });
+        var reason = CoordinatorFence.WhyNot(text, Identity, Known, isAnotherStore);
         if (why is null)
             Assert.Null(reason);
         else
@@ -38,8 +43,34 @@ public sealed class CoordinatorFenceTests
     [Fact]
     public void WhyNot_OfAnotherLineage_IsRefused() => Assert.Contains(
         "another cluster",
-        CoordinatorFence.WhyNot(RecordText.Format(new ClusterRecord { ClusterId = "c1", Lineage = Lineage.Create().ToByteString(), Recovery = 9 }), Identity, recovery: 2, isAnotherStore: true),
+        CoordinatorFence.WhyNot(RecordText.Format(new ClusterRecord { ClusterId = "c1", Lineage = Lineage.Create().ToByteString(), Recovery = 9 }), Identity, Known, isAnotherStore: true),
         StringComparison.Ordinal);
+
+    /// <summary>Every change compares the cluster's record, which the raised levels change, before a node has heard of them.</summary>
+    [Fact]
+    public async Task Change_RightAfterTheLevelsWereRaised_IsMadeWithoutAnAlarm_AndAfterTheyWereLoweredItIsNot()
+    {
+        using var folder = new TemporaryDirectory();
+        await using var coordinator = EmbeddedCoordinator.Open(Path.Combine(folder.Path, "coordinator"), TimeProvider.System);
+        var keys = new CoordinatorKeys("local");
+        await ClusterInit.CreateAsync(coordinator, "local", new NewCluster([new(1)], 1, []), CancellationToken.None);
+        var text = await SetFormatAsync(coordinator, keys, format: 1);
+        var known = KnownRecords.Open(LocalDisk.Instance, folder.Path);
+        known.Keep(RecordText.Parse<ClusterRecord>(text));
+        var identity = Identity with { ClusterId = known.Cluster!.ClusterId, Lineage = Lineage.Read(known.Cluster.Lineage) };
+        await using var fence = new CoordinatorFence(coordinator, keys, identity, known, text, NullLogger.Instance);
+        var alarms = 0;
+        await using var guarded = new GuardedCoordinator(coordinator, () => fence.Guard) { Renew = fence.RenewAsync, Alarmed = () => alarms++ };
+
+        var raised = await SetFormatAsync(coordinator, keys, format: 2);
+        Assert.Equal(SetOutcome.Won, (await guarded.CompareAndSetAsync("/test", 0, "1", 0, CancellationToken.None)).Outcome);
+        Assert.Equal((raised, 0), (fence.Guard.Value, alarms));
+        Assert.Equal(2U, KnownRecords.Open(LocalDisk.Instance, folder.Path).Cluster!.FormatLevel);
+
+        await SetFormatAsync(coordinator, keys, format: 1);
+        await Assert.ThrowsAsync<CoordinatorGuardException>(() => guarded.CompareAndSetAsync("/test", 0, "2", 0, CancellationToken.None));
+        Assert.Equal((raised, 1), (fence.Guard.Value, alarms));
+    }
 
     /// <summary>All records are deleted and rebuilt, in the same store. Until then the node changes nothing; then it goes by the new number, which is on its disk.</summary>
     [Fact]
@@ -59,11 +90,21 @@ public sealed class CoordinatorFenceTests
         Assert.Equal(SetOutcome.Won, (await guarded.CompareAndSetAsync("/test", 0, "1", 0, CancellationToken.None)).Outcome);
 
         await coordinator.CompareAndSetAsync(keys.Cluster, read.ModRevision, null, 0, CancellationToken.None);
-        await Assert.ThrowsAsync<CoordinatorAlarmException>(() => guarded.CompareAndSetAsync("/test", 0, "2", 0, CancellationToken.None));
+        await Assert.ThrowsAsync<CoordinatorGuardException>(() => guarded.CompareAndSetAsync("/test", 0, "2", 0, CancellationToken.None));
         record.Recovery = 1;
         await coordinator.CompareAndSetAsync(keys.Cluster, 0, RecordText.Format(record), 0, CancellationToken.None);
         await Eventually.TrueAsync(() => known.Recovery == 1 && fence.Guard.Value == RecordText.Format(record), "the node joins the recovery");
         Assert.Equal(SetOutcome.Lost, (await guarded.CompareAndSetAsync("/test", 0, "2", 0, CancellationToken.None)).Outcome);
         Assert.Equal(1UL, KnownRecords.Open(LocalDisk.Instance, folder.Path).Recovery);
+    }
+
+    private static async Task<string> SetFormatAsync(EmbeddedCoordinator coordinator, CoordinatorKeys keys, uint format)
+    {
+        var read = await coordinator.GetAsync(keys.Cluster, CancellationToken.None);
+        var record = RecordText.Parse<ClusterRecord>(read.Value!);
+        record.FormatLevel = format;
+        var text = RecordText.Format(record);
+        await coordinator.CompareAndSetAsync(keys.Cluster, read.ModRevision, text, 0, CancellationToken.None);
+        return text;
     }
 }

@@ -85,11 +85,31 @@ internal sealed class NodeCluster : IAsyncDisposable
     /// <summary>Nodes that serve operators' calls to each other only.</summary>
     public static Task<NodeCluster> StartWithoutAdminAsync(int nodeCount) => StartAsync(new NodeCluster { ServesAdmin = false }, nodeCount, []);
 
+    /// <summary>Nodes in a cluster whose format level in force is another than a new cluster has, as that of an earlier release.</summary>
+    public static async Task<NodeCluster> StartAtFormatLevelAsync(int nodeCount, uint format)
+    {
+        var cluster = new NodeCluster { Replication = nodeCount == 1 ? new ReplicationOptions() : Steady };
+        await CreateAsync(cluster, nodeCount, []);
+        await cluster.SetFormatLevelAsync(format);
+        return await StartAsync(cluster, nodeCount, []);
+    }
+
+    /// <summary>Changes the format level in force, as only an operator with etcd's own tools could.</summary>
+    public async Task SetFormatLevelAsync(uint format)
+    {
+        var read = await Coordinator.GetAsync(Keys.Cluster, CancellationToken.None);
+        var record = RecordText.Parse<ClusterRecord>(read.Value!);
+        record.FormatLevel = format;
+        await Coordinator.CompareAndSetAsync(Keys.Cluster, read.ModRevision, RecordText.Format(record), 0, CancellationToken.None);
+    }
+
+    private static Task<bool> CreateAsync(NodeCluster cluster, int nodeCount, byte[][] splitKeys) => ClusterInit.CreateAsync(
+        cluster.Coordinator, "local", new NewCluster([.. Enumerable.Range(1, nodeCount).Select(static node => new NodeId((uint)node))], Math.Min(3, nodeCount), [.. splitKeys.Select(key => (ReadOnlyMemory<byte>)key)]), CancellationToken.None);
+
     private static async Task<NodeCluster> StartAsync(NodeCluster cluster, int nodeCount, byte[][] splitKeys)
     {
-        var nodes = Enumerable.Range(1, nodeCount).Select(node => (uint)node).ToArray();
-        await ClusterInit.CreateAsync(cluster.Coordinator, "local", new NewCluster([.. nodes.Select(node => new NodeId(node))], Math.Min(3, nodeCount), [.. splitKeys.Select(key => (ReadOnlyMemory<byte>)key)]), CancellationToken.None);
-        await Task.WhenAll(nodes.Select(node => cluster.StartNodeAsync(node)));
+        await CreateAsync(cluster, nodeCount, splitKeys);
+        await Task.WhenAll(Enumerable.Range(1, nodeCount).Select(node => cluster.StartNodeAsync((uint)node)));
         return cluster;
     }
 

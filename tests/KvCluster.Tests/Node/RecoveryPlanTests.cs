@@ -301,6 +301,23 @@ public sealed class RecoveryPlanTests
         Assert.False(plan.Shards.Single().Record.Replicas.Single(static replica => replica.Node == 4).Created);
     }
 
+    /// <summary>The levels were raised just before the coordinator was lost. What one node has written since, older programs cannot read.</summary>
+    [Fact]
+    public void Of_NodesOfWhichOneHasHeardOfARaisedLevel_KeepsThatLevel()
+    {
+        var record = Record(generation: 4, [1, 2, 3]);
+        var reports = ((uint[])[1, 2, 3]).Select(node => Node(node, record)).ToArray();
+        foreach (var report in reports)
+            (report.Cluster.FormatLevel, report.Cluster.ContractLevel) = (report.Node == 2 ? 2U : 1U, report.Node == 3 ? 2U : 1U);
+        var plan = Plan(reports);
+        Assert.Empty(plan.Refusals);
+        Assert.Equal((2U, 2U), (plan.Cluster!.FormatLevel, plan.Cluster.ContractLevel));
+        var held = Cluster(0);
+        (held.FormatLevel, held.ContractLevel) = (3, 1);
+        plan = RecoveryPlan.Of(new RecoveryFindings { Reports = reports, HeldCluster = held }, random: 5);
+        Assert.Equal((3U, 2U), (plan.Cluster!.FormatLevel, plan.Cluster.ContractLevel));
+    }
+
     private static RecoveryPlan Plan(params NodeReport[] reports) => Plan([], reports);
 
     private static RecoveryPlan Plan(uint[] without, params NodeReport[] reports) =>
