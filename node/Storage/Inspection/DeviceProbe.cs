@@ -69,7 +69,7 @@ internal sealed class DeviceProbe
 
     /// <summary>
     /// A virtual disk takes 0.1 ms. Where a write took 2 ms more, four in flight served 64 and 512 callers better by 21 and 37 % than two, and 8 callers worse by 7 %;
-    /// on the disk itself, 64 callers worse by 10 % (INVARIANTS.md, "Two journal writes in flight, or four").
+    /// on the disk itself, 64 callers worse by 10 % (DECISIONS.md, "Two journal writes in flight, or four").
     /// </summary>
     private static readonly TimeSpan FourWritesPayAbove = TimeSpan.FromMilliseconds(1.5);
 
