@@ -93,7 +93,7 @@ internal sealed class ReplicaCore
     /// <summary>How this replica's journal compares in speed with the others', leading and following.</summary>
     public JournalPace Pace => _context.Pace;
 
-    /// <summary>Whether it serves as leader, or heard a leader within the longest election timeout. For status and metrics.</summary>
+    /// <summary>Whether this replica serves as leader, or heard a leader within the longest election timeout. For status and metrics.</summary>
     public bool HasLeader(long nowUs) =>
         Leader is { IsServing: true } || (Leader is null && _contact.HasLeader(_context.Options, nowUs));
 
@@ -121,7 +121,7 @@ internal sealed class ReplicaCore
     /// <summary>This leader's last comparison of digests that found no difference; null if there was none in its epoch.</summary>
     public DigestsCompared? DigestsCompared => Leader?.DigestsCompared;
 
-    /// <summary>The same, but null as well if a later comparison has found a difference.</summary>
+    /// <summary>This leader's last comparison of digests that found no difference; null also if a later one has found a difference.</summary>
     public DigestsCompared? DigestsAgree => Leader?.DigestsAgree;
 
     /// <summary>Handles one event; <see cref="Effects"/> then holds what the driver must do.</summary>
@@ -313,7 +313,7 @@ internal sealed class ReplicaCore
     {
         if (!TryObeyLeader(frame))
             return;
-        // That leader told this replica to campaign. Its frames still under way are from before.
+        // That leader told this replica to campaign. Frames of that leader that are still under way were sent before that.
         if (frame.Epoch == _election.LeavingEpoch)
             return;
         _contact.Heard(frame, _context.NowUs);

@@ -40,7 +40,7 @@ internal sealed class ProgressTracker
     /// <summary>All other replicas of the shard's record.</summary>
     public Dictionary<ReplicaId, FollowerProgress>.ValueCollection All => _followers.Values;
 
-    /// <summary>The same by replica id.</summary>
+    /// <summary>All other replicas of the shard's record, by replica id.</summary>
     public IReadOnlyDictionary<ReplicaId, FollowerProgress> ById => _followers;
 
     /// <summary>What a replica has durable and matched; nothing if its tree is known to be wrong.</summary>

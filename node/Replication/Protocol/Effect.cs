@@ -10,7 +10,7 @@ namespace KvCluster.Replication.Protocol;
 /// <remarks>
 /// <para>
 /// One thread at a time. The driver calls <see cref="ReplicaCore.Step"/> with an <see cref="Event"/> and the boot clock in microseconds, which never goes back.
-/// It executes the effects from first to last, and may then step the next event. It never steps while effects of the last step are left. "At once" below means
+/// The driver executes the effects from first to last, and may then step the next event. It never steps while effects of the last step are left. "At once" below means
 /// that the event is stepped after all effects of the running list, before any other event.
 /// </para>
 /// <para>

@@ -9,7 +9,7 @@ namespace KvCluster.Replication.Protocol;
 /// <param name="Revision">The record's mod revision.</param>
 internal readonly record struct RecordVersion(ulong Recovery, long Revision) : IComparable<RecordVersion>
 {
-    /// <summary>That of a copy.</summary>
+    /// <summary>The version of a copy.</summary>
     public static RecordVersion Of(ShardRecord record, long revision) => new(record.Recovery, revision);
 
     public static RecordVersion Max(RecordVersion one, RecordVersion other) => one < other ? other : one;

@@ -13,7 +13,7 @@ internal sealed record ReplicationOptions
     public long FewAnswerUs { get; init; } = 10_000;
 
     /// <summary>
-    /// Interval between heartbeats of a quiescent leader: nothing was asked of it for <see cref="QuiescentAfterUs"/> and all replicas are level. This makes many idle
+    /// Interval between heartbeats of a quiescent leader: nothing was asked of it for <see cref="QuiescentAfterUs"/> and all replicas are level. This makes many quiescent
     /// shards cost next to nothing. The followers' driver reports when a quiescent leader's node is gone (<see cref="Event.NodeSilent"/>). If it does not, they
     /// campaign after three of these intervals. A quiescent leader has no lease, so its first read takes a round trip. 0: leaders never become quiescent.
     /// </summary>

@@ -10,7 +10,7 @@ internal sealed class ShardTimes(ReplicaContext context)
 {
     private (ulong Epoch, HeardShardTime Heard, long AtUs) _newest;
 
-    // That of the last record, when a later epoch was heard of which this replica has no record yet.
+    // What was heard in the epoch of the last record, when a later epoch was heard of which this replica has no record yet.
     private (ulong Epoch, HeardShardTime Heard, long AtUs) _before;
 
     /// <summary>A leader of the promised epoch says what time it is, or this replica does, which led it.</summary>

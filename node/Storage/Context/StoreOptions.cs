@@ -93,14 +93,14 @@ internal sealed record StoreOptions
     /// <summary>Time since the last checkpoint after which the next commit starts one.</summary>
     public TimeSpan CheckpointInterval { get; init; } = TimeSpan.FromMinutes(5);
 
-    /// <summary>Time without a record after which a checkpoint is written early, so that a restart has nothing to replay for a quiescent shard.</summary>
+    /// <summary>Time without a record after which a checkpoint is written early, so that a restart has nothing to replay for an idle store.</summary>
     public TimeSpan CheckpointIdleTime { get; init; } = TimeSpan.FromSeconds(5);
 
-    /// <summary>Journal bytes since the last checkpoint from which a quiescent shard writes one. Replaying less takes some hundredths of a second.</summary>
+    /// <summary>Journal bytes since the last checkpoint from which an idle store writes one. Replaying less takes some hundredths of a second.</summary>
     public long CheckpointIdleJournalBytes { get; init; } = 4 << 20;
 
     /// <summary>
-    /// Bytes of changed pages from which a quiescent shard writes a checkpoint, so that their memory is returned. As many bytes of journal cause one too.
+    /// Bytes of changed pages from which an idle store writes a checkpoint, so that their memory is returned. As many bytes of journal cause one too.
     /// </summary>
     public long CheckpointIdleScratchBytes { get; init; } = 4 << 20;
 

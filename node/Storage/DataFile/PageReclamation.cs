@@ -52,10 +52,10 @@ internal sealed unsafe class PageReclamation
     /// <summary>If callers' readers hold more bytes of scratch memory than this, the one that holds most must end.</summary>
     public long HeldScratchBytesMax { get; set; } = long.MaxValue;
 
-    /// <summary>The same for digests.</summary>
+    /// <summary>If snapshots of digests hold more bytes of scratch memory than this, the one that holds most must end.</summary>
     public long DigestScratchBytesMax { get; set; } = long.MaxValue;
 
-    /// <summary>Those, plus bytes of the file that are retired and not reusable yet. Any thread; may be out of date.</summary>
+    /// <summary>Bytes of scratch memory that only readers still need, plus bytes of the file that are retired and not reusable yet. Any thread; may be out of date.</summary>
     public long PinnedBytes => _scratch.HeldBytes + Volatile.Read(ref _fileBytes);
 
     /// <summary>Bytes of scratch memory that a finished checkpoint has placed in the file and that wait to be returned. Any thread.</summary>

@@ -262,7 +262,7 @@ internal sealed class PageStore : IDisposable
     public bool AbandonStep(Checkpoint checkpoint)
     {
         Invariant.Check(checkpoint == _leaving.Checkpoint && checkpoint.MayBeAbandoned && !_batch.IsOpen, $"A checkpoint was abandoned although its meta page may be durable, or during a batch.");
-        // Its write has done so, unless it had not come to that.
+        // A write that found the disk full has restored the map already; if none was begun, this does.
         Free.Restore();
         return _leaving.AbandonStep(Roots.Readers.NextEpoch(), Options.StepPages);
     }

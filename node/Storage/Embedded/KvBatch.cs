@@ -123,8 +123,8 @@ public sealed class KvBatch
     public KvBatch IfValue(KvTree tree, ReadOnlySpan<byte> key, ReadOnlySpan<byte> value) => If(tree, key, ConditionKind.ValueEquals, default, value);
 
     /// <summary>Ends the batch and returns its request. Nothing of the batch has changed if this throws.</summary>
-    /// <exception cref="InvalidOperationException">It was written before, or another thread uses it at this moment.</exception>
-    /// <exception cref="ArgumentException">Its trees belong to another store.</exception>
+    /// <exception cref="InvalidOperationException">The batch was written before, or another thread uses it at this moment.</exception>
+    /// <exception cref="ArgumentException">The batch's trees belong to another store.</exception>
     internal WriteRequest Take(KvStore store)
     {
         using var turn = TakeTurn();

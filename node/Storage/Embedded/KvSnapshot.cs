@@ -34,7 +34,7 @@ public sealed class KvSnapshot : IDisposable
     }
 
     /// <summary>
-    /// Whether it keeps so much from being reused that the store grows because of it: memory, and then it has ended, or parts of the file. Whoever holds
+    /// Whether the snapshot keeps so much from being reused that the store grows because of it: memory, and then it has ended, or parts of the file. Whoever holds
     /// snapshots for long looks at this now and then, and continues with a new one.
     /// </summary>
     public bool IsTooOld
@@ -170,7 +170,7 @@ public sealed class KvSnapshot : IDisposable
     }
 
     /// <exception cref="ObjectDisposedException">The snapshot or the store was disposed of.</exception>
-    /// <exception cref="KvSnapshotTooOldException">It has ended, because it held most of the memory that snapshots may hold.</exception>
+    /// <exception cref="KvSnapshotTooOldException">The snapshot has ended, because it held most of the memory that snapshots may hold.</exception>
     internal void Check()
     {
         CheckOpen();

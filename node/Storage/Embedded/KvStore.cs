@@ -69,10 +69,10 @@ public sealed class KvStore : IAsyncDisposable
     /// </summary>
     /// <param name="directory">The directory. Nothing else may be kept in it.</param>
     /// <param name="options">Null: the defaults.</param>
-    /// <exception cref="KvStoreInUseException">It is open in another process, or in this one.</exception>
-    /// <exception cref="KvStoreFormatException">It has something else in it, or the files of another version.</exception>
+    /// <exception cref="KvStoreInUseException">The store is open in another process, or in this one.</exception>
+    /// <exception cref="KvStoreFormatException">The directory has something else in it, or the files of another version.</exception>
     /// <exception cref="KvStoreDamagedException">Something that was durable is, or may be, missing. Nothing was changed.</exception>
-    /// <exception cref="KvStoreDiskException">It cannot be used, for example because it is a file or read-only.</exception>
+    /// <exception cref="KvStoreDiskException">The directory cannot be used, for example because it is a file or read-only.</exception>
     public static KvStore Open(string directory, KvStoreOptions? options = null)
     {
         ArgumentException.ThrowIfNullOrWhiteSpace(directory);
@@ -170,7 +170,7 @@ public sealed class KvStore : IAsyncDisposable
     /// Removes a tree with all its keys and sets. Its name is gone, durably, before its keys are removed; what a crash or the token leaves of them is removed by the next open. Snapshots from
     /// before still have the tree. A batch that is written meanwhile is applied before, or refused as a whole.
     /// </summary>
-    /// <exception cref="KvTreeNotFoundException">It was dropped before.</exception>
+    /// <exception cref="KvTreeNotFoundException">The tree was dropped before.</exception>
     public Task DropTreeAsync(KvTree tree, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(tree);
@@ -189,7 +189,7 @@ public sealed class KvStore : IAsyncDisposable
     /// <exception cref="KvTreeNotFoundException">
     /// One of its trees was dropped, or is dropped while the batch waits for its turn. Nothing was changed.
     /// </exception>
-    /// <exception cref="KvSetTooLargeException">It deletes a set that is too large for that. Nothing was changed.</exception>
+    /// <exception cref="KvSetTooLargeException">The batch deletes a set that is too large for that. Nothing was changed.</exception>
     /// <exception cref="KvStoreDiskException">The disk is full, and the batch puts values or adds members. Nothing was changed.</exception>
     /// <exception cref="KvStoreFailedException">The store has stopped; see <see cref="KvStoreFailedException.IsOutcomeUnknown"/>.</exception>
     /// <exception cref="OperationCanceledException">The batch was taken back. Nothing was changed.</exception>

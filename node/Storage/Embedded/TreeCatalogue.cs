@@ -68,7 +68,7 @@ internal sealed class TreeCatalogue
     }
 
     /// <summary>Removes a tree with all its keys.</summary>
-    /// <exception cref="KvTreeNotFoundException">It was dropped before.</exception>
+    /// <exception cref="KvTreeNotFoundException">The tree was dropped before.</exception>
     public async Task DropAsync(KvTree tree, CancellationToken cancellationToken)
     {
         using var turn = await _turns.TakeAsync(cancellationToken).ConfigureAwait(false);

@@ -16,7 +16,7 @@ internal sealed class Turns
         await _free.WaitAsync(cancellationToken).ConfigureAwait(false);
         if (!_hasEnded)
             return new Turn(_free);
-        // One waits after the other, and each lets the next one see the end.
+        // Those who wait go one after the other, and each lets the next one see the end.
         _free.Release();
         throw new ObjectDisposedException(nameof(KvStore), "The store was disposed of. Nothing was changed.");
     }

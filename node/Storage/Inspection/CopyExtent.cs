@@ -52,7 +52,7 @@ internal sealed record CopyExtent(ReplicaId Replica, ShardId Shard, ControlState
             return "both meta pages of its data file are lost";
         if (meta.Identity != BinaryPrimitives.ReadUInt128LittleEndian(StoreDirectory.IdentityOf(control)))
             return "its data file belongs to another replica";
-        // It may have been intact once. What was only torn by a power cut looks the same.
+        // The record may have been intact once. One that was only torn by a power cut looks the same.
         if (copy.Line!.Tail == TailFault.Torn)
             return "its journal ends in a record that is not intact";
         // The data file's pages, and whether its content is trusted, say nothing of what the journal has.

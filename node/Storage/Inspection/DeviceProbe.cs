@@ -80,9 +80,9 @@ internal sealed class DeviceProbe
     private DeviceProbe(IFileSystem files, TimeProvider time, string directory) => (_files, _time, _directory) = (files, time, directory);
 
     /// <summary>Measures the device on which a directory is.</summary>
-    /// <exception cref="DirectoryNotFoundException">It does not exist.</exception>
-    /// <exception cref="IOException">It is a file.</exception>
-    /// <exception cref="StorageIoException">It cannot be written, or the disk is full or failed.</exception>
+    /// <exception cref="DirectoryNotFoundException">The directory does not exist.</exception>
+    /// <exception cref="IOException">The path is that of a file.</exception>
+    /// <exception cref="StorageIoException">The directory cannot be written, or the disk is full or failed.</exception>
     public static DeviceReport Run(IFileSystem files, TimeProvider time, string directory) => Run(files, time, directory, static probe => probe.Measure());
 
     private static T Run<T>(IFileSystem files, TimeProvider time, string directory, Func<DeviceProbe, T> measure)
@@ -270,7 +270,7 @@ internal sealed class DeviceProbe
         return Median(times);
     }
 
-    /// <summary>Not zeros, which a device may store without writing them.</summary>
+    /// <summary>A buffer without zeros, which a device may store without writing them.</summary>
     private static AlignedBuffer Filled(int length)
     {
         var filled = new AlignedBuffer(length);

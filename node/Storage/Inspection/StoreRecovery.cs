@@ -56,7 +56,7 @@ internal sealed class StoreRecovery : IDisposable
     /// <summary>After <see cref="Run"/>: entries of sound pages that were left out because they cannot be decoded. <see cref="Report"/> names them.</summary>
     public long LeftOut { get; private set; }
 
-    /// <summary>What it would do, a line each. Only if it can.</summary>
+    /// <summary>What a recovery would do, a line for each step. Called only if one is possible.</summary>
     public IEnumerable<string> Plan()
     {
         var source = _source!;

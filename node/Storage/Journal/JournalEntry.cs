@@ -13,7 +13,7 @@ internal sealed class JournalEntry(RecordRef record, ReadOnlyMemory<byte> body, 
     /// <summary>The record.</summary>
     public RecordRef Record { get; } = record;
 
-    /// <summary>Its body while it is kept in memory, otherwise empty. Not changed before <see cref="Drop"/>, and never if it was shared.</summary>
+    /// <summary>The record's body while it is kept in memory, otherwise empty. Not changed before <see cref="Drop"/>, and never if it was shared.</summary>
     public ReadOnlyMemory<byte> Body { get; private set; } = body;
 
     /// <summary>
@@ -24,7 +24,7 @@ internal sealed class JournalEntry(RecordRef record, ReadOnlyMemory<byte> body, 
     /// <summary>Where its envelope starts in the segment, in bytes.</summary>
     public long Offset { get; set; }
 
-    /// <summary>Whether it was truncated; its completion is then ignored. Writer executor.</summary>
+    /// <summary>Whether the record was truncated; the completion of its write is then ignored. Writer executor.</summary>
     public bool IsTruncated { get; set; }
 
     /// <summary>Journal bytes from the first record the index ever had to the end of this one. Writer executor.</summary>

@@ -8,7 +8,7 @@ namespace KvCluster.Storage.Journal;
 /// </summary>
 internal sealed class JournalLane(ISerialExecutor executor, Action<JournalLane> run) : IWorkItem
 {
-    /// <summary>What it does.</summary>
+    /// <summary>What the lane does.</summary>
     public LaneState State { get; private set; }
 
     /// <summary>Whether the last step was a write. If the next segment needs preparation, a step of that comes before the next write.</summary>
@@ -68,21 +68,21 @@ internal enum LaneState
     /// <summary>Nothing.</summary>
     Idle,
 
-    /// <summary>Its executor has it, but has not started.</summary>
+    /// <summary>The lane's executor has it, but has not started.</summary>
     Posted,
 
     /// <summary>A step has ended; the lane chooses the next.</summary>
     Between,
 
-    /// <summary>It executes <see cref="JournalLane.Write"/>, concurrently with whatever the other lanes do.</summary>
+    /// <summary>The lane executes <see cref="JournalLane.Write"/>, concurrently with whatever the other lanes do.</summary>
     Writing,
 
     /// <summary>A step in preparing the next segment, concurrently with writes into the current one.</summary>
     Filling,
 
-    /// <summary>It moves to a segment with space for the next record, <see cref="JournalLane.Job"/>, with nothing else in flight.</summary>
+    /// <summary>The lane moves to a segment with space for the next record, <see cref="JournalLane.Job"/>, with nothing else in flight.</summary>
     Rolling,
 
-    /// <summary>It executes <see cref="JournalLane.Job"/>, with nothing else in flight.</summary>
+    /// <summary>The lane executes <see cref="JournalLane.Job"/>, with nothing else in flight.</summary>
     Exclusive,
 }

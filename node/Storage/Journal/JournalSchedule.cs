@@ -88,7 +88,7 @@ internal sealed class JournalSchedule
     /// <summary>Ends the step that <see cref="Begin"/> chose.</summary>
     /// <param name="lane">The lane.</param>
     /// <param name="failure">
-    /// What it failed with, or null. A write of records that found the disk full is no failure of the journal; after any other exception the content of the
+    /// What the step failed with, or null. A write of records that found the disk full is no failure of the journal; after any other exception the content of the
     /// disk is unknown.
     /// </param>
     public void End(JournalLane lane, Exception? failure)

@@ -482,7 +482,7 @@ internal sealed class JournalSegments : IDisposable
             {
                 if (TryWithinRoom(() => _context.Files.Delete(SegmentName.PathOf(_directory, spare))))
                     continue;
-                // It stays one. What deletes without having to write first makes room.
+                // The file stays a spare. Deletes that need not write anything first make the room.
                 _spares.Push(spare);
                 return;
             }

@@ -82,7 +82,7 @@ internal static class RecordBody
     /// <summary>Number of operations in the payload.</summary>
     public static int OperationCount(ReadOnlySpan<byte> body) => BinaryPrimitives.ReadInt32LittleEndian(body[12..]);
 
-    /// <summary>Its kind, and whether its payload is compressed.</summary>
+    /// <summary>The record's kind, and whether its payload is compressed.</summary>
     public static RecordFlags Flags(ReadOnlySpan<byte> body) => (RecordFlags)BinaryPrimitives.ReadUInt16LittleEndian(body[8..]);
 
     /// <summary>Builds the body that follows <paramref name="previous"/>, in a new array that may be kept and sent to followers.</summary>

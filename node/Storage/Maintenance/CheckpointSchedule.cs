@@ -93,7 +93,7 @@ internal sealed class CheckpointSchedule
     /// <summary>Bytes of pages that the running checkpoint has written. Any thread; may be out of date.</summary>
     public long BytesWritten => Volatile.Read(ref _running)?.PageBytes ?? 0;
 
-    /// <summary>Whether a restart would have to replay more than a quiescent shard may leave. Any thread; may be out of date.</summary>
+    /// <summary>Whether a restart would have to replay more than an idle store may leave. Any thread; may be out of date.</summary>
     public bool HasMuchToCover => IsRunning || _backlog.IsMuchToReplay;
 
     /// <inheritdoc cref="CheckpointBacklog.JournalBehind"/>

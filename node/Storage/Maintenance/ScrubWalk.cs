@@ -6,7 +6,7 @@ namespace KvCluster.Storage.Maintenance;
 
 /// <summary>
 /// Reads all pages of the file that the published trees reach, in key order and in steps, and verifies their checksums even if they were verified before.
-/// It holds nothing between two steps: the next one continues at a key, in the state published then. Any thread, one at a time.
+/// Nothing is held between two steps: the next one continues at a key, in the state published then. Any thread, one at a time.
 /// </summary>
 internal sealed unsafe class ScrubWalk(PageStore pages)
 {

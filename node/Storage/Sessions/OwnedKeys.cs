@@ -105,7 +105,7 @@ internal static class OwnedKeys
     }
 
     /// <summary>Verifies that an entry of the tree has a key and a value as this class writes them.</summary>
-    /// <exception cref="CorruptStoreException">It has not.</exception>
+    /// <exception cref="CorruptStoreException">The key or the value is not as this class writes them.</exception>
     public static void Check(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
     {
         if (key.Length is not (Etag.ByteLength or EntryKeyBytes) || (key.Length == Etag.ByteLength ? value.Length != SumBytes : value.Length is 0 or > KvLimits.KeyBytesMax))

@@ -41,7 +41,7 @@ internal sealed class SessionLifetimes(ulong epoch, TimeProvider time, int drift
     private readonly Queue<Countdown> _due = new();
     private readonly Queue<Countdown> _toRecord = new();
 
-    /// <summary>Those of which a record that is not committed yet says that what was recorded does not hold any more, in the order of the records.</summary>
+    /// <summary>Countdowns whose recorded rest no longer holds by a record that is not committed yet, in the order of the records.</summary>
     private readonly Queue<(Etag Etag, Countdown Countdown)> _forgotten = new();
     private long _beganMs = long.MinValue;
     private long _lookedAtMs;
@@ -81,7 +81,7 @@ internal sealed class SessionLifetimes(ulong epoch, TimeProvider time, int drift
     public void Add(UInt128 session, ulong lifetimeMilliseconds, ulong leftMilliseconds = 0)
     {
         var left = leftMilliseconds == 0 ? lifetimeMilliseconds : Math.Min(leftMilliseconds, lifetimeMilliseconds);
-        // They get their moment at the first look, when their countdown begins.
+        // Sessions that are added here get their moment at the first look, when their countdown begins.
         Add(new Countdown(session, lifetimeMilliseconds, CountedFor(lifetimeMilliseconds), CountedFor(left), Countdown.Unheard) { IsRecorded = leftMilliseconds != 0 }, long.MinValue);
     }
 
@@ -304,8 +304,8 @@ internal sealed class SessionLifetimes(ulong epoch, TimeProvider time, int drift
     /// <param name="session">The session.</param>
     /// <param name="lifetimeMs">Its lifetime.</param>
     /// <param name="countedMs">How much of this leader's clock that is.</param>
-    /// <param name="leftMs">The same of what it begins with.</param>
-    /// <param name="keptAtMs">When it was heard; <see cref="Unheard"/>: not in this leadership.</param>
+    /// <param name="leftMs">How much of this leader's clock the countdown begins with.</param>
+    /// <param name="keptAtMs">When the session was heard; <see cref="Unheard"/>: not in this leadership.</param>
     private sealed class Countdown(UInt128 session, ulong lifetimeMs, long countedMs, long leftMs, long keptAtMs)
     {
         public const long Unheard = long.MinValue;

@@ -126,7 +126,7 @@ internal static class SessionTable
         return found;
     }
 
-    /// <summary>The same in a published state, but only if the session has a lifetime. Any thread that has opened the snapshot.</summary>
+    /// <summary>Whether a published state has a session with this id that has a lifetime. Any thread that has opened the snapshot.</summary>
     public static bool HasLifetime(in ReadSnapshot snapshot, UInt128 session)
     {
         Span<byte> key = stackalloc byte[StateKeyBytes];
@@ -147,7 +147,7 @@ internal static class SessionTable
     {
         using var cursor = batch.Cursor(TreeId.Sessions, [LifetimeMark, 0], [LifetimeMark + 1]);
         using var rests = batch.Cursor(TreeId.Sessions, [LeftMark], [LeftMark + 1]);
-        // Both are in the order of the sessions' ids, and each rest is that of a session.
+        // Both cursors are in the order of the sessions' ids, and each rest is that of a session.
         var hasRest = rests.MoveNext();
         while (cursor.MoveNext())
         {
@@ -194,7 +194,7 @@ internal static class SessionTable
     }
 
     /// <summary>Verifies that an entry of the tree has a key and a value as this class writes them.</summary>
-    /// <exception cref="CorruptStoreException">It has not.</exception>
+    /// <exception cref="CorruptStoreException">The key or the value is not as this class writes them.</exception>
     public static void Check(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
     {
         if (key.Length == EntryKeyBytes && key[0] == KeptMark)

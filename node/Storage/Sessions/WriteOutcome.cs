@@ -49,21 +49,21 @@ internal enum WriteOutcome : byte
     SequenceReused,
 
     /// <summary>
-    /// It deletes ranges or large sets, and more of them than can be deleted at once; in parts, only a request that does nothing else is applied. Or it has
+    /// The request deletes ranges or large sets, and more of them than can be deleted at once; in parts, only a request that does nothing else is applied. Or the request has
     /// conditions on ranges with more keys than are read, or touches values of more bytes than it might put.
     /// </summary>
     RangeTooLarge,
 
-    /// <summary>It increments a key whose value is not the text of a number.</summary>
+    /// <summary>The request increments a key whose value is not the text of a number.</summary>
     NotANumber,
 
     /// <summary>A number would be too large or too small after an increment.</summary>
     NumberOverflow,
 
-    /// <summary>It puts a key for a session that does not exist or has no lifetime.</summary>
+    /// <summary>The request puts a key for a session that does not exist or has no lifetime.</summary>
     NoOwner,
 
-    /// <summary>What it reads has more bytes than results may have.</summary>
+    /// <summary>What the request reads has more bytes than results may have.</summary>
     ResultsTooLarge,
 
     /// <summary>The session that is to own a key owns as many as one may (<see cref="OwnedKeys"/>).</summary>

@@ -19,7 +19,7 @@ internal static class ExpiryIndex
     /// <summary>Bytes of an entry's key.</summary>
     public const int KeyBytes = sizeof(ulong) + Etag.ByteLength;
 
-    /// <summary>A value with this etag expires then.</summary>
+    /// <summary>Adds the entry of a value with this etag, which expires then.</summary>
     public static void Add(WriteBatch batch, ulong expiryMilliseconds, Etag etag, ReadOnlySpan<byte> key)
     {
         Span<byte> entryKey = stackalloc byte[KeyBytes];
@@ -27,7 +27,7 @@ internal static class ExpiryIndex
         batch.Put(TreeId.Expiry, entryKey, key);
     }
 
-    /// <summary>It does not, or has.</summary>
+    /// <summary>Removes that entry, because the value does not expire then any more, or has expired.</summary>
     public static void Remove(WriteBatch batch, ulong expiryMilliseconds, Etag etag)
     {
         Span<byte> entryKey = stackalloc byte[KeyBytes];
@@ -123,7 +123,7 @@ internal static class ExpiryIndex
         (BinaryPrimitives.ReadUInt64BigEndian(key), Etag.ReadFrom(key[sizeof(ulong)..]));
 
     /// <summary>Verifies that an entry of the tree has a key and a value as this class writes them.</summary>
-    /// <exception cref="CorruptStoreException">It has not.</exception>
+    /// <exception cref="CorruptStoreException">The key or the value is not as this class writes them.</exception>
     public static void Check(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
     {
         if (key.Length != KeyBytes || value.Length is 0 or > KvLimits.KeyBytesMax)

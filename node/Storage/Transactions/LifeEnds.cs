@@ -272,7 +272,7 @@ internal sealed class LifeEnds : IDisposable
             // The end of a session is in one record. On a full disk it waits for a record that has the room.
             if (recordBytesLeft is { } left && payload.Count - begin + BytesOfEnd(batch, state) > left)
                 break;
-            // It is in one record for those who watch, too. So its pages are read before, unless they are few.
+            // For watchers, too, the end of a session is one record and cannot be divided. So its pages are read before, unless they are few.
             if (!_sessionsAhead.MayBegin(session, (int)OwnedKeys.SumOf(batch, state.Opened).Keys, KeysOwned(state.Opened)))
                 break;
             if (!lifetimes.TryEndDue())
@@ -295,7 +295,7 @@ internal sealed class LifeEnds : IDisposable
         {
             if (!_expiriesAhead.MayBegin(_round, CountAhead, ExpiryIndex.KeysDue(now, CountAhead)))
                 return;
-            // Those behind them are read in the next round.
+            // What is due behind these keys is read in the next round.
             countMax = Math.Min(countMax, CountAhead);
             _round++;
         }

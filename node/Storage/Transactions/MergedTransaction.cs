@@ -65,7 +65,7 @@ internal sealed class MergedTransaction(
     /// <summary>Operations collected that take a change.</summary>
     public int OperationCount => _operationCount;
 
-    /// <summary>Their encoding, and that of the requests' results. Empty when there is nothing to record.</summary>
+    /// <summary>The encoding of the operations, and of the requests' results. Empty when there is nothing to record.</summary>
     public ReadOnlySpan<byte> Payload => _payload.Written;
 
     /// <summary>The trace objects of the requests collected, of those that have one.</summary>
@@ -151,7 +151,7 @@ internal sealed class MergedTransaction(
 
     private bool HasRoom(WriteBatch batch, int bytesMax, int pagesMax)
     {
-        // They make fewer pages than they can, and how many is seen when they are applied.
+        // The puts that are left make fewer pages than they may, and how many is known when they are applied.
         if (batch.PagesMade + _leftPagesMax >= pagesMax)
             ApplyLeft(batch);
         return _payload.Count + _results.BytesMax < bytesMax && batch.PagesMade < pagesMax;

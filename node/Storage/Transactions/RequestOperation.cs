@@ -72,7 +72,7 @@ internal readonly record struct PutTerms(ulong TtlMilliseconds, UInt128 Owner, b
     {
     }
 
-    /// <summary>Whether it is an ordinary put.</summary>
+    /// <summary>Whether there are no terms, as for an ordinary put.</summary>
     public bool AreNone => TtlMilliseconds == 0 && Owner == 0 && Flags == 0;
 
     /// <summary>Whether the life of the new value depends on what the key has.</summary>

@@ -73,7 +73,7 @@ internal sealed class ShardClock(TimeProvider time, int driftPermille)
         SeeWall(wallTime);
     }
 
-    /// <summary>How long it takes until a record has this shard time. A wait of at most a day.</summary>
+    /// <summary>The time until a record can have this shard time, at most a day.</summary>
     public TimeSpan Until(long microseconds)
     {
         var left = Math.Clamp(microseconds - Now, 0, TimeSpan.MicrosecondsPerDay);

@@ -45,7 +45,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     private ManualResetValueTaskSourceCore<WriteResult> _core;
     private long _life;
 
-    /// <summary>Whether it was rented for many bytes.</summary>
+    /// <summary>Whether the request was rented for many bytes.</summary>
     private bool _isLarge;
 
     /// <summary>Plain puts, and operations of the first list and of both that are not reads.</summary>
@@ -111,7 +111,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <summary>Whether operations on sets that would change nothing take no change, also without results.</summary>
     public bool LeavesOutUnchanged { get; set; }
 
-    /// <summary>Whether it is applied by <see cref="RequestExecution"/>, operation by operation, and not as it is encoded.</summary>
+    /// <summary>Whether the request is applied by <see cref="RequestExecution"/>, operation by operation, and not as it is encoded.</summary>
     public bool IsExecuted => _isDependent || WantsResults || CountsMembers || LeavesOutUnchanged;
 
     /// <summary>Operations of the list to which the next one is added.</summary>
@@ -123,10 +123,10 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <summary>Whether any operation is a put or adds to a set, for which a full disk has no room.</summary>
     public bool HasPut { get; private set; }
 
-    /// <summary>Whether it only puts, and under no condition, so that its answer does not depend on the state.</summary>
+    /// <summary>Whether the request only puts, and under no condition, so that its answer does not depend on the state.</summary>
     public bool IsBlind => _puts > 0 && _puts == OperationCount && _conditions.Count == 0 && !IsExecuted;
 
-    /// <summary>Whether it can take room in the journal: it changes something, or its result is kept.</summary>
+    /// <summary>Whether the request can take room in the journal, because it changes something or its result is kept.</summary>
     public bool MayBeRecorded => _changes > 0 || Sequence != 0;
 
     /// <summary>About how many bytes more it may have in a record than its encoded operations.</summary>
@@ -134,7 +134,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         + (IsExecuted ? OperationCount * ExecutedBytesMax : 0)
         + (WantsResults && Sequence != 0 && _changes < OperationCount ? KvLimits.KeptResultsBytesMax : 0);
 
-    /// <summary>Its outcome where the disk is full and has no room for it.</summary>
+    /// <summary>The request's outcome where the disk is full and has no room for it.</summary>
     public WriteOutcome OutcomeOnFullDisk => HasPut ? WriteOutcome.DiskFull : WriteOutcome.NoRoomYet;
 
     /// <summary>Whether any operation deletes a range of keys or a set, of which one record deletes no more than a bound.</summary>
@@ -158,7 +158,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <summary>By what <see cref="ReadAhead"/> tells it from others; 0 if it was not asked for.</summary>
     internal ulong WorkNumber { get; set; }
 
-    /// <summary>Whether it is refused with <see cref="WriteOutcome.RangeTooLarge"/> where a part of it would be applied.</summary>
+    /// <summary>Whether the request is refused with <see cref="WriteOutcome.RangeTooLarge"/> where a part of it would be applied.</summary>
     public bool IsWhole { get; set; }
 
     /// <summary>The session that identifies the request, or that it opens; 0 = neither.</summary>
@@ -544,7 +544,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
 
     /// <summary>
     /// Nobody waits for the outcome any more. If the request is still queued, it is answered <see cref="WriteOutcome.GivenUp"/> at once and never applied.
-    /// It proceeds normally if the writer has taken it, or if the queue already holds as many given-up requests as it may. Any thread, at any time, even
+    /// The request proceeds normally if the writer has taken it, or if the queue already holds as many given-up requests as it may. Any thread, at any time, even
     /// long after the request was answered. The continuation runs on another thread.
     /// </summary>
     /// <param name="life">The value of <see cref="Life"/> before the request was submitted.</param>

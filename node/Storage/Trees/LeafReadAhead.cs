@@ -5,7 +5,7 @@ namespace KvCluster.Storage.Trees;
 /// <summary>
 /// Makes the system read the leaves that a forward scan will enter, while it reads others: the more, the more leaves it has passed. The kernel does not do it,
 /// because the mapping is meant for random access, and reads 4 KiB at a time. Where leaves follow each other in the file, the scan reads them by calls, and the kernel
-/// reads ahead. It goes on in the next parent before the scan gets there, because at each parent
+/// reads ahead. Reading ahead goes on in the next parent before the scan gets there, because at each parent
 /// the scan would wait for two reads, one after the other. Owned by a cursor.
 /// </summary>
 internal unsafe struct LeafReadAhead

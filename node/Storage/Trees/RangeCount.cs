@@ -7,8 +7,8 @@ namespace KvCluster.Storage.Trees;
 /// a checkpoint's end replaces references, and for the open batch on the writer. Allocates nothing.
 /// </summary>
 /// <remarks>
-/// It reads the pages on the two edges of the range, one of each level per edge, and between them one number per child of these pages: some hundreds per level. Where a child was
-/// changed since the last checkpoint there is no number, and it goes on there, in memory: to the header of each changed leaf, which takes some ten nanoseconds, and to each child
+/// A count reads the pages on the two edges of the range, one of each level per edge, and between them one number per child of these pages: some hundreds per level. Where a child was
+/// changed since the last checkpoint there is no number, and the count goes on in memory: to the header of each changed leaf, which takes some ten nanoseconds, and to each child
 /// of a changed branch. So its work is bounded by what one checkpoint writes, and not by the range.
 /// </remarks>
 /// <exception cref="Encoding.CorruptStoreException">A page on an edge does not match its parent's reference.</exception>

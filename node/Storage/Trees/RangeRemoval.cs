@@ -62,7 +62,7 @@ internal sealed unsafe class RangeRemoval(PageSpace space, BatchPages pages)
             else
                 allowance.TakeUnread();
         }
-        // Those on an edge have a leaf that is read, which counts. Afterwards, so that its first leaf is taken.
+        // A branch on an edge is not counted, because it has a leaf that is read, which counts. Others are counted after their children, so that the first leaf is taken.
         if (from.IsEmpty && to.IsEmpty)
             allowance.TakeBranch();
         return length;

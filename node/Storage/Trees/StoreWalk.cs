@@ -283,7 +283,7 @@ internal sealed unsafe class StoreWalk
         /// <summary>For the topmost page of a set's tree, how many members it must have.</summary>
         public ulong? Members { get; init; }
 
-        /// <summary>Whether it is in the tree of a set.</summary>
+        /// <summary>Whether the page is in the tree of a set.</summary>
         public bool IsInSet { get; init; }
 
         /// <summary>Whether its entries are sets.</summary>

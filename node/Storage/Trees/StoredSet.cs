@@ -48,7 +48,7 @@ internal readonly unsafe struct StoredSet
     /// <summary>The members of a small set.</summary>
     internal SetValue Small => new(new ReadOnlySpan<byte>(_value, _valueBytes));
 
-    /// <summary>Whether it has a member.</summary>
+    /// <summary>Whether the set has a member.</summary>
     public bool Contains(ReadOnlySpan<byte> member)
     {
         var tree = _tree;

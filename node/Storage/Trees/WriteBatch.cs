@@ -129,7 +129,7 @@ internal sealed unsafe class WriteBatch
         CheckOpenAndKey(key);
         var writer = Writer(tree);
         var index = writer.Find(Root(tree), key, out var found);
-        // Not found in an empty tree, whose path has no leaf.
+        // In an empty tree, whose path has no leaf, nothing is found.
         value = found ? TreePage.Value(_space, writer.Leaf, index) : default;
         return found;
     }
