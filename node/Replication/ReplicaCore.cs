@@ -13,8 +13,8 @@ namespace KvCluster.Replication;
 
 /// <summary>
 /// One replica of one shard: the protocol as a pure state machine. <see cref="Step"/> takes an event and leaves effects. There is no I/O, clock or await,
-/// and no randomness but the seed. Called by the shard's driver on the shard's writer executor; the contract between the two is that of <see cref="Effect"/>. An
-/// exception means a bug and ends the replica.
+/// and no randomness but the seed. Called by the shard's driver on the shard's writer executor; the contract between the two is that of <see cref="Effect"/>.
+/// An exception means a bug and ends the replica.
 /// </summary>
 /// <remarks>
 /// An event changes what is known; <see cref="Settle"/> then draws all conclusions in one fixed order. So a condition such as "the promise is synced" is

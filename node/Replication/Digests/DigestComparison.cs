@@ -109,8 +109,8 @@ internal sealed class DigestComparison
     }
 
     /// <summary>
-    /// Brings the next comparison forward: a former leader whose digest differed when it led asks for one, or somebody waits for it. Two comparisons never begin
-    /// within the pause of one without a result. Nothing is compared where comparisons are switched off.
+    /// Brings the next comparison forward: a former leader whose digest differed when it led asks for one, or somebody waits for it. Two comparisons never
+    /// begin within the pause of one without a result. Nothing is compared where comparisons are switched off.
     /// </summary>
     public void Hasten()
     {

@@ -78,7 +78,8 @@ internal sealed class PrepareRound(ReplicaContext context, TailTruncation trunca
                 (source, greatest) = (replica, last);
         }
 
-        // This is not asserted, because others tell it, and one of them may have lost a tail that its control file does not show. This replica's journal has what is committed.
+        // This is not asserted, because others tell it, and one of them may have lost a tail that its control file does not show. This replica's journal has
+        // what is committed.
         if (context.Journal.Last.Etag >= greatest.Etag)
             return new ReadyToLead(Epoch, won.Voters);
         context.Log($"fetching the tail up to {greatest} from replica {source}; this replica's journal ends at {context.Journal.Last.Name}");

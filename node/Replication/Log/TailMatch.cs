@@ -19,8 +19,8 @@ internal enum TailFit
     Fits,
 }
 
-/// <summary>Compares bodies from a peer with this replica's journal. Pure; used by a follower's append and a candidate's fetch. After a conflict, <c>Follower.BeginTruncation</c> or
-/// <c>TailFetch</c> truncates the journal (<c>TailTruncation</c>).</summary>
+/// <summary>Compares bodies from a peer with this replica's journal. Pure; used by a follower's append and a candidate's fetch. After a conflict,
+/// <c>Follower.BeginTruncation</c> or <c>TailFetch</c> truncates the journal (<c>TailTruncation</c>).</summary>
 /// <param name="Fit">How the bodies fit.</param>
 /// <param name="Common">The last common record, before anything is appended.</param>
 /// <param name="New">The bodies that the journal lacks, in order.</param>

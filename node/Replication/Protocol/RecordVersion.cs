@@ -3,7 +3,8 @@ using KvCluster.Internal.V1;
 namespace KvCluster.Replication.Protocol;
 
 /// <summary>
-/// Orders copies of the shard's record. The number of recoveries comes first, because revisions of a coordinator whose records were rebuilt say nothing of those of the one before.
+/// Orders copies of the shard's record. The number of recoveries comes first, because revisions of a coordinator whose records were rebuilt say nothing of
+/// those of the one before.
 /// </summary>
 /// <param name="Recovery">How often the records were rebuilt from the nodes.</param>
 /// <param name="Revision">The record's mod revision.</param>

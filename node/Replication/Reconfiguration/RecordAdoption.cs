@@ -21,8 +21,8 @@ internal enum RecordVerdict
 }
 
 /// <summary>
-/// Judges copies of the shard's record, from watches and reads, and asks for fresh ones. What a copy says is believed only if it is not older than what was seen
-/// before, and only a fresh read removes a replica. Called within the core's steps.
+/// Judges copies of the shard's record, from watches and reads, and asks for fresh ones. What a copy says is believed only if it is not older than what was
+/// seen before, and only a fresh read removes a replica. Called within the core's steps.
 /// </summary>
 internal sealed class RecordAdoption(ReplicaContext context)
 {

@@ -85,7 +85,9 @@ internal sealed class StoreLifecycle
         }
     }
 
-    /// <summary>Work that is done as by <see cref="Guard"/>, under the name of the method. To be created once and posted to the writer executor often.</summary>
+    /// <summary>
+    /// Work that is done as by <see cref="Guard"/>, under the name of the method. To be created once and posted to the writer executor often.
+    /// </summary>
     public IWorkItem Guarded(Action action) => new GuardedWork(this, action);
 
     /// <summary>Tells the store to stop. False when it was told before. Any thread.</summary>

@@ -42,7 +42,9 @@ internal sealed unsafe class Checkpoint
     /// <summary>Pages that the previous checkpoint reaches and this one does not. The free map's own pages are added later.</summary>
     internal List<PageRun> Left { get; }
 
-    /// <summary>Scratch pages of this checkpoint that batches published since then have retired, which is noted in each (<see cref="Page.LeftBy"/>). Writer only.</summary>
+    /// <summary>
+    /// Scratch pages of this checkpoint that batches published since then have retired, which is noted in each (<see cref="Page.LeftBy"/>). Writer only.
+    /// </summary>
     internal PageList LeftSince { get; } = new();
 
     /// <summary>What the checkpoint covers.</summary>

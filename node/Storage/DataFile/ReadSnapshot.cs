@@ -34,7 +34,8 @@ internal readonly unsafe struct ReadSnapshot : IDisposable
     public bool IsTooOld => _roots.Readers.MustEnd(_slot, _ticket);
 
     /// <summary>
-    /// Whether the snapshot had to end because of the memory that it holds. What it has returned stays valid, but nothing more should be read with it. Any thread.
+    /// Whether the snapshot had to end because of the memory that it holds. What it has returned stays valid, but nothing more should be read with it. Any
+    /// thread.
     /// </summary>
     public bool HoldsTooMuchMemory => _roots.Readers.HoldsTooMuchMemory(_slot, _ticket);
 

@@ -15,7 +15,9 @@ namespace KvCluster.Storage;
 /// </remarks>
 public sealed class KvBatch
 {
-    /// <summary>Bytes that an operation or condition takes beside its stored key and its value, at most: code, flags, and two lengths, or a length and an etag.</summary>
+    /// <summary>
+    /// Bytes that an operation or condition takes beside its stored key and its value, at most: code, flags, and two lengths, or a length and an etag.
+    /// </summary>
     private const int OverheadBytesMax = 2 + Varint.BytesMax + Etag.ByteLength;
 
     private WriteRequest? _request = WriteRequest.Rent();
@@ -90,8 +92,9 @@ public sealed class KvBatch
     }
 
     /// <summary>
-    /// Adds a delete of the set of a key with all its members; nothing changes if there is none. The sets that a batch deletes may have 8 MiB of members together: with
-    /// more, the batch is refused with a <see cref="KvSetTooLargeException"/> when it is written, and <see cref="KvStore.DeleteSetAsync"/> is to be used.
+    /// Adds a delete of the set of a key with all its members; nothing changes if there is none. The sets that a batch deletes may have 8 MiB of members
+    /// together: with more, the batch is refused with a <see cref="KvSetTooLargeException"/> when it is written, and <see cref="KvStore.DeleteSetAsync"/> is to
+    /// be used.
     /// </summary>
     /// <exception cref="ArgumentOutOfRangeException">The key is empty or over its limit (<see cref="KvStoreLimits"/>).</exception>
     /// <exception cref="KvBatchFullException">The batch is full.</exception>

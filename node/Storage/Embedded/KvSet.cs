@@ -4,8 +4,8 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage;
 
 /// <summary>
-/// The set of a key as a <see cref="KvSnapshot"/> has it: members of bytes, in their order, each once. A key without a set has an empty one. Any thread, also several at a
-/// time. After the snapshot was disposed of, every member throws an <see cref="ObjectDisposedException"/>.
+/// The set of a key as a <see cref="KvSnapshot"/> has it: members of bytes, in their order, each once. A key without a set has an empty one. Any thread, also
+/// several at a time. After the snapshot was disposed of, every member throws an <see cref="ObjectDisposedException"/>.
 /// </summary>
 /// <exception cref="KvStoreDamagedException">From any read: what is on the disk is not what was written.</exception>
 public readonly struct KvSet
@@ -25,7 +25,10 @@ public readonly struct KvSet
         }
     }
 
-    /// <summary>The etag of its last change; <see cref="Etag.None"/> if it is empty. What changed nothing, such as adding a member that was there, is not a change of the set.</summary>
+    /// <summary>
+    /// The etag of its last change; <see cref="Etag.None"/> if it is empty. What changed nothing, such as adding a member that was there, is not a change of
+    /// the set.
+    /// </summary>
     public Etag Etag
     {
         get

@@ -1,8 +1,8 @@
 namespace KvCluster.Storage;
 
 /// <summary>
-/// Turns of a <see cref="KvStore"/> that are taken one at a time, until its disposal ends them. Whoever waits for a turn then, and whoever asks for one later, gets an
-/// <see cref="ObjectDisposedException"/>. Any thread.
+/// Turns of a <see cref="KvStore"/> that are taken one at a time, until its disposal ends them. Whoever waits for a turn then, and whoever asks for one later,
+/// gets an <see cref="ObjectDisposedException"/>. Any thread.
 /// </summary>
 internal sealed class Turns
 {

@@ -79,7 +79,8 @@ internal readonly ref struct SetValue
     }
 
     /// <summary>
-    /// Verifies that the value has the members unless they are in a tree, that none is empty, that they are in order, and that the value ends with the last one.
+    /// Verifies that the value has the members unless they are in a tree, that none is empty, that they are in order, and that the value ends with the last
+    /// one.
     /// </summary>
     /// <param name="hasTree">Whether the entry has a tree.</param>
     /// <exception cref="CorruptStoreException">One of these does not hold.</exception>

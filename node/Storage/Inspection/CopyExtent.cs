@@ -7,10 +7,10 @@ using KvCluster.Storage.Recovery;
 namespace KvCluster.Storage.Inspection;
 
 /// <summary>
-/// How far the copy of a replica reaches that no process uses: its newest record, committed or only prepared. Whoever deletes the copy must know that others have
-/// all of it, so the newest record is only told where the journal shows that nothing durable is missing behind it, by the same table by which the engine would
-/// decide. Damage to pages, and a quarantine, do not matter for that. A last record of which even the envelope is damaged looks like unused space; but nobody could
-/// get it back from the copy either. Reads the whole journal; changes nothing. Any thread.
+/// How far the copy of a replica reaches that no process uses: its newest record, committed or only prepared. Whoever deletes the copy must know that others
+/// have all of it, so the newest record is only told where the journal shows that nothing durable is missing behind it, by the same table by which the engine
+/// would decide. Damage to pages, and a quarantine, do not matter for that. A last record of which even the envelope is damaged looks like unused space; but
+/// nobody could get it back from the copy either. Reads the whole journal; changes nothing. Any thread.
 /// </summary>
 /// <param name="Replica">The replica; 0 if nothing tells.</param>
 /// <param name="Shard">Its shard.</param>

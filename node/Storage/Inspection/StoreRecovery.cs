@@ -93,7 +93,8 @@ internal sealed class StoreRecovery : IDisposable
 
     /// <summary>Does it. Durable when it returns.</summary>
     /// <returns>Where the old directory is now.</returns>
-    /// <exception cref="StorageIoException">The disk has no room or failed. The old directory is where it was, or under the name in <see cref="Plan"/>.</exception>
+    /// <exception cref="StorageIoException">The disk has no room or failed. The old directory is where it was, or under the name in
+    /// <see cref="Plan"/>.</exception>
     /// <exception cref="CorruptStoreException">The result is not intact, which is a bug. The old directory is where it was.</exception>
     public string Run()
     {

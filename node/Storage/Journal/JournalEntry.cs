@@ -36,14 +36,18 @@ internal sealed class JournalEntry(RecordRef record, ReadOnlyMemory<byte> body, 
     /// <summary>Bytes that it takes in a segment, including its envelope.</summary>
     public int Bytes => RecordEnvelope.RecordBytes(Record.BodyBytes);
 
-    /// <summary>The body, for somebody who keeps it beyond the current step, such as frames to followers: its memory is not used for another one. Writer executor.</summary>
+    /// <summary>
+    /// The body, for somebody who keeps it beyond the current step, such as frames to followers: its memory is not used for another one. Writer executor.
+    /// </summary>
     public ReadOnlyMemory<byte> Share()
     {
         _slab = null;
         return Body;
     }
 
-    /// <summary>Drops the body, whose memory may be used for another one from here on. Only if it is durable, because a lane may read it before. Writer executor.</summary>
+    /// <summary>
+    /// Drops the body, whose memory may be used for another one from here on. Only if it is durable, because a lane may read it before. Writer executor.
+    /// </summary>
     public void Drop()
     {
         Invariant.Check(IsDurable, $"The body of record {Record} was dropped before it was durable.");

@@ -11,8 +11,8 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
     public const int EntryBytes = 136;
 
     /// <summary>
-    /// Entries are kept in pieces of so many. The oldest are removed piece by piece, without a look at each, and no others are moved: there may be millions, and the
-    /// writer has no time for them.
+    /// Entries are kept in pieces of so many. The oldest are removed piece by piece, without a look at each, and no others are moved: there may be millions,
+    /// and the writer has no time for them.
     /// </summary>
     private const int PieceEntries = 1_024;
 

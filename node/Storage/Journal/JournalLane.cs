@@ -3,8 +3,8 @@ using KvCluster.Storage.Threads;
 namespace KvCluster.Storage.Journal;
 
 /// <summary>
-/// Takes one step of the journal at a time, such as one of the writes that may be in flight, on its own executor. <see cref="JournalSchedule"/> decides what it does next and changes it under
-/// its lock; <see cref="JournalWriter"/> executes that. While a step runs, nothing here changes.
+/// Takes one step of the journal at a time, such as one of the writes that may be in flight, on its own executor. <see cref="JournalSchedule"/> decides what it
+/// does next and changes it under its lock; <see cref="JournalWriter"/> executes that. While a step runs, nothing here changes.
 /// </summary>
 internal sealed class JournalLane(ISerialExecutor executor, Action<JournalLane> run) : IWorkItem
 {

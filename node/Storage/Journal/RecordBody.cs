@@ -69,7 +69,8 @@ internal static class RecordBody
     public static ulong LastChange(ReadOnlySpan<byte> body) => BinaryPrimitives.ReadUInt64LittleEndian(body[32..]);
 
     /// <summary>
-    /// When the record was made by the leader's wall clock, in microseconds since 1970 and never less than in an earlier record; 0 if that is not known, because the record has only its shard time.
+    /// When the record was made by the leader's wall clock, in microseconds since 1970 and never less than in an earlier record; 0 if that is not known,
+    /// because the record has only its shard time.
     /// </summary>
     public static long WallTimeMicroseconds(ReadOnlySpan<byte> body) => HasShardTime(body) ? BinaryPrimitives.ReadInt64LittleEndian(body[64..]) : 0;
 

@@ -154,7 +154,9 @@ internal sealed class CheckpointSchedule
         _waitsForRoom = false;
     }
 
-    /// <summary>Called when memory is short: writes a checkpoint without pauses, or the running one. If there is none to write, drops journal that is only kept.</summary>
+    /// <summary>
+    /// Called when memory is short: writes a checkpoint without pauses, or the running one. If there is none to write, drops journal that is only kept.
+    /// </summary>
     public void StartForMemory()
     {
         if (_hasEnded || IsDiskFull)
@@ -306,7 +308,8 @@ internal sealed class CheckpointSchedule
 
     private void GoOnAfterARest()
     {
-        // Paced to end when half of the journal bytes that trigger the next checkpoint have been written, or a third of its pages have changed: with half of them, memory would be short.
+        // Paced to end when half of the journal bytes that trigger the next checkpoint have been written, or a third of its pages have changed: with half of
+        // them, memory would be short.
         if (_isUrgent || _backlog.Behind > 0 || Math.Max(2 * _backlog.JournalSinceBegin, 3 * _backlog.ChangedSinceBegin) >= _running!.Progress)
         {
             _context.Checkpoints.Post(_write);

@@ -38,8 +38,8 @@ internal readonly record struct PageRef(ulong Value)
 }
 
 /// <summary>
-/// A reference and the checksum of what it refers to, as in a branch cell, a leaf's cell that refers to other pages and a tree's root; in cells the location is divisible by eight.
-/// The checksum of a scratch page is 0.
+/// A reference and the checksum of what it refers to, as in a branch cell, a leaf's cell that refers to other pages and a tree's root; in cells the location is
+/// divisible by eight. The checksum of a scratch page is 0.
 /// </summary>
 [StructLayout(LayoutKind.Sequential, Pack = 4)]
 internal struct PageLink(PageRef reference, uint checksum)

@@ -8,9 +8,10 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage.Sessions;
 
 /// <summary>
-/// The tree <c>sessions</c> (FORMAT.md, "Entries of the trees"): one entry per session, its results in entries of 64, which are written in place and deleted as a
-/// whole, and the number of sessions of each owner. Sessions with a lifetime are apart from the others, which age, so that nobody who looks for an idle session reads them. Only <c>RecordApplier</c> changes it, so that every replica has the same content. Whether a request
-/// was applied before is decided in <c>MergedTransaction.ApplyIdentified</c>. Writer executor, or the opening thread.
+/// The tree <c>sessions</c> (FORMAT.md, "Entries of the trees"): one entry per session, its results in entries of 64, which are written in place and deleted as
+/// a whole, and the number of sessions of each owner. Sessions with a lifetime are apart from the others, which age, so that nobody who looks for an idle
+/// session reads them. Only <c>RecordApplier</c> changes it, so that every replica has the same content. Whether a request was applied before is decided in
+/// <c>MergedTransaction.ApplyIdentified</c>. Writer executor, or the opening thread.
 /// </summary>
 internal static class SessionTable
 {
@@ -36,7 +37,10 @@ internal static class SessionTable
     /// <summary>First byte of the keys under which results of operations are kept.</summary>
     private const byte KeptMark = 6;
 
-    /// <summary>First byte of the keys of the states of sessions with a lifetime, and the key of their number; <see cref="LifetimeOwnerMark"/> is that of the counts per owner.</summary>
+    /// <summary>
+    /// First byte of the keys of the states of sessions with a lifetime, and the key of their number; <see cref="LifetimeOwnerMark"/> is that of the counts per
+    /// owner.
+    /// </summary>
     private const byte LifetimeMark = 7;
     private const byte LifetimeOwnerMark = 8;
 
@@ -142,7 +146,10 @@ internal static class SessionTable
         return found;
     }
 
-    /// <summary>Lists the sessions with a lifetime, each with its lifetime and what is recorded to be left of it (0: nothing is recorded). The batch must not change during this.</summary>
+    /// <summary>
+    /// Lists the sessions with a lifetime, each with its lifetime and what is recorded to be left of it (0: nothing is recorded). The batch must not change
+    /// during this.
+    /// </summary>
     public static void ListWithLifetime(WriteBatch batch, Action<UInt128, ulong, ulong> add)
     {
         using var cursor = batch.Cursor(TreeId.Sessions, [LifetimeMark, 0], [LifetimeMark + 1]);

@@ -82,7 +82,8 @@ internal sealed class CommittedRecords(
     }
 
     /// <summary>Applies and publishes one step of what waits.</summary>
-    /// <param name="pagesMax">Pages after which the step ends, because memory is short. The record that passes them is still applied, as records are whole.</param>
+    /// <param name="pagesMax">Pages after which the step ends, because memory is short. The record that passes them is still applied, as records are
+    /// whole.</param>
     public void ApplyStep(int pagesMax) =>
         Apply(pagesMax < int.MaxValue ? SmallStepBytes : Math.Max(StateBytesMax, BytesWaiting / StepsMax), context.Options.StepTimeMax, pagesMax);
 

@@ -8,8 +8,8 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage.Transactions;
 
 /// <summary>
-/// The tree <c>expiry</c> (FORMAT.md, "Entries of the trees"): the keys that expire, in the order of time. An entry stays where a range was deleted, and is stale
-/// then: its key has another etag or is gone. Changed by <see cref="KeyLives"/> only. Writer executor, or the opening thread.
+/// The tree <c>expiry</c> (FORMAT.md, "Entries of the trees"): the keys that expire, in the order of time. An entry stays where a range was deleted, and is
+/// stale then: its key has another etag or is gone. Changed by <see cref="KeyLives"/> only. Writer executor, or the opening thread.
 /// </summary>
 internal static class ExpiryIndex
 {
@@ -45,7 +45,8 @@ internal static class ExpiryIndex
     }
 
     /// <summary>
-    /// Appends the end of what is due to a payload: of each value that has the etag of its entry, and of the entry alone if it is stale. The batch must have all that was written.
+    /// Appends the end of what is due to a payload: of each value that has the etag of its entry, and of the entry alone if it is stale. The batch must have
+    /// all that was written.
     /// </summary>
     /// <param name="batch">The newest state.</param>
     /// <param name="nowMilliseconds">Shard time. What expires then is due.</param>

@@ -3,8 +3,8 @@ using KvCluster.Storage.Encoding;
 namespace KvCluster.Storage.Transactions;
 
 /// <summary>
-/// First byte of an operation in a <see cref="WriteRequest"/>. Below 128 it is that of a record (<see cref="OperationCode"/>). What depends on the state or the time is
-/// from 128 on: it never leaves the process, and <see cref="RequestExecution"/> makes an operation for the record of it.
+/// First byte of an operation in a <see cref="WriteRequest"/>. Below 128 it is that of a record (<see cref="OperationCode"/>). What depends on the state or the
+/// time is from 128 on: it never leaves the process, and <see cref="RequestExecution"/> makes an operation for the record of it.
 /// </summary>
 internal enum RequestOperation : byte
 {

@@ -252,7 +252,9 @@ internal sealed unsafe class StoreWalk
         _path.Push(entered);
     }
 
-    /// <summary>All leaves of a tree are on one level. Whoever removes a part of it knows by that which pages are branches, and does not read the others.</summary>
+    /// <summary>
+    /// All leaves of a tree are on one level. Whoever removes a part of it knows by that which pages are branches, and does not read the others.
+    /// </summary>
     private void CheckLevel(ref int expected, PageLink leaf)
     {
         var level = _path.Count + 1;

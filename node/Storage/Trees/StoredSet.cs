@@ -4,8 +4,8 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage.Trees;
 
 /// <summary>
-/// A set as a reader sees it, in place: valid as long as the snapshot, or until the batch changes anything. Its number of members and the etag of its last change
-/// are known without reading it.
+/// A set as a reader sees it, in place: valid as long as the snapshot, or until the batch changes anything. Its number of members and the etag of its last
+/// change are known without reading it.
 /// </summary>
 /// <exception cref="CorruptStoreException">From any read: a page is not what was written.</exception>
 internal readonly unsafe struct StoredSet
