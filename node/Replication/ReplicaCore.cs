@@ -18,7 +18,7 @@ namespace KvCluster.Replication;
 /// </summary>
 /// <remarks>
 /// An event changes what is known; <see cref="Settle"/> then draws all conclusions in one fixed order. So a condition such as "the promise is synced" is
-/// checked where it is needed, and no event has to know who waits for it.
+/// checked where it is needed, and no event has to know who waits for it. In comments of this project, R1 and the like are rules of INVARIANTS.md.
 /// </remarks>
 internal sealed class ReplicaCore
 {

@@ -26,6 +26,7 @@ internal sealed class WonEpoch(ulong epoch, Quorum voters, long deadlineUs) : Ca
 /// <summary>Collecting promises. With those of a majority the greatest tail among them is chosen, because everything committed is in it.</summary>
 internal sealed class PrepareRound(ReplicaContext context, TailTruncation truncation, WonEpoch won) : CampaignStep(CampaignPhase.Preparing, won.DeadlineUs)
 {
+    // Where the durable journal of each replica ended when its promise was synced. It acknowledges nothing of a lower epoch since (R2).
     private readonly Dictionary<ReplicaId, LogPosition> _prepared = [];
 
     public override ulong Epoch => won.Epoch;

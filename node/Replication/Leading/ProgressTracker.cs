@@ -46,7 +46,7 @@ internal sealed class ProgressTracker
     /// <summary>What a replica has durable and matched; nothing if its tree is known to be wrong.</summary>
     public Func<ReplicaId, Etag> DurableOf { get; }
 
-    /// <summary>Durable on a majority.</summary>
+    /// <summary>Durable on a majority. Committed only if it is of the leader's own epoch (R8).</summary>
     public Etag Durable => _committing.Agreed(DurableOf);
 
     /// <summary>When a majority was last heard.</summary>

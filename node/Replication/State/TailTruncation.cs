@@ -10,6 +10,7 @@ namespace KvCluster.Replication.State;
 /// </summary>
 internal sealed class TailTruncation(ReplicaContext context)
 {
+    // While a truncation is wanted: in the journal, common with the leader of the epoch, and not below the committed etag (R11).
     private LogPosition _keep;
     private ulong _epoch;
     private bool _wanted;

@@ -16,6 +16,7 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
     /// </summary>
     private const int PieceEntries = 1_024;
 
+    /// <summary>Each record follows the one before it by etag and checksum, the first one <see cref="Base"/>.</summary>
     private readonly List<Piece> _pieces = [];
 
     /// <summary>Entries of the first piece that are removed. Positions in the pieces count them.</summary>

@@ -17,13 +17,13 @@ internal sealed class JournalTail : IDisposable
     /// <summary>The current segment's number.</summary>
     public ulong Segment => _header.Number;
 
-    /// <summary>Where the next record goes in the current segment.</summary>
+    /// <summary>Where the next record goes in the current segment: a multiple of 4,096. What is before it is written or in flight.</summary>
     public long Offset { get; private set; }
 
     /// <summary>The record before the next one.</summary>
     public RecordRef Last { get; private set; }
 
-    /// <summary>The newest record that is durable together with all records before it.</summary>
+    /// <summary>The newest record that is durable together with all records before it. Envelopes name it (S4).</summary>
     public Etag Durable { get; private set; }
 
     /// <summary>
