@@ -32,7 +32,7 @@ internal sealed class Follower
     // What the present leader says, which this replica may lack or have otherwise: committed here is the lesser of it and the match (R10).
     private Etag _leaderCommitted;
 
-    // In this epoch: durable and matched (R7). It only rises.
+    // In this epoch: durable and matched (R7). It only rises, except that the end of a recovery has it sent again.
     private Etag _acknowledgedSent;
     private long _leaderPaceUs;
 
