@@ -13,12 +13,12 @@ namespace KvCluster.Replication;
 
 /// <summary>
 /// One replica of one shard: the protocol as a pure state machine. <see cref="Step"/> takes an event and leaves effects. There is no I/O, clock or await,
-/// and no randomness but the seed. Called by the shard's driver on the shard's writer executor; the contract between the two is that of <see cref="Effect"/>. An
-/// exception means a bug and ends the replica.
+/// and no randomness but the seed. Called by the shard's driver on the shard's writer executor; the contract between the two is that of <see cref="Effect"/>.
+/// An exception means a bug and ends the replica.
 /// </summary>
 /// <remarks>
 /// An event changes what is known; <see cref="Settle"/> then draws all conclusions in one fixed order. So a condition such as "the promise is synced" is
-/// checked where it is needed, and no event has to know who waits for it.
+/// checked where it is needed, and no event has to know who waits for it. In comments of this project, R1 and the like are rules of INVARIANTS.md.
 /// </remarks>
 internal sealed class ReplicaCore
 {
@@ -93,7 +93,7 @@ internal sealed class ReplicaCore
     /// <summary>How this replica's journal compares in speed with the others', leading and following.</summary>
     public JournalPace Pace => _context.Pace;
 
-    /// <summary>Whether it serves as leader, or heard a leader within the longest election timeout. For status and metrics.</summary>
+    /// <summary>Whether this replica serves as leader, or heard a leader within the longest election timeout. For status and metrics.</summary>
     public bool HasLeader(long nowUs) =>
         Leader is { IsServing: true } || (Leader is null && _contact.HasLeader(_context.Options, nowUs));
 
@@ -121,7 +121,7 @@ internal sealed class ReplicaCore
     /// <summary>This leader's last comparison of digests that found no difference; null if there was none in its epoch.</summary>
     public DigestsCompared? DigestsCompared => Leader?.DigestsCompared;
 
-    /// <summary>The same, but null as well if a later comparison has found a difference.</summary>
+    /// <summary>This leader's last comparison of digests that found no difference; null also if a later one has found a difference.</summary>
     public DigestsCompared? DigestsAgree => Leader?.DigestsAgree;
 
     /// <summary>Handles one event; <see cref="Effects"/> then holds what the driver must do.</summary>
@@ -313,7 +313,7 @@ internal sealed class ReplicaCore
     {
         if (!TryObeyLeader(frame))
             return;
-        // That leader told this replica to campaign. Its frames still under way are from before.
+        // That leader told this replica to campaign. Frames of that leader that are still under way were sent before that.
         if (frame.Epoch == _election.LeavingEpoch)
             return;
         _contact.Heard(frame, _context.NowUs);

@@ -67,9 +67,9 @@ internal sealed class GroupCommit
 
     /// <summary>
     /// Whether the leader may append another batch. False while as many records as the journal has lanes are neither durable here nor committed; further
-    /// requests gather for the next batch meanwhile. A committed record no longer counts, even if this replica's disk has not written it yet, so a slow disk delays
-    /// nothing until the records waiting for it exceed their bound, which shrinks while memory is short. When checkpoints fall behind, or the node's memory nears its budget, each batch is
-    /// also followed by a pause that grows with the lag, so that writers slow down gradually and are not stopped.
+    /// requests gather for the next batch meanwhile. A committed record no longer counts, even if this replica's disk has not written it yet, so a slow disk
+    /// delays nothing until the records waiting for it exceed their bound, which shrinks while memory is short. When checkpoints fall behind, or the node's
+    /// memory nears its budget, each batch is also followed by a pause that grows with the lag, so that writers slow down gradually and are not stopped.
     /// </summary>
     public bool CanAppend =>
         IsLeading && !_life.HasEnded && !_memory.IsHeldBack && _durable.UnsettledCount < _context.JournalLanes.Count && _durable.BytesInFlight < _memory.BodyBytesWaitingMax;
@@ -84,7 +84,8 @@ internal sealed class GroupCommit
     private bool IsOpen => _roots.PublishedEtag.Epoch == _log.OwnEpoch;
 
     /// <summary>
-    /// Whether there is something to record: requests, or the end of keys and sessions. A leader ends nothing before its first record is committed: what is cut off before can end nothing.
+    /// Whether there is something to record: requests, or the end of keys and sessions. A leader ends nothing before its first record is committed: what is cut
+    /// off before can end nothing.
     /// </summary>
     public bool HasWork => !_requests.Queue.IsEmpty || (IsOpen && _lives.IsDue());
 
@@ -132,8 +133,9 @@ internal sealed class GroupCommit
     }
 
     /// <summary>
-    /// Drains the queue into one merged transaction, with ends that are due, applies it as an unpublished state and passes its record to the journal. False when there is no
-    /// record to send: nothing was queued, all requests failed, or the engine has stopped. True: the caller calls again, because requests may be left.
+    /// Drains the queue into one merged transaction, with ends that are due, applies it as an unpublished state and passes its record to the journal. False
+    /// when there is no record to send: nothing was queued, all requests failed, or the engine has stopped. True: the caller calls again, because requests may
+    /// be left.
     /// </summary>
     public bool TryAppendBatch(DateTimeOffset wallTime, out RecordRef record)
     {

@@ -56,7 +56,7 @@ internal sealed class DigestComparison
     /// <summary>The last comparison that found no difference.</summary>
     public DigestsCompared? Last { get; private set; }
 
-    /// <summary>The same; null if a later comparison has found a difference.</summary>
+    /// <summary>The last comparison that found no difference; null if a later one has found a difference.</summary>
     public DigestsCompared? Agreement => _differs ? null : Last;
 
     /// <summary>The next time at which something is due by the clock.</summary>
@@ -109,8 +109,8 @@ internal sealed class DigestComparison
     }
 
     /// <summary>
-    /// Brings the next comparison forward: a former leader whose digest differed when it led asks for one, or somebody waits for it. Two comparisons never begin
-    /// within the pause of one without a result. Nothing is compared where comparisons are switched off.
+    /// Brings the next comparison forward: a former leader whose digest differed when it led asks for one, or somebody waits for it. Two comparisons never
+    /// begin within the pause of one without a result. Nothing is compared where comparisons are switched off.
     /// </summary>
     public void Hasten()
     {

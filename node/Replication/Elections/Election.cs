@@ -36,7 +36,7 @@ internal sealed class Election
             _timerUs = context.NowUs;
     }
 
-    /// <summary>A compare-and-set that may make this replica a candidate is in progress, or it is a candidate. It gives no grants.</summary>
+    /// <summary>This replica is a candidate, or a compare-and-set that may make it one is in progress. It gives no grants meanwhile.</summary>
     public bool IsCampaigning => _step is { Phase: >= CampaignPhase.Setting };
 
     /// <summary>The epoch whose leader told this replica to campaign, while it does. That leader's frames are then ignored. 0: none.</summary>

@@ -26,6 +26,7 @@ internal sealed class WonEpoch(ulong epoch, Quorum voters, long deadlineUs) : Ca
 /// <summary>Collecting promises. With those of a majority the greatest tail among them is chosen, because everything committed is in it.</summary>
 internal sealed class PrepareRound(ReplicaContext context, TailTruncation truncation, WonEpoch won) : CampaignStep(CampaignPhase.Preparing, won.DeadlineUs)
 {
+    // Where the durable journal of each replica ended when its promise was synced. It acknowledges nothing of a lower epoch since (R2).
     private readonly Dictionary<ReplicaId, LogPosition> _prepared = [];
 
     public override ulong Epoch => won.Epoch;
@@ -78,7 +79,8 @@ internal sealed class PrepareRound(ReplicaContext context, TailTruncation trunca
                 (source, greatest) = (replica, last);
         }
 
-        // Not asserted: others tell it, and one of them may have lost a tail that its control file does not show. This replica's journal has what is committed.
+        // This is not asserted, because others tell it, and one of them may have lost a tail that its control file does not show. This replica's journal has
+        // what is committed.
         if (context.Journal.Last.Etag >= greatest.Etag)
             return new ReadyToLead(Epoch, won.Voters);
         context.Log($"fetching the tail up to {greatest} from replica {source}; this replica's journal ends at {context.Journal.Last.Name}");

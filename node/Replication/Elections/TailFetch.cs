@@ -4,7 +4,9 @@ using KvCluster.Replication.State;
 
 namespace KvCluster.Replication.Elections;
 
-/// <summary>Fetching the greatest tail among the prepared replicas, from the last common record on. What this replica has beyond that record is truncated first.</summary>
+/// <summary>
+/// Fetching the greatest tail among the prepared replicas, from the last common record on. What this replica has beyond that record is truncated first.
+/// </summary>
 /// <param name="context">The replica.</param>
 /// <param name="truncation">Its truncations.</param>
 /// <param name="won">The epoch.</param>

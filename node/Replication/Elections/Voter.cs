@@ -45,7 +45,7 @@ internal sealed class Voter(
         election.RestartTimer();
         if (frame.Epoch == control.PromisedEpoch)
         {
-            // The same answer again. Nothing was acknowledged in a lower epoch since the first time.
+            // The candidate gets the same answer again. Nothing was acknowledged in a lower epoch since the first time.
             if (control.PromisedLeader == frame.SenderId && control.PromisedIncarnation == frame.SenderIncarnation)
                 promises.OweAnswer(frame.SenderId);
             return;

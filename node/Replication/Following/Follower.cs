@@ -28,7 +28,11 @@ internal sealed class Follower
     private readonly DigestAnswers _digests;
     private readonly Freshness _freshness = new();
     private readonly List<Frame> _parked = [];
+
+    // What the present leader says, which this replica may lack or have otherwise: committed here is the lesser of it and the match (R10).
     private Etag _leaderCommitted;
+
+    // In this epoch: durable and matched (R7). It only rises, except that the end of a recovery has it sent again.
     private Etag _acknowledgedSent;
     private long _leaderPaceUs;
 

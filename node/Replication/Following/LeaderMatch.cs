@@ -16,7 +16,9 @@ internal sealed class LeaderMatch(ReplicaContext context)
     /// <summary>Whether a common record is known. Before that this replica's tail may differ from the leader's.</summary>
     public bool IsAny { get; private set; }
 
-    /// <summary>The last record known to be common; it may be one whose append is an effect of the running step.</summary>
+    /// <summary>
+    /// The last record known to be common, which never decreases within an epoch (R10); it may be one whose append is an effect of the running step.
+    /// </summary>
     public Etag Last { get; private set; }
 
     /// <summary>What may be acknowledged while the journal is not being changed: durable here, and matched with the leader.</summary>

@@ -174,7 +174,7 @@ internal sealed class SnapshotReception(ReplicaContext context, TailTruncation t
         context.Control.Thaw(_installing);
         _installing = null;
         context.CommittedBySnapshot(covers.Etag);
-        // Of an epoch that has ended meanwhile.
+        // The snapshot may be one of an epoch that has ended meanwhile.
         if (_incoming is not { } incoming || covers != incoming.Covers)
             return;
         if (incoming.IsKept)
@@ -257,10 +257,10 @@ internal sealed class SnapshotReception(ReplicaContext context, TailTruncation t
 
         public SnapshotPhase Phase { get; private set; }
 
-        /// <summary>Whether it comes from an earlier epoch than the promised one.</summary>
+        /// <summary>Whether the snapshot comes from an earlier epoch than the promised one.</summary>
         public bool IsKept { get; private set; }
 
-        /// <summary>While it is kept: the snapshot that the present leader would send; the default if it has not begun to.</summary>
+        /// <summary>While the snapshot is kept: the one that the present leader would send; the default if it has not begun to.</summary>
         public LogPosition Offered { get; set; }
 
         public long BytesSubmitted { get; set; }
@@ -276,7 +276,7 @@ internal sealed class SnapshotReception(ReplicaContext context, TailTruncation t
             Phase = next;
         }
 
-        /// <summary>Its epoch has ended, but all its bytes have arrived.</summary>
+        /// <summary>The snapshot's epoch has ended, but all its bytes have arrived.</summary>
         public void Keep() => (IsKept, Offered) = (true, default);
     }
 }

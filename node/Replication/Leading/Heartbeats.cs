@@ -35,13 +35,17 @@ internal sealed class Heartbeats
     /// <summary>Whether the leader is quiescent, and which followers it has heard.</summary>
     public Quiescence Quiescence => _quiescence;
 
-    /// <summary>When the next round is due by the clock: at the end of the interval, or before, if the few that the newest one asked have not answered it.</summary>
+    /// <summary>
+    /// When the next round is due by the clock: at the end of the interval, or before, if the few that the newest one asked have not answered it.
+    /// </summary>
     public long DueUs => _fewDueUs < _intervalDueUs && _tracker.Round < _rounds.Newest ? _fewDueUs : _intervalDueUs;
 
     /// <summary>When the followers are checked next. Independent of the rounds, which reads may cause indefinitely.</summary>
     public long CheckDueUs { get; private set; }
 
-    /// <summary>A read waits for a round, and none that was sent for others is still being answered. Followers do not hurry to answer a round that was not awaited.</summary>
+    /// <summary>
+    /// A read waits for a round, and none that was sent for others is still being answered. Followers do not hurry to answer a round that was not awaited.
+    /// </summary>
     public bool IsRoundWanted => _rounds.Wanted && (!_isRoundAwaited || _tracker.Round == _rounds.Newest);
 
     // All leaders of a node send heartbeats at the same moments, so that these travel in one message.
@@ -69,8 +73,8 @@ internal sealed class Heartbeats
     public bool IsAlone => !_quiescence.IsQuiescent && _context.NowUs - _quiescence.HeardUs(_tracker.HeardUs) > _context.Options.TimeoutMaxUs * 3 / 2;
 
     /// <summary>
-    /// Sends a round. One that is only for reads, and not due by the clock, goes to no more followers than make a majority, if as many have answered the round before: under
-    /// many reads rounds follow each other at once, and the answers of the others would be of no use.
+    /// Sends a round. One that is only for reads, and not due by the clock, goes to no more followers than make a majority, if as many have answered the round
+    /// before: under many reads rounds follow each other at once, and the answers of the others would be of no use.
     /// </summary>
     /// <param name="isIdle">Nothing that the leader has begun is in progress.</param>
     /// <param name="leaseEndUs">When the lease ends.</param>

@@ -115,7 +115,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
             if (TailMatch.Has(context.Journal, record))
                 Continue(follower, record);
             else if (record == follower.Probe)
-                // Probed while the journal still reached back that far.
+                // The probe was sent while the journal still reached back that far.
                 SendFromCheckpoint(follower);
             return;
         }
@@ -276,7 +276,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
         follower.ProbeDueUs = follower.SnapshotDueUs;
     }
 
-    // This harms nobody: the follower continues with what it has, and a newer checkpoint is sent later, from its beginning.
+    // Giving up a snapshot harms nobody: the follower continues with what it has, and a newer checkpoint is sent later, from its beginning.
     private void GiveUpSnapshot(FollowerProgress follower, string reason, bool costsMuch = true)
     {
         context.Log($"replica {follower.Replica} did not receive the snapshot at {follower.Covers}: {reason}; it is sent again later");

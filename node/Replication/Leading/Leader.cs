@@ -28,9 +28,9 @@ internal enum LeaderPhase
 }
 
 /// <summary>
-/// One epoch led by this process, from its epoch-open record to its end. Commits what a majority has, and combines the leader's other duties: heartbeats, shipping
-/// of the journal, reads, transfers, changes of the voters, comparing of digests. An epoch is never led twice; stopping is final. Called within the core's
-/// steps.
+/// One epoch led by this process, from its epoch-open record to its end. Commits what a majority has, and combines the leader's other duties: heartbeats,
+/// shipping of the journal, reads, transfers, changes of the voters, comparing of digests. An epoch is never led twice; stopping is final. Called within the
+/// core's steps.
 /// </summary>
 internal sealed class Leader
 {

@@ -12,6 +12,8 @@ internal sealed class Leadership(ReplicaContext context)
     private const string NotLeader = "this replica does not lead";
 
     private Lease _lease = Lease.None;
+
+    // No epoch is led twice, so the next one is greater (R1).
     private ulong _epochLast;
 
     /// <summary>The leadership of the promised epoch; null if this replica does not lead.</summary>

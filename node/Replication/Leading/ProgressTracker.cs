@@ -40,13 +40,13 @@ internal sealed class ProgressTracker
     /// <summary>All other replicas of the shard's record.</summary>
     public Dictionary<ReplicaId, FollowerProgress>.ValueCollection All => _followers.Values;
 
-    /// <summary>The same by replica id.</summary>
+    /// <summary>All other replicas of the shard's record, by replica id.</summary>
     public IReadOnlyDictionary<ReplicaId, FollowerProgress> ById => _followers;
 
     /// <summary>What a replica has durable and matched; nothing if its tree is known to be wrong.</summary>
     public Func<ReplicaId, Etag> DurableOf { get; }
 
-    /// <summary>Durable on a majority.</summary>
+    /// <summary>Durable on a majority. Committed only if it is of the leader's own epoch (R8).</summary>
     public Etag Durable => _committing.Agreed(DurableOf);
 
     /// <summary>When a majority was last heard.</summary>

@@ -13,16 +13,16 @@ internal sealed class Quiescence(ReplicaContext context)
 
     public bool IsQuiescent { get; private set; }
 
-    /// <summary>When it last ended, or when the epoch began.</summary>
+    /// <summary>When quiescence last ended, or when the epoch began.</summary>
     public long EndedUs { get; private set; }
 
     /// <summary>Time before the end of quiescence does not count as silence.</summary>
     public long HeardUs(long heardUs) => Math.Max(EndedUs, heardUs);
 
-    /// <summary>Heard within the shortest timeout, or quiescence ended that recently.</summary>
+    /// <summary>Whether the follower was heard within the shortest timeout, or quiescence ended that recently.</summary>
     public bool HeardLately(FollowerProgress follower) => context.NowUs - HeardUs(follower.HeardUs) < context.Options.TimeoutMinUs;
 
-    /// <summary>The same, but of a quiescent leader's followers nobody expects to be heard.</summary>
+    /// <summary>Whether the follower was heard lately, or need not have been, because the leader is quiescent.</summary>
     public bool MayBeAlive(FollowerProgress follower) => IsQuiescent || HeardLately(follower);
 
     /// <summary>The epoch begins.</summary>

@@ -7,6 +7,8 @@ namespace KvCluster.Replication.Leading;
 internal sealed class ReadRounds(int roundsKept)
 {
     private readonly long[] _sentAtUs = new long[roundsKept];
+
+    // With increasing ids and rounds: each waits for a round that was sent after it arrived (R15).
     private readonly Queue<(long ReadId, ulong Round)> _waiting = new();
 
     /// <summary>The newest round sent; 0 before the first.</summary>

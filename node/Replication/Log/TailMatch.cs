@@ -6,22 +6,22 @@ namespace KvCluster.Replication.Log;
 /// <summary>How bodies from a peer relate to this replica's journal.</summary>
 internal enum TailFit
 {
-    /// <summary>The journal does not have the record that precedes them.</summary>
+    /// <summary>The journal does not have the record that precedes the bodies.</summary>
     Missing,
 
-    /// <summary>They are damaged or do not form a chain. Nothing of them may be used.</summary>
+    /// <summary>The bodies are damaged or do not form a chain. Nothing of them may be used.</summary>
     Damaged,
 
     /// <summary>The journal has different records after the last common one.</summary>
     Conflict,
 
-    /// <summary>They fit: the common part is skipped, the rest may be appended.</summary>
+    /// <summary>The bodies fit: the common part is skipped, the rest may be appended.</summary>
     Fits,
 }
 
-/// <summary>Compares bodies from a peer with this replica's journal. Pure; used by a follower's append and a candidate's fetch. After a conflict, <c>Follower.BeginTruncation</c> or
-/// <c>TailFetch</c> truncates the journal (<c>TailTruncation</c>).</summary>
-/// <param name="Fit">How they fit.</param>
+/// <summary>Compares bodies from a peer with this replica's journal. Pure; used by a follower's append and a candidate's fetch. After a conflict,
+/// <c>Follower.BeginTruncation</c> or <c>TailFetch</c> truncates the journal (<c>TailTruncation</c>).</summary>
+/// <param name="Fit">How the bodies fit.</param>
 /// <param name="Common">The last common record, before anything is appended.</param>
 /// <param name="New">The bodies that the journal lacks, in order.</param>
 /// <param name="End">The last record after appending.</param>

@@ -7,69 +7,84 @@ namespace KvCluster.Replication.Progress;
 /// <summary>What a leader knows of one other replica in its epoch, kept by replica id. Plain state; <c>Leader</c> decides.</summary>
 internal sealed class FollowerProgress(ReplicaId replica, LogPosition probe, long nowUs)
 {
+    // Frames sent and not acknowledged, with increasing etags; their bytes are OutstandingBytes.
     private readonly Queue<(Etag Last, long Bytes)> _outstanding = new();
     private CatchUpRounds _rounds = new();
     private Etag _timed;
 
     public ReplicaId Replica { get; } = replica;
 
+    /// <summary>Changed along <see cref="FollowerTransitions"/> only.</summary>
     public FollowerState State { get; set; }
 
-    /// <summary>The record named in the current probe.</summary>
+    /// <summary>The record named in the current probe. One search for the common record only goes back.</summary>
     public LogPosition Probe { get; set; } = probe;
 
     /// <summary>When to probe again.</summary>
     public long ProbeDueUs { get; set; } = nowUs;
 
-    /// <summary>The last record sent while replicating.</summary>
+    /// <summary>
+    /// The last record sent while replicating. It is in the leader's journal, and the follower has, or was sent, everything from the common record up to it.
+    /// </summary>
     public LogPosition Sent { get; set; }
 
-    /// <summary>A <see cref="Effect.SendBodies"/> is being executed.</summary>
+    /// <summary>A <see cref="Effect.SendBodies"/> is being executed. One at a time, because the next one begins where it ends.</summary>
     public bool Sending { get; set; }
 
-    /// <summary>Durable there and counted. After a restart it is 0 until the follower acknowledges again.</summary>
+    /// <summary>
+    /// Durable there, matched, and counted (R7, R8). Never beyond the leader's journal. It rises within a process of the follower; after a restart it is 0
+    /// until the follower acknowledges again.
+    /// </summary>
     public Etag Acked { get; set; }
 
-    /// <summary>The greatest etag that its processes before the last restart acknowledged in this epoch.</summary>
+    /// <summary>The greatest etag that its processes before the last restart acknowledged in this epoch. Never decreases (R4).</summary>
     public Etag Remembered { get; set; }
 
-    /// <summary>It lacks records up to the remembered etag, and every probe tells it so.</summary>
+    /// <summary>The follower lacks records up to the remembered etag, and every probe says so, until it has acknowledged them again (R4).</summary>
     public bool ToldToRecover { get; set; }
 
-    /// <summary>Bytes sent and not acknowledged.</summary>
+    /// <summary>Bytes sent and not acknowledged: at most <see cref="ReplicationOptions.WindowBytes"/> and one body.</summary>
     public long OutstandingBytes { get; private set; }
 
     /// <summary>When an acknowledgement last rose, or the first byte was sent into an empty window.</summary>
     public long MovedUs { get; set; } = nowUs;
 
-    /// <summary>When it last answered in this epoch as a replica that counts.</summary>
+    /// <summary>When the follower last answered in this epoch as a replica that counts.</summary>
     public long HeardUs { get; set; } = nowUs;
 
-    /// <summary>When its grant ends by the leader's clock.</summary>
+    /// <summary>
+    /// When its grant ends by the leader's clock, counted from the sending of the round: before it ends at the follower (R13). 0 after a restart.
+    /// </summary>
     public long GrantEndUs { get; set; }
 
-    /// <summary>The greatest heartbeat round answered.</summary>
+    /// <summary>The greatest heartbeat round answered. Never decreases, and is never a round that was not sent (R15).</summary>
     public ulong Round { get; set; }
 
-    /// <summary>It last reported that its disk is slow or full, or its tree doubted.</summary>
+    /// <summary>The follower last reported that its disk is slow or full, or its tree doubted.</summary>
     public bool DiskImpaired { get; set; }
 
-    /// <summary>How long it recently took until a record was durable there and the leader knew; 0 if not known.</summary>
+    /// <summary>The recent time until a record was durable there and the leader knew; 0 if not known.</summary>
     public long AckUs { get; private set; }
 
     /// <summary>The number of its newest read-index request; 0 if none waits for an answer.</summary>
     public ulong ReadIndexAsked { get; set; }
 
-    /// <summary>The round that confirms the leader for that request.</summary>
+    /// <summary>The round that confirms the leader for that request, sent after it arrived; 0 if the lease did (R17).</summary>
     public ulong ReadIndexRound { get; set; }
 
-    /// <summary>The log position of the snapshot in progress; default if not opened yet.</summary>
+    /// <summary>
+    /// The log position of the snapshot in progress, which is committed; default outside <see cref="FollowerState.Snapshot"/>, or if not opened yet.
+    /// </summary>
     public LogPosition Covers { get; set; }
 
     public long SnapshotBytes { get; set; }
 
+    /// <summary>
+    /// At most <see cref="SnapshotBytes"/>, and ahead of what is stored by no more than <see cref="ReplicationOptions.SnapshotWindowBytes"/> and a chunk.
+    /// </summary>
     public long SnapshotSent { get; set; }
 
+    /// <summary>What the follower reports. It falls when the follower starts over, in a new process or epoch.</summary>
     public long SnapshotStored { get; set; }
 
     /// <summary>Snapshot bytes that the follower has verified, after all are stored.</summary>
@@ -88,17 +103,17 @@ internal sealed class FollowerProgress(ReplicaId replica, LogPosition probe, lon
     public ulong Incarnation { get; private set; }
 
     /// <summary>
-    /// Whether it follows closely: it is sent bodies as they are appended, and lacks no more than one frame of them, or no more than was appended within a
-    /// heartbeat interval. This one rule decides when a learner may become a voter, and when a leader may end serving for its successor. Writes wait in both
-    /// cases until the follower has what it lacks. A limit in bytes alone is never met behind a busy leader.
+    /// Whether the follower follows closely: it is sent bodies as they are appended, and lacks no more than one frame of them, or no more than was appended
+    /// within a heartbeat interval. This one rule decides when a learner may become a voter, and when a leader may end serving for its successor. Writes wait
+    /// in both cases until the follower has what it lacks. A limit in bytes alone is never met behind a busy leader.
     /// </summary>
     public bool FollowsClosely(ReplicaContext context) => State == FollowerState.Replicate
         && ((Sent.Etag >= context.Journal.Last.Etag && OutstandingBytes <= context.Options.FrameBytes) || _rounds.LagUs(context.NowUs) <= context.Options.HeartbeatIntervalUs);
 
-    /// <summary>It has acknowledged more, or was sent more.</summary>
+    /// <summary>The follower has acknowledged more, or was sent more.</summary>
     public void AdvanceRound(ReplicaContext context) => _rounds.Advance(Acked, context.Journal.Last.Etag, context.NowUs);
 
-    /// <summary>It is sent bodies from here on. How fast it follows is not known yet.</summary>
+    /// <summary>The follower is sent bodies from here on. How fast it follows is not known yet.</summary>
     public void RestartRounds(ReplicaContext context)
     {
         _rounds = new CatchUpRounds();

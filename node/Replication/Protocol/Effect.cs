@@ -10,8 +10,8 @@ namespace KvCluster.Replication.Protocol;
 /// <remarks>
 /// <para>
 /// One thread at a time. The driver calls <see cref="ReplicaCore.Step"/> with an <see cref="Event"/> and the boot clock in microseconds, which never goes back.
-/// It executes the effects from first to last, and may then step the next event. It never steps while effects of the last step are left. "At once" below means
-/// that the event is stepped after all effects of the running list, before any other event.
+/// The driver executes the effects from first to last, and may then step the next event. It never steps while effects of the last step are left. "At once"
+/// below means that the event is stepped after all effects of the running list, before any other event.
 /// </para>
 /// <para>
 /// The driver steps <see cref="Event.Tick"/> first of all. After each step it arranges to step it again at <see cref="ReplicaCore.NextTickUs"/>, which may have
@@ -32,9 +32,9 @@ internal abstract record Effect
     internal sealed record Send(NodeId Node, Frame Frame) : Effect;
 
     /// <summary>
-    /// Fill <c>append.bodies</c> (or <c>tail.bodies</c>) of <paramref name="Frame"/> with the bodies that follow <paramref name="After"/> in the journal, durable
-    /// or not, at most <paramref name="BytesMax"/> but at least one, and send it. If no body follows, an append is not sent and a tail is sent without bodies.
-    /// After an append, sent or not, step <see cref="Event.BodiesSent"/> at once.
+    /// Fill <c>append.bodies</c> (or <c>tail.bodies</c>) of <paramref name="Frame"/> with the bodies that follow <paramref name="After"/> in the journal,
+    /// durable or not, at most <paramref name="BytesMax"/> but at least one, and send it. If no body follows, an append is not sent and a tail is sent without
+    /// bodies. After an append, sent or not, step <see cref="Event.BodiesSent"/> at once.
     /// </summary>
     internal sealed record SendBodies(NodeId Node, Frame Frame, LogPosition After, int BytesMax) : Effect;
 
@@ -45,7 +45,8 @@ internal abstract record Effect
     internal sealed record WriteControl(HardState Control) : Effect;
 
     /// <summary>
-    /// Append these bodies, verified and chained onto the last record, as prepared records, before anything else reads the journal; <see cref="Event.Durable"/> follows. A body that does not chain is a bug and fails the replica.
+    /// Append these bodies, verified and chained onto the last record, as prepared records, before anything else reads the journal; <see cref="Event.Durable"/>
+    /// follows. A body that does not chain is a bug and fails the replica.
     /// </summary>
     internal sealed record AppendBodies(IReadOnlyList<IVerifiedBody> Bodies) : Effect;
 
@@ -70,8 +71,8 @@ internal abstract record Effect
     internal sealed record CompareAndSet(long SetId, ShardRecord Record, long Revision) : Effect;
 
     /// <summary>
-    /// Lead the epoch: evaluate on top of the whole tail, append the epoch-open record with a shard time that continues from <paramref name="Heard"/>, and step <see cref="Event.RecordAppended"/>
-    /// with it at once.
+    /// Lead the epoch: evaluate on top of the whole tail, append the epoch-open record with a shard time that continues from <paramref name="Heard"/>, and step
+    /// <see cref="Event.RecordAppended"/> with it at once.
     /// </summary>
     internal sealed record StartLeading(ulong Epoch, HeardShardTime Heard) : Effect;
 
@@ -108,7 +109,8 @@ internal abstract record Effect
     internal sealed record RecordAdopted(ShardRecord Record, long Revision) : Effect;
 
     /// <summary>
-    /// Pin the newest checkpoint and its log position for a follower; <see cref="Event.SnapshotOpened"/> follows, and <see cref="Event.SnapshotLost"/> if the pin is revoked.
+    /// Pin the newest checkpoint and its log position for a follower; <see cref="Event.SnapshotOpened"/> follows, and <see cref="Event.SnapshotLost"/> if the
+    /// pin is revoked.
     /// </summary>
     internal sealed record OpenSnapshot(ReplicaId Replica) : Effect;
 
@@ -169,7 +171,9 @@ internal abstract record Effect
     /// <summary>Something an operator must know. The replica continues as far as it safely can.</summary>
     internal sealed record Alarm(string Text) : Effect;
 
-    /// <summary>This replica stops for good because of a broken invariant. Fail it and keep the reason. No effect follows, and nothing is stepped any more.</summary>
+    /// <summary>
+    /// This replica stops for good because of a broken invariant. Fail it and keep the reason. No effect follows, and nothing is stepped any more.
+    /// </summary>
     internal sealed record Halt(string Reason) : Effect;
 
     /// <summary>

@@ -89,8 +89,8 @@ internal abstract record Event
     internal sealed record DigestTaken(long TakeId, ByteString Digest) : Event;
 
     /// <summary>
-    /// Somebody needs to know now whether the voters' trees are equal. A leader compares them as soon as it may, and not more often than it repeats a comparison
-    /// without a result; any other replica does nothing.
+    /// Somebody needs to know now whether the voters' trees are equal. A leader compares them as soon as it may, and not more often than it repeats a
+    /// comparison without a result; any other replica does nothing.
     /// </summary>
     internal sealed record DigestsWanted : Event
     {

@@ -21,7 +21,7 @@ internal sealed class Quorum
     /// <summary>All voters of both sets, each once.</summary>
     public IEnumerable<ReplicaId> Voters => _sets.SelectMany(set => set).Distinct();
 
-    /// <summary>Whether it is a voter of any set.</summary>
+    /// <summary>Whether the replica is a voter of any set.</summary>
     public bool Contains(ReplicaId replica) => _sets.Any(set => set.Contains(replica));
 
     /// <summary>The greatest value that a majority of every set has reached; the least possible value if a set is empty.</summary>

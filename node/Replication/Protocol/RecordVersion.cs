@@ -3,13 +3,14 @@ using KvCluster.Internal.V1;
 namespace KvCluster.Replication.Protocol;
 
 /// <summary>
-/// Orders copies of the shard's record. The number of recoveries comes first, because revisions of a coordinator whose records were rebuilt say nothing of those of the one before.
+/// Orders copies of the shard's record. The number of recoveries comes first, because revisions of a coordinator whose records were rebuilt say nothing of
+/// those of the one before.
 /// </summary>
 /// <param name="Recovery">How often the records were rebuilt from the nodes.</param>
 /// <param name="Revision">The record's mod revision.</param>
 internal readonly record struct RecordVersion(ulong Recovery, long Revision) : IComparable<RecordVersion>
 {
-    /// <summary>That of a copy.</summary>
+    /// <summary>The version of a copy.</summary>
     public static RecordVersion Of(ShardRecord record, long revision) => new(record.Recovery, revision);
 
     public static RecordVersion Max(RecordVersion one, RecordVersion other) => one < other ? other : one;

@@ -7,15 +7,17 @@ internal sealed record ReplicationOptions
     public long HeartbeatIntervalUs { get; init; } = 100_000;
 
     /// <summary>
-    /// How long a round that asks no more followers than make a majority may be unanswered before all are asked. More than a round trip in one region takes, and so short that
-    /// reads hardly notice a follower that has just stopped. Between regions all are asked while the few still answer, which costs what it did without this.
+    /// How long a round that asks no more followers than make a majority may be unanswered before all are asked. More than a round trip in one region takes,
+    /// and so short that reads hardly notice a follower that has just stopped. Between regions all are asked while the few still answer, which costs what it
+    /// did without this.
     /// </summary>
     public long FewAnswerUs { get; init; } = 10_000;
 
     /// <summary>
-    /// Interval between heartbeats of a quiescent leader: nothing was asked of it for <see cref="QuiescentAfterUs"/> and all replicas are level. This makes many idle
-    /// shards cost next to nothing. The followers' driver reports when a quiescent leader's node is gone (<see cref="Event.NodeSilent"/>). If it does not, they
-    /// campaign after three of these intervals. A quiescent leader has no lease, so its first read takes a round trip. 0: leaders never become quiescent.
+    /// Interval between heartbeats of a quiescent leader: nothing was asked of it for <see cref="QuiescentAfterUs"/> and all replicas are level. This makes
+    /// many quiescent shards cost next to nothing. The followers' driver reports when a quiescent leader's node is gone (<see cref="Event.NodeSilent"/>). If it
+    /// does not, they campaign after three of these intervals. A quiescent leader has no lease, so its first read takes a round trip. 0: leaders never become
+    /// quiescent.
     /// </summary>
     public long QuiescentIntervalUs { get; init; } = 5_000_000;
 

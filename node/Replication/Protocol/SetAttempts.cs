@@ -25,7 +25,9 @@ internal enum SetStep
     /// <summary>Make the same attempt again after a pause.</summary>
     Repeat,
 
-    /// <summary>Read the value. It is won if the value found is the one that was to be put, so a value must tell its writer or it must not matter who wrote it.</summary>
+    /// <summary>
+    /// Read the value. It is won if the value found is the one that was to be put, so a value must tell its writer or it must not matter who wrote it.
+    /// </summary>
     Read,
 }
 

@@ -24,7 +24,7 @@ internal sealed class ShardView
     /// <summary>The record's mod revision.</summary>
     public long Revision { get; }
 
-    /// <summary>Orders it among other copies of the record.</summary>
+    /// <summary>Orders this copy among others of the record.</summary>
     public RecordVersion Version => RecordVersion.Of(Record, Revision);
 
     public Quorum Voters { get; }
@@ -34,7 +34,7 @@ internal sealed class ShardView
     /// <summary>The replica's node; 0 if it is not in the record.</summary>
     public NodeId NodeOf(ReplicaId replica) => _replicas.TryGetValue(replica, out var found) ? found.NodeId : NodeId.None;
 
-    /// <summary>Whether it is a voter whose directory exists. Only such a replica votes, acknowledges, grants and campaigns.</summary>
+    /// <summary>Whether the replica is a voter whose directory exists. Only such a replica votes, acknowledges, grants and campaigns.</summary>
     public bool MayVote(ReplicaId replica) => MayVote(Record, replica);
 
     /// <inheritdoc cref="MayVote(ReplicaId)"/>

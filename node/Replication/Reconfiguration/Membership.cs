@@ -54,7 +54,7 @@ internal sealed class Membership
 
     public MembershipPhase Phase { get; private set; }
 
-    /// <summary>The voters that decide now: one set, or both while the outcome is open.</summary>
+    /// <summary>The voters that decide now: one set, or both while the outcome is open (R27).</summary>
     public Quorum Voters { get; private set; }
 
     /// <summary>The next time at which something is due by the clock.</summary>

@@ -7,13 +7,13 @@ namespace KvCluster.Replication.Reconfiguration;
 /// <summary>What follows from a copy of the shard's record.</summary>
 internal enum RecordVerdict
 {
-    /// <summary>Nothing may be concluded from it.</summary>
+    /// <summary>Nothing may be concluded from the copy.</summary>
     Doubtful,
 
-    /// <summary>It is not newer than the record that this replica goes by.</summary>
+    /// <summary>The copy is not newer than the record that this replica goes by.</summary>
     Known,
 
-    /// <summary>The replica goes by it from here on.</summary>
+    /// <summary>The replica goes by the copy from here on.</summary>
     Adopt,
 
     /// <summary>The replica was removed from the shard.</summary>
@@ -21,8 +21,8 @@ internal enum RecordVerdict
 }
 
 /// <summary>
-/// Judges copies of the shard's record, from watches and reads, and asks for fresh ones. What a copy says is believed only if it is not older than what was seen
-/// before, and only a fresh read removes a replica. Called within the core's steps.
+/// Judges copies of the shard's record, from watches and reads, and asks for fresh ones. What a copy says is believed only if it is not older than what was
+/// seen before, and only a fresh read removes a replica. Called within the core's steps.
 /// </summary>
 internal sealed class RecordAdoption(ReplicaContext context)
 {
@@ -70,7 +70,7 @@ internal sealed class RecordAdoption(ReplicaContext context)
         return RecordVerdict.Doubtful;
     }
 
-    // This happens, for example, to a replica that was added after the coordinator's backup was taken. It may have acknowledged what nobody else has.
+    // A replica that was added after the coordinator's backup was taken, for example, is not in the record. It may have acknowledged what nobody else has.
     private void Disown(long revision)
     {
         if (_disownedAt == revision)

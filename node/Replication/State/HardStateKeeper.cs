@@ -19,10 +19,12 @@ internal sealed class HardStateKeeper
         _intervalUs = intervalUs;
     }
 
-    /// <summary>What the file should hold. Its promise is what this replica obeys from now on.</summary>
+    /// <summary>
+    /// What the file should hold. Its promise is what this replica obeys from now on: it never goes back, and one process has an epoch's promise.
+    /// </summary>
     public HardState Wanted { get; private set; }
 
-    /// <summary>What the file is known to hold.</summary>
+    /// <summary>What the file is known to hold. What depends on a promise asks here (R2).</summary>
     public HardState Synced { get; private set; }
 
     /// <summary>While a snapshot is switched in, the file is written with it and not otherwise.</summary>

@@ -69,7 +69,7 @@ internal sealed class JournalPace
     /// <summary>The record being timed; <see cref="Etag.None"/> if none.</summary>
     public Etag Timed => _record;
 
-    /// <summary>How long it has been timed.</summary>
+    /// <summary>How long the record has been timed.</summary>
     public long TimedForUs(long nowUs) => nowUs - _sinceUs;
 
     /// <summary>A record was sent to this replica's journal and, by a leader, to the others. One record is timed at a time.</summary>

@@ -3,7 +3,9 @@ using KvCluster.Replication.Protocol;
 
 namespace KvCluster.Replication.State;
 
-/// <summary>When this replica last heard a leader, and how long that leader may be silent before anyone should campaign. Called within the core's steps.</summary>
+/// <summary>
+/// When this replica last heard a leader, and how long that leader may be silent before anyone should campaign. Called within the core's steps.
+/// </summary>
 internal sealed class LeaderContact(long heardUs)
 {
     // A larger value from a leader is capped at this, because it would keep every follower from campaigning.

@@ -15,6 +15,8 @@ internal sealed class Promises
     private readonly ReplicaContext _context;
     private Frame? _held;
     private ReplicaId _answerTo;
+
+    // Of the promised epoch: rounds up to this one grant nothing any more (R25).
     private ulong _releasedRound;
 
     public Promises(ReplicaContext context)
@@ -24,7 +26,9 @@ internal sealed class Promises
         GrantEndUs = context.NowUs + context.Control.Synced.LeaseLongestUs;
     }
 
-    /// <summary>Until then this replica neither prepares a higher epoch nor campaigns.</summary>
+    /// <summary>
+    /// Until then this replica neither prepares a higher epoch nor campaigns. Only a release of the promised leader makes it earlier (R13, R25).
+    /// </summary>
     public long GrantEndUs { get; private set; }
 
     /// <summary>Whether no grant runs.</summary>

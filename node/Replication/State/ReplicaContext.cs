@@ -67,7 +67,7 @@ internal sealed class ReplicaContext
     /// <summary>The epoch that this replica obeys. Frames of a lower one are refused.</summary>
     public ulong Promised => Control.Wanted.PromisedEpoch;
 
-    /// <summary>The greatest epoch seen anywhere. A new epoch is greater.</summary>
+    /// <summary>The greatest epoch seen anywhere, at least the promised one. It never decreases, and a new epoch is greater.</summary>
     public ulong EpochSeen
     {
         get;
@@ -78,10 +78,12 @@ internal sealed class ReplicaContext
         }
     }
 
-    /// <summary>Known to be committed, and in this journal. Never decreases.</summary>
+    /// <summary>Known to be committed, and in this journal; of no higher epoch than the promise. Never decreases (R10).</summary>
     public Etag Committed { get; private set; }
 
-    /// <summary>The journal ends before what this replica once acknowledged or knew to be committed. It neither votes nor acknowledges.</summary>
+    /// <summary>
+    /// The journal ends before what this replica once acknowledged or knew to be committed. Such a replica neither votes nor acknowledges (R4).
+    /// </summary>
     public bool Recovering { get; set; }
 
     /// <summary>The driver judges this replica's journal disk to be slow or full. Others should lead.</summary>

@@ -3,14 +3,15 @@ using KvCluster.Replication.Protocol;
 namespace KvCluster.Replication.State;
 
 /// <summary>
-/// The shard times that this replica has heard from leaders, and when. A new leader continues from the one that was sent in the epoch of its own last record: what another epoch's leader
-/// counts says nothing of the records that this replica has (INVARIANTS.md, "Shard time"). One per replica, kept in memory only; called within the core's steps.
+/// The shard times that this replica has heard from leaders, and when. A new leader continues from the one that was sent in the epoch of its own last record:
+/// what another epoch's leader counts says nothing of the records that this replica has (INVARIANTS.md, "Shard time"). One per replica, kept in memory only;
+/// called within the core's steps.
 /// </summary>
 internal sealed class ShardTimes(ReplicaContext context)
 {
     private (ulong Epoch, HeardShardTime Heard, long AtUs) _newest;
 
-    // That of the last record, when a later epoch was heard of which this replica has no record yet.
+    // What was heard in the epoch of the last record, when a later epoch was heard of which this replica has no record yet.
     private (ulong Epoch, HeardShardTime Heard, long AtUs) _before;
 
     /// <summary>A leader of the promised epoch says what time it is, or this replica does, which led it.</summary>

@@ -4,12 +4,13 @@ using KvCluster.Replication.Protocol;
 namespace KvCluster.Replication.State;
 
 /// <summary>
-/// What happens when a tail diverges, as <c>TailMatch.Of</c> finds: one truncation of this replica's journal, as a follower (<c>Follower.BeginTruncation</c>) or
-/// a candidate (<c>TailFetch</c>). First the acknowledged etag in the control file is lowered and synced, then the journal is truncated, then the new segment's header is synced. Until then nothing is
-/// appended, acknowledged or answered.
+/// What happens when a tail diverges, as <c>TailMatch.Of</c> finds: one truncation of this replica's journal, as a follower (<c>Follower.BeginTruncation</c>)
+/// or a candidate (<c>TailFetch</c>). First the acknowledged etag in the control file is lowered and synced, then the journal is truncated, then the new
+/// segment's header is synced. Until then nothing is appended, acknowledged or answered.
 /// </summary>
 internal sealed class TailTruncation(ReplicaContext context)
 {
+    // While a truncation is wanted: in the journal, common with the leader of the epoch, and not below the committed etag (R11).
     private LogPosition _keep;
     private ulong _epoch;
     private bool _wanted;

@@ -15,7 +15,9 @@ internal interface IStoreEvents
     /// <summary>A truncation is durable: the new segment's header is synced. Appends may follow.</summary>
     void Truncated(RecordRef last);
 
-    /// <summary>Requests were queued, a lane of the journal became free while the queue is not empty, or a pause in applying committed records has ended.</summary>
+    /// <summary>
+    /// Requests were queued, a lane of the journal became free while the queue is not empty, or a pause in applying committed records has ended.
+    /// </summary>
     void WorkQueued();
 
     /// <summary>Whether read answers (such as a failed condition) may leave. False holds them until <c>GroupCommit.ReleaseReadAnswers</c>.</summary>

@@ -209,10 +209,10 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
         /// <summary>What a checkpoint, and dropping what is only cached, would return. Any thread.</summary>
         public long Gain => Interlocked.Read(ref _gain);
 
-        /// <summary>When it was asked for relief; 0: it is not awaited. Under the account's lock.</summary>
+        /// <summary>When the store was asked for relief; 0: it is not awaited. Under the account's lock.</summary>
         internal long AskedAtLocked { get; set; }
 
-        /// <summary>How many had been asked when it was asked in vain; 0: it has helped since, or was not asked. Under the account's lock.</summary>
+        /// <summary>How many had been asked when the store was asked in vain; 0: it has helped since, or was not asked. Under the account's lock.</summary>
         internal long OrderLocked { get; set; }
 
         /// <summary>Asks the store for relief.</summary>
@@ -277,7 +277,7 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
         }
 
         /// <summary>The store begins or ends a pause because of the node's memory.</summary>
-        /// <param name="pause">How long it will be; zero at its end.</param>
+        /// <param name="pause">How long the pause will be; zero at its end.</param>
         public void Hold(TimeSpan pause)
         {
             if (pause > TimeSpan.Zero != _isHeld)
@@ -304,7 +304,7 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
             return AskedAtLocked != 0 && (account.Elapsed(AskedAtLocked, now) < AskAgainAfter || isUnderWay());
         }
 
-        // Those that pause, and this one.
+        // The stores that pause, and this one.
         private int Writers => Volatile.Read(ref account._held) + (_isHeld ? 0 : 1);
     }
 

@@ -4,7 +4,7 @@ namespace KvCluster.Storage.Context;
 
 /// <summary>
 /// Whether a step of the writer has taken enough: time (<see cref="StoreOptions.StepTimeMax"/>), or reads of pages (<see cref="StoreOptions.StepReadsMax"/>).
-/// It ends then, and what is left follows in another one, with heartbeats and the thread's other shards in between. Writer executor.
+/// The step ends then, and what is left follows in another one, with heartbeats and the thread's other shards in between. Writer executor.
 /// </summary>
 /// <param name="time">The clock.</param>
 /// <param name="options">The bounds.</param>
@@ -15,9 +15,9 @@ internal readonly struct StepBound(TimeProvider time, StoreOptions options)
     /// <summary>When the step began.</summary>
     public long Began { get; } = time.GetTimestamp();
 
-    /// <summary>Whether it has read enough pages. Costs next to nothing.</summary>
+    /// <summary>Whether the step has read enough pages. Costs next to nothing.</summary>
     public bool HasReadEnough => PageSpace.ReadsOfThread - _reads >= options.StepReadsMax;
 
-    /// <summary>Whether it took long enough. Looks at the clock.</summary>
+    /// <summary>Whether the step took long enough. Looks at the clock.</summary>
     public bool TookLongEnough => time.GetElapsedTime(Began) >= options.StepTimeMax;
 }

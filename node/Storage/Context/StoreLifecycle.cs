@@ -5,13 +5,13 @@ namespace KvCluster.Storage.Context;
 /// <summary>How far a store is in its life. It only goes forward.</summary>
 internal enum StorePhase
 {
-    /// <summary>It works.</summary>
+    /// <summary>The store works.</summary>
     Open,
 
     /// <summary>A failure has ended it, and every waiter got the reason. It still has to be stopped or closed.</summary>
     Failed,
 
-    /// <summary>It was told to stop or to close. Nothing new begins, and no event follows.</summary>
+    /// <summary>The store was told to stop or to close. Nothing new begins, and no event follows.</summary>
     Stopping,
 
     /// <summary>Every waiter has its answer. The journal still writes what was queued.</summary>
@@ -63,7 +63,7 @@ internal sealed class StoreLifecycle
         }
     }
 
-    /// <summary>The same, and has every waiter answered. Writer executor.</summary>
+    /// <summary>Ends the store with its first failure, and has every waiter answered. Writer executor.</summary>
     public void Fail(Exception failure)
     {
         if (TryFail(failure))
@@ -85,7 +85,9 @@ internal sealed class StoreLifecycle
         }
     }
 
-    /// <summary>Work that is done as by <see cref="Guard"/>, under the name of the method. To be created once and posted to the writer executor often.</summary>
+    /// <summary>
+    /// Work that is done as by <see cref="Guard"/>, under the name of the method. To be created once and posted to the writer executor often.
+    /// </summary>
     public IWorkItem Guarded(Action action) => new GuardedWork(this, action);
 
     /// <summary>Tells the store to stop. False when it was told before. Any thread.</summary>

@@ -31,16 +31,17 @@ internal sealed record StoreOptions
     public int StepReadsMax { get; init; } = 128;
 
     /// <summary>
-    /// Leaves that one request may read to delete ranges and large sets: those on edges, those that were changed since the last checkpoint, and those with entries that refer
-    /// to other pages. 8 MiB, some tens of thousands of small keys. Dropping such a leaf takes less than a microsecond if it is in memory, and some ten if it has to be read, so that
-    /// a request takes about as long as a full batch, on each replica. What is left of a larger one is the next request's.
+    /// Leaves that one request may read to delete ranges and large sets: those on edges, those that were changed since the last checkpoint, and those with
+    /// entries that refer to other pages. 8 MiB, some tens of thousands of small keys. Dropping such a leaf takes less than a microsecond if it is in memory,
+    /// and some ten if it has to be read, so that a request takes about as long as a full batch, on each replica. What is left of a larger one is the next
+    /// request's.
     /// </summary>
     public int RangeLeavesMax { get; init; } = 1_024;
 
     /// <summary>
     /// Leaves that one request may delete without reading them, which are the others. The branch that names them has to be read, and counts as 256 of them
-    /// (<see cref="Trees.RangeAllowance"/>), so that these are some 60,000 leaves with four million small keys, and branches with long keys are at most 512. A request for 78,000 leaves took
-    /// 11 ms beside much other work, so the writer is held up for about 10 ms. A stored result has room for 536 million keys.
+    /// (<see cref="Trees.RangeAllowance"/>), so that these are some 60,000 leaves with four million small keys, and branches with long keys are at most 512. A
+    /// request for 78,000 leaves took 11 ms beside much other work, so the writer is held up for about 10 ms. A stored result has room for 536 million keys.
     /// </summary>
     public int RangeLeavesUnreadMax { get; init; } = 128 << 10;
 
@@ -66,14 +67,14 @@ internal sealed record StoreOptions
     public bool FillSegments { get; init; } = true;
 
     /// <summary>
-    /// Whether a leader compresses records, where that saves a block of the journal and the system has liblz4. It costs the writer some 0.7 ms for 1 MiB, and pays
-    /// where the disk takes much longer than that; a node measures it (<c>DeviceProbe.MeasureWhatPays</c>). Every replica reads both.
+    /// Whether a leader compresses records, where that saves a block of the journal and the system has liblz4. It costs the writer some 0.7 ms for 1 MiB, and
+    /// pays where the disk takes much longer than that; a node measures it (<c>DeviceProbe.MeasureWhatPays</c>). Every replica reads both.
     /// </summary>
     public bool CompressRecords { get; init; }
 
     /// <summary>
-    /// Writes of the journal that may be in flight. More of them serve many callers on a device that answers late, and make smaller groups of their writes on one that
-    /// does not; a node measures it (<c>DeviceProbe.MeasureWhatPays</c>). Whoever makes the <see cref="StoreContext"/> gives it as many lanes.
+    /// Writes of the journal that may be in flight. More of them serve many callers on a device that answers late, and make smaller groups of their writes on
+    /// one that does not; a node measures it (<c>DeviceProbe.MeasureWhatPays</c>). Whoever makes the <see cref="StoreContext"/> gives it as many lanes.
     /// </summary>
     public int JournalWrites { get; init; } = 2;
 
@@ -93,14 +94,14 @@ internal sealed record StoreOptions
     /// <summary>Time since the last checkpoint after which the next commit starts one.</summary>
     public TimeSpan CheckpointInterval { get; init; } = TimeSpan.FromMinutes(5);
 
-    /// <summary>Time without a record after which a checkpoint is written early, so that a restart has nothing to replay for a quiescent shard.</summary>
+    /// <summary>Time without a record after which a checkpoint is written early, so that a restart has nothing to replay for an idle store.</summary>
     public TimeSpan CheckpointIdleTime { get; init; } = TimeSpan.FromSeconds(5);
 
-    /// <summary>Journal bytes since the last checkpoint from which a quiescent shard writes one. Replaying less takes some hundredths of a second.</summary>
+    /// <summary>Journal bytes since the last checkpoint from which an idle store writes one. Replaying less takes some hundredths of a second.</summary>
     public long CheckpointIdleJournalBytes { get; init; } = 4 << 20;
 
     /// <summary>
-    /// Bytes of changed pages from which a quiescent shard writes a checkpoint, so that their memory is returned. As many bytes of journal cause one too.
+    /// Bytes of changed pages from which an idle store writes a checkpoint, so that their memory is returned. As many bytes of journal cause one too.
     /// </summary>
     public long CheckpointIdleScratchBytes { get; init; } = 4 << 20;
 
@@ -117,8 +118,8 @@ internal sealed record StoreOptions
     public long RetainedJournalBytes { get; init; } = 256 << 20;
 
     /// <summary>
-    /// Bytes of covered journal that are kept for watchers that are connected and behind, if <see cref="RetainedJournalBytes"/> is less. A watcher further behind
-    /// is told that the journal is compacted. Some minutes of the writes of a busy shard.
+    /// Bytes of covered journal that are kept for watchers that are connected and behind, if <see cref="RetainedJournalBytes"/> is less. A watcher further
+    /// behind is told that the journal is compacted. Some minutes of the writes of a busy shard.
     /// </summary>
     public long WatchedJournalBytes { get; init; } = 64 << 20;
 
@@ -147,8 +148,8 @@ internal sealed record StoreOptions
     public PageStoreOptions Pages { get; init; } = new();
 
     /// <summary>
-    /// Sessions with a lifetime: 100,000 of one owner, who may have half of them. More can be opened only when others have ended. A leader counts each down in about 200 bytes, and one
-    /// without requests or keys takes about as many in the tree.
+    /// Sessions with a lifetime: 100,000 of one owner, who may have half of them. More can be opened only when others have ended. A leader counts each down in
+    /// about 200 bytes, and one without requests or keys takes about as many in the tree.
     /// </summary>
     public int SessionsWithLifetimeMax { get; init; } = 1 << 18;
 
@@ -165,14 +166,15 @@ internal sealed record StoreOptions
     public TimeSpan SessionIdleMin { get; init; } = TimeSpan.FromMinutes(1);
 
     /// <summary>
-    /// How much faster than real time the boot clock may run, in thousandths. What ends by time ends later by as much, so that nothing ends early. The crystal of a machine is right to
-    /// a tenth of this, and the kernel turns a clock to follow others by at most half of it. Less than what leases are lengthened by, because a key that ends a little early is no wrong answer.
+    /// How much faster than real time the boot clock may run, in thousandths. What ends by time ends later by as much, so that nothing ends early. The crystal
+    /// of a machine is right to a tenth of this, and the kernel turns a clock to follow others by at most half of it. Less than what leases are lengthened by,
+    /// because a key that ends a little early is no wrong answer.
     /// </summary>
     public int ClockDriftPermille { get; init; } = 1;
 
     /// <summary>
-    /// Whether the records of this replica, when it leads, have a shard time beside the wall time, and what is left of sessions' lifetimes. False as long as replicas that know neither may have to
-    /// read them (format level 1).
+    /// Whether the records of this replica, when it leads, have a shard time beside the wall time, and what is left of sessions' lifetimes. False as long as
+    /// replicas that know neither may have to read them (format level 1).
     /// </summary>
     public bool HasShardTimes { get; init; } = true;
 

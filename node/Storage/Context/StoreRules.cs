@@ -23,7 +23,9 @@ internal class StoreRules
     /// <summary>Whether a loss in the journal must be recorded in the control file before anything hides the evidence.</summary>
     public virtual bool RemembersLoss => true;
 
-    /// <summary>The predecessor of an epoch's first record, whose change number that record continues: the last record of the journal, committed or not.</summary>
+    /// <summary>
+    /// The predecessor of an epoch's first record, whose change number that record continues: the last record of the journal, committed or not.
+    /// </summary>
     /// <param name="last">The last record of the journal.</param>
     /// <param name="published">The last committed record.</param>
     public virtual RecordRef PrecedesEpoch(RecordRef last, RecordRef published) => last;

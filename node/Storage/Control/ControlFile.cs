@@ -258,5 +258,5 @@ internal sealed class ControlFile : IDisposable
 
 /// <summary>What a slot of the control file holds.</summary>
 /// <param name="State">The state; null if the slot is damaged.</param>
-/// <param name="Sequence">One more than that of the state before it.</param>
+/// <param name="Sequence">One more than the sequence of the state before it.</param>
 internal readonly record struct ControlSlot(ControlState? State, ulong Sequence);

@@ -21,10 +21,10 @@ internal sealed record ControlState
     /// <summary>The process incarnation of that leader; 0 = unknown.</summary>
     public ulong PromisedIncarnation { get; init; }
 
-    /// <summary>The lesser of the committed and the durable etag. Recovery applies records up to it.</summary>
+    /// <summary>The lesser of the committed and the durable etag, so never beyond this replica's journal. Recovery applies records up to it.</summary>
     public Etag Committed { get; init; }
 
-    /// <summary>The last etag that this replica has acknowledged. Lowered before a truncation.</summary>
+    /// <summary>An etag that this replica has acknowledged. A journal that ends before it has lost records (S4). Lowered before a truncation.</summary>
     public Etag Acknowledged { get; init; }
 
     /// <summary>Last seen generation of the shard's record.</summary>

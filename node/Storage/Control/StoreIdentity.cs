@@ -7,8 +7,8 @@ namespace KvCluster.Storage.Control;
 internal readonly record struct StoreIdentity(ReplicaId ReplicaId, ShardId Shard, ulong ClusterHash)
 {
     /// <summary>
-    /// What every embedded store has (FORMAT.md, "Embedded store"), so that a replica of a cluster, whose id is random, is not mistaken for one. The hash is the text
-    /// "embedded".
+    /// What every embedded store has (FORMAT.md, "Embedded store"), so that a replica of a cluster, whose id is random, is not mistaken for one. The hash is
+    /// the text "embedded".
     /// </summary>
     public static readonly StoreIdentity Embedded = new(new ReplicaId(1), new ShardId(0), 0x6465_6464_6562_6D65);
 }

@@ -42,10 +42,12 @@ internal sealed unsafe class Checkpoint
     /// <summary>Pages that the previous checkpoint reaches and this one does not. The free map's own pages are added later.</summary>
     internal List<PageRun> Left { get; }
 
-    /// <summary>Scratch pages of this checkpoint that batches published since then have retired, which is noted in each (<see cref="Page.LeftBy"/>). Writer only.</summary>
+    /// <summary>
+    /// Scratch pages of this checkpoint that batches published since then have retired, which is noted in each (<see cref="Page.LeftBy"/>). Writer only.
+    /// </summary>
     internal PageList LeftSince { get; } = new();
 
-    /// <summary>What it covers.</summary>
+    /// <summary>What the checkpoint covers.</summary>
     internal CheckpointPosition CheckpointPosition { get; private set; }
 
     /// <summary>Whether the checkpoint was returned to its owner and uses the free map. Before that it is only frozen.</summary>
@@ -122,7 +124,7 @@ internal sealed unsafe class Checkpoint
         catch (Exception failure)
         {
             _writer?.Dispose();
-            // It will be abandoned. The map of a large file takes the writer too long.
+            // The checkpoint will be abandoned. The map is restored here, because that of a large file would take the writer too long.
             if (failure is StorageIoException { IsDiskFull: true } && MayBeAbandoned)
                 _store.Free.Restore();
             throw;

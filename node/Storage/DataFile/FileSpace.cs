@@ -83,7 +83,8 @@ internal sealed class FileSpace(IStorageFile file, PageSpace space)
     /// in progress; the part is given back before the next one is written.
     /// </summary>
     /// <param name="map">The newest map.</param>
-    /// <param name="pages">The length that either meta page records, whichever is greater. A file that is shorter than its meta page says is refused (S8).</param>
+    /// <param name="pages">The length that either meta page records, whichever is greater. A file that is shorter than its meta page says is refused
+    /// (S8).</param>
     /// <param name="holePagesMin">The shortest run of free pages that becomes a hole.</param>
     /// <param name="part">The part. Empty if it is not known yet whether there is one.</param>
     /// <returns>False if there is nothing to give back before the next checkpoint.</returns>

@@ -107,8 +107,8 @@ internal sealed unsafe class LeavingPages(PageReclamation reclamation, List<Page
     }
 
     /// <summary>
-    /// The checkpoint in progress was abandoned: what it took is left as before, about this many pages with each call. True when it is done. Batches may be published in
-    /// between.
+    /// The checkpoint in progress was abandoned: what it took is left as before, about this many pages with each call. True when it is done. Batches may be
+    /// published in between.
     /// </summary>
     /// <param name="epoch">Readers that start after this epoch do not reach the scratch pages that were kept for it until now.</param>
     /// <param name="pagesMax">How many.</param>

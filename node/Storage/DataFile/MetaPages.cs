@@ -68,10 +68,10 @@ internal sealed class MetaPages
     }
 
     /// <summary>
-    /// Called before anything is overwritten that the meta page found at the open does not reach. Its sync may have failed in the previous process. In that case it is in
-    /// the system's cache only, and a later sync does not write it to disk. Should it be torn here, the other one counts. And where the other one could not be read, it is
-    /// written again, with the same content as this one: it may be newer, and what is torn or damaged now may be readable after another torn write or on another day.
-    /// Checkpoint executor.
+    /// Called before anything is overwritten that the meta page found at the open does not reach. Its sync may have failed in the previous process. In that
+    /// case it is in the system's cache only, and a later sync does not write it to disk. Should it be torn here, the other one counts. And where the other one
+    /// could not be read, it is written again, with the same content as this one: it may be newer, and what is torn or damaged now may be readable after
+    /// another torn write or on another day. Checkpoint executor.
     /// </summary>
     public void Settle()
     {

@@ -1,8 +1,8 @@
 namespace KvCluster.Storage.DataFile;
 
 /// <summary>
-/// A list of scratch pages that grows piece by piece: an addition copies nothing that is there, and the first one takes little memory. For lists that may become
-/// long on the writer, which has no time for more. One thread at a time.
+/// A list of scratch pages that grows piece by piece: an addition copies nothing that is there, and the first one takes little memory. For lists that may
+/// become long on the writer, which has no time for more. One thread at a time.
 /// </summary>
 internal sealed class PageList
 {

@@ -4,7 +4,8 @@ namespace KvCluster.Storage.DataFile;
 
 /// <summary>
 /// Returns retired pages to the scratch pool or the free map as soon as nothing reaches them (S1). <see cref="LeavingPages"/> retires what no
-/// checkpoint needs any more; <see cref="PinnedRuns"/> keeps what pins reach, and <see cref="RetiredPages{T}"/> what readers reach. Writer only, except the counts.
+/// checkpoint needs any more; <see cref="PinnedRuns"/> keeps what pins reach, and <see cref="RetiredPages{T}"/> what readers reach. Writer only, except the
+/// counts.
 /// </summary>
 internal sealed unsafe class PageReclamation
 {
@@ -52,10 +53,12 @@ internal sealed unsafe class PageReclamation
     /// <summary>If callers' readers hold more bytes of scratch memory than this, the one that holds most must end.</summary>
     public long HeldScratchBytesMax { get; set; } = long.MaxValue;
 
-    /// <summary>The same for digests.</summary>
+    /// <summary>If snapshots of digests hold more bytes of scratch memory than this, the one that holds most must end.</summary>
     public long DigestScratchBytesMax { get; set; } = long.MaxValue;
 
-    /// <summary>Those, plus bytes of the file that are retired and not reusable yet. Any thread; may be out of date.</summary>
+    /// <summary>
+    /// Bytes of scratch memory that only readers still need, plus bytes of the file that are retired and not reusable yet. Any thread; may be out of date.
+    /// </summary>
     public long PinnedBytes => _scratch.HeldBytes + Volatile.Read(ref _fileBytes);
 
     /// <summary>Bytes of scratch memory that a finished checkpoint has placed in the file and that wait to be returned. Any thread.</summary>

@@ -115,8 +115,8 @@ internal sealed class PageStore : IDisposable
     public long ReusableBytes => FileBytes - ((Free.FilePages - Free.ReusablePages) * Page.Bytes);
 
     /// <summary>
-    /// Whether so much of the file's space is not in use that an idle store should give it back: a fifth of what is in use, and at least 4 MiB, since some stays
-    /// reusable anyway. Writer, while no checkpoint is in progress.
+    /// Whether so much of the file's space is not in use that an idle store should give it back: a fifth of what is in use, and at least 4 MiB, since some
+    /// stays reusable anyway. Writer, while no checkpoint is in progress.
     /// </summary>
     public bool HasMuchSpare => Free.SparePages > Math.Max(SparePagesMin, Free.UsedPages / 5);
 
@@ -256,13 +256,13 @@ internal sealed class PageStore : IDisposable
     }
 
     /// <summary>
-    /// Abandons a checkpoint whose write found the disk full. Nothing of it counts, and the next one starts over. Called until it returns true, with batches and
-    /// publications in between, but not during a batch.
+    /// Abandons a checkpoint whose write found the disk full. Nothing of it counts, and the next one starts over. Called until it returns true, with batches
+    /// and publications in between, but not during a batch.
     /// </summary>
     public bool AbandonStep(Checkpoint checkpoint)
     {
         Invariant.Check(checkpoint == _leaving.Checkpoint && checkpoint.MayBeAbandoned && !_batch.IsOpen, $"A checkpoint was abandoned although its meta page may be durable, or during a batch.");
-        // Its write has done so, unless it had not come to that.
+        // A write that found the disk full has restored the map already; if none was begun, this does.
         Free.Restore();
         return _leaving.AbandonStep(Roots.Readers.NextEpoch(), Options.StepPages);
     }

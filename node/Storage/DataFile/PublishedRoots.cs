@@ -13,6 +13,8 @@ internal sealed unsafe class PublishedRoots
     private readonly ScratchPool _pool;
     private readonly WriteBatch _batch;
     private readonly LeavingPages _leaving;
+
+    /// <summary>With increasing etags above the published one, each built on the state before it.</summary>
     private readonly List<SealedBatch> _unpublished = [];
     private readonly Stack<SealedBatch> _emptyBatches = new();
     private StoreRoot _published;
@@ -35,7 +37,7 @@ internal sealed unsafe class PublishedRoots
     /// <summary>Who has a snapshot open. Any thread.</summary>
     public ReaderSlots Readers { get; }
 
-    /// <summary>The state that readers see. Any thread.</summary>
+    /// <summary>The state that readers see. Its etag never decreases, and what is read in it stays as it is (S1). Any thread.</summary>
     public StoreRoot Published => Volatile.Read(ref _published);
 
     /// <summary>The state after the newest sealed batch.</summary>

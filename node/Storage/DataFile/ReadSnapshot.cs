@@ -29,12 +29,13 @@ internal readonly unsafe struct ReadSnapshot : IDisposable
     public Etag Etag => _root.Etag;
 
     /// <summary>
-    /// Whether it keeps more memory from being reused than it may. Long-running holders should end it soon and continue with a new one. Any thread.
+    /// Whether the snapshot keeps more memory from being reused than it may. Long-running holders should end it soon and continue with a new one. Any thread.
     /// </summary>
     public bool IsTooOld => _roots.Readers.MustEnd(_slot, _ticket);
 
     /// <summary>
-    /// Whether it had to end because of the memory that it holds. What it has returned stays valid, but nothing more should be read with it. Any thread.
+    /// Whether the snapshot had to end because of the memory that it holds. What it has returned stays valid, but nothing more should be read with it. Any
+    /// thread.
     /// </summary>
     public bool HoldsTooMuchMemory => _roots.Readers.HoldsTooMuchMemory(_slot, _ticket);
 

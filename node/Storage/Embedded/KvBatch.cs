@@ -15,7 +15,9 @@ namespace KvCluster.Storage;
 /// </remarks>
 public sealed class KvBatch
 {
-    /// <summary>Bytes that an operation or condition takes beside its stored key and its value, at most: code, flags, and two lengths, or a length and an etag.</summary>
+    /// <summary>
+    /// Bytes that an operation or condition takes beside its stored key and its value, at most: code, flags, and two lengths, or a length and an etag.
+    /// </summary>
     private const int OverheadBytesMax = 2 + Varint.BytesMax + Etag.ByteLength;
 
     private WriteRequest? _request = WriteRequest.Rent();
@@ -90,8 +92,9 @@ public sealed class KvBatch
     }
 
     /// <summary>
-    /// Adds a delete of the set of a key with all its members; nothing changes if there is none. The sets that a batch deletes may have 8 MiB of members together: with
-    /// more, the batch is refused with a <see cref="KvSetTooLargeException"/> when it is written, and <see cref="KvStore.DeleteSetAsync"/> is to be used.
+    /// Adds a delete of the set of a key with all its members; nothing changes if there is none. The sets that a batch deletes may have 8 MiB of members
+    /// together: with more, the batch is refused with a <see cref="KvSetTooLargeException"/> when it is written, and <see cref="KvStore.DeleteSetAsync"/> is to
+    /// be used.
     /// </summary>
     /// <exception cref="ArgumentOutOfRangeException">The key is empty or over its limit (<see cref="KvStoreLimits"/>).</exception>
     /// <exception cref="KvBatchFullException">The batch is full.</exception>
@@ -123,8 +126,8 @@ public sealed class KvBatch
     public KvBatch IfValue(KvTree tree, ReadOnlySpan<byte> key, ReadOnlySpan<byte> value) => If(tree, key, ConditionKind.ValueEquals, default, value);
 
     /// <summary>Ends the batch and returns its request. Nothing of the batch has changed if this throws.</summary>
-    /// <exception cref="InvalidOperationException">It was written before, or another thread uses it at this moment.</exception>
-    /// <exception cref="ArgumentException">Its trees belong to another store.</exception>
+    /// <exception cref="InvalidOperationException">The batch was written before, or another thread uses it at this moment.</exception>
+    /// <exception cref="ArgumentException">The batch's trees belong to another store.</exception>
     internal WriteRequest Take(KvStore store)
     {
         using var turn = TakeTurn();

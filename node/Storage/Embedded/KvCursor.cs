@@ -5,12 +5,12 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage;
 
 /// <summary>
-/// Moves over the entries of a tree in the order of their keys, in both directions, within the bounds with which it was opened. Used by one thread at a time and
-/// disposed of before its snapshot. It starts outside of the entries: <see cref="MoveNext"/> goes to the first one, <see cref="MovePrevious"/> to the last.
+/// Moves over the entries of a tree in the order of their keys, in both directions, within the bounds with which it was opened. Used by one thread at a time
+/// and disposed of before its snapshot. It starts outside of the entries: <see cref="MoveNext"/> goes to the first one, <see cref="MovePrevious"/> to the last.
 /// </summary>
 /// <remarks>
-/// Spans are valid until the cursor moves (keys) or the snapshot is disposed of (values). After that every member throws an <see cref="ObjectDisposedException"/>.
-/// A read that finds damage throws a <see cref="KvStoreDamagedException"/>.
+/// Spans are valid until the cursor moves (keys) or the snapshot is disposed of (values). After that every member throws an
+/// <see cref="ObjectDisposedException"/>. A read that finds damage throws a <see cref="KvStoreDamagedException"/>.
 /// </remarks>
 public sealed class KvCursor : IDisposable
 {
@@ -105,8 +105,8 @@ public sealed class KvCursor : IDisposable
     }
 
     /// <summary>
-    /// Moves to the entry with this key, or if there is none to the first one after it. False if there is none within the bounds; <see cref="MovePrevious"/> then
-    /// moves to the last one.
+    /// Moves to the entry with this key, or if there is none to the first one after it. False if there is none within the bounds; <see cref="MovePrevious"/>
+    /// then moves to the last one.
     /// </summary>
     /// <exception cref="ArgumentOutOfRangeException">The key is too long.</exception>
     [SkipLocalsInit]

@@ -4,8 +4,8 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage;
 
 /// <summary>
-/// Moves over the members of a set in their order, in both directions. Used by one thread at a time and disposed of before its snapshot. It starts outside of the
-/// members: <see cref="MoveNext"/> goes to the first one, <see cref="MovePrevious"/> to the last.
+/// Moves over the members of a set in their order, in both directions. Used by one thread at a time and disposed of before its snapshot. It starts outside of
+/// the members: <see cref="MoveNext"/> goes to the first one, <see cref="MovePrevious"/> to the last.
 /// </summary>
 /// <remarks>
 /// A read that finds damage throws a <see cref="KvStoreDamagedException"/>. After the snapshot was disposed of, every member throws an
@@ -67,7 +67,10 @@ public sealed class KvMemberCursor : IDisposable
         }
     }
 
-    /// <summary>Moves to this member, or if the set does not have it to the first one after it; false if there is none. <see cref="MovePrevious"/> then moves to the last one.</summary>
+    /// <summary>
+    /// Moves to this member, or if the set does not have it to the first one after it; false if there is none. <see cref="MovePrevious"/> then moves to the
+    /// last one.
+    /// </summary>
     /// <exception cref="ArgumentOutOfRangeException">The member is empty or too long.</exception>
     public bool Seek(ReadOnlySpan<byte> member)
     {

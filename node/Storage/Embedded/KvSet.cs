@@ -4,8 +4,8 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage;
 
 /// <summary>
-/// The set of a key as a <see cref="KvSnapshot"/> has it: members of bytes, in their order, each once. A key without a set has an empty one. Any thread, also several at a
-/// time. After the snapshot was disposed of, every member throws an <see cref="ObjectDisposedException"/>.
+/// The set of a key as a <see cref="KvSnapshot"/> has it: members of bytes, in their order, each once. A key without a set has an empty one. Any thread, also
+/// several at a time. After the snapshot was disposed of, every member throws an <see cref="ObjectDisposedException"/>.
 /// </summary>
 /// <exception cref="KvStoreDamagedException">From any read: what is on the disk is not what was written.</exception>
 public readonly struct KvSet
@@ -25,7 +25,10 @@ public readonly struct KvSet
         }
     }
 
-    /// <summary>The etag of its last change; <see cref="Etag.None"/> if it is empty. What changed nothing, such as adding a member that was there, is not a change of the set.</summary>
+    /// <summary>
+    /// The etag of its last change; <see cref="Etag.None"/> if it is empty. What changed nothing, such as adding a member that was there, is not a change of
+    /// the set.
+    /// </summary>
     public Etag Etag
     {
         get
@@ -35,7 +38,7 @@ public readonly struct KvSet
         }
     }
 
-    /// <summary>Whether it has a member. Takes one search, however large the set is.</summary>
+    /// <summary>Whether the set has a member. Takes one search, however large the set is.</summary>
     /// <exception cref="ArgumentOutOfRangeException">The member is empty or too long.</exception>
     public bool Contains(ReadOnlySpan<byte> member)
     {
@@ -54,7 +57,7 @@ public readonly struct KvSet
 
     /// <summary>The members in order, to be iterated over once with <c>foreach</c>.</summary>
     /// <param name="from">The first one, inclusive, which need not be a member; empty: from the beginning.</param>
-    /// <exception cref="ArgumentOutOfRangeException">It is more than one byte longer than a member may be.</exception>
+    /// <exception cref="ArgumentOutOfRangeException">The first one is more than one byte longer than a member may be.</exception>
     public KvMemberScan Members(ReadOnlySpan<byte> from = default)
     {
         var cursor = OpenCursor();
@@ -74,14 +77,14 @@ public readonly struct KvSet
     /// <summary>A cursor over the members, which moves in both directions. The caller disposes of it.</summary>
     public KvMemberCursor OpenCursor() => new(_snapshot, Count == 0 ? null : _stored.Members());
 
-    /// <exception cref="ArgumentOutOfRangeException">It is empty or too long.</exception>
+    /// <exception cref="ArgumentOutOfRangeException">The member is empty or too long.</exception>
     internal static void CheckMember(ReadOnlySpan<byte> member)
     {
         if (member.Length is 0 or > KvStoreLimits.MemberBytesMax)
             throw new ArgumentOutOfRangeException(nameof(member), member.Length, $"A member has 1 to {KvStoreLimits.MemberBytesMax} bytes.");
     }
 
-    /// <exception cref="ArgumentOutOfRangeException">It is empty or too long.</exception>
+    /// <exception cref="ArgumentOutOfRangeException">The place is empty or too long.</exception>
     internal static void CheckPlace(ReadOnlySpan<byte> member)
     {
         if (member.Length is 0 or > KvLimits.MemberBoundBytesMax)
@@ -96,7 +99,7 @@ public readonly struct KvMemberScan
     private readonly bool? _found;
 
     /// <param name="cursor">The cursor, which belongs to the scan.</param>
-    /// <param name="found">Whether it is at the first member of the scan, or at the end; null if it has not been moved.</param>
+    /// <param name="found">Whether the cursor is at the first member of the scan, or at the end; null if it has not been moved.</param>
     internal KvMemberScan(KvMemberCursor cursor, bool? found) => (_cursor, _found) = (cursor, found);
 
     /// <summary>Called by <c>foreach</c>.</summary>

@@ -12,8 +12,8 @@ namespace KvCluster.Storage;
 /// <see cref="KvSnapshotTooOldException"/>. Dispose of it when no thread uses it or its cursors.
 /// </summary>
 /// <remarks>
-/// Values are returned where they are stored. Such a span is valid until the snapshot, or the store, is disposed of; copy what has to live longer. After that every
-/// member throws an <see cref="ObjectDisposedException"/>.
+/// Values are returned where they are stored. Such a span is valid until the snapshot, or the store, is disposed of; copy what has to live longer. After that
+/// every member throws an <see cref="ObjectDisposedException"/>.
 /// </remarks>
 public sealed class KvSnapshot : IDisposable
 {
@@ -34,8 +34,8 @@ public sealed class KvSnapshot : IDisposable
     }
 
     /// <summary>
-    /// Whether it keeps so much from being reused that the store grows because of it: memory, and then it has ended, or parts of the file. Whoever holds
-    /// snapshots for long looks at this now and then, and continues with a new one.
+    /// Whether the snapshot keeps so much from being reused that the store grows because of it: memory, and then it has ended, or parts of the file. Whoever
+    /// holds snapshots for long looks at this now and then, and continues with a new one.
     /// </summary>
     public bool IsTooOld
     {
@@ -99,8 +99,8 @@ public sealed class KvSnapshot : IDisposable
     }
 
     /// <summary>
-    /// The number of keys of a tree that have values, from one key to another. Nearly nothing is read for it: it takes microseconds for millions of keys, and longer only by what was
-    /// changed since the last checkpoint.
+    /// The number of keys of a tree that have values, from one key to another. Nearly nothing is read for it: it takes microseconds for millions of keys, and
+    /// longer only by what was changed since the last checkpoint.
     /// </summary>
     /// <param name="tree">The tree.</param>
     /// <param name="from">The first key, inclusive; empty: from the beginning.</param>
@@ -152,8 +152,8 @@ public sealed class KvSnapshot : IDisposable
     public KvCursor OpenCursor(KvTree tree, ReadOnlySpan<byte> from = default, ReadOnlySpan<byte> to = default) => Open(TreeId.Kv, tree, from, to);
 
     /// <summary>
-    /// The keys of a tree that have sets, with their sets, from one key to another, to be iterated over once with <c>foreach</c>. A key without a value is one of
-    /// them too. Members of large sets are not read.
+    /// The keys of a tree that have sets, with their sets, from one key to another, to be iterated over once with <c>foreach</c>. A key without a value is one
+    /// of them too. Members of large sets are not read.
     /// </summary>
     /// <inheritdoc cref="Scan(KvTree, ReadOnlySpan{byte}, ReadOnlySpan{byte}, bool)" path="/param|/exception"/>
     public KvSetScan ScanSets(KvTree tree, ReadOnlySpan<byte> from = default, ReadOnlySpan<byte> to = default, bool reverse = false) => new(Open(TreeId.Sets, tree, from, to), reverse);
@@ -170,7 +170,7 @@ public sealed class KvSnapshot : IDisposable
     }
 
     /// <exception cref="ObjectDisposedException">The snapshot or the store was disposed of.</exception>
-    /// <exception cref="KvSnapshotTooOldException">It has ended, because it held most of the memory that snapshots may hold.</exception>
+    /// <exception cref="KvSnapshotTooOldException">The snapshot has ended, because it held most of the memory that snapshots may hold.</exception>
     internal void Check()
     {
         CheckOpen();

@@ -10,12 +10,12 @@ using KvCluster.Storage.Transactions;
 namespace KvCluster.Storage;
 
 /// <summary>
-/// An ordered key-value store in a directory, embedded in this process: named trees of keys with values and sets, atomic and durable batches, snapshots, cursors, backups. One process has a
-/// directory open at a time. Any thread, many at a time; writes that wait together share one sync of the disk.
+/// An ordered key-value store in a directory, embedded in this process: named trees of keys with values and sets, atomic and durable batches, snapshots,
+/// cursors, backups. One process has a directory open at a time. Any thread, many at a time; writes that wait together share one sync of the disk.
 /// </summary>
 /// <remarks>
-/// A write is answered when it is on stable storage, and every snapshot that is opened afterwards has it. A crash at any moment loses nothing that was answered and
-/// leaves no batch half applied. Failures are of the type <see cref="KvStoreException"/>. After one of the type <see cref="KvStoreFailedException"/> only
+/// A write is answered when it is on stable storage, and every snapshot that is opened afterwards has it. A crash at any moment loses nothing that was answered
+/// and leaves no batch half applied. Failures are of the type <see cref="KvStoreException"/>. After one of the type <see cref="KvStoreFailedException"/> only
 /// <see cref="DisposeAsync"/> is left. Every member throws an <see cref="ObjectDisposedException"/> after that.
 /// </remarks>
 public sealed class KvStore : IAsyncDisposable
@@ -30,7 +30,9 @@ public sealed class KvStore : IAsyncDisposable
     private readonly Turns _backups = new();
     private readonly AdmissionLine _line = new();
 
-    /// <summary>Cancelled when the disposal begins. Never disposed of: calls that are late still ask for its token, and without a timer it holds nothing.</summary>
+    /// <summary>
+    /// Cancelled when the disposal begins. Never disposed of: calls that are late still ask for its token, and without a timer it holds nothing.
+    /// </summary>
     private readonly CancellationTokenSource _ending = new();
     private readonly Lazy<Task> _disposal;
     private volatile bool _isDisposed;
@@ -64,15 +66,15 @@ public sealed class KvStore : IAsyncDisposable
     }
 
     /// <summary>
-    /// Opens the store in a directory, or creates it there. The directory must have a store, be empty or not exist. Replays what the last checkpoint does not cover,
-    /// which takes about a second for each 128 MiB after a crash. <see cref="DisposeAsync"/> leaves less than 4 MiB.
+    /// Opens the store in a directory, or creates it there. The directory must have a store, be empty or not exist. Replays what the last checkpoint does not
+    /// cover, which takes about a second for each 128 MiB after a crash. <see cref="DisposeAsync"/> leaves less than 4 MiB.
     /// </summary>
     /// <param name="directory">The directory. Nothing else may be kept in it.</param>
     /// <param name="options">Null: the defaults.</param>
-    /// <exception cref="KvStoreInUseException">It is open in another process, or in this one.</exception>
-    /// <exception cref="KvStoreFormatException">It has something else in it, or the files of another version.</exception>
+    /// <exception cref="KvStoreInUseException">The store is open in another process, or in this one.</exception>
+    /// <exception cref="KvStoreFormatException">The directory has something else in it, or the files of another version.</exception>
     /// <exception cref="KvStoreDamagedException">Something that was durable is, or may be, missing. Nothing was changed.</exception>
-    /// <exception cref="KvStoreDiskException">It cannot be used, for example because it is a file or read-only.</exception>
+    /// <exception cref="KvStoreDiskException">The directory cannot be used, for example because it is a file or read-only.</exception>
     public static KvStore Open(string directory, KvStoreOptions? options = null)
     {
         ArgumentException.ThrowIfNullOrWhiteSpace(directory);
@@ -101,14 +103,16 @@ public sealed class KvStore : IAsyncDisposable
     }
 
     /// <summary>
-    /// Creates a store in a directory from a backup, which is verified as a whole. Reads as many bytes of the stream as the backup has. Until this has ended there is no store in
-    /// the directory, also after a crash.
+    /// Creates a store in a directory from a backup, which is verified as a whole. Reads as many bytes of the stream as the backup has. Until this has ended
+    /// there is no store in the directory, also after a crash.
     /// </summary>
     /// <param name="source">The stream, at the beginning of what <see cref="BackupAsync"/> has written.</param>
     /// <param name="directory">A directory that is empty or does not exist.</param>
     /// <param name="options">Null: the defaults.</param>
     /// <param name="cancellationToken">Ends the restore; what it has written is removed.</param>
-    /// <returns>The etag of the newest change in the backup. Later changes get greater ones; they do not compare with those of the store that was backed up.</returns>
+    /// <returns>
+    /// The etag of the newest change in the backup. Later changes get greater ones; they do not compare with those of the store that was backed up.
+    /// </returns>
     /// <exception cref="KvStoreDamagedException">The stream is not a whole backup.</exception>
     /// <exception cref="KvStoreFormatException">The directory has something in it, or the backup has another version.</exception>
     /// <inheritdoc cref="Open" path="/exception[@cref='KvStoreInUseException' or @cref='KvStoreDiskException']"/>
@@ -167,10 +171,10 @@ public sealed class KvStore : IAsyncDisposable
     }
 
     /// <summary>
-    /// Removes a tree with all its keys and sets. Its name is gone, durably, before its keys are removed; what a crash or the token leaves of them is removed by the next open. Snapshots from
-    /// before still have the tree. A batch that is written meanwhile is applied before, or refused as a whole.
+    /// Removes a tree with all its keys and sets. Its name is gone, durably, before its keys are removed; what a crash or the token leaves of them is removed
+    /// by the next open. Snapshots from before still have the tree. A batch that is written meanwhile is applied before, or refused as a whole.
     /// </summary>
-    /// <exception cref="KvTreeNotFoundException">It was dropped before.</exception>
+    /// <exception cref="KvTreeNotFoundException">The tree was dropped before.</exception>
     public Task DropTreeAsync(KvTree tree, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(tree);
@@ -180,8 +184,8 @@ public sealed class KvStore : IAsyncDisposable
     }
 
     /// <summary>
-    /// Applies a batch as a whole if all its conditions hold, and otherwise changes nothing. When this returns, the outcome is on stable storage and visible. While too much waits for
-    /// the disk it waits for its turn.
+    /// Applies a batch as a whole if all its conditions hold, and otherwise changes nothing. When this returns, the outcome is on stable storage and visible.
+    /// While too much waits for the disk it waits for its turn.
     /// </summary>
     /// <param name="batch">Belongs to the store from here on, and cannot be used again.</param>
     /// <param name="cancellationToken">Takes the batch back while it waits. A batch that is on its way to the disk is not stopped.</param>
@@ -189,7 +193,7 @@ public sealed class KvStore : IAsyncDisposable
     /// <exception cref="KvTreeNotFoundException">
     /// One of its trees was dropped, or is dropped while the batch waits for its turn. Nothing was changed.
     /// </exception>
-    /// <exception cref="KvSetTooLargeException">It deletes a set that is too large for that. Nothing was changed.</exception>
+    /// <exception cref="KvSetTooLargeException">The batch deletes a set that is too large for that. Nothing was changed.</exception>
     /// <exception cref="KvStoreDiskException">The disk is full, and the batch puts values or adds members. Nothing was changed.</exception>
     /// <exception cref="KvStoreFailedException">The store has stopped; see <see cref="KvStoreFailedException.IsOutcomeUnknown"/>.</exception>
     /// <exception cref="OperationCanceledException">The batch was taken back. Nothing was changed.</exception>
@@ -233,8 +237,8 @@ public sealed class KvStore : IAsyncDisposable
     }
 
     /// <summary>
-    /// Removes the keys of a tree from one to another, with their values; their sets stay. A large range is removed from its beginning on, in steps of some megabytes that are atomic and durable each, so that others'
-    /// writes do not wait for all of it.
+    /// Removes the keys of a tree from one to another, with their values; their sets stay. A large range is removed from its beginning on, in steps of some
+    /// megabytes that are atomic and durable each, so that others' writes do not wait for all of it.
     /// </summary>
     /// <param name="tree">The tree.</param>
     /// <param name="from">The first key, inclusive; empty: from the beginning.</param>
@@ -254,9 +258,9 @@ public sealed class KvStore : IAsyncDisposable
     }
 
     /// <summary>
-    /// Removes the set of a key with all its members. It takes as long as the set has pages of branches, not members. A set of more than some megabytes is removed from its
-    /// first member on, in steps that are atomic and durable each, so that others' writes do not wait for all of it. Together with other operations, or all at once:
-    /// <see cref="KvBatch.SetDelete"/>.
+    /// Removes the set of a key with all its members. It takes as long as the set has pages of branches, not members. A set of more than some megabytes is
+    /// removed from its first member on, in steps that are atomic and durable each, so that others' writes do not wait for all of it. Together with other
+    /// operations, or all at once: <see cref="KvBatch.SetDelete"/>.
     /// </summary>
     /// <param name="tree">The tree.</param>
     /// <param name="key">The key.</param>
@@ -296,8 +300,8 @@ public sealed class KvStore : IAsyncDisposable
     }
 
     /// <summary>
-    /// Writes the changed pages of everything that was answered so far into the data file, so that an open has nothing of it to replay. The store does that by itself; this is for a
-    /// program that wants it at a certain time.
+    /// Writes the changed pages of everything that was answered so far into the data file, so that an open has nothing of it to replay. The store does that by
+    /// itself; this is for a program that wants it at a certain time.
     /// </summary>
     /// <param name="cancellationToken">Ends the wait, not the checkpoint.</param>
     /// <exception cref="KvStoreDiskException">The disk is full. Nothing is lost.</exception>
@@ -312,8 +316,8 @@ public sealed class KvStore : IAsyncDisposable
     }
 
     /// <summary>
-    /// Writes a backup to a stream: a checkpoint with everything that was answered before the call. Reads and writes go on meanwhile; the data file grows by what they change. One
-    /// backup is made at a time, and others wait for it.
+    /// Writes a backup to a stream: a checkpoint with everything that was answered before the call. Reads and writes go on meanwhile; the data file grows by
+    /// what they change. One backup is made at a time, and others wait for it.
     /// </summary>
     /// <param name="destination">Is written from its position on, and flushed, but not closed.</param>
     /// <param name="cancellationToken">Ends the backup.</param>
@@ -330,8 +334,9 @@ public sealed class KvStore : IAsyncDisposable
     }
 
     /// <summary>
-    /// Closes the store. Batches that were passed to <see cref="WriteAsync"/> before are answered; a backup under way ends. If the journal has much that no checkpoint covers, one is
-    /// written. Waits for open snapshots to be disposed of, for ten seconds at most; from the beginning on they throw. Then another process can open the directory.
+    /// Closes the store. Batches that were passed to <see cref="WriteAsync"/> before are answered; a backup under way ends. If the journal has much that no
+    /// checkpoint covers, one is written. Waits for open snapshots to be disposed of, for ten seconds at most; from the beginning on they throw. Then another
+    /// process can open the directory.
     /// </summary>
     public ValueTask DisposeAsync()
     {
@@ -480,7 +485,8 @@ public sealed class KvStore : IAsyncDisposable
     }
 
     /// <summary>
-    /// Waits until everything in the journal is committed and visible, and every request from before is answered. A request that changes nothing is answered after those before it.
+    /// Waits until everything in the journal is committed and visible, and every request from before is answered. A request that changes nothing is answered
+    /// after those before it.
     /// </summary>
     private async Task SettleAsync() => await SubmitAsync(WriteRequest.Rent(), CancellationToken.None).ConfigureAwait(false);
 

@@ -22,15 +22,15 @@ public sealed class KvStoreInUseException(string message, string? holder, Except
 }
 
 /// <summary>
-/// What is there is not a store: a directory with other things in it, a replica of a cluster, a stream that is not a backup, or the files of a version that this
-/// one does not read.
+/// What is there is not a store: a directory with other things in it, a replica of a cluster, a stream that is not a backup, or the files of a version that
+/// this one does not read.
 /// </summary>
 public sealed class KvStoreFormatException(string message, Exception? cause = null) : KvStoreException(message, cause);
 
 /// <summary>
-/// The disk, or a backup, does not have what was written to it. Nothing is repaired or skipped. A store whose checkpoint and journal cannot be read completely is
-/// not opened; restore a backup, or recover what can be read with <c>kv-node storage recover DIRECTORY/store --accept-loss</c>, where DIRECTORY is the store's. Without
-/// the last word, that command says what would be lost, and changes nothing.
+/// The disk, or a backup, does not have what was written to it. Nothing is repaired or skipped. A store whose checkpoint and journal cannot be read completely
+/// is not opened; restore a backup, or recover what can be read with <c>kv-node storage recover DIRECTORY/store --accept-loss</c>, where DIRECTORY is the
+/// store's. Without the last word, that command says what would be lost, and changes nothing.
 /// </summary>
 public sealed class KvStoreDamagedException(string message, Exception cause) : KvStoreException(message, cause);
 
@@ -58,7 +58,9 @@ public sealed class KvTreeNotFoundException(string name, string message) : KvSto
     public string Name { get; } = name;
 }
 
-/// <summary>The batch has as many operations or bytes as a batch may have, and what was to be added is not part of it. Write it and begin another one.</summary>
+/// <summary>
+/// The batch has as many operations or bytes as a batch may have, and what was to be added is not part of it. Write it and begin another one.
+/// </summary>
 public sealed class KvBatchFullException(string message) : KvStoreException(message);
 
 /// <summary>

@@ -15,7 +15,9 @@ public static class KvStoreLimits
     /// <summary>Longest value. A value may be empty.</summary>
     public const int ValueBytesMax = KvLimits.ValueBytesMax;
 
-    /// <summary>Longest member of a set. A member has at least one byte. Seven of the longest fit into a page, so that the tree of a large set stays flat.</summary>
+    /// <summary>
+    /// Longest member of a set. A member has at least one byte. Seven of the longest fit into a page, so that the tree of a large set stays flat.
+    /// </summary>
     public const int MemberBytesMax = 1_024;
 
     /// <summary>Largest batch, in bytes of its encoded operations and conditions. An operation takes at most 22 bytes more than its key and value.</summary>

@@ -35,22 +35,23 @@ public sealed record KvStoreOptions
     public long CheckpointJournalBytes { get; init; } = 128 << 20;
 
     /// <summary>
-    /// Whether the space of a new journal file is written once, as zeros, before it is used. It makes durable writes faster on most disks (on ext4 by a third), and costs each byte of
-    /// the journal a second write until files are used again. It does not pay on file systems that copy on write, such as btrfs. Null: measured at each open, with some dozen
-    /// small writes, which takes some milliseconds on a fast disk and a quarter of a second at most on a slow one.
+    /// Whether the space of a new journal file is written once, as zeros, before it is used. It makes durable writes faster on most disks (on ext4 by a third),
+    /// and costs each byte of the journal a second write until files are used again. It does not pay on file systems that copy on write, such as btrfs. Null:
+    /// measured at each open, with some dozen small writes, which takes some milliseconds on a fast disk and a quarter of a second at most on a slow one.
     /// </summary>
     public bool? FillJournal { get; init; } = true;
 
     /// <summary>
-    /// Whether large journal records are compressed with LZ4, for which the system must have liblz4.so.1; without it they are not. It takes some 0.7 ms of a processor for 1 MiB, and pays
-    /// where the disk takes several times as long. Whatever is chosen, every open reads both. Null: measured at each open, with some writes of 1 MiB, which take a quarter of a
-    /// second at most.
+    /// Whether large journal records are compressed with LZ4, for which the system must have liblz4.so.1; without it they are not. It takes some 0.7 ms of a
+    /// processor for 1 MiB, and pays where the disk takes several times as long. Whatever is chosen, every open reads both. Null: measured at each open, with
+    /// some writes of 1 MiB, which take a quarter of a second at most.
     /// </summary>
     public bool? CompressJournal { get; init; } = false;
 
     /// <summary>
-    /// Writes of the journal that may be in flight, each of which has a thread: 1 to <see cref="JournalWritesMax"/>. Two suit most disks. Four serve hundreds of callers up to a third
-    /// better where a durable write takes some milliseconds, as on a disk that is reached over a network. Null: measured at each open, with the same writes as <see cref="FillJournal"/>.
+    /// Writes of the journal that may be in flight, each of which has a thread: 1 to <see cref="JournalWritesMax"/>. Two suit most disks. Four serve hundreds
+    /// of callers up to a third better where a durable write takes some milliseconds, as on a disk that is reached over a network. Null: measured at each open,
+    /// with the same writes as <see cref="FillJournal"/>.
     /// </summary>
     public int? JournalWrites { get; init; } = 2;
 

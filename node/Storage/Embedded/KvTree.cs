@@ -1,8 +1,8 @@
 namespace KvCluster.Storage;
 
 /// <summary>
-/// A named tree of a <see cref="KvStore"/>: keys of its own, in their own order, each with a value, a set, or both. Trees of a store share its files, and one batch can change several of them.
-/// From <see cref="KvStore.CreateTreeAsync"/>, <see cref="KvStore.Tree"/> or <see cref="KvStore.TryGetTree"/>. Any thread.
+/// A named tree of a <see cref="KvStore"/>: keys of its own, in their own order, each with a value, a set, or both. Trees of a store share its files, and one
+/// batch can change several of them. From <see cref="KvStore.CreateTreeAsync"/>, <see cref="KvStore.Tree"/> or <see cref="KvStore.TryGetTree"/>. Any thread.
 /// </summary>
 public sealed class KvTree
 {
@@ -23,14 +23,14 @@ public sealed class KvTree
     /// <summary>The name.</summary>
     public override string ToString() => Name;
 
-    /// <exception cref="ArgumentException">It belongs to another store.</exception>
+    /// <exception cref="ArgumentException">The tree belongs to another store.</exception>
     internal void ThrowUnlessOf(KvStore store, string parameter)
     {
         if (Store != store)
             throw new ArgumentException($"The tree '{Name}' belongs to another store.", parameter);
     }
 
-    /// <exception cref="KvTreeNotFoundException">It was dropped.</exception>
+    /// <exception cref="KvTreeNotFoundException">The tree was dropped.</exception>
     internal void ThrowIfDropped()
     {
         if (_isDropped)
@@ -38,10 +38,10 @@ public sealed class KvTree
     }
 
     /// <summary>
-    /// Keeps a drop from beginning until <see cref="Release"/>, for as long as it takes to put a batch into the store's queue. So a batch is in the queue before the
-    /// request that drops one of its trees, and the keys that it puts are removed with the others; or it is refused.
+    /// Keeps a drop from beginning until <see cref="Release"/>, for as long as it takes to put a batch into the store's queue. So a batch is in the queue
+    /// before the request that drops one of its trees, and the keys that it puts are removed with the others; or it is refused.
     /// </summary>
-    /// <exception cref="KvTreeNotFoundException">It was dropped, and is not held.</exception>
+    /// <exception cref="KvTreeNotFoundException">The tree was dropped, and is not held.</exception>
     internal void Hold()
     {
         // A full fence: either this sees the drop, or the drop sees this.

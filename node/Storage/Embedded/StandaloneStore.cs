@@ -11,8 +11,8 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Storage;
 
 /// <summary>
-/// A store without peers, which always leads; a record is committed when it is durable here. What <see cref="KvStore"/> is made of; benchmarks, tests of the engine
-/// and the simulation use it directly, with executors, disks and requests of their own. Any thread.
+/// A store without peers, which always leads; a record is committed when it is durable here. What <see cref="KvStore"/> is made of; benchmarks, tests of the
+/// engine and the simulation use it directly, with executors, disks and requests of their own. Any thread.
 /// </summary>
 internal sealed class StandaloneStore : IStoreEvents, IDisposable
 {
@@ -51,7 +51,8 @@ internal sealed class StandaloneStore : IStoreEvents, IDisposable
     /// <param name="files">The disk.</param>
     /// <param name="directory">The directory.</param>
     /// <param name="options">Bounds.</param>
-    /// <param name="time">The clock. Timers of the system's clock fire on a thread of the store, because pauses of writers and checkpoints end by them. Those of another one are used.</param>
+    /// <param name="time">The clock. Timers of the system's clock fire on a thread of the store, because pauses of writers and checkpoints end by them. Those
+    /// of another one are used.</param>
     /// <param name="log">Gets one line per decision.</param>
     /// <param name="memoryBudget">What the store may use, in bytes. Without it, the store has only the options' bounds.</param>
     /// <param name="identity">What the directory must belong to, or will belong to; null accepts any.</param>

@@ -9,8 +9,8 @@ using KvCluster.Storage.Threads;
 namespace KvCluster.Storage;
 
 /// <summary>
-/// Backups of a store: its newest checkpoint as the stream in which replicas of a cluster receive one (FORMAT.md, "Snapshot stream"). Disks are used on an executor, and
-/// the caller's stream is awaited on any thread.
+/// Backups of a store: its newest checkpoint as the stream in which replicas of a cluster receive one (FORMAT.md, "Snapshot stream"). Disks are used on an
+/// executor, and the caller's stream is awaited on any thread.
 /// </summary>
 internal static class StoreBackup
 {

@@ -32,8 +32,8 @@ internal static class StoreErrors
     }
 
     /// <summary>
-    /// The same for the open of a directory, where any failure of the file system is one. Most are rights that this process's user does not have, and the system's own words say neither what became of
-    /// the open nor what to do.
+    /// The same for the open of a directory, where any failure of the file system is one. Most are rights that this process's user does not have, and the
+    /// system's own words say neither what became of the open nor what to do.
     /// </summary>
     public static bool TryTranslateOpen(Exception failure, [NotNullWhen(true)] out Exception? translated)
     {

@@ -5,7 +5,8 @@ using KvCluster.Storage.Inspection;
 namespace KvCluster.Storage;
 
 /// <summary>
-/// The directory of a <see cref="KvStore"/>, held for one process: LOCK, and in <c>store</c> the files of the engine (FORMAT.md, "Embedded store"). Opening thread.
+/// The directory of a <see cref="KvStore"/>, held for one process: LOCK, and in <c>store</c> the files of the engine (FORMAT.md, "Embedded store"). Opening
+/// thread.
 /// </summary>
 internal sealed class StoreHome : IDisposable
 {

@@ -13,8 +13,9 @@ namespace KvCluster.Storage;
 /// engine for their values and one for their sets, and the number before each key keeps them apart. Any thread; changes are made one at a time.
 /// </summary>
 /// <remarks>
-/// A tree is dropped with one write that removes its name. Its keys and sets are removed afterwards. A number is never used again, so keys whose number has no name belong to
-/// nobody, and the next open removes them. A crash may leave some. A batch that races with the drop of one of its trees is applied before it, or refused.
+/// A tree is dropped with one write that removes its name. Its keys and sets are removed afterwards. A number is never used again, so keys whose number has no
+/// name belong to nobody, and the next open removes them. A crash may leave some. A batch that races with the drop of one of its trees is applied before it, or
+/// refused.
 /// </remarks>
 internal sealed class TreeCatalogue
 {
@@ -68,7 +69,7 @@ internal sealed class TreeCatalogue
     }
 
     /// <summary>Removes a tree with all its keys.</summary>
-    /// <exception cref="KvTreeNotFoundException">It was dropped before.</exception>
+    /// <exception cref="KvTreeNotFoundException">The tree was dropped before.</exception>
     public async Task DropAsync(KvTree tree, CancellationToken cancellationToken)
     {
         using var turn = await _turns.TakeAsync(cancellationToken).ConfigureAwait(false);
@@ -158,7 +159,9 @@ internal sealed class TreeCatalogue
             await _store.DeleteSetsAsync(sets, cancellationToken).ConfigureAwait(false);
     }
 
-    /// <summary>The first stored keys with small sets, or one with a large set: what one request deletes. Of a tree whose sets nobody changes any more.</summary>
+    /// <summary>
+    /// The first stored keys with small sets, or one with a large set: what one request deletes. Of a tree whose sets nobody changes any more.
+    /// </summary>
     private List<byte[]> FirstSets(byte[] from, byte[] to)
     {
         var found = new List<byte[]>();

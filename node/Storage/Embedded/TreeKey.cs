@@ -51,8 +51,8 @@ internal static class TreeKey
         key.IsEmpty ? throw new ArgumentOutOfRangeException(nameof(key), 0, "A key has at least one byte.") : Write(destination, tree, key);
 
     /// <summary>
-    /// Writes the end of a range, which does not belong to it. An empty key is the end of the tree: greater than all of its keys, and not greater than any of the next
-    /// tree.
+    /// Writes the end of a range, which does not belong to it. An empty key is the end of the tree: greater than all of its keys, and not greater than any of
+    /// the next tree.
     /// </summary>
     /// <exception cref="ArgumentOutOfRangeException">The key is too long.</exception>
     public static ReadOnlySpan<byte> WriteEnd(Span<byte> destination, uint tree, scoped ReadOnlySpan<byte> key) =>
@@ -61,7 +61,9 @@ internal static class TreeKey
     /// <summary>The same in an array of its own.</summary>
     public static byte[] EndBound(uint tree, ReadOnlySpan<byte> key) => WriteEnd(stackalloc byte[BytesMax], tree, key).ToArray();
 
-    /// <summary>The least key that is greater than all keys with a prefix. The prefix begins with the number of a tree, which is not the greatest number.</summary>
+    /// <summary>
+    /// The least key that is greater than all keys with a prefix. The prefix begins with the number of a tree, which is not the greatest number.
+    /// </summary>
     public static ReadOnlySpan<byte> EndOfPrefix(Span<byte> destination, scoped ReadOnlySpan<byte> prefix)
     {
         var last = prefix.LastIndexOfAnyExcept((byte)0xFF);

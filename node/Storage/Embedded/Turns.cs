@@ -1,8 +1,8 @@
 namespace KvCluster.Storage;
 
 /// <summary>
-/// Turns of a <see cref="KvStore"/> that are taken one at a time, until its disposal ends them. Whoever waits for a turn then, and whoever asks for one later, gets an
-/// <see cref="ObjectDisposedException"/>. Any thread.
+/// Turns of a <see cref="KvStore"/> that are taken one at a time, until its disposal ends them. Whoever waits for a turn then, and whoever asks for one later,
+/// gets an <see cref="ObjectDisposedException"/>. Any thread.
 /// </summary>
 internal sealed class Turns
 {
@@ -16,7 +16,7 @@ internal sealed class Turns
         await _free.WaitAsync(cancellationToken).ConfigureAwait(false);
         if (!_hasEnded)
             return new Turn(_free);
-        // One waits after the other, and each lets the next one see the end.
+        // Those who wait go one after the other, and each lets the next one see the end.
         _free.Release();
         throw new ObjectDisposedException(nameof(KvStore), "The store was disposed of. Nothing was changed.");
     }

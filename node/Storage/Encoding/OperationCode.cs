@@ -3,7 +3,7 @@ namespace KvCluster.Storage.Encoding;
 /// <summary>First byte of an operation in a payload (FORMAT.md, "Operations").</summary>
 internal enum OperationCode : byte
 {
-    /// <summary>Not an operation.</summary>
+    /// <summary>No operation.</summary>
     None = 0,
 
     /// <summary>Sets a key's value.</summary>

@@ -1,8 +1,8 @@
 namespace KvCluster.Storage.Encoding;
 
 /// <summary>
-/// Iterates over the results that <see cref="OperationResults"/> has encoded. The entries of a result are read before the next one; those that are not read are skipped.
-/// Malformed bytes cause a <see cref="CorruptStoreException"/>. Any thread.
+/// Iterates over the results that <see cref="OperationResults"/> has encoded. The entries of a result are read before the next one; those that are not read are
+/// skipped. Malformed bytes cause a <see cref="CorruptStoreException"/>. Any thread.
 /// </summary>
 internal ref struct OperationResultReader(ReadOnlySpan<byte> results)
 {

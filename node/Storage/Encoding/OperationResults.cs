@@ -1,8 +1,8 @@
 namespace KvCluster.Storage.Encoding;
 
 /// <summary>
-/// Encodes what the operations of one request did, one after the other (FORMAT.md, "Results of operations"); <see cref="OperationResultReader"/> decodes it. Entries are
-/// gathered before the result that they belong to is added. Reused; not thread-safe.
+/// Encodes what the operations of one request did, one after the other (FORMAT.md, "Results of operations"); <see cref="OperationResultReader"/> decodes it.
+/// Entries are gathered before the result that they belong to is added. Reused; not thread-safe.
 /// </summary>
 internal sealed class OperationResults
 {

@@ -8,7 +8,9 @@ internal static class Operations
     /// <summary>Bytes of a session's id.</summary>
     public const int SessionBytes = 16;
 
-    /// <summary>Appends a put, without or with a number that its key ends with: <see cref="OperationCode.Put"/> or <see cref="OperationCode.PutNumbered"/>.</summary>
+    /// <summary>
+    /// Appends a put, without or with a number that its key ends with: <see cref="OperationCode.Put"/> or <see cref="OperationCode.PutNumbered"/>.
+    /// </summary>
     public static void Put(ByteBuffer payload, ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, in KeyLife life = default, OperationCode code = OperationCode.Put)
     {
         // One reservation for all parts: a load makes millions of puts.
@@ -33,7 +35,8 @@ internal static class Operations
     }
 
     /// <summary>
-    /// Appends the end of a key that expires: <see cref="OperationCode.Expire"/>, or <see cref="OperationCode.ForgetExpiry"/> if the key has another etag by now.
+    /// Appends the end of a key that expires: <see cref="OperationCode.Expire"/>, or <see cref="OperationCode.ForgetExpiry"/> if the key has another etag by
+    /// now.
     /// </summary>
     public static void Expire(ByteBuffer payload, OperationCode code, ReadOnlySpan<byte> key, ulong expiryMilliseconds, Etag etag)
     {
@@ -104,7 +107,9 @@ internal static class Operations
         AppendSession(payload, session);
     }
 
-    /// <summary>Appends how much of a session's lifetime is left. <paramref name="leftMilliseconds"/>: 0 = what was recorded before does not hold any more.</summary>
+    /// <summary>
+    /// Appends how much of a session's lifetime is left. <paramref name="leftMilliseconds"/>: 0 = what was recorded before does not hold any more.
+    /// </summary>
     public static void SessionLeft(ByteBuffer payload, UInt128 session, ulong leftMilliseconds)
     {
         payload.Append([(byte)OperationCode.SessionLeft]);

@@ -79,10 +79,11 @@ internal readonly ref struct SetValue
     }
 
     /// <summary>
-    /// Verifies that the value has the members unless they are in a tree, that none is empty, that they are in order, and that the value ends with the last one.
+    /// Verifies that the value has the members unless they are in a tree, that none is empty, that they are in order, and that the value ends with the last
+    /// one.
     /// </summary>
     /// <param name="hasTree">Whether the entry has a tree.</param>
-    /// <exception cref="CorruptStoreException">It is not so.</exception>
+    /// <exception cref="CorruptStoreException">One of these does not hold.</exception>
     public void Check(bool hasTree)
     {
         if (Count == 0 || hasTree != (SmallCount == 0) || (SmallCount > 0 && EndOf(SmallCount - 1) != _members.Length))

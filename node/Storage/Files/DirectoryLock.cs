@@ -10,8 +10,9 @@ namespace KvCluster.Storage.Files;
 /// the holder, for the message that others get.
 /// </summary>
 /// <remarks>
-/// The lock is <c>flock</c>, as earlier versions had it through the runtime. The runtime locks files by itself when it opens them, but not where that is switched off
-/// (<c>DOTNET_SYSTEM_IO_DISABLEFILELOCKING</c>), and takes any error but one for a lock. So the call is made here again, which changes nothing where the lock is held.
+/// The lock is <c>flock</c>, as earlier versions had it through the runtime. The runtime locks files by itself when it opens them, but not where that is
+/// switched off (<c>DOTNET_SYSTEM_IO_DISABLEFILELOCKING</c>), and takes any error but one for a lock. So the call is made here again, which changes nothing
+/// where the lock is held.
 /// </remarks>
 internal sealed class DirectoryLock : IDisposable
 {

@@ -57,7 +57,8 @@ internal static class LocalDisk
     }
 
     /// <summary>Called before anything is created.</summary>
-    /// <exception cref="PlatformNotSupportedException">The engine does not run on this system, because it makes calls that only Linux with glibc has.</exception>
+    /// <exception cref="PlatformNotSupportedException">The engine does not run on this system, because it makes calls that only Linux with glibc
+    /// has.</exception>
     public static void Require()
     {
         if (Obstacle is not null)

@@ -104,7 +104,7 @@ internal enum StorageFileMode
 }
 
 /// <summary>How to open a file.</summary>
-/// <param name="Mode">Whether it must exist.</param>
+/// <param name="Mode">Whether the file must exist.</param>
 /// <param name="Direct">Bypass the page cache where the file system supports it (probed at the open); see <see cref="IStorageFile.IsDirect"/>.</param>
 /// <param name="DataSync">Each write is durable when it returns.</param>
 internal readonly record struct StorageFileOptions(StorageFileMode Mode, bool Direct = false, bool DataSync = false);

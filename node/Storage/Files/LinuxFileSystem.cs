@@ -6,8 +6,8 @@ using System.Runtime.InteropServices;
 namespace KvCluster.Storage.Files;
 
 /// <summary>
-/// The disk on Linux: names through the runtime, and through the C library direct and data-sync writes, allocation, mappings, directory syncs. What is created can be read
-/// by this process's user only, as it has the data of all callers. Stateless; any thread.
+/// The disk on Linux: names through the runtime, and through the C library direct and data-sync writes, allocation, mappings, directory syncs. What is created
+/// can be read by this process's user only, as it has the data of all callers. Stateless; any thread.
 /// </summary>
 internal sealed class LinuxFileSystem : IFileSystem
 {

@@ -1,6 +1,8 @@
 namespace KvCluster.Storage.Files;
 
-/// <summary>A disk on which nothing can be changed, for tools that only look. Files are opened for reading. Any call that would change something is refused.</summary>
+/// <summary>
+/// A disk on which nothing can be changed, for tools that only look. Files are opened for reading. Any call that would change something is refused.
+/// </summary>
 internal sealed class ReadOnlyDisk(IFileSystem disk) : IFileSystem
 {
     /// <inheritdoc/>

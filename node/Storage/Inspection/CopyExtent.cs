@@ -7,10 +7,10 @@ using KvCluster.Storage.Recovery;
 namespace KvCluster.Storage.Inspection;
 
 /// <summary>
-/// How far the copy of a replica reaches that no process uses: its newest record, committed or only prepared. Whoever deletes the copy must know that others have
-/// all of it, so the newest record is only told where the journal shows that nothing durable is missing behind it, by the same table by which the engine would
-/// decide. Damage to pages, and a quarantine, do not matter for that. A last record of which even the envelope is damaged looks like unused space; but nobody could
-/// get it back from the copy either. Reads the whole journal; changes nothing. Any thread.
+/// How far the copy of a replica reaches that no process uses: its newest record, committed or only prepared. Whoever deletes the copy must know that others
+/// have all of it, so the newest record is only told where the journal shows that nothing durable is missing behind it, by the same table by which the engine
+/// would decide. Damage to pages, and a quarantine, do not matter for that. A last record of which even the envelope is damaged looks like unused space; but
+/// nobody could get it back from the copy either. Reads the whole journal; changes nothing. Any thread.
 /// </summary>
 /// <param name="Replica">The replica; 0 if nothing tells.</param>
 /// <param name="Shard">Its shard.</param>
@@ -52,7 +52,7 @@ internal sealed record CopyExtent(ReplicaId Replica, ShardId Shard, ControlState
             return "both meta pages of its data file are lost";
         if (meta.Identity != BinaryPrimitives.ReadUInt128LittleEndian(StoreDirectory.IdentityOf(control)))
             return "its data file belongs to another replica";
-        // It may have been intact once. What was only torn by a power cut looks the same.
+        // The record may have been intact once. One that was only torn by a power cut looks the same.
         if (copy.Line!.Tail == TailFault.Torn)
             return "its journal ends in a record that is not intact";
         // The data file's pages, and whether its content is trusted, say nothing of what the journal has.

@@ -35,8 +35,8 @@ internal readonly record struct JournalUse(bool Filling, bool Compression, int J
 }
 
 /// <summary>
-/// Measures the device of a directory with files of its own, which it deletes. Takes about a second on a fast device, and some on a slow one. Nothing else should use
-/// the device meanwhile. One thread, and up to four for the writes in flight.
+/// Measures the device of a directory with files of its own, which it deletes. Takes about a second on a fast device, and some on a slow one. Nothing else
+/// should use the device meanwhile. One thread, and up to four for the writes in flight.
 /// </summary>
 internal sealed class DeviceProbe
 {
@@ -68,8 +68,8 @@ internal sealed class DeviceProbe
     private static readonly TimeSpan CompressionPaysAbove = TimeSpan.FromMilliseconds(4);
 
     /// <summary>
-    /// A virtual disk takes 0.1 ms. Where a write took 2 ms more, four in flight served 64 and 512 callers better by 21 and 37 % than two, and 8 callers worse by 7 %;
-    /// on the disk itself, 64 callers worse by 10 % (INVARIANTS.md, "Two journal writes in flight, or four").
+    /// A virtual disk takes 0.1 ms. Where a write took 2 ms more, four in flight served 64 and 512 callers better by 21 and 37 % than two, and 8 callers worse
+    /// by 7 %; on the disk itself, 64 callers worse by 10 % (DECISIONS.md, "Two journal writes in flight, or four").
     /// </summary>
     private static readonly TimeSpan FourWritesPayAbove = TimeSpan.FromMilliseconds(1.5);
 
@@ -80,9 +80,9 @@ internal sealed class DeviceProbe
     private DeviceProbe(IFileSystem files, TimeProvider time, string directory) => (_files, _time, _directory) = (files, time, directory);
 
     /// <summary>Measures the device on which a directory is.</summary>
-    /// <exception cref="DirectoryNotFoundException">It does not exist.</exception>
-    /// <exception cref="IOException">It is a file.</exception>
-    /// <exception cref="StorageIoException">It cannot be written, or the disk is full or failed.</exception>
+    /// <exception cref="DirectoryNotFoundException">The directory does not exist.</exception>
+    /// <exception cref="IOException">The path is that of a file.</exception>
+    /// <exception cref="StorageIoException">The directory cannot be written, or the disk is full or failed.</exception>
     public static DeviceReport Run(IFileSystem files, TimeProvider time, string directory) => Run(files, time, directory, static probe => probe.Measure());
 
     private static T Run<T>(IFileSystem files, TimeProvider time, string directory, Func<DeviceProbe, T> measure)
@@ -103,8 +103,8 @@ internal sealed class DeviceProbe
     }
 
     /// <summary>
-    /// Measures whether it pays to fill new segments of journals with zeros, to compress large records, which the system's library must be able to, and to have more than two
-    /// writes in flight. Takes some milliseconds on a fast device, and about half a second at most on a slow one.
+    /// Measures whether it pays to fill new segments of journals with zeros, to compress large records, which the system's library must be able to, and to have
+    /// more than two writes in flight. Takes some milliseconds on a fast device, and about half a second at most on a slow one.
     /// </summary>
     /// <exception cref="StorageIoException">The directory cannot be written, or the disk is full or failed.</exception>
     public static JournalUse MeasureWhatPays(IFileSystem files, TimeProvider time, string directory) =>
@@ -128,8 +128,8 @@ internal sealed class DeviceProbe
     }
 
     /// <summary>
-    /// Whether a write into zero-filled space is so much faster than one into space that was only allocated that filling is worthwhile. False where the file system
-    /// copies on write, so that every write goes to new space.
+    /// Whether a write into zero-filled space is so much faster than one into space that was only allocated that filling is worthwhile. False where the file
+    /// system copies on write, so that every write goes to new space.
     /// </summary>
     public static bool FillingPays(in WriteTimes times) => times.Zeroed < FillingPaysBelow * times.Allocated;
 
@@ -160,7 +160,8 @@ internal sealed class DeviceProbe
     {
         try
         {
-            // Two writes that are clearly fast decide the median of three. So a start writes little where the disk is fast, and nodes start by the hundred in tests.
+            // Two writes that are clearly fast decide the median of three. So a start writes little where the disk is fast, and nodes start by the hundred in
+            // tests.
             return CompressionPays(LargeWrite(static times => times.Count == 2 && times.TrueForAll(static took => took < CompressionPaysAbove / 2)));
         }
         catch (StorageIoException)
@@ -270,7 +271,7 @@ internal sealed class DeviceProbe
         return Median(times);
     }
 
-    /// <summary>Not zeros, which a device may store without writing them.</summary>
+    /// <summary>A buffer without zeros, which a device may store without writing them.</summary>
     private static AlignedBuffer Filled(int length)
     {
         var filled = new AlignedBuffer(length);

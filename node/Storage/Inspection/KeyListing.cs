@@ -5,8 +5,8 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage.Inspection;
 
 /// <summary>
-/// Lists the keys of a tree that begin with a prefix: of <c>kv</c> the key, the length of its value and the etag that wrote it; of <c>sets</c> the key, the number of
-/// members, and the etag of the last change.
+/// Lists the keys of a tree that begin with a prefix: of <c>kv</c> the key, the length of its value and the etag that wrote it; of <c>sets</c> the key, the
+/// number of members, and the etag of the last change.
 /// </summary>
 internal sealed class KeyListing(TreeId tree, byte[] prefix, int keysMax, TextWriter output) : ITreeVisitor
 {

@@ -7,8 +7,8 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage.Inspection;
 
 /// <summary>
-/// Compares the lives of keys with the trees that find them by expiry and by owner. A value without its entry would never end. An entry whose key is gone or has another etag is stale,
-/// which is sound. One thread that has the file to itself.
+/// Compares the lives of keys with the trees that find them by expiry and by owner. A value without its entry would never end. An entry whose key is gone or
+/// has another etag is stale, which is sound. One thread that has the file to itself.
 /// </summary>
 internal sealed unsafe class LifeCheck(PageSpace space, TreeRoot[] trees)
 {

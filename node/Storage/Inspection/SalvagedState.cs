@@ -26,7 +26,9 @@ internal sealed class SalvagedState(PageStore pages, long shardTime, bool findsL
     /// <summary>The last change of the set whose members follow.</summary>
     private Etag _setEtag;
 
-    /// <summary>Entries of sound pages that were left out because they cannot be decoded, large sets with all their members. The check has named them.</summary>
+    /// <summary>
+    /// Entries of sound pages that were left out because they cannot be decoded, large sets with all their members. The check has named them.
+    /// </summary>
     public long LeftOut { get; private set; }
 
     /// <summary>Copies what can be read of a tree.</summary>

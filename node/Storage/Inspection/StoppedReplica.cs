@@ -106,8 +106,8 @@ internal sealed class StoppedReplica : IDisposable
     }
 
     /// <summary>Opens a directory.</summary>
-    /// <exception cref="NotAReplicaException">It is not the directory of a replica.</exception>
-    /// <exception cref="FormatVersionException">It has another format version.</exception>
+    /// <exception cref="NotAReplicaException">The directory is not that of a replica.</exception>
+    /// <exception cref="FormatVersionException">The replica has another format version.</exception>
     /// <exception cref="StorageIoException">Something in it cannot be opened at all.</exception>
     public static StoppedReplica Open(IFileSystem disk, string directory)
     {

@@ -20,8 +20,8 @@ internal sealed class StoreCheck
     private StoreCheck(StoppedReplica replica) => _replica = replica;
 
     /// <summary>Checks a directory.</summary>
-    /// <exception cref="NotAReplicaException">It is not the directory of a replica.</exception>
-    /// <exception cref="FormatVersionException">It has another format version.</exception>
+    /// <exception cref="NotAReplicaException">The directory is not that of a replica.</exception>
+    /// <exception cref="FormatVersionException">The replica has another format version.</exception>
     /// <exception cref="StorageIoException">Something in it cannot be opened at all.</exception>
     public static CheckReport Run(IFileSystem disk, string directory)
     {

@@ -56,7 +56,7 @@ internal sealed class StoreRecovery : IDisposable
     /// <summary>After <see cref="Run"/>: entries of sound pages that were left out because they cannot be decoded. <see cref="Report"/> names them.</summary>
     public long LeftOut { get; private set; }
 
-    /// <summary>What it would do, a line each. Only if it can.</summary>
+    /// <summary>What a recovery would do, a line for each step. Called only if one is possible.</summary>
     public IEnumerable<string> Plan()
     {
         var source = _source!;
@@ -93,7 +93,8 @@ internal sealed class StoreRecovery : IDisposable
 
     /// <summary>Does it. Durable when it returns.</summary>
     /// <returns>Where the old directory is now.</returns>
-    /// <exception cref="StorageIoException">The disk has no room or failed. The old directory is where it was, or under the name in <see cref="Plan"/>.</exception>
+    /// <exception cref="StorageIoException">The disk has no room or failed. The old directory is where it was, or under the name in
+    /// <see cref="Plan"/>.</exception>
     /// <exception cref="CorruptStoreException">The result is not intact, which is a bug. The old directory is where it was.</exception>
     public string Run()
     {

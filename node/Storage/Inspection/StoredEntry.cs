@@ -5,7 +5,9 @@ using KvCluster.Storage.Transactions;
 
 namespace KvCluster.Storage.Inspection;
 
-/// <summary>Whether the engine can decode an entry of a tree. Its page may be intact and the entry wrong all the same, after a bug or a fault of the memory. Pure.</summary>
+/// <summary>
+/// Whether the engine can decode an entry of a tree. Its page may be intact and the entry wrong all the same, after a bug or a fault of the memory. Pure.
+/// </summary>
 internal static class StoredEntry
 {
     /// <summary>Why it cannot be decoded; null if it can.</summary>

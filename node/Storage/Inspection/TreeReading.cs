@@ -16,7 +16,9 @@ internal sealed unsafe class TreeReading(PageSpace space, ITreeVisitor visitor)
     private ulong _members;
     private bool _isDamaged;
 
-    /// <summary>The level of the leaves of the tree, and of the set that is being read; 0 before the first one, and negative when one on another level was reported.</summary>
+    /// <summary>
+    /// The level of the leaves of the tree, and of the set that is being read; 0 before the first one, and negative when one on another level was reported.
+    /// </summary>
     private int _leafLevel;
     private int _memberLevel;
 
@@ -62,8 +64,8 @@ internal sealed unsafe class TreeReading(PageSpace space, ITreeVisitor visitor)
     }
 
     /// <summary>
-    /// The engine drops a part of a tree without reading its leaves, and tells by their level which pages these are. The entries of a leaf on another level are read all
-    /// the same.
+    /// The engine drops a part of a tree without reading its leaves, and tells by their level which pages these are. The entries of a leaf on another level are
+    /// read all the same.
     /// </summary>
     private void CheckLevel(ref int expected, int level, PageRef place, KeyRange keys)
     {
@@ -102,7 +104,10 @@ internal sealed unsafe class TreeReading(PageSpace space, ITreeVisitor visitor)
         _set = null;
     }
 
-    /// <summary>What a branch records of a child is compared with what the child has, whose own children are compared with that. Nothing is lost if it differs: it is used to count and to delete ranges.</summary>
+    /// <summary>
+    /// What a branch records of a child is compared with what the child has, whose own children are compared with that. Nothing is lost if it differs: it is
+    /// used to count and to delete ranges.
+    /// </summary>
     private void ReadChildren(byte* page, PageRef place, KeyRange keys, int depth)
     {
         var from = keys.From;

@@ -3,9 +3,9 @@ using System.Collections.Concurrent;
 namespace KvCluster.Storage.Journal;
 
 /// <summary>
-/// A piece of memory for the bodies of a store's own records, one after the other. It is used again when all of them have been dropped from the index, so that a put makes next to
-/// nothing for the garbage collector. A body that somebody else was given is never dropped (<see cref="JournalEntry.Drop"/>), so its slab is left to the collector. Writer
-/// executor of the store; the slabs that are free are shared by all stores.
+/// A piece of memory for the bodies of a store's own records, one after the other. It is used again when all of them have been dropped from the index, so that
+/// a put makes next to nothing for the garbage collector. A body that somebody else was given is never dropped (<see cref="JournalEntry.Drop"/>), so its slab
+/// is left to the collector. Writer executor of the store; the slabs that are free are shared by all stores.
 /// </summary>
 internal sealed class BodySlab
 {

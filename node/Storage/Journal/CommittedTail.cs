@@ -13,7 +13,8 @@ namespace KvCluster.Storage.Journal;
 /// followers, and readers are told that it has stopped.
 /// </summary>
 /// <remarks>
-/// Segments may be recycled while they are read. A body is therefore compared with its record, and one that differs is looked for again, on the writer executor.
+/// Segments may be recycled while they are read. A body is therefore compared with its record, and one that differs is looked for again, on the writer
+/// executor.
 /// </remarks>
 /// <param name="context">The shard's executors and disk.</param>
 /// <param name="life">Nothing is read when the store has ended.</param>
@@ -67,8 +68,8 @@ internal sealed class CommittedTail(StoreContext context, StoreLifecycle life, P
     }
 
     /// <summary>
-    /// Whether there can be records after a position. Changes are numbered without gaps, so an etag between two records is that of an operation of the second one
-    /// if it has that one's epoch. Otherwise it was never committed in this history.
+    /// Whether there can be records after a position. Changes are numbered without gaps, so an etag between two records is that of an operation of the second
+    /// one if it has that one's epoch. Otherwise it was never committed in this history.
     /// </summary>
     private TailState StateOf(Etag after, Etag committed)
     {

@@ -19,7 +19,7 @@ internal sealed class DurableRecords(JournalIndex index, CompletedJobs completed
     /// <summary>The newest control state that is durable. The open sets it again when recovery has changed it.</summary>
     public ControlState Control { get; set; } = control;
 
-    /// <summary>The end of the longest prefix of records whose writes have completed.</summary>
+    /// <summary>The end of the longest prefix of records whose writes have completed (S3). It falls only with a truncation.</summary>
     public RecordRef Last { get; private set; } = index.Last;
 
     /// <summary>Control states that wait for the disk.</summary>

@@ -35,7 +35,7 @@ internal sealed class DurableWrite(SegmentFile file, ulong segment, ulong incarn
     /// <summary>Where the next record goes.</summary>
     public long End => offset + Bytes;
 
-    /// <summary>Whether it is durable. The records before it may not be.</summary>
+    /// <summary>Whether this write is durable. The records before it may not be.</summary>
     public bool IsDurable { get; set; }
 
     /// <summary>Whether another record may be added to this write.</summary>

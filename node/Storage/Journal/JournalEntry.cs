@@ -13,7 +13,7 @@ internal sealed class JournalEntry(RecordRef record, ReadOnlyMemory<byte> body, 
     /// <summary>The record.</summary>
     public RecordRef Record { get; } = record;
 
-    /// <summary>Its body while it is kept in memory, otherwise empty. Not changed before <see cref="Drop"/>, and never if it was shared.</summary>
+    /// <summary>The record's body while it is kept in memory, otherwise empty. Not changed before <see cref="Drop"/>, and never if it was shared.</summary>
     public ReadOnlyMemory<byte> Body { get; private set; } = body;
 
     /// <summary>
@@ -24,7 +24,7 @@ internal sealed class JournalEntry(RecordRef record, ReadOnlyMemory<byte> body, 
     /// <summary>Where its envelope starts in the segment, in bytes.</summary>
     public long Offset { get; set; }
 
-    /// <summary>Whether it was truncated; its completion is then ignored. Writer executor.</summary>
+    /// <summary>Whether the record was truncated; the completion of its write is then ignored. Writer executor.</summary>
     public bool IsTruncated { get; set; }
 
     /// <summary>Journal bytes from the first record the index ever had to the end of this one. Writer executor.</summary>
@@ -36,14 +36,18 @@ internal sealed class JournalEntry(RecordRef record, ReadOnlyMemory<byte> body, 
     /// <summary>Bytes that it takes in a segment, including its envelope.</summary>
     public int Bytes => RecordEnvelope.RecordBytes(Record.BodyBytes);
 
-    /// <summary>The body, for somebody who keeps it beyond the current step, such as frames to followers: its memory is not used for another one. Writer executor.</summary>
+    /// <summary>
+    /// The body, for somebody who keeps it beyond the current step, such as frames to followers: its memory is not used for another one. Writer executor.
+    /// </summary>
     public ReadOnlyMemory<byte> Share()
     {
         _slab = null;
         return Body;
     }
 
-    /// <summary>Drops the body, whose memory may be used for another one from here on. Only if it is durable, because a lane may read it before. Writer executor.</summary>
+    /// <summary>
+    /// Drops the body, whose memory may be used for another one from here on. Only if it is durable, because a lane may read it before. Writer executor.
+    /// </summary>
     public void Drop()
     {
         Invariant.Check(IsDurable, $"The body of record {Record} was dropped before it was durable.");

@@ -10,7 +10,7 @@ internal sealed class JournalHolds
     private readonly List<JournalHold> _holds = [];
 
     /// <summary>Adds a hold, until it is disposed.</summary>
-    /// <param name="name">What it is for.</param>
+    /// <param name="name">What the hold is for.</param>
     /// <param name="after">The record after which the journal is needed.</param>
     /// <param name="bytesMax">The most bytes of journal that it keeps. What is older is recycled under its holder.</param>
     public JournalHold Add(string name, Etag after, long bytesMax)

@@ -11,11 +11,12 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
     public const int EntryBytes = 136;
 
     /// <summary>
-    /// Entries are kept in pieces of so many. The oldest are removed piece by piece, without a look at each, and no others are moved: there may be millions, and the
-    /// writer has no time for them.
+    /// Entries are kept in pieces of so many. The oldest are removed piece by piece, without a look at each, and no others are moved: there may be millions,
+    /// and the writer has no time for them.
     /// </summary>
     private const int PieceEntries = 1_024;
 
+    /// <summary>Each record follows the one before it by etag and checksum, the first one <see cref="Base"/>.</summary>
     private readonly List<Piece> _pieces = [];
 
     /// <summary>Entries of the first piece that are removed. Positions in the pieces count them.</summary>

@@ -3,12 +3,12 @@ using KvCluster.Storage.Threads;
 namespace KvCluster.Storage.Journal;
 
 /// <summary>
-/// Takes one step of the journal at a time, such as one of the writes that may be in flight, on its own executor. <see cref="JournalSchedule"/> decides what it does next and changes it under
-/// its lock; <see cref="JournalWriter"/> executes that. While a step runs, nothing here changes.
+/// Takes one step of the journal at a time, such as one of the writes that may be in flight, on its own executor. <see cref="JournalSchedule"/> decides what it
+/// does next and changes it under its lock; <see cref="JournalWriter"/> executes that. While a step runs, nothing here changes.
 /// </summary>
 internal sealed class JournalLane(ISerialExecutor executor, Action<JournalLane> run) : IWorkItem
 {
-    /// <summary>What it does.</summary>
+    /// <summary>What the lane does.</summary>
     public LaneState State { get; private set; }
 
     /// <summary>Whether the last step was a write. If the next segment needs preparation, a step of that comes before the next write.</summary>
@@ -68,21 +68,21 @@ internal enum LaneState
     /// <summary>Nothing.</summary>
     Idle,
 
-    /// <summary>Its executor has it, but has not started.</summary>
+    /// <summary>The lane's executor has it, but has not started.</summary>
     Posted,
 
     /// <summary>A step has ended; the lane chooses the next.</summary>
     Between,
 
-    /// <summary>It executes <see cref="JournalLane.Write"/>, concurrently with whatever the other lanes do.</summary>
+    /// <summary>The lane executes <see cref="JournalLane.Write"/>, concurrently with whatever the other lanes do.</summary>
     Writing,
 
     /// <summary>A step in preparing the next segment, concurrently with writes into the current one.</summary>
     Filling,
 
-    /// <summary>It moves to a segment with space for the next record, <see cref="JournalLane.Job"/>, with nothing else in flight.</summary>
+    /// <summary>The lane moves to a segment with space for the next record, <see cref="JournalLane.Job"/>, with nothing else in flight.</summary>
     Rolling,
 
-    /// <summary>It executes <see cref="JournalLane.Job"/>, with nothing else in flight.</summary>
+    /// <summary>The lane executes <see cref="JournalLane.Job"/>, with nothing else in flight.</summary>
     Exclusive,
 }

@@ -60,7 +60,8 @@ internal sealed class JournalSchedule
         lock (_lock)
         {
             // While no exclusive step runs, nobody else changes which segments are in use, and this touches no file, so it is done at once. As a step of a lane
-            // it would wait for the slowest write or fill, and later records would wait for it. On a full disk it makes space for the records before it, so there it keeps its place in the queue.
+            // it would wait for the slowest write or fill, and later records would wait for it. On a full disk it makes space for the records before it, so
+            // there it keeps its place in the queue.
             if (job.Kind == JournalJobKind.Recycle && _phase == JournalPhase.Open && !_segments.IsDiskFull)
             {
                 _segments.Recycle(job.Number, atOnce: false);
@@ -88,8 +89,8 @@ internal sealed class JournalSchedule
     /// <summary>Ends the step that <see cref="Begin"/> chose.</summary>
     /// <param name="lane">The lane.</param>
     /// <param name="failure">
-    /// What it failed with, or null. A write of records that found the disk full is no failure of the journal; after any other exception the content of the
-    /// disk is unknown.
+    /// What the step failed with, or null. A write of records that found the disk full is no failure of the journal; after any other exception the content of
+    /// the disk is unknown.
     /// </param>
     public void End(JournalLane lane, Exception? failure)
     {

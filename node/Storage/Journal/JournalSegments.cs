@@ -13,10 +13,11 @@ namespace KvCluster.Storage.Journal;
 /// </summary>
 /// <remarks>
 /// A segment's file is first prepared (<see cref="SegmentPreparation"/>): allocated, then zero-filled in small steps between the writes, where a write
-/// into blocks that were never written takes longer (<see cref="StoreOptions.FillSegments"/>). With its durable header it becomes the current one, and with its successor's header a live
-/// one, to which nothing is appended any more. When nothing needs it, or a truncation has removed it from the line, it is dead. Then, in the background, its
-/// front is erased and it is a spare, which can be prepared again under another number, or it is deleted; a crash before that leaves it to the next open.
-/// Before a segment is used, the file of the next one exists (S8; <see cref="SegmentPreparation.Begin"/> creates both), so a missing last segment is noticed.
+/// into blocks that were never written takes longer (<see cref="StoreOptions.FillSegments"/>). With its durable header it becomes the current one, and with its
+/// successor's header a live one, to which nothing is appended any more. When nothing needs it, or a truncation has removed it from the line, it is dead. Then,
+/// in the background, its front is erased and it is a spare, which can be prepared again under another number, or it is deleted; a crash before that leaves it
+/// to the next open. Before a segment is used, the file of the next one exists (S8; <see cref="SegmentPreparation.Begin"/> creates both), so a missing last
+/// segment is noticed.
 /// </remarks>
 internal sealed class JournalSegments : IDisposable
 {
@@ -190,8 +191,8 @@ internal sealed class JournalSegments : IDisposable
     }
 
     /// <summary>
-    /// Called when the disk was full: checks whether there is space for the smallest segment and the reserve, besides what the checkpoint takes. That comes first, because
-    /// nothing else frees anything.
+    /// Called when the disk was full: checks whether there is space for the smallest segment and the reserve, besides what the checkpoint takes. That comes
+    /// first, because nothing else frees anything.
     /// </summary>
     public void LookForSpace()
     {
@@ -211,8 +212,8 @@ internal sealed class JournalSegments : IDisposable
     }
 
     /// <summary>
-    /// Called when the disk was full: if the checkpoint lacks space, gives back what the journal has and does not need, which is the rest of a long segment, another one that
-    /// is prepared, and spares. What finds no space for that is left as it is.
+    /// Called when the disk was full: if the checkpoint lacks space, gives back what the journal has and does not need, which is the rest of a long segment,
+    /// another one that is prepared, and spares. What finds no space for that is left as it is.
     /// </summary>
     public void LeaveRoomForCheckpoint()
     {
@@ -221,8 +222,8 @@ internal sealed class JournalSegments : IDisposable
     }
 
     /// <summary>
-    /// Notes whether the disk has little space besides what the store needs for its next checkpoint. Then spares beyond the fewest are deleted in the background, and
-    /// only the smallest segments are prepared. Writer executor.
+    /// Notes whether the disk has little space besides what the store needs for its next checkpoint. Then spares beyond the fewest are deleted in the
+    /// background, and only the smallest segments are prepared. Writer executor.
     /// </summary>
     /// <param name="isShort">Whether there is little.</param>
     /// <param name="checkpointBytes">What that checkpoint takes from the disk.</param>
@@ -255,9 +256,10 @@ internal sealed class JournalSegments : IDisposable
     }
 
     /// <summary>
-    /// Reuses a dead segment's file for a later segment, or deletes it. Beyond the fewest spares it is deleted also if it is shorter than the next segment: those that a journal
-    /// begins with, which come first, would leave no room for long ones. If there is no space for either, the file stays as it is, outside the line, and
-    /// the next open retires it. During an open the opening thread calls it, after <see cref="Start"/>; later the checkpoint executor or a lane does.
+    /// Reuses a dead segment's file for a later segment, or deletes it. Beyond the fewest spares it is deleted also if it is shorter than the next segment:
+    /// those that a journal begins with, which come first, would leave no room for long ones. If there is no space for either, the file stays as it is, outside
+    /// the line, and the next open retires it. During an open the opening thread calls it, after <see cref="Start"/>; later the checkpoint executor or a lane
+    /// does.
     /// </summary>
     public void Retire(ulong number)
     {
@@ -285,8 +287,8 @@ internal sealed class JournalSegments : IDisposable
     }
 
     /// <summary>
-    /// Prepares a segment and makes it the current one, with the space of the reserve if necessary. False when there is no space. It remains the next segment then, and
-    /// if it was its header that found none, the tail is sealed.
+    /// Prepares a segment and makes it the current one, with the space of the reserve if necessary. False when there is no space. It remains the next segment
+    /// then, and if it was its header that found none, the tail is sealed.
     /// </summary>
     private bool TryContinue(int bytesMin, bool usesReserve, RecordRef last, ulong predecessor, long predecessorEnd)
     {
@@ -308,8 +310,8 @@ internal sealed class JournalSegments : IDisposable
     }
 
     /// <summary>
-    /// Makes the prepared segment the current one, and the current one live. Its header is written first, then records. The file of its successor exists since the preparation.
-    /// A header whose write fails may have arrived, so before it is written the tail is sealed.
+    /// Makes the prepared segment the current one, and the current one live. Its header is written first, then records. The file of its successor exists since
+    /// the preparation. A header whose write fails may have arrived, so before it is written the tail is sealed.
     /// </summary>
     private void Use(SegmentPreparation next, RecordRef last, ulong predecessor, long predecessorEnd)
     {
@@ -385,7 +387,8 @@ internal sealed class JournalSegments : IDisposable
     private int BytesToPrepare => _isDiskFull || _isSpaceShort ? _context.Options.SegmentBytesMin : _nextBytes;
 
     /// <summary>
-    /// Whether there is space for what the journal lacks, the smallest segment and the reserve, besides the checkpoint. A reserve that is held is there for the checkpoint.
+    /// Whether there is space for what the journal lacks, the smallest segment and the reserve, besides the checkpoint. A reserve that is held is there for the
+    /// checkpoint.
     /// </summary>
     private bool HasRoomBesideCheckpoint()
     {
@@ -482,7 +485,7 @@ internal sealed class JournalSegments : IDisposable
             {
                 if (TryWithinRoom(() => _context.Files.Delete(SegmentName.PathOf(_directory, spare))))
                     continue;
-                // It stays one. What deletes without having to write first makes room.
+                // The file stays a spare. Deletes that need not write anything first make the room.
                 _spares.Push(spare);
                 return;
             }

@@ -6,7 +6,9 @@ namespace KvCluster.Storage.Journal;
 /// The end of a journal: the current segment, how much of it is taken, the last record, and the end of the durable prefix. While lanes write records, the
 /// lock of <see cref="JournalSchedule"/> protects it; during an exclusive step it belongs to that step's lane.
 /// </summary>
-/// <remarks>Space is taken when a write begins, before it reaches the disk. A write that found the disk full returns it, together with all later ones.</remarks>
+/// <remarks>
+/// Space is taken when a write begins, before it reaches the disk. A write that found the disk full returns it, together with all later ones.
+/// </remarks>
 internal sealed class JournalTail : IDisposable
 {
     private SegmentFile? _file;
@@ -15,18 +17,18 @@ internal sealed class JournalTail : IDisposable
     /// <summary>The current segment's number.</summary>
     public ulong Segment => _header.Number;
 
-    /// <summary>Where the next record goes in the current segment.</summary>
+    /// <summary>Where the next record goes in the current segment: a multiple of 4,096. What is before it is written or in flight.</summary>
     public long Offset { get; private set; }
 
     /// <summary>The record before the next one.</summary>
     public RecordRef Last { get; private set; }
 
-    /// <summary>The newest record that is durable together with all records before it.</summary>
+    /// <summary>The newest record that is durable together with all records before it. Envelopes name it (S4).</summary>
     public Etag Durable { get; private set; }
 
     /// <summary>
-    /// Whether the next segment's header may be on the disk, although nobody knows. It states where the current segment ends, and a recovery takes what follows that
-    /// end for dead. So nothing is appended any more until that header was written again.
+    /// Whether the next segment's header may be on the disk, although nobody knows. It states where the current segment ends, and a recovery takes what follows
+    /// that end for dead. So nothing is appended any more until that header was written again.
     /// </summary>
     public bool IsSealed { get; private set; }
 

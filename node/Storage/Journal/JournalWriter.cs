@@ -95,8 +95,8 @@ internal sealed class JournalWriter : IDisposable
     public void Stop(Action quiet) => _schedule.Stop(quiet);
 
     /// <summary>
-    /// Called when the engine has failed: nothing is written that no lane has begun, because nobody gets an answer for it, and dead segments stay for the next open. Writer
-    /// executor.
+    /// Called when the engine has failed: nothing is written that no lane has begun, because nobody gets an answer for it, and dead segments stay for the next
+    /// open. Writer executor.
     /// </summary>
     public void End(Exception failure)
     {

@@ -69,7 +69,8 @@ internal static class RecordBody
     public static ulong LastChange(ReadOnlySpan<byte> body) => BinaryPrimitives.ReadUInt64LittleEndian(body[32..]);
 
     /// <summary>
-    /// When the record was made by the leader's wall clock, in microseconds since 1970 and never less than in an earlier record; 0 if that is not known, because the record has only its shard time.
+    /// When the record was made by the leader's wall clock, in microseconds since 1970 and never less than in an earlier record; 0 if that is not known,
+    /// because the record has only its shard time.
     /// </summary>
     public static long WallTimeMicroseconds(ReadOnlySpan<byte> body) => HasShardTime(body) ? BinaryPrimitives.ReadInt64LittleEndian(body[64..]) : 0;
 
@@ -82,7 +83,7 @@ internal static class RecordBody
     /// <summary>Number of operations in the payload.</summary>
     public static int OperationCount(ReadOnlySpan<byte> body) => BinaryPrimitives.ReadInt32LittleEndian(body[12..]);
 
-    /// <summary>Its kind, and whether its payload is compressed.</summary>
+    /// <summary>The record's kind, and whether its payload is compressed.</summary>
     public static RecordFlags Flags(ReadOnlySpan<byte> body) => (RecordFlags)BinaryPrimitives.ReadUInt16LittleEndian(body[8..]);
 
     /// <summary>Builds the body that follows <paramref name="previous"/>, in a new array that may be kept and sent to followers.</summary>

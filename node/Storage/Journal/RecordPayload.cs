@@ -16,7 +16,7 @@ internal ref struct RecordPayload
     private byte[]? _rented;
 
     /// <summary>Opens the payload of an intact body.</summary>
-    /// <exception cref="UnreadableRecordException">It is not a compressed payload although its flags say so.</exception>
+    /// <exception cref="UnreadableRecordException">The payload is not compressed although the body's flags say so.</exception>
     public RecordPayload(ReadOnlySpan<byte> body)
     {
         var stored = body[RecordBody.Payload(body)];

@@ -11,7 +11,7 @@ internal sealed class SegmentFile : IDisposable
 {
     private readonly IStorageFile _file;
 
-    /// <summary>Not at first: the file may have grown in an attempt that ended before its sync.</summary>
+    /// <summary>False at first, because the file may have grown in an attempt that ended before its sync.</summary>
     private bool _isLengthDurable;
 
     private SegmentFile(IStorageFile file) => _file = file;

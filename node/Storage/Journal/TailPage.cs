@@ -28,7 +28,7 @@ internal enum TailState
 /// <param name="Committed">The last record that was committed and applied here when the page was read.</param>
 /// <param name="Bodies">The bodies in order. They stay valid and unchanged.</param>
 /// <param name="Snapshot">
-/// The state that has exactly the records up to <paramref name="Until"/>, for the reader to dispose of. Null if it was not asked for, or not all committed records
-/// are in the page.
+/// The state that has exactly the records up to <paramref name="Until"/>, for the reader to dispose of. Null if it was not asked for, or not all committed
+/// records are in the page.
 /// </param>
 internal sealed record TailPage(TailState State, Etag Until, Etag Oldest, Etag Committed, IReadOnlyList<ReadOnlyMemory<byte>> Bodies, ReadSnapshot? Snapshot = null);

@@ -22,10 +22,10 @@ internal sealed class CheckpointBacklog(StoreContext context, PageStore pages, J
     /// <summary>Journal bytes after the last checkpoint that was begun.</summary>
     public long JournalBytes => Volatile.Read(ref _journalBytes);
 
-    /// <summary>Whether it is more than a quiescent shard may leave for a restart to replay.</summary>
+    /// <summary>Whether the journal bytes are more than an idle store may leave for a restart to replay.</summary>
     public bool IsMuchToReplay => JournalBytes >= _options.CheckpointIdleJournalBytes;
 
-    /// <summary>Whether it is as much as triggers a checkpoint.</summary>
+    /// <summary>Whether the journal bytes or the changed pages are as much as triggers a checkpoint.</summary>
     public bool IsDue => JournalBytes >= _options.CheckpointJournalBytes || (pages.ChangedBytes >= _options.CheckpointScratchBytes && context.Memory.WantsCheckpoints);
 
     /// <summary>
@@ -52,7 +52,7 @@ internal sealed class CheckpointBacklog(StoreContext context, PageStore pages, J
     /// <summary>Begins anew behind a checkpoint up to this etag, which is begun.</summary>
     public void Begin(Etag etag)
     {
-        // Not zero: the applied state may be far behind the journal's end.
+        // The count does not begin at zero, because the applied state may be far behind the journal's end.
         Volatile.Write(ref _uncoveredBytes, index.BytesAfter(etag));
         Volatile.Write(ref _journalBytes, _uncoveredBytes);
         Volatile.Write(ref _changedBytes, pages.ChangedBytes);

@@ -93,7 +93,7 @@ internal sealed class CheckpointSchedule
     /// <summary>Bytes of pages that the running checkpoint has written. Any thread; may be out of date.</summary>
     public long BytesWritten => Volatile.Read(ref _running)?.PageBytes ?? 0;
 
-    /// <summary>Whether a restart would have to replay more than a quiescent shard may leave. Any thread; may be out of date.</summary>
+    /// <summary>Whether a restart would have to replay more than an idle store may leave. Any thread; may be out of date.</summary>
     public bool HasMuchToCover => IsRunning || _backlog.IsMuchToReplay;
 
     /// <inheritdoc cref="CheckpointBacklog.JournalBehind"/>
@@ -154,7 +154,9 @@ internal sealed class CheckpointSchedule
         _waitsForRoom = false;
     }
 
-    /// <summary>Called when memory is short: writes a checkpoint without pauses, or the running one. If there is none to write, drops journal that is only kept.</summary>
+    /// <summary>
+    /// Called when memory is short: writes a checkpoint without pauses, or the running one. If there is none to write, drops journal that is only kept.
+    /// </summary>
     public void StartForMemory()
     {
         if (_hasEnded || IsDiskFull)
@@ -306,7 +308,8 @@ internal sealed class CheckpointSchedule
 
     private void GoOnAfterARest()
     {
-        // Paced to end when half of the journal bytes that trigger the next checkpoint have been written, or a third of its pages have changed: with half of them, memory would be short.
+        // Paced to end when half of the journal bytes that trigger the next checkpoint have been written, or a third of its pages have changed: with half of
+        // them, memory would be short.
         if (_isUrgent || _backlog.Behind > 0 || Math.Max(2 * _backlog.JournalSinceBegin, 3 * _backlog.ChangedSinceBegin) >= _running!.Progress)
         {
             _context.Checkpoints.Post(_write);

@@ -6,13 +6,13 @@ using KvCluster.Storage.Threads;
 namespace KvCluster.Storage.Maintenance;
 
 /// <summary>
-/// Finds pages of the data file that have left memory since they were checked, so that their next reader reads each as a whole, by a call that can fail, and compares its checksum
-/// again. Otherwise the reader would wait for a page fault for each part of it, a sector that has gone bad since would end the process, and what the disk returns
-/// this time would be trusted. Works in steps on the checkpoint executor. Started and disposed on the writer executor.
+/// Finds pages of the data file that have left memory since they were checked, so that their next reader reads each as a whole, by a call that can fail, and
+/// compares its checksum again. Otherwise the reader would wait for a page fault for each part of it, a sector that has gone bad since would end the process,
+/// and what the disk returns this time would be trusted. Works in steps on the checkpoint executor. Started and disposed on the writer executor.
 /// </summary>
 /// <remarks>
-/// Asking costs a millisecond per GiB in memory and up to 12 per GiB that is not, and the rests are long in comparison. As long as nothing leaves memory, which is the case on most
-/// nodes, the passes become rare.
+/// Asking costs a millisecond per GiB in memory and up to 12 per GiB that is not, and the rests are long in comparison. As long as nothing leaves memory, which
+/// is the case on most nodes, the passes become rare.
 /// </remarks>
 internal sealed class EvictionSweep : IDisposable
 {

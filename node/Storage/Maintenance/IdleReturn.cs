@@ -10,7 +10,8 @@ namespace KvCluster.Storage.Maintenance;
 /// </summary>
 /// <remarks>
 /// Each idle time has at most two checkpoints: the first covers what is published, and the second makes the older meta page cover it too, so that journal
-/// and retired pages are not needed any more. Neither writes a page of the trees that did not change, and no page is moved. Then the free pages become holes, one call for each run.
+/// and retired pages are not needed any more. Neither writes a page of the trees that did not change, and no page is moved. Then the free pages become holes,
+/// one call for each run.
 /// </remarks>
 internal sealed class IdleReturn : IDisposable
 {

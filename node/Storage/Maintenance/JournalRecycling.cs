@@ -34,8 +34,8 @@ internal sealed class JournalRecycling(StoreContext context, PageStore pages, Jo
     public void TakeBackSources(string reason) => TakeBack(static _ => true, reason);
 
     /// <summary>
-    /// Recycles segments that neither the older meta page (S5) nor a snapshot in progress needs, as far as the segments kept for followers and holds exceed their
-    /// bound, in bytes or, while memory is short, in what their index takes. On a full disk none are kept for them.
+    /// Recycles segments that neither the older meta page (S5) nor a snapshot in progress needs, as far as the segments kept for followers and holds exceed
+    /// their bound, in bytes or, while memory is short, in what their index takes. On a full disk none are kept for them.
     /// </summary>
     /// <param name="isForSpace">The checkpoint was written to free space.</param>
     public void Recycle(bool isForSpace)
@@ -62,8 +62,8 @@ internal sealed class JournalRecycling(StoreContext context, PageStore pages, Jo
     private ulong FirstSegmentNeeded() => _sources.Aggregate(FirstToRecover(), (lowest, source) => Math.Min(lowest, source.Covers.Position.Segment));
 
     /// <summary>
-    /// The first segment that a recovery may need: the one that the meta page names, or the current one if its header shows that it begins with a record that the
-    /// checkpoint covers, or with the next one.
+    /// The first segment that a recovery may need: the one that the meta page names, or the current one if its header shows that it begins with a record that
+    /// the checkpoint covers, or with the next one.
     /// </summary>
     private ulong FirstToRecover()
     {

@@ -6,7 +6,7 @@ namespace KvCluster.Storage.Maintenance;
 
 /// <summary>
 /// Reads all pages of the file that the published trees reach, in key order and in steps, and verifies their checksums even if they were verified before.
-/// It holds nothing between two steps: the next one continues at a key, in the state published then. Any thread, one at a time.
+/// Nothing is held between two steps: the next one continues at a key, in the state published then. Any thread, one at a time.
 /// </summary>
 internal sealed unsafe class ScrubWalk(PageStore pages)
 {
@@ -14,7 +14,9 @@ internal sealed unsafe class ScrubWalk(PageStore pages)
     private int _tree;
     private byte[] _from = [];
 
-    /// <summary>The member at which the next step continues in the set of the key <see cref="_from"/>, and this step does; empty at the set's beginning.</summary>
+    /// <summary>
+    /// The member at which the next step continues in the set of the key <see cref="_from"/>, and this step does; empty at the set's beginning.
+    /// </summary>
     private byte[] _memberNext = [];
     private byte[] _member = [];
     private long _bytesLeft;
@@ -40,8 +42,8 @@ internal sealed unsafe class ScrubWalk(PageStore pages)
     }
 
     /// <summary>
-    /// False when the step's bytes are used up. The next step then continues at <see cref="_from"/>, which is past at least one leaf or large value; in the tree
-    /// of a set it is one of the members.
+    /// False when the step's bytes are used up. The next step then continues at <see cref="_from"/>, which is past at least one leaf or large value; in the
+    /// tree of a set it is one of the members.
     /// </summary>
     private bool Walk(PageLink link, ReadOnlySpan<byte> from)
     {

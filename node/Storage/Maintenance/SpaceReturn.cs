@@ -45,7 +45,9 @@ internal sealed class SpaceReturn : IDisposable
         _rest = context.Time.CreateTimer(_ => context.Writer.Post(_choose), null, Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
     }
 
-    /// <summary>Called when a checkpoint has ended or the store is idle. Goes on until nothing is left or the next checkpoint begins. Writer executor.</summary>
+    /// <summary>
+    /// Called when a checkpoint has ended or the store is idle. Goes on until nothing is left or the next checkpoint begins. Writer executor.
+    /// </summary>
     /// <param name="holePagesMin">The shortest run of free pages that becomes a hole.</param>
     /// <param name="isWanted">Asked before each part; null: as long as there are any.</param>
     public void Start(int holePagesMin, Func<bool>? isWanted = null)

@@ -19,8 +19,8 @@ internal sealed class SpaceWatch : IDisposable
     private const int PagesMin = 16;
 
     /// <summary>
-    /// By how much the changed pages grow or shrink until the disk is looked at again, in bytes: half of the space that was left for them when last looked at, within
-    /// these bounds. A batch may take the other half. Each new segment of the journal has it looked at, too.
+    /// By how much the changed pages grow or shrink until the disk is looked at again, in bytes: half of the space that was left for them when last looked at,
+    /// within these bounds. A batch may take the other half. Each new segment of the journal has it looked at, too.
     /// </summary>
     private const long LookBytesMin = PagesMin * Page.Bytes;
     private const long LookBytesMax = 1 << 20;
@@ -86,8 +86,8 @@ internal sealed class SpaceWatch : IDisposable
     private bool HasRoomToChange => IsCovered || _bytesBeyond >= LookBytesMin;
 
     /// <summary>
-    /// Whether a checkpoint of the changed pages fits without looking: into the reserve while it is held; otherwise, for the pages of one batch, into what the data
-    /// file keeps.
+    /// Whether a checkpoint of the changed pages fits without looking: into the reserve while it is held; otherwise, for the pages of one batch, into what the
+    /// data file keeps.
     /// </summary>
     private bool IsCovered => _changedBytes < (_reserve.IsHeld ? ChangedBytesFew : LookBytesMin);
 
@@ -99,7 +99,9 @@ internal sealed class SpaceWatch : IDisposable
             _journal.Enqueue(new JournalJob(JournalJobKind.LookForSpace));
     }
 
-    /// <summary>Called after each batch of a leader and each step of a follower. A checkpoint is started early when it would take half of the space that there is.</summary>
+    /// <summary>
+    /// Called after each batch of a leader and each step of a follower. A checkpoint is started early when it would take half of the space that there is.
+    /// </summary>
     public void Observe()
     {
         var changed = _pages.ChangedBytes;

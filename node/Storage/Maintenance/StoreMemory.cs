@@ -154,7 +154,7 @@ internal sealed class StoreMemory : IDisposable
 
     private void OnPauseEnded()
     {
-        // Not before the turn has come, which takes longer if others took more than theirs, or memory was not returned.
+        // The store goes on when its turn has come, which takes longer if others took more than theirs, or memory was not returned.
         Pause(behind: 0);
         if (!_holdBack.IsActive)
             _resume();

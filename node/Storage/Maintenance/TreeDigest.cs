@@ -8,8 +8,8 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage.Maintenance;
 
 /// <summary>
-/// SHA-256 over all entries of all trees of a snapshot, in order, and its times. It is the same on replicas with the same state. Computed in steps, so that a large tree
-/// keeps no thread busy for long. One thread at a time, while the snapshot is open; dispose it before the snapshot.
+/// SHA-256 over all entries of all trees of a snapshot, in order, and its times. It is the same on replicas with the same state. Computed in steps, so that a
+/// large tree keeps no thread busy for long. One thread at a time, while the snapshot is open; dispose it before the snapshot.
 /// </summary>
 internal sealed class TreeDigest(ReadSnapshot snapshot) : IDisposable
 {

@@ -13,7 +13,9 @@ internal sealed class FreeExtents
     /// <summary>Extents that nothing was taken from yet, from <see cref="_shortest"/> to <see cref="_longest"/> (exclusive); shorter ones first.</summary>
     private readonly List<PageRun> _extents = [];
 
-    /// <summary>What is left of extents in which a run did not fit any more, and extents at the back of the file if they are needed, the longest first.</summary>
+    /// <summary>
+    /// What is left of extents in which a run did not fit any more, and extents at the back of the file if they are needed, the longest first.
+    /// </summary>
     private readonly PriorityQueue<PageRun, long> _remainders = new();
     private int _shortest;
     private int _longest;

@@ -30,7 +30,8 @@ internal sealed class FreeMap
     public const int HolePagesMax = (16 << 20) / Page.Bytes;
 
     /// <summary>
-    /// Pages among which one step looks for holes: 8 GiB take some hundredths of a millisecond, and so do 256 MiB if short runs count, of which there may be many.
+    /// Pages among which one step looks for holes: 8 GiB take some hundredths of a millisecond, and so do 256 MiB if short runs count, of which there may be
+    /// many.
     /// </summary>
     private const long SearchPages = 1 << 20;
     private const long SearchPagesForShort = 1 << 15;
@@ -74,7 +75,9 @@ internal sealed class FreeMap
     /// <summary>Pages of the file, in use or free.</summary>
     public long FilePages { get; private set; } = 2;
 
-    /// <summary>Reads the map to which a meta page refers. All free pages are reusable; which of them are holes is to be told by <see cref="AddHole"/>.</summary>
+    /// <summary>
+    /// Reads the map to which a meta page refers. All free pages are reusable; which of them are holes is to be told by <see cref="AddHole"/>.
+    /// </summary>
     /// <exception cref="CorruptStoreException">A page of the map is not what was written.</exception>
     public static FreeMap Load(PageSpace space, MetaPage meta)
     {
@@ -244,7 +247,9 @@ internal sealed class FreeMap
     /// <summary>Keeps the new map after the checkpoint has finished.</summary>
     public void Keep() => (_savedPages, _searchEnd) = (0, FilePages);
 
-    /// <summary>Lets the search for holes begin again. Called when shorter ones are looked for than before. Writer, while no checkpoint is in progress.</summary>
+    /// <summary>
+    /// Lets the search for holes begin again. Called when shorter ones are looked for than before. Writer, while no checkpoint is in progress.
+    /// </summary>
     public void SearchAgain()
     {
         _longRuns.Clear();

@@ -43,8 +43,8 @@ internal unsafe ref struct LeafFill
     }
 
     /// <summary>
-    /// Appends an entry whose value is passed in two parts. False if it does not fit, is not between the last one and the end, or does not begin with the leaf's prefix.
-    /// The bytes of the key must not change before the next entry is appended.
+    /// Appends an entry whose value is passed in two parts. False if it does not fit, is not between the last one and the end, or does not begin with the
+    /// leaf's prefix. The bytes of the key must not change before the next entry is appended.
     /// </summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public bool TryAppend(ReadOnlySpan<byte> key, ReadOnlySpan<byte> header, ReadOnlySpan<byte> body)

@@ -11,8 +11,8 @@ namespace KvCluster.Storage.Pages;
 /// </summary>
 /// <remarks>
 /// Some fields of the header are used only in scratch memory and zero in the file: a leaf's count of insertions at its end, and in the last 24 bytes the index
-/// in the batch's list of its pages, the number of the batch that created the page, and the location in the file that a checkpoint gave it. Others are in the place
-/// of fields that only pages of the file have.
+/// in the batch's list of its pages, the number of the batch that created the page, and the location in the file that a checkpoint gave it. Others are in the
+/// place of fields that only pages of the file have.
 /// </remarks>
 internal static unsafe class Page
 {
@@ -39,7 +39,9 @@ internal static unsafe class Page
 
     private const int CacheLineBytes = 64;
 
-    /// <summary>Where the last of the first cache lines begins that a search is likely to read: after the header they have the heads and slots of 70 entries.</summary>
+    /// <summary>
+    /// Where the last of the first cache lines begins that a search is likely to read: after the header they have the heads and slots of 70 entries.
+    /// </summary>
     private const int PrefetchedBytes = 11 * CacheLineBytes;
 
     public static ref uint Checksum(byte* page) => ref *(uint*)page;
@@ -57,7 +59,9 @@ internal static unsafe class Page
     /// <summary>The etag of the checkpoint that wrote it.</summary>
     public static Etag Etag(byte* page) => new(*(ulong*)(page + 24), *(ulong*)(page + 16));
 
-    /// <summary>Scratch only: the batch that retired the page while a checkpoint that reaches it was in progress; 0 before that. In the place of the etag's change.</summary>
+    /// <summary>
+    /// Scratch only: the batch that retired the page while a checkpoint that reaches it was in progress; 0 before that. In the place of the etag's change.
+    /// </summary>
     public static ref ulong LeftBy(byte* page) => ref *(ulong*)(page + 16);
 
     /// <summary>Scratch only: what the checkpoint that placed the page has found in it and below it. In the place of the etag's epoch.</summary>

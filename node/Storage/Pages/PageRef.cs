@@ -11,10 +11,10 @@ internal readonly record struct PageRef(ulong Value)
 {
     private const ulong ScratchBit = 1;
 
-    /// <summary>Whether it refers to nothing.</summary>
+    /// <summary>Whether the reference is to nothing.</summary>
     public bool IsNone => Value == 0;
 
-    /// <summary>Whether it is to scratch memory.</summary>
+    /// <summary>Whether the reference is to scratch memory.</summary>
     public bool IsScratch => (Value & ScratchBit) != 0;
 
     /// <summary>The number of the page in the file.</summary>
@@ -29,7 +29,7 @@ internal readonly record struct PageRef(ulong Value)
     /// <summary>The reference to scratch memory.</summary>
     public static unsafe PageRef ToScratch(byte* memory) => new((ulong)memory | ScratchBit);
 
-    /// <summary>Whether it is to a page of the file other than a meta page.</summary>
+    /// <summary>Whether the reference is to a page of the file other than a meta page.</summary>
     /// <param name="pagesMax">The most pages that the file may have.</param>
     public bool IsInFile(long pagesMax) => Value % Page.Bytes == 0 && Value / Page.Bytes is >= 2 and var number && number < (ulong)pagesMax;
 
@@ -38,8 +38,8 @@ internal readonly record struct PageRef(ulong Value)
 }
 
 /// <summary>
-/// A reference and the checksum of what it refers to, as in a branch cell, a leaf's cell that refers to other pages and a tree's root; in cells the location is divisible by eight.
-/// The checksum of a scratch page is 0.
+/// A reference and the checksum of what it refers to, as in a branch cell, a leaf's cell that refers to other pages and a tree's root; in cells the location is
+/// divisible by eight. The checksum of a scratch page is 0.
 /// </summary>
 [StructLayout(LayoutKind.Sequential, Pack = 4)]
 internal struct PageLink(PageRef reference, uint checksum)

@@ -20,8 +20,8 @@ internal sealed unsafe class PageSpace
     private const long OverlapBytes = 16 << 20;
 
     /// <summary>
-    /// Runs from this length on are not accessed before the system was asked whether all of them is in memory, which takes less than a tenth of copying them. Of shorter ones
-    /// only <see cref="ForgetEvicted"/> knows.
+    /// Runs from this length on are not accessed before the system was asked whether all of them is in memory, which takes less than a tenth of copying them.
+    /// Of shorter ones only <see cref="ForgetEvicted"/> knows.
     /// </summary>
     private const int RunPagesAsked = 16;
 
@@ -106,7 +106,7 @@ internal sealed unsafe class PageSpace
 
     /// <summary>Resolves a leaf or branch to which a scan goes on; if it has to be read, as the next one of the file.</summary>
     /// <param name="link">The link to it.</param>
-    /// <param name="again">Whether it is also read if it was checked before, because it may have left memory since.</param>
+    /// <param name="again">Whether the page is also read if it was checked before, because it may have left memory since.</param>
     public byte* ResolveNext(PageLink* link, bool again)
     {
         var reference = PageLink.Load(link);
@@ -133,8 +133,8 @@ internal sealed unsafe class PageSpace
     public void Forget(long number) => Interlocked.And(ref PieceOf(PageRef.ToFile(number))->Checked[number / 64], ~(1ul << (int)(number % 64)));
 
     /// <summary>
-    /// Makes the next access of pages that have left memory since they were checked read and check them again. Asks the system, so that no access need. Any thread, not
-    /// after the file was closed.
+    /// Makes the next access of pages that have left memory since they were checked read and check them again. Asks the system, so that no access need. Any
+    /// thread, not after the file was closed.
     /// </summary>
     /// <param name="first">Where to begin, a multiple of 64.</param>
     /// <param name="inMemory">Room for the system's answer; as many pages are asked for as it has room for.</param>
@@ -155,7 +155,7 @@ internal sealed unsafe class PageSpace
             var known = Volatile.Read(ref piece->Checked[word]);
             if (known == 0)
                 continue;
-            // Not before one is known: most of a large file may never have been read.
+            // The system is not asked before a checked page is found, because most of a large file may never have been read.
             if (!isAsked && !_file.TryTellInMemory(piece->Map + (first * Page.Bytes), first * Page.Bytes, (end - first) * Page.Bytes, inMemory))
                 return 0;
             isAsked = true;
@@ -206,11 +206,16 @@ internal sealed unsafe class PageSpace
     /// <inheritdoc cref="IStorageFile.ReadsAhead"/>
     public bool ReadsAhead => _file.ReadsAhead;
 
-    /// <summary>Begins to read pages that will be accessed soon, and does not wait. False if that was not necessary. Without pages it only asks whether the first is in memory.</summary>
+    /// <summary>
+    /// Begins to read pages that will be accessed soon, and does not wait. False if that was not necessary. Without pages it only asks whether the first is in
+    /// memory.
+    /// </summary>
     public bool TryBeginRead(long number, long count) =>
         number + count <= _file.Length / Page.Bytes && _file.TryBeginReadIntoMap(Locate(PageRef.ToFile(number)), number * Page.Bytes, count * Page.Bytes);
 
-    /// <summary>The same for a leaf or branch. A changed page is in memory.</summary>
+    /// <summary>
+    /// Begins to read a leaf or branch that will be accessed soon, and does not wait. False if that was not necessary: a changed page is in memory.
+    /// </summary>
     public bool TryBeginRead(PageLink* link) => PageLink.Load(link) is { IsScratch: false } reference && TryBeginRead(reference.Number, 1);
 
     /// <summary>

@@ -58,8 +58,8 @@ internal sealed unsafe class RunWriter(IStorageFile file, PageSpace space, int w
     }
 
     /// <summary>
-    /// Writes the gathered pages, and has the write-out of all pages since the last call begin. If it were left to the sync, the journal's writes would wait behind it. One call for
-    /// pages that are scattered: each of them would be a request to the device of its own.
+    /// Writes the gathered pages, and has the write-out of all pages since the last call begin. If it were left to the sync, the journal's writes would wait
+    /// behind it. One call for pages that are scattered: each of them would be a request to the device of its own.
     /// </summary>
     public void BeginWriteOut()
     {

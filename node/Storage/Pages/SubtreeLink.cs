@@ -3,12 +3,13 @@ using System.Runtime.InteropServices;
 namespace KvCluster.Storage.Pages;
 
 /// <summary>
-/// What a page of the file has in itself and below: how many keys, and whether leaves among them have entries that refer to overflow runs or trees. In a branch's cell,
-/// beside the reference to the page (FORMAT.md, "Leaf and branch"), so that a subtree is counted, and removed if nothing in it refers to anything, without reading its leaves.
+/// What a page of the file has in itself and below: how many keys, and whether leaves among them have entries that refer to overflow runs or trees. In a
+/// branch's cell, beside the reference to the page (FORMAT.md, "Leaf and branch"), so that a subtree is counted, and removed if nothing in it refers to
+/// anything, without reading its leaves.
 /// </summary>
 /// <remarks>
-/// The members of a large set are not among the keys. Checkpoints compute it when they write pages, children before parents. A batch never does: what a branch has beside a
-/// reference to a page in memory is undefined.
+/// The members of a large set are not among the keys. Checkpoints compute it when they write pages, children before parents. A batch never does: what a branch
+/// has beside a reference to a page in memory is undefined.
 /// </remarks>
 internal readonly record struct SubtreeSummary(ulong Value)
 {

@@ -8,10 +8,10 @@ namespace KvCluster.Storage.Pages;
 /// <summary>Searches and changes one leaf or branch page (FORMAT.md, "Leaf" and "Branch"). Pure; only the batch that owns the page changes it.</summary>
 /// <remarks>
 /// A leaf cell is [suffix length u16][value length u16][rest of the key][value]. If the value length is 0xFFFF, the cell starts at an offset divisible by
-/// eight and is [suffix length u16][0xFFFF][value length u32][reference u64][checksum u32][rest of the key]. If it is 0xFFFE, the cell has a tree of its own and is
-/// [suffix length u16][0xFFFE][zero u32][reference u64][checksum u32][value, 24 bytes][rest of the key], aligned likewise. A branch cell starts at an offset divisible
-/// by eight and is [reference u64][checksum u32][summary u64][suffix length u16][rest of the key]. The suffix is the key without the page's prefix. Its first eight
-/// bytes are only in the head, the rest is in the cell. A branch's first key stands for "less than all" and is never compared.
+/// eight and is [suffix length u16][0xFFFF][value length u32][reference u64][checksum u32][rest of the key]. If it is 0xFFFE, the cell has a tree of its own
+/// and is [suffix length u16][0xFFFE][zero u32][reference u64][checksum u32][value, 24 bytes][rest of the key], aligned likewise. A branch cell starts at an
+/// offset divisible by eight and is [reference u64][checksum u32][summary u64][suffix length u16][rest of the key]. The suffix is the key without the page's
+/// prefix. Its first eight bytes are only in the head, the rest is in the cell. A branch's first key stands for "less than all" and is never compared.
 /// </remarks>
 internal static unsafe class TreePage
 {
@@ -446,7 +446,9 @@ internal static unsafe class TreePage
         return less;
     }
 
-    /// <summary>The same by galloping: fast if the head is among the next ones. (Bentley and Yao, "An almost optimal algorithm for unbounded searching", 1976.)</summary>
+    /// <summary>
+    /// The same by galloping: fast if the head is among the next ones. (Bentley and Yao, "An almost optimal algorithm for unbounded searching", 1976.)
+    /// </summary>
     private static int FirstNotLessSoon(ulong* heads, int from, int to, ulong head)
     {
         var step = Vector256<ulong>.Count;

@@ -20,7 +20,7 @@ internal static class KeptCopy
         }
         catch (Exception unreadable) when (unreadable is StorageIoException or FormatVersionException)
         {
-            // Such a directory may be of use to others, but not to this program.
+            // A directory that cannot be read may be of use to others, but not to this program.
             return Etag.None;
         }
     }

@@ -31,7 +31,9 @@ internal static class StoreDirectory
         context.Files.Rename(creating, directory);
     }
 
-    /// <summary>Makes a directory under the name that it has until it is complete, in place of what may have that name. All of it is durable except the name.</summary>
+    /// <summary>
+    /// Makes a directory under the name that it has until it is complete, in place of what may have that name. All of it is durable except the name.
+    /// </summary>
     /// <param name="files">The disk.</param>
     /// <param name="directory">The name.</param>
     /// <param name="options">Sizes.</param>

@@ -6,7 +6,10 @@ namespace KvCluster.Storage.Recovery;
 /// </summary>
 internal enum TailFault
 {
-    /// <summary>No record of this incarnation was being written directly after the last one. If two writes were in flight, the later one may still have reached the disk.</summary>
+    /// <summary>
+    /// No record of this incarnation was being written directly after the last one. If two writes were in flight, the later one may still have reached the
+    /// disk.
+    /// </summary>
     None,
 
     /// <summary>A record after the end is torn, or intact but not chained. Nothing shows that the missing part was durable.</summary>

@@ -7,9 +7,9 @@ namespace KvCluster.Storage.Sessions;
 
 /// <summary>
 /// The tree <c>owned</c> (FORMAT.md, "Entries of the trees"): which keys end with which session, named by the etag of its opening. It has an entry per key, by
-/// the etag of the key's value, and one per session with what they add up to. An entry stays where a range was deleted, and is stale then: its key has another etag or is
-/// gone; the leader has the stale entries of a session forgotten before it refuses it more keys. Changed by <c>RecordApplier</c> only, so that every replica
-/// has the same content. Writer executor, or the opening thread.
+/// the etag of the key's value, and one per session with what they add up to. An entry stays where a range was deleted, and is stale then: its key has another
+/// etag or is gone; the leader has the stale entries of a session forgotten before it refuses it more keys. Changed by <c>RecordApplier</c> only, so that every
+/// replica has the same content. Writer executor, or the opening thread.
 /// </summary>
 internal static class OwnedKeys
 {
@@ -73,8 +73,8 @@ internal static class OwnedKeys
     }
 
     /// <summary>
-    /// Appends a delete of each key that a session owns to a payload, for the record in which the session ends, and returns their number. The batch must have all
-    /// that was written.
+    /// Appends a delete of each key that a session owns to a payload, for the record in which the session ends, and returns their number. The batch must have
+    /// all that was written.
     /// </summary>
     public static int AppendDeletes(WriteBatch batch, Etag opened, ByteBuffer payload)
     {
@@ -105,7 +105,7 @@ internal static class OwnedKeys
     }
 
     /// <summary>Verifies that an entry of the tree has a key and a value as this class writes them.</summary>
-    /// <exception cref="CorruptStoreException">It has not.</exception>
+    /// <exception cref="CorruptStoreException">The key or the value is not as this class writes them.</exception>
     public static void Check(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
     {
         if (key.Length is not (Etag.ByteLength or EntryKeyBytes) || (key.Length == Etag.ByteLength ? value.Length != SumBytes : value.Length is 0 or > KvLimits.KeyBytesMax))

@@ -24,7 +24,8 @@ internal sealed class SessionAgeing(StoreOptions options)
     public bool HasRoom(WriteBatch batch) => SessionTable.Count(batch) < (ulong)options.SessionsMax;
 
     /// <summary>
-    /// Whether an owner may open another session with a lifetime. These end by their countdown only, so nobody makes room for another, and one owner gets no more than half.
+    /// Whether an owner may open another session with a lifetime. These end by their countdown only, so nobody makes room for another, and one owner gets no
+    /// more than half.
     /// </summary>
     public bool HasRoomWithLifetime(WriteBatch batch, SessionOwner owner) =>
         SessionTable.CountWithLifetime(batch) < (ulong)options.SessionsWithLifetimeMax && SessionTable.CountWithLifetimeOf(batch, owner) < ((ulong)options.SessionsWithLifetimeMax + 1) / 2;

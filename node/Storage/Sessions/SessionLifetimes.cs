@@ -3,14 +3,16 @@ using System.Collections.Concurrent;
 namespace KvCluster.Storage.Sessions;
 
 /// <summary>
-/// The countdowns of a shard's sessions with a lifetime, at the leader and for one leadership. A leader whose clock it finds far ahead of its last look stood still, and what its callers
-/// sent meanwhile was not heard, so every countdown stops for that pause. A new leader knows when no KeepAlive was answered only where a record says what was left of a session; it continues
-/// from there, and gives the others their full lifetime. Callers restart countdowns on any thread, without a lock; the rest belongs to the writer executor. A session that is due ends when its
-/// end is put into a record and not before, so a KeepAlive that comes while the disk stalls still counts.
+/// The countdowns of a shard's sessions with a lifetime, at the leader and for one leadership. A leader whose clock it finds far ahead of its last look stood
+/// still, and what its callers sent meanwhile was not heard, so every countdown stops for that pause. A new leader knows when no KeepAlive was answered only
+/// where a record says what was left of a session; it continues from there, and gives the others their full lifetime. Callers restart countdowns on any thread,
+/// without a lock; the rest belongs to the writer executor. A session that is due ends when its end is put into a record and not before, so a KeepAlive that
+/// comes while the disk stalls still counts.
 /// </summary>
 /// <remarks>
-/// A restart is one write. A session has one entry in the order of time, at or before its next moment, which is moved when its time comes. So 100,000 sessions cost a few moves per
-/// lifetime each, whatever the number of their KeepAlives. Moments are in milliseconds that are counted, which is the boot clock without the pauses.
+/// A restart is one write. A session has one entry in the order of time, at or before its next moment, which is moved when its time comes. So 100,000 sessions
+/// cost a few moves per lifetime each, whatever the number of their KeepAlives. Moments are in milliseconds that are counted, which is the boot clock without
+/// the pauses.
 /// </remarks>
 /// <param name="epoch">The leadership.</param>
 /// <param name="time">The boot clock.</param>
@@ -25,8 +27,8 @@ internal sealed class SessionLifetimes(ulong epoch, TimeProvider time, int drift
     private static readonly TimeSpan StillMax = TimeSpan.FromSeconds(1);
 
     /// <summary>
-    /// The longest silence of a session that was not heard in this leadership before its rest is recorded: failovers that are further apart do not keep it alive. A quarter of its
-    /// lifetime if that is less.
+    /// The longest silence of a session that was not heard in this leadership before its rest is recorded: failovers that are further apart do not keep it
+    /// alive. A quarter of its lifetime if that is less.
     /// </summary>
     private static readonly TimeSpan UnheardMax = TimeSpan.FromSeconds(10);
 
@@ -41,14 +43,17 @@ internal sealed class SessionLifetimes(ulong epoch, TimeProvider time, int drift
     private readonly Queue<Countdown> _due = new();
     private readonly Queue<Countdown> _toRecord = new();
 
-    /// <summary>Those of which a record that is not committed yet says that what was recorded does not hold any more, in the order of the records.</summary>
+    /// <summary>Countdowns whose recorded rest no longer holds by a record that is not committed yet, in the order of the records.</summary>
     private readonly Queue<(Etag Etag, Countdown Countdown)> _forgotten = new();
     private long _beganMs = long.MinValue;
     private long _lookedAtMs;
     private long _stillMs;
     private long? _stoodStillAtMs;
 
-    /// <summary>No later moment is counted before the next look, which finds that this process stood still. Otherwise a KeepAlive that comes between counted the pause as well.</summary>
+    /// <summary>
+    /// No later moment is counted before the next look, which finds that this process stood still. Otherwise a KeepAlive that comes between counted the pause
+    /// as well.
+    /// </summary>
     private long _countedMaxMs = long.MaxValue;
 
     /// <summary>The leadership that counts.</summary>
@@ -81,7 +86,7 @@ internal sealed class SessionLifetimes(ulong epoch, TimeProvider time, int drift
     public void Add(UInt128 session, ulong lifetimeMilliseconds, ulong leftMilliseconds = 0)
     {
         var left = leftMilliseconds == 0 ? lifetimeMilliseconds : Math.Min(leftMilliseconds, lifetimeMilliseconds);
-        // They get their moment at the first look, when their countdown begins.
+        // Sessions that are added here get their moment at the first look, when their countdown begins.
         Add(new Countdown(session, lifetimeMilliseconds, CountedFor(lifetimeMilliseconds), CountedFor(left), Countdown.Unheard) { IsRecorded = leftMilliseconds != 0 }, long.MinValue);
     }
 
@@ -111,7 +116,8 @@ internal sealed class SessionLifetimes(ulong epoch, TimeProvider time, int drift
     /// Restarts the countdown of a session, and returns its lifetime in milliseconds; 0 if it is not counted, or has ended. Any thread.
     /// </summary>
     /// <param name="session">The session.</param>
-    /// <param name="isRecorded">Whether a record says, or may say, what was left before. The caller may be told nothing before another record says that this does not hold any more.</param>
+    /// <param name="isRecorded">Whether a record says, or may say, what was left before. The caller may be told nothing before another record says that this
+    /// does not hold any more.</param>
     public ulong KeepAlive(UInt128 session, out bool isRecorded)
     {
         isRecorded = false;
@@ -124,7 +130,8 @@ internal sealed class SessionLifetimes(ulong epoch, TimeProvider time, int drift
     }
 
     /// <summary>
-    /// Finds what is due. Called while this replica serves, at least every <see cref="LookInterval"/> while there are sessions. It may not find everything at once; <see cref="UntilNextLook"/> is zero then.
+    /// Finds what is due. Called while this replica serves, at least every <see cref="LookInterval"/> while there are sessions. It may not find everything at
+    /// once; <see cref="UntilNextLook"/> is zero then.
     /// </summary>
     public void Look()
     {
@@ -159,7 +166,8 @@ internal sealed class SessionLifetimes(ulong epoch, TimeProvider time, int drift
     }
 
     /// <summary>
-    /// Takes that session. True: it has ended, and no KeepAlive restarts it any more; its end must be put into the record that is being made. False: a KeepAlive came first.
+    /// Takes that session. True: it has ended, and no KeepAlive restarts it any more; its end must be put into the record that is being made. False: a
+    /// KeepAlive came first.
     /// </summary>
     public bool TryEndDue()
     {
@@ -209,8 +217,8 @@ internal sealed class SessionLifetimes(ulong epoch, TimeProvider time, int drift
     }
 
     /// <summary>
-    /// The record that is being made says that what was recorded before does not hold any more, which counts when it is committed: a new leader may not have it before.
-    /// False if there is no such session, nothing was recorded, or a record that is not committed yet says so already.
+    /// The record that is being made says that what was recorded before does not hold any more, which counts when it is committed: a new leader may not have it
+    /// before. False if there is no such session, nothing was recorded, or a record that is not committed yet says so already.
     /// </summary>
     /// <param name="session">The session.</param>
     /// <param name="etag">The etag of that change.</param>
@@ -264,8 +272,8 @@ internal sealed class SessionLifetimes(ulong epoch, TimeProvider time, int drift
     }
 
     /// <summary>
-    /// No countdown goes on while this process stood still, so every session lives longer by the pause. Of a pause that soon follows another one a little is counted, or sessions
-    /// would never end at a leader that is always late.
+    /// No countdown goes on while this process stood still, so every session lives longer by the pause. Of a pause that soon follows another one a little is
+    /// counted, or sessions would never end at a leader that is always late.
     /// </summary>
     private void NotePause()
     {
@@ -304,8 +312,8 @@ internal sealed class SessionLifetimes(ulong epoch, TimeProvider time, int drift
     /// <param name="session">The session.</param>
     /// <param name="lifetimeMs">Its lifetime.</param>
     /// <param name="countedMs">How much of this leader's clock that is.</param>
-    /// <param name="leftMs">The same of what it begins with.</param>
-    /// <param name="keptAtMs">When it was heard; <see cref="Unheard"/>: not in this leadership.</param>
+    /// <param name="leftMs">How much of this leader's clock the countdown begins with.</param>
+    /// <param name="keptAtMs">When the session was heard; <see cref="Unheard"/>: not in this leadership.</param>
     private sealed class Countdown(UInt128 session, ulong lifetimeMs, long countedMs, long leftMs, long keptAtMs)
     {
         public const long Unheard = long.MinValue;

@@ -8,9 +8,10 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage.Sessions;
 
 /// <summary>
-/// The tree <c>sessions</c> (FORMAT.md, "Entries of the trees"): one entry per session, its results in entries of 64, which are written in place and deleted as a
-/// whole, and the number of sessions of each owner. Sessions with a lifetime are apart from the others, which age, so that nobody who looks for an idle session reads them. Only <c>RecordApplier</c> changes it, so that every replica has the same content. Whether a request
-/// was applied before is decided in <c>MergedTransaction.ApplyIdentified</c>. Writer executor, or the opening thread.
+/// The tree <c>sessions</c> (FORMAT.md, "Entries of the trees"): one entry per session, its results in entries of 64, which are written in place and deleted as
+/// a whole, and the number of sessions of each owner. Sessions with a lifetime are apart from the others, which age, so that nobody who looks for an idle
+/// session reads them. Only <c>RecordApplier</c> changes it, so that every replica has the same content. Whether a request was applied before is decided in
+/// <c>MergedTransaction.ApplyIdentified</c>. Writer executor, or the opening thread.
 /// </summary>
 internal static class SessionTable
 {
@@ -36,7 +37,10 @@ internal static class SessionTable
     /// <summary>First byte of the keys under which results of operations are kept.</summary>
     private const byte KeptMark = 6;
 
-    /// <summary>First byte of the keys of the states of sessions with a lifetime, and the key of their number; <see cref="LifetimeOwnerMark"/> is that of the counts per owner.</summary>
+    /// <summary>
+    /// First byte of the keys of the states of sessions with a lifetime, and the key of their number; <see cref="LifetimeOwnerMark"/> is that of the counts per
+    /// owner.
+    /// </summary>
     private const byte LifetimeMark = 7;
     private const byte LifetimeOwnerMark = 8;
 
@@ -126,7 +130,7 @@ internal static class SessionTable
         return found;
     }
 
-    /// <summary>The same in a published state, but only if the session has a lifetime. Any thread that has opened the snapshot.</summary>
+    /// <summary>Whether a published state has a session with this id that has a lifetime. Any thread that has opened the snapshot.</summary>
     public static bool HasLifetime(in ReadSnapshot snapshot, UInt128 session)
     {
         Span<byte> key = stackalloc byte[StateKeyBytes];
@@ -142,12 +146,15 @@ internal static class SessionTable
         return found;
     }
 
-    /// <summary>Lists the sessions with a lifetime, each with its lifetime and what is recorded to be left of it (0: nothing is recorded). The batch must not change during this.</summary>
+    /// <summary>
+    /// Lists the sessions with a lifetime, each with its lifetime and what is recorded to be left of it (0: nothing is recorded). The batch must not change
+    /// during this.
+    /// </summary>
     public static void ListWithLifetime(WriteBatch batch, Action<UInt128, ulong, ulong> add)
     {
         using var cursor = batch.Cursor(TreeId.Sessions, [LifetimeMark, 0], [LifetimeMark + 1]);
         using var rests = batch.Cursor(TreeId.Sessions, [LeftMark], [LeftMark + 1]);
-        // Both are in the order of the sessions' ids, and each rest is that of a session.
+        // Both cursors are in the order of the sessions' ids, and each rest is that of a session.
         var hasRest = rests.MoveNext();
         while (cursor.MoveNext())
         {
@@ -194,7 +201,7 @@ internal static class SessionTable
     }
 
     /// <summary>Verifies that an entry of the tree has a key and a value as this class writes them.</summary>
-    /// <exception cref="CorruptStoreException">It has not.</exception>
+    /// <exception cref="CorruptStoreException">The key or the value is not as this class writes them.</exception>
     public static void Check(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
     {
         if (key.Length == EntryKeyBytes && key[0] == KeptMark)

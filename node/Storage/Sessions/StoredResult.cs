@@ -39,7 +39,7 @@ internal readonly record struct StoredResult(ResultKind Kind, uint Number)
     }
 
     /// <summary>Reads what <see cref="WriteKept"/> has written.</summary>
-    /// <exception cref="CorruptStoreException">It is malformed.</exception>
+    /// <exception cref="CorruptStoreException">What is kept is malformed.</exception>
     public static WriteResult ReadKept(ReadOnlySpan<byte> kept, Etag etag)
     {
         if (!Varint.TryRead(ref kept, out var failed) || !Varint.TryRead(ref kept, out var deleted) || failed > int.MaxValue || deleted > uint.MaxValue)
@@ -61,7 +61,7 @@ internal readonly record struct StoredResult(ResultKind Kind, uint Number)
 /// <summary>How an identified request ended, as stored in records and in the tree.</summary>
 internal enum ResultKind : byte
 {
-    /// <summary>It has no result yet.</summary>
+    /// <summary>The request has no result yet.</summary>
     None = 0,
 
     /// <summary>Applied.</summary>

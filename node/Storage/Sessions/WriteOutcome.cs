@@ -49,21 +49,21 @@ internal enum WriteOutcome : byte
     SequenceReused,
 
     /// <summary>
-    /// It deletes ranges or large sets, and more of them than can be deleted at once; in parts, only a request that does nothing else is applied. Or it has
-    /// conditions on ranges with more keys than are read, or touches values of more bytes than it might put.
+    /// The request deletes ranges or large sets, and more of them than can be deleted at once; in parts, only a request that does nothing else is applied. Or
+    /// the request has conditions on ranges with more keys than are read, or touches values of more bytes than it might put.
     /// </summary>
     RangeTooLarge,
 
-    /// <summary>It increments a key whose value is not the text of a number.</summary>
+    /// <summary>The request increments a key whose value is not the text of a number.</summary>
     NotANumber,
 
     /// <summary>A number would be too large or too small after an increment.</summary>
     NumberOverflow,
 
-    /// <summary>It puts a key for a session that does not exist or has no lifetime.</summary>
+    /// <summary>The request puts a key for a session that does not exist or has no lifetime.</summary>
     NoOwner,
 
-    /// <summary>What it reads has more bytes than results may have.</summary>
+    /// <summary>What the request reads has more bytes than results may have.</summary>
     ResultsTooLarge,
 
     /// <summary>The session that is to own a key owns as many as one may (<see cref="OwnedKeys"/>).</summary>
@@ -72,14 +72,17 @@ internal enum WriteOutcome : byte
 
 /// <summary>The answer to a <c>WriteRequest</c>.</summary>
 /// <param name="Outcome">How it ended.</param>
-/// <param name="Etag">Applied: the etag of its last operation that takes a change, or, without any, the newest etag. ConditionFailed: the newest etag it was evaluated on.</param>
-/// <param name="FailedCondition">Index of the first condition that did not hold; -1 if none. Applied, and there is one: the operations for that case were applied.</param>
+/// <param name="Etag">Applied: the etag of its last operation that takes a change, or, without any, the newest etag. ConditionFailed: the newest etag it was
+/// evaluated on.</param>
+/// <param name="FailedCondition">Index of the first condition that did not hold; -1 if none. Applied, and there is one: the operations for that case were
+/// applied.</param>
 /// <param name="Deleted">
-/// Applied: how many keys it has deleted that existed, and how many members with their sets. Of a request that wants results the keys only, and of one that counts
-/// members those that it has added or removed.
+/// Applied: how many keys it has deleted that existed, and how many members with their sets. Of a request that wants results the keys only, and of one that
+/// counts members those that it has added or removed.
 /// </param>
 /// <param name="IsPartial">
-/// Applied: keys of the range, or members of the set, that it deletes are left, beginning where this request ended. The same request again, as a new one, deletes more of them.
+/// Applied: keys of the range, or members of the set, that it deletes are left, beginning where this request ended. The same request again, as a new one,
+/// deletes more of them.
 /// </param>
 internal readonly record struct WriteResult(WriteOutcome Outcome, Etag Etag, int FailedCondition, int Deleted, bool IsPartial = false)
 {

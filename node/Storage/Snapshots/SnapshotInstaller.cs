@@ -143,7 +143,7 @@ internal sealed class SnapshotInstaller : IDisposable
     {
         Invariant.Check(_isComplete, $"The snapshot for '{_layout.Directory}' was switched in before it was complete.");
         var files = _context.Files;
-        // If it is not there any more, an earlier call renamed it and failed all the same.
+        // If the directory is not there any more, an earlier call renamed it and failed all the same.
         if (!_isRenamed && files.DirectoryExists(_layout.Incoming))
             files.Rename(_layout.Incoming, _layout.State(_layout.States(files).Max() + 1));
         _isRenamed = true;

@@ -94,7 +94,7 @@ internal sealed class SnapshotStream
     }
 
     /// <summary>Decodes the whole part before the pages.</summary>
-    /// <exception cref="CorruptStoreException">It is damaged.</exception>
+    /// <exception cref="CorruptStoreException">That part is damaged.</exception>
     public static SnapshotStream Decode(ReadOnlySpan<byte> prefix, string receiver)
     {
         var runs = new PageRun[ReadRunCount(prefix, receiver)];

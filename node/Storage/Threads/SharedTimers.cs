@@ -10,7 +10,7 @@ internal sealed class SharedTimers : TimeProvider, IDisposable
     private readonly object _lock = new();
     private readonly TimeProvider _clock;
 
-    /// <summary>Those that are set. A timer that has fired belongs to its owner alone, who need not dispose of it.</summary>
+    /// <summary>The timers that are set. A timer that has fired belongs to its owner alone, who need not dispose of it.</summary>
     private readonly HashSet<SharedTimer> _timers = [];
     private readonly Thread _thread;
     private long _armedFor = long.MaxValue;
@@ -154,7 +154,7 @@ internal sealed class SharedTimers : TimeProvider, IDisposable
         /// <summary>While it is set, when it is due by the owner's clock; under the owner's lock.</summary>
         public long DueAt { get; set; }
 
-        /// <summary>Whether it can no longer be set; under the owner's lock.</summary>
+        /// <summary>Whether the timer can no longer be set; under the owner's lock.</summary>
         public bool IsDisposed { get; set; }
 
         public bool Change(TimeSpan dueTime, TimeSpan period)

@@ -24,8 +24,8 @@ internal sealed class WorkThread : ISerialExecutor, IDisposable
     private const int TryEvery = 16;
 
     /// <summary>
-    /// For checkpoints, digests and scrubs: a tenth of the time of a thread that somebody waits for, if both want the same processor. Three nodes on two processors with 20,000 reads
-    /// and writes a second answered 99 % of them within 14 to 58 ms without it, and 13 to 23 ms with it, four runs each.
+    /// For checkpoints, digests and scrubs: a tenth of the time of a thread that somebody waits for, if both want the same processor. Three nodes on two
+    /// processors with 20,000 reads and writes a second answered 99 % of them within 14 to 58 ms without it, and 13 to 23 ms with it, four runs each.
     /// </summary>
     public const int BackgroundNice = 10;
 

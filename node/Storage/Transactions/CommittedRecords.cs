@@ -36,7 +36,7 @@ internal sealed class CommittedRecords(
     /// <summary>A state that must end exactly at a record, and what to do when it is published.</summary>
     private (Etag Etag, Action Reached)? _stop;
 
-    /// <summary>The newest record known to be committed, if the journal has it. Not told while this replica leads.</summary>
+    /// <summary>The newest record known to be committed, if the journal has it. Never truncated. Not told while this replica leads.</summary>
     public Etag Last { get; private set; }
 
     /// <summary>Bytes of the bodies that wait to be applied.</summary>
@@ -82,7 +82,8 @@ internal sealed class CommittedRecords(
     }
 
     /// <summary>Applies and publishes one step of what waits.</summary>
-    /// <param name="pagesMax">Pages after which the step ends, because memory is short. The record that passes them is still applied, as records are whole.</param>
+    /// <param name="pagesMax">Pages after which the step ends, because memory is short. The record that passes them is still applied, as records are
+    /// whole.</param>
     public void ApplyStep(int pagesMax) =>
         Apply(pagesMax < int.MaxValue ? SmallStepBytes : Math.Max(StateBytesMax, BytesWaiting / StepsMax), context.Options.StepTimeMax, pagesMax);
 

@@ -128,7 +128,7 @@ internal enum ConditionRelation : byte
     /// <summary>Both are equal.</summary>
     Equal = 1,
 
-    /// <summary>They differ.</summary>
+    /// <summary>Both differ.</summary>
     NotEqual = 2,
 
     /// <summary>What is stored is less.</summary>

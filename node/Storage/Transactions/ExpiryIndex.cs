@@ -8,8 +8,8 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage.Transactions;
 
 /// <summary>
-/// The tree <c>expiry</c> (FORMAT.md, "Entries of the trees"): the keys that expire, in the order of time. An entry stays where a range was deleted, and is stale
-/// then: its key has another etag or is gone. Changed by <see cref="KeyLives"/> only. Writer executor, or the opening thread.
+/// The tree <c>expiry</c> (FORMAT.md, "Entries of the trees"): the keys that expire, in the order of time. An entry stays where a range was deleted, and is
+/// stale then: its key has another etag or is gone. Changed by <see cref="KeyLives"/> only. Writer executor, or the opening thread.
 /// </summary>
 internal static class ExpiryIndex
 {
@@ -19,7 +19,7 @@ internal static class ExpiryIndex
     /// <summary>Bytes of an entry's key.</summary>
     public const int KeyBytes = sizeof(ulong) + Etag.ByteLength;
 
-    /// <summary>A value with this etag expires then.</summary>
+    /// <summary>Adds the entry of a value with this etag, which expires then.</summary>
     public static void Add(WriteBatch batch, ulong expiryMilliseconds, Etag etag, ReadOnlySpan<byte> key)
     {
         Span<byte> entryKey = stackalloc byte[KeyBytes];
@@ -27,7 +27,7 @@ internal static class ExpiryIndex
         batch.Put(TreeId.Expiry, entryKey, key);
     }
 
-    /// <summary>It does not, or has.</summary>
+    /// <summary>Removes that entry, because the value does not expire then any more, or has expired.</summary>
     public static void Remove(WriteBatch batch, ulong expiryMilliseconds, Etag etag)
     {
         Span<byte> entryKey = stackalloc byte[KeyBytes];
@@ -45,7 +45,8 @@ internal static class ExpiryIndex
     }
 
     /// <summary>
-    /// Appends the end of what is due to a payload: of each value that has the etag of its entry, and of the entry alone if it is stale. The batch must have all that was written.
+    /// Appends the end of what is due to a payload: of each value that has the etag of its entry, and of the entry alone if it is stale. The batch must have
+    /// all that was written.
     /// </summary>
     /// <param name="batch">The newest state.</param>
     /// <param name="nowMilliseconds">Shard time. What expires then is due.</param>
@@ -123,7 +124,7 @@ internal static class ExpiryIndex
         (BinaryPrimitives.ReadUInt64BigEndian(key), Etag.ReadFrom(key[sizeof(ulong)..]));
 
     /// <summary>Verifies that an entry of the tree has a key and a value as this class writes them.</summary>
-    /// <exception cref="CorruptStoreException">It has not.</exception>
+    /// <exception cref="CorruptStoreException">The key or the value is not as this class writes them.</exception>
     public static void Check(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
     {
         if (key.Length != KeyBytes || value.Length is 0 or > KvLimits.KeyBytesMax)

@@ -7,9 +7,9 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage.Transactions;
 
 /// <summary>
-/// Changes of keys that have a life, or may have one: the key in <c>kv</c>, and its entries in <c>expiry</c> and <c>owned</c>, which name it by the etag of its value. Every value with a
-/// life has its entries. Deletes of ranges leave them, at no cost per key; they are stale then, and whoever uses them compares the etag. Keys are changed by
-/// <see cref="RecordApplier"/> only; a salvage makes their entries again. Writer executor, or the opening thread.
+/// Changes of keys that have a life, or may have one: the key in <c>kv</c>, and its entries in <c>expiry</c> and <c>owned</c>, which name it by the etag of its
+/// value. Every value with a life has its entries. Deletes of ranges leave them, at no cost per key; they are stale then, and whoever uses them compares the
+/// etag. Keys are changed by <see cref="RecordApplier"/> only; a salvage makes their entries again. Writer executor, or the opening thread.
 /// </summary>
 internal static class KeyLives
 {

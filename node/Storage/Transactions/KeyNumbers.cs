@@ -28,7 +28,7 @@ internal static class KeyNumbers
     }
 
     /// <summary>Reads the value of an entry of the tree.</summary>
-    /// <exception cref="CorruptStoreException">It is not a number.</exception>
+    /// <exception cref="CorruptStoreException">The value is not a number.</exception>
     public static ulong Read(ReadOnlySpan<byte> stored) => stored.Length == sizeof(ulong)
         ? BinaryPrimitives.ReadUInt64LittleEndian(stored)
         : throw new CorruptStoreException($"The last number under a prefix has {stored.Length} bytes instead of {sizeof(ulong)}.");

@@ -9,9 +9,9 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage.Transactions;
 
 /// <summary>
-/// What a leader ends without being asked: keys that have expired by shard time, and sessions whose lifetime is over, with the keys that they own. It knows when the next end is due,
-/// wakes the owner then, and writes the operations into the record that is being made. Costs nothing in a shard without lives. Owned by a store; writer executor, unless a
-/// member says otherwise.
+/// What a leader ends without being asked: keys that have expired by shard time, and sessions whose lifetime is over, with the keys that they own. It knows
+/// when the next end is due, wakes the owner then, and writes the operations into the record that is being made. Costs nothing in a shard without lives. Owned
+/// by a store; writer executor, unless a member says otherwise.
 /// </summary>
 internal sealed class LifeEnds : IDisposable
 {
@@ -44,8 +44,8 @@ internal sealed class LifeEnds : IDisposable
     private const int OperationBytesMax = 1 + (4 * Varint.BytesMax);
 
     /// <summary>
-    /// While a key is to expire, a record says what time it is at least as often as this, and before the key's end in a <see cref="TimeRecordShare"/>th of the time that is left. After all replicas
-    /// have restarted at once, shard time goes on from the last record, so everything expires later by up to this.
+    /// While a key is to expire, a record says what time it is at least as often as this, and before the key's end in a <see cref="TimeRecordShare"/>th of the
+    /// time that is left. After all replicas have restarted at once, shard time goes on from the last record, so everything expires later by up to this.
     /// </summary>
     private const long TimeRecordMaxUs = 60_000_000;
     private const long TimeRecordMinUs = 1_000_000;
@@ -112,7 +112,8 @@ internal sealed class LifeEnds : IDisposable
     public void Opened(UInt128 session, ulong lifetimeMilliseconds) => _lifetimes!.Open(session, lifetimeMilliseconds);
 
     /// <summary>
-    /// Whether a record made now would end something. Only a leader may ask whose first record is committed, so that it has counted while its callers could reach it.
+    /// Whether a record made now would end something. Only a leader may ask whose first record is committed, so that it has counted while its callers could
+    /// reach it.
     /// </summary>
     public bool IsDue()
     {
@@ -153,7 +154,8 @@ internal sealed class LifeEnds : IDisposable
 
     /// <summary>Appends the ends of sessions that are due, which come before the requests.</summary>
     /// <param name="batch">The newest state, which has all that was written.</param>
-    /// <param name="payload">Gets the operations, which the caller applies before it calls anything else, because a key that ends with its session may be due to expire as well.</param>
+    /// <param name="payload">Gets the operations, which the caller applies before it calls anything else, because a key that ends with its session may be due
+    /// to expire as well.</param>
     /// <param name="bytesMax">Size of the payload at which the record is closed.</param>
     /// <param name="recordBytesLeft">On a full disk, what the record may still take; otherwise null.</param>
     /// <param name="step">The step of the writer. No further end follows when it has taken enough.</param>
@@ -163,7 +165,9 @@ internal sealed class LifeEnds : IDisposable
             AppendSessions(batch, lifetimes, payload, Math.Min(bytesMax / ShareBefore, recordBytesLeft ?? long.MaxValue), recordBytesLeft, step);
     }
 
-    /// <summary>Appends what is left of sessions whose callers are silent, behind the ends of sessions. The parameters are those of <see cref="AppendLate"/>.</summary>
+    /// <summary>
+    /// Appends what is left of sessions whose callers are silent, behind the ends of sessions. The parameters are those of <see cref="AppendLate"/>.
+    /// </summary>
     public void AppendRests(ByteBuffer payload, int bytesMax, int pagesLeft, long? recordBytesLeft)
     {
         if (_lifetimes is not { HasDue: true } lifetimes)
@@ -272,7 +276,7 @@ internal sealed class LifeEnds : IDisposable
             // The end of a session is in one record. On a full disk it waits for a record that has the room.
             if (recordBytesLeft is { } left && payload.Count - begin + BytesOfEnd(batch, state) > left)
                 break;
-            // It is in one record for those who watch, too. So its pages are read before, unless they are few.
+            // For watchers, too, the end of a session is one record and cannot be divided. So its pages are read before, unless they are few.
             if (!_sessionsAhead.MayBegin(session, (int)OwnedKeys.SumOf(batch, state.Opened).Keys, KeysOwned(state.Opened)))
                 break;
             if (!lifetimes.TryEndDue())
@@ -295,7 +299,7 @@ internal sealed class LifeEnds : IDisposable
         {
             if (!_expiriesAhead.MayBegin(_round, CountAhead, ExpiryIndex.KeysDue(now, CountAhead)))
                 return;
-            // Those behind them are read in the next round.
+            // What is due behind these keys is read in the next round.
             countMax = Math.Min(countMax, CountAhead);
             _round++;
         }

@@ -48,7 +48,9 @@ internal sealed class MergedTransaction(
     private long _shardTime;
     private int _operationCount;
 
-    /// <summary>The puts that the batch does not have yet: where they are in the payload, the etag of the first one, and the most pages that they can make.</summary>
+    /// <summary>
+    /// The puts that the batch does not have yet: where they are in the payload, the etag of the first one, and the most pages that they can make.
+    /// </summary>
     private Range _left;
     private int _leftCount;
     private Etag _leftNext;
@@ -65,7 +67,7 @@ internal sealed class MergedTransaction(
     /// <summary>Operations collected that take a change.</summary>
     public int OperationCount => _operationCount;
 
-    /// <summary>Their encoding, and that of the requests' results. Empty when there is nothing to record.</summary>
+    /// <summary>The encoding of the operations, and of the requests' results. Empty when there is nothing to record.</summary>
     public ReadOnlySpan<byte> Payload => _payload.Written;
 
     /// <summary>The trace objects of the requests collected, of those that have one.</summary>
@@ -127,8 +129,8 @@ internal sealed class MergedTransaction(
     }
 
     /// <summary>
-    /// Applies what <see cref="Collect"/> has left. Called when the record was passed to the journal, so that the disk writes it meanwhile, and by this class before
-    /// anything reads or changes what these puts change.
+    /// Applies what <see cref="Collect"/> has left. Called when the record was passed to the journal, so that the disk writes it meanwhile, and by this class
+    /// before anything reads or changes what these puts change.
     /// </summary>
     public void ApplyLeft(WriteBatch batch)
     {
@@ -151,7 +153,7 @@ internal sealed class MergedTransaction(
 
     private bool HasRoom(WriteBatch batch, int bytesMax, int pagesMax)
     {
-        // They make fewer pages than they can, and how many is seen when they are applied.
+        // The puts that are left make fewer pages than they may, and how many is known when they are applied.
         if (batch.PagesMade + _leftPagesMax >= pagesMax)
             ApplyLeft(batch);
         return _payload.Count + _results.BytesMax < bytesMax && batch.PagesMade < pagesMax;
@@ -187,7 +189,9 @@ internal sealed class MergedTransaction(
         ApplyFrom(batch, 0);
     }
 
-    /// <summary>Ends what is due before the requests. The ends of sessions are applied before expiries are looked for, because both may end the same key.</summary>
+    /// <summary>
+    /// Ends what is due before the requests. The ends of sessions are applied before expiries are looked for, because both may end the same key.
+    /// </summary>
     private void EndLives(WriteBatch batch, int bytesMax, int pagesMax, long? recordBytesLeft, in StepBound step)
     {
         var begin = _payload.Count;
@@ -426,7 +430,9 @@ internal sealed class MergedTransaction(
         return new WriteResult(WriteOutcome.Applied, Newest, -1, 0);
     }
 
-    /// <summary>Appends a request's puts to the record and leaves them for later, if they are few and their etags are all that the request's answer depends on.</summary>
+    /// <summary>
+    /// Appends a request's puts to the record and leaves them for later, if they are few and their etags are all that the request's answer depends on.
+    /// </summary>
     private bool TryLeave(WriteBatch batch, WriteRequest request)
     {
         if (!request.IsBlind || _leftCount + request.OperationCount > LeftMax)
@@ -444,9 +450,9 @@ internal sealed class MergedTransaction(
     }
 
     /// <summary>
-    /// Appends operations among which ranges or sets are deleted. If one of these is the only operation and is too large, only its first part is deleted. The record
-    /// has the end of that part, because other replicas may divide the same keys or members among other leaves. False if they are too large together with other
-    /// operations, or for a request that is not to be divided; nothing is appended then.
+    /// Appends operations among which ranges or sets are deleted. If one of these is the only operation and is too large, only its first part is deleted. The
+    /// record has the end of that part, because other replicas may divide the same keys or members among other leaves. False if they are too large together
+    /// with other operations, or for a request that is not to be divided; nothing is appended then.
     /// </summary>
     private bool TryAppendRanges(WriteBatch batch, WriteRequest request, out bool isPartial)
     {

@@ -10,12 +10,12 @@ namespace KvCluster.Storage.Transactions;
 /// <param name="every">Of the keys and members that are added, one of so many is kept; of ranges each.</param>
 internal sealed class PageKeys(int every = 1)
 {
-    /// <summary>In the first byte of an entry, beside its tree: how it goes on.</summary>
+    /// <summary>In the first byte of an entry, beside its tree: the kind of the entry.</summary>
     private const byte RangeMark = 0x40;
     private const byte RemovalMark = 0x80;
     private const byte KindMask = RangeMark | RemovalMark;
 
-    /// <summary>The same of a key whose value is read.</summary>
+    /// <summary>In the first byte of an entry of a key: its value is read.</summary>
     private const byte ValueMark = 0x20;
 
     private readonly ByteBuffer _entries = new(0);
@@ -229,7 +229,7 @@ internal enum PageKeyKind
 /// <summary>An entry of <see cref="PageKeys"/>.</summary>
 internal readonly ref struct PageKey
 {
-    /// <summary>How much it is about.</summary>
+    /// <summary>What the entry names.</summary>
     public PageKeyKind Kind { get; init; }
 
     /// <summary>The tree.</summary>

@@ -20,7 +20,7 @@ internal sealed class ReadAhead(PathPrefetch? prefetch, ISerialExecutor writer, 
     /// </summary>
     public const int KeysMin = 32;
 
-    /// <summary>The same while the trees count as being in memory.</summary>
+    /// <summary>Work with fewer keys is not put off while the trees count as being in memory.</summary>
     public const int KeysMinInMemory = 512;
 
     /// <summary>While the trees count as being in memory, one key of so many is looked up.</summary>
@@ -47,7 +47,7 @@ internal sealed class ReadAhead(PathPrefetch? prefetch, ISerialExecutor writer, 
     /// <param name="fill">Provides them, on another thread.</param>
     public bool MayBegin(UInt128 work, int keys, PageKeysFill fill) => AreFew(keys) || MayBegin(work) || Begin(NewKeys(), fill);
 
-    /// <summary>The same for a request, whose keys are copied, because it may be answered before they are read.</summary>
+    /// <summary>Whether a request may begin. Its keys are copied, because it may be answered before they are read.</summary>
     public bool MayBegin(WriteRequest request)
     {
         if (AreFew(request.KeysLookedUp) || MayBegin(WorkOf(request)) || (!IsUnderWay && prefetch!.HasRead(request)))

@@ -27,7 +27,10 @@ internal static class RecordApplier
         batch.WallTime = Math.Max(batch.WallTime, RecordBody.WallTimeMicroseconds(body));
     }
 
-    /// <summary>Applies encoded operations. Each takes one change, except results, which take none. Returns the number of keys that were deleted, and of members that went with their set.</summary>
+    /// <summary>
+    /// Applies encoded operations. Each takes one change, except results, which take none. Returns the number of keys that were deleted, and of members that
+    /// went with their set.
+    /// </summary>
     /// <param name="batch">The batch to change.</param>
     /// <param name="operations">The operations.</param>
     /// <param name="etagFirst">The etag of the record's first change, relative to which results are encoded.</param>
@@ -117,7 +120,9 @@ internal static class RecordApplier
         return deleted;
     }
 
-    /// <summary>Puts of a record without lives, one after the other, up to another operation. The header of each value is written when the reader comes to it.</summary>
+    /// <summary>
+    /// Puts of a record without lives, one after the other, up to another operation. The header of each value is written when the reader comes to it.
+    /// </summary>
     private ref struct Puts : IPutSource
     {
         private OperationReader _reader;

@@ -6,14 +6,15 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage.Transactions;
 
 /// <summary>
-/// Decides before the first operation of a request is applied whether all of them can be, because what is applied is not taken back. Each operation is judged by what it
-/// will find when its turn comes: the state, and what those before it in the request do to it. Used by <see cref="MergedTransaction"/>; writer executor.
+/// Decides before the first operation of a request is applied whether all of them can be, because what is applied is not taken back. Each operation is judged
+/// by what it will find when its turn comes: the state, and what those before it in the request do to it. Used by <see cref="MergedTransaction"/>; writer
+/// executor.
 /// </summary>
 /// <remarks>
-/// The bytes that a request reads are known exactly if nothing before the read changes what it reads. Otherwise a bound is computed: of a key, the larger of the stored
-/// value and those that are put before; of a range, what is stored of it without ranges that are deleted before, for as many keys more as are deleted singly, and all that is
-/// put into it before. So a request that reads what it has just overwritten counts both values of each key. A request is also refused if its many deletes of ranges
-/// before its scans make this take too long.
+/// The bytes that a request reads are known exactly if nothing before the read changes what it reads. Otherwise a bound is computed: of a key, the larger of
+/// the stored value and those that are put before; of a range, what is stored of it without ranges that are deleted before, for as many keys more as are
+/// deleted singly, and all that is put into it before. So a request that reads what it has just overwritten counts both values of each key. A request is also
+/// refused if its many deletes of ranges before its scans make this take too long.
 /// </remarks>
 /// <param name="batch">The newest state.</param>
 /// <param name="operations">What is to be applied.</param>
@@ -27,7 +28,9 @@ internal ref struct RequestCheck(WriteBatch batch, RequestOperations operations,
     private readonly bool _changes = operations.Changes > 0;
     private int _comparisonsLeft = ComparisonsMax;
 
-    /// <summary>A put of a larger value is remembered, because a touch behind it copies the value. There are at most some hundred of them in a request.</summary>
+    /// <summary>
+    /// A put of a larger value is remembered, because a touch behind it copies the value. There are at most some hundred of them in a request.
+    /// </summary>
     private const int LargeValueBytes = 32 << 10;
 
     /// <summary>Where large values are put, and the bytes of the values that are touched.</summary>
@@ -41,7 +44,9 @@ internal ref struct RequestCheck(WriteBatch batch, RequestOperations operations,
     private ulong _ownedKeys;
     private ulong _ownedBytes;
 
-    /// <summary><see cref="WriteOutcome.Applied"/> if all operations can be applied, otherwise how the request ends. Ranges that are deleted are not looked at.</summary>
+    /// <summary>
+    /// <see cref="WriteOutcome.Applied"/> if all operations can be applied, otherwise how the request ends. Ranges that are deleted are not looked at.
+    /// </summary>
     public WriteOutcome Run()
     {
         long bytes = 0;
@@ -75,8 +80,8 @@ internal ref struct RequestCheck(WriteBatch batch, RequestOperations operations,
     }
 
     /// <summary>
-    /// False if the values that are touched have more bytes together than a request may put. A touch takes few bytes in a request and a record, and all of the value when it
-    /// is applied.
+    /// False if the values that are touched have more bytes together than a request may put. A touch takes few bytes in a request and a record, and all of the
+    /// value when it is applied.
     /// </summary>
     private bool MayTouch(in RequestReader operation)
     {

@@ -6,9 +6,9 @@ using KvCluster.Storage.Trees;
 namespace KvCluster.Storage.Transactions;
 
 /// <summary>
-/// Applies the operations of one request, one after the other, so that each sees what those before it did. What depends on the state or the time becomes an operation
-/// that does not, which is appended to the record's payload (S7); what would change nothing in a set is left out; reads are answered. That all can be applied was
-/// decided before (<see cref="RequestCheck"/>). Used by <see cref="MergedTransaction"/>; writer executor.
+/// Applies the operations of one request, one after the other, so that each sees what those before it did. What depends on the state or the time becomes an
+/// operation that does not, which is appended to the record's payload (S7); what would change nothing in a set is left out; reads are answered. That all can be
+/// applied was decided before (<see cref="RequestCheck"/>). Used by <see cref="MergedTransaction"/>; writer executor.
 /// </summary>
 internal ref struct RequestExecution
 {

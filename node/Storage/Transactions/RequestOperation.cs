@@ -3,8 +3,8 @@ using KvCluster.Storage.Encoding;
 namespace KvCluster.Storage.Transactions;
 
 /// <summary>
-/// First byte of an operation in a <see cref="WriteRequest"/>. Below 128 it is that of a record (<see cref="OperationCode"/>). What depends on the state or the time is
-/// from 128 on: it never leaves the process, and <see cref="RequestExecution"/> makes an operation for the record of it.
+/// First byte of an operation in a <see cref="WriteRequest"/>. Below 128 it is that of a record (<see cref="OperationCode"/>). What depends on the state or the
+/// time is from 128 on: it never leaves the process, and <see cref="RequestExecution"/> makes an operation for the record of it.
 /// </summary>
 internal enum RequestOperation : byte
 {
@@ -72,7 +72,7 @@ internal readonly record struct PutTerms(ulong TtlMilliseconds, UInt128 Owner, b
     {
     }
 
-    /// <summary>Whether it is an ordinary put.</summary>
+    /// <summary>Whether there are no terms, as for an ordinary put.</summary>
     public bool AreNone => TtlMilliseconds == 0 && Owner == 0 && Flags == 0;
 
     /// <summary>Whether the life of the new value depends on what the key has.</summary>

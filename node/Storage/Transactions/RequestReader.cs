@@ -3,7 +3,9 @@ using KvCluster.Storage.Encoding;
 
 namespace KvCluster.Storage.Transactions;
 
-/// <summary>Iterates over the operations of a <see cref="WriteRequest"/>. They never leave the process, so they are trusted. Any thread that owns the request.</summary>
+/// <summary>
+/// Iterates over the operations of a <see cref="WriteRequest"/>. They never leave the process, so they are trusted. Any thread that owns the request.
+/// </summary>
 internal ref struct RequestReader(ReadOnlySpan<byte> operations)
 {
     private ReadOnlySpan<byte> _rest = operations;

@@ -3,8 +3,9 @@ using KvCluster.Storage.DataFile;
 namespace KvCluster.Storage.Transactions;
 
 /// <summary>
-/// The two times that records carry. *Shard time* is what lives are counted by: it is no node's wall clock, it never runs faster than real time, and it stands still only while no
-/// leader runs (node/Replication/INVARIANTS.md, "Shard time"). The *wall time* is for people and for history; nothing is decided by it. Owned by a store; writer executor.
+/// The two times that records carry. *Shard time* is what lives are counted by: it is no node's wall clock, it never runs faster than real time, and it stands
+/// still only while no leader runs (node/Replication/INVARIANTS.md, "Shard time"). The *wall time* is for people and for history; nothing is decided by it.
+/// Owned by a store; writer executor.
 /// </summary>
 /// <param name="time">The boot clock, which measures the time since a leadership began.</param>
 /// <param name="driftPermille">How much faster than real time that clock may run, in thousandths. Shard time is slower than it by so much.</param>
@@ -24,8 +25,8 @@ internal sealed class ShardClock(TimeProvider time, int driftPermille)
     public long WallMicroseconds => _wallUs;
 
     /// <summary>
-    /// Shard time at this moment, as far as this replica knows it: a leader's is <see cref="Now"/>, and another replica counts on from the newest record that it
-    /// has. Any thread.
+    /// Shard time at this moment, as far as this replica knows it: a leader's is <see cref="Now"/>, and another replica counts on from the newest record that
+    /// it has. Any thread.
     /// </summary>
     public long Present => Volatile.Read(ref _aheadOfBoot) + WithoutDrift(time.GetElapsedTime(0));
 
@@ -53,7 +54,8 @@ internal sealed class ShardClock(TimeProvider time, int driftPermille)
 
     /// <summary>Begins to count for a leadership, whose first record is made now.</summary>
     /// <param name="wallTime">The wall clock.</param>
-    /// <param name="heard">What this replica last heard in the epoch of its last record. Used only if it was sent after that record was made: what is older would take drift for time.</param>
+    /// <param name="heard">What this replica last heard in the epoch of its last record. Used only if it was sent after that record was made: what is older
+    /// would take drift for time.</param>
     public void Open(DateTimeOffset wallTime, HeardTime heard)
     {
         // A new shard has nothing that could end. It begins with a number that people can read.
@@ -73,7 +75,7 @@ internal sealed class ShardClock(TimeProvider time, int driftPermille)
         SeeWall(wallTime);
     }
 
-    /// <summary>How long it takes until a record has this shard time. A wait of at most a day.</summary>
+    /// <summary>The time until a record can have this shard time, at most a day.</summary>
     public TimeSpan Until(long microseconds)
     {
         var left = Math.Clamp(microseconds - Now, 0, TimeSpan.MicrosecondsPerDay);

@@ -45,7 +45,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     private ManualResetValueTaskSourceCore<WriteResult> _core;
     private long _life;
 
-    /// <summary>Whether it was rented for many bytes.</summary>
+    /// <summary>Whether the request was rented for many bytes.</summary>
     private bool _isLarge;
 
     /// <summary>Plain puts, and operations of the first list and of both that are not reads.</summary>
@@ -99,19 +99,21 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <summary>Whether the operations from <see cref="BeginFailureList"/> on are applied instead of the others, if a condition does not hold.</summary>
     public bool HasFailureList { get; private set; }
 
-    /// <summary>Whether the answer has a result for each operation of the list that is applied. Then each list has at most <see cref="KvLimits.ResultsMax"/>.</summary>
+    /// <summary>
+    /// Whether the answer has a result for each operation of the list that is applied. Then each list has at most <see cref="KvLimits.ResultsMax"/>.
+    /// </summary>
     public bool WantsResults { get; set; }
 
     /// <summary>
-    /// Whether <see cref="WriteResult.Deleted"/> is the number of members that were added to sets and removed from them. Like with results, operations on sets that would
-    /// change nothing then take no change.
+    /// Whether <see cref="WriteResult.Deleted"/> is the number of members that were added to sets and removed from them. Like with results, operations on sets
+    /// that would change nothing then take no change.
     /// </summary>
     public bool CountsMembers { get; set; }
 
     /// <summary>Whether operations on sets that would change nothing take no change, also without results.</summary>
     public bool LeavesOutUnchanged { get; set; }
 
-    /// <summary>Whether it is applied by <see cref="RequestExecution"/>, operation by operation, and not as it is encoded.</summary>
+    /// <summary>Whether the request is applied by <see cref="RequestExecution"/>, operation by operation, and not as it is encoded.</summary>
     public bool IsExecuted => _isDependent || WantsResults || CountsMembers || LeavesOutUnchanged;
 
     /// <summary>Operations of the list to which the next one is added.</summary>
@@ -123,10 +125,10 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <summary>Whether any operation is a put or adds to a set, for which a full disk has no room.</summary>
     public bool HasPut { get; private set; }
 
-    /// <summary>Whether it only puts, and under no condition, so that its answer does not depend on the state.</summary>
+    /// <summary>Whether the request only puts, and under no condition, so that its answer does not depend on the state.</summary>
     public bool IsBlind => _puts > 0 && _puts == OperationCount && _conditions.Count == 0 && !IsExecuted;
 
-    /// <summary>Whether it can take room in the journal: it changes something, or its result is kept.</summary>
+    /// <summary>Whether the request can take room in the journal, because it changes something or its result is kept.</summary>
     public bool MayBeRecorded => _changes > 0 || Sequence != 0;
 
     /// <summary>About how many bytes more it may have in a record than its encoded operations.</summary>
@@ -134,7 +136,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         + (IsExecuted ? OperationCount * ExecutedBytesMax : 0)
         + (WantsResults && Sequence != 0 && _changes < OperationCount ? KvLimits.KeptResultsBytesMax : 0);
 
-    /// <summary>Its outcome where the disk is full and has no room for it.</summary>
+    /// <summary>The request's outcome where the disk is full and has no room for it.</summary>
     public WriteOutcome OutcomeOnFullDisk => HasPut ? WriteOutcome.DiskFull : WriteOutcome.NoRoomYet;
 
     /// <summary>Whether any operation deletes a range of keys or a set, of which one record deletes no more than a bound.</summary>
@@ -143,7 +145,9 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <summary>Whether any operation reads a range.</summary>
     public bool ReadsRange { get; private set; }
 
-    /// <summary>Whether any operation is an increment. A list with one has at most <see cref="KvLimits.ResultsMax"/>, because each looks at those before it.</summary>
+    /// <summary>
+    /// Whether any operation is an increment. A list with one has at most <see cref="KvLimits.ResultsMax"/>, because each looks at those before it.
+    /// </summary>
     public bool HasIncrement { get; private set; }
 
     /// <summary>
@@ -158,7 +162,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <summary>By what <see cref="ReadAhead"/> tells it from others; 0 if it was not asked for.</summary>
     internal ulong WorkNumber { get; set; }
 
-    /// <summary>Whether it is refused with <see cref="WriteOutcome.RangeTooLarge"/> where a part of it would be applied.</summary>
+    /// <summary>Whether the request is refused with <see cref="WriteOutcome.RangeTooLarge"/> where a part of it would be applied.</summary>
     public bool IsWhole { get; set; }
 
     /// <summary>The session that identifies the request, or that it opens; 0 = neither.</summary>
@@ -283,7 +287,8 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// <param name="to">The end, which is not in the range.</param>
     /// <param name="keys">How many there must be; null if any number will do.</param>
     /// <param name="greatest">Their greatest etag, <see cref="Etag.None"/> without a key; null if any will do.</param>
-    /// <exception cref="ArgumentOutOfRangeException">A limit is exceeded, or the range ends before it begins. The request can then only be passed to <see cref="Return"/>.</exception>
+    /// <exception cref="ArgumentOutOfRangeException">A limit is exceeded, or the range ends before it begins. The request can then only be passed to
+    /// <see cref="Return"/>.</exception>
     public void AddRangeCondition(ReadOnlySpan<byte> from, ReadOnlySpan<byte> to, ulong? keys, Etag? greatest)
     {
         ValidateRange(from, to);
@@ -372,7 +377,8 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     }
 
     /// <summary>Adds a read of the keys from one (empty: the first) up to another (empty: to the end).</summary>
-    /// <exception cref="ArgumentOutOfRangeException">A limit is exceeded, or the range ends before it begins. The request can then only be passed to <see cref="Return"/>.</exception>
+    /// <exception cref="ArgumentOutOfRangeException">A limit is exceeded, or the range ends before it begins. The request can then only be passed to
+    /// <see cref="Return"/>.</exception>
     public void Scan(ReadOnlySpan<byte> from, ReadOnlySpan<byte> to, int limit, bool keysOnly)
     {
         ValidateRange(from, to);
@@ -409,8 +415,8 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     }
 
     /// <summary>
-    /// Adds a put of a key whose life is known: the expiry in shard time, and the etag of the opening of a session that exists. What callers state, a time to live and the id of a
-    /// session, is resolved when the request is executed.
+    /// Adds a put of a key whose life is known: the expiry in shard time, and the etag of the opening of a session that exists. What callers state, a time to
+    /// live and the id of a session, is resolved when the request is executed.
     /// </summary>
     /// <exception cref="ArgumentOutOfRangeException">A limit is exceeded. The request can then only be passed to <see cref="Return"/>.</exception>
     public void Put(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value, in KeyLife life)
@@ -422,7 +428,9 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         CountChange();
     }
 
-    /// <summary>Adds a new expiry of a key, in milliseconds of shard time; 0 = never. The key keeps its value and its etag. Nothing changes if it does not exist.</summary>
+    /// <summary>
+    /// Adds a new expiry of a key, in milliseconds of shard time; 0 = never. The key keeps its value and its etag. Nothing changes if it does not exist.
+    /// </summary>
     /// <exception cref="ArgumentOutOfRangeException">A limit is exceeded. The request can then only be passed to <see cref="Return"/>.</exception>
     public void TouchUntil(ReadOnlySpan<byte> key, ulong expiryMilliseconds)
     {
@@ -440,7 +448,10 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         CountChange();
     }
 
-    /// <summary>Adds a member to the set of a key, which is made if there is none. Sets and values are apart: a key can have both. Nothing changes if the set has the member.</summary>
+    /// <summary>
+    /// Adds a member to the set of a key, which is made if there is none. Sets and values are apart: a key can have both. Nothing changes if the set has the
+    /// member.
+    /// </summary>
     /// <exception cref="ArgumentOutOfRangeException">A limit is exceeded. The request can then only be passed to <see cref="Return"/>.</exception>
     public void SetAdd(ReadOnlySpan<byte> key, ReadOnlySpan<byte> member)
     {
@@ -453,8 +464,8 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     public void SetRemove(ReadOnlySpan<byte> key, ReadOnlySpan<byte> member) => AddMember(OperationCode.SetRemove, key, member);
 
     /// <summary>
-    /// Adds a delete of a set with all its members. Nothing changes if there is no such set. A request that does nothing else deletes as much of a large set as one
-    /// record may, from its first member on, and says so (<see cref="WriteResult.IsPartial"/>), unless <see cref="IsWhole"/> is set. It is bounded as a
+    /// Adds a delete of a set with all its members. Nothing changes if there is no such set. A request that does nothing else deletes as much of a large set as
+    /// one record may, from its first member on, and says so (<see cref="WriteResult.IsPartial"/>), unless <see cref="IsWhole"/> is set. It is bounded as a
     /// <see cref="DeleteRange"/> is, by leaves of members.
     /// </summary>
     /// <exception cref="ArgumentOutOfRangeException">A limit is exceeded. The request can then only be passed to <see cref="Return"/>.</exception>
@@ -472,7 +483,8 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     /// applied as a whole, or refused with <see cref="WriteOutcome.RangeTooLarge"/>. The bounds are <c>StoreOptions.RangeLeavesMax</c> and
     /// <c>StoreOptions.RangeLeavesUnreadMax</c>.
     /// </summary>
-    /// <exception cref="ArgumentOutOfRangeException">A limit is exceeded, or the range ends before it begins. The request can then only be passed to <see cref="Return"/>.</exception>
+    /// <exception cref="ArgumentOutOfRangeException">A limit is exceeded, or the range ends before it begins. The request can then only be passed to
+    /// <see cref="Return"/>.</exception>
     public void DeleteRange(ReadOnlySpan<byte> from, ReadOnlySpan<byte> to)
     {
         ValidateRange(from, to);
@@ -511,8 +523,8 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
     }
 
     /// <summary>
-    /// Makes it a request that ends a session and removes its keys; <see cref="WriteResult.Deleted"/> is their number. It is answered <see cref="WriteOutcome.SessionExpired"/> if
-    /// there is no such session, and that is a read.
+    /// Makes it a request that ends a session and removes its keys; <see cref="WriteResult.Deleted"/> is their number. It is answered
+    /// <see cref="WriteOutcome.SessionExpired"/> if there is no such session, and that is a read.
     /// </summary>
     public void EndSession(UInt128 session)
     {
@@ -522,7 +534,10 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         (EndsSession, Session) = (true, session);
     }
 
-    /// <summary>Makes it a request that says of this session, too, that what is recorded to be left of its lifetime does not hold any more. Sessions without such a record, or that have ended, are left out.</summary>
+    /// <summary>
+    /// Makes it a request that says of this session, too, that what is recorded to be left of its lifetime does not hold any more. Sessions without such a
+    /// record, or that have ended, are left out.
+    /// </summary>
     public void KeepSession(UInt128 session)
     {
         Invariant.Check((OperationCount == 0 || KeepsSessions) && Session == 0, $"A request that already has a session or operations ({OperationCount}) cannot keep a session.");
@@ -544,8 +559,8 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
 
     /// <summary>
     /// Nobody waits for the outcome any more. If the request is still queued, it is answered <see cref="WriteOutcome.GivenUp"/> at once and never applied.
-    /// It proceeds normally if the writer has taken it, or if the queue already holds as many given-up requests as it may. Any thread, at any time, even
-    /// long after the request was answered. The continuation runs on another thread.
+    /// The request proceeds normally if the writer has taken it, or if the queue already holds as many given-up requests as it may. Any thread, at any time,
+    /// even long after the request was answered. The continuation runs on another thread.
     /// </summary>
     /// <param name="life">The value of <see cref="Life"/> before the request was submitted.</param>
     public void GiveUp(long life)

@@ -64,8 +64,8 @@ internal sealed unsafe class Cursor : IDisposable
     }
 
     /// <summary>
-    /// Moves to the first key not less than the given one; false if there is none within the bounds, and <see cref="MovePrevious"/> then moves to the last one. If that
-    /// key is in the current leaf, only the leaf is searched.
+    /// Moves to the first key not less than the given one; false if there is none within the bounds, and <see cref="MovePrevious"/> then moves to the last one.
+    /// If that key is in the current leaf, only the leaf is searched.
     /// </summary>
     public bool Seek(ReadOnlySpan<byte> key)
     {
@@ -81,8 +81,8 @@ internal sealed unsafe class Cursor : IDisposable
     }
 
     /// <summary>
-    /// Moves forward to the first key not less than the given one; false if there is none. Only for a cursor without bounds that is not behind that key. If the key is in the
-    /// current leaf, only the leaf is searched.
+    /// Moves forward to the first key not less than the given one; false if there is none. Only for a cursor without bounds that is not behind that key. If the
+    /// key is in the current leaf, only the leaf is searched.
     /// </summary>
     /// <param name="key">The key.</param>
     /// <param name="isEqual">Whether the cursor is at that key now.</param>

@@ -3,7 +3,9 @@ namespace KvCluster.Storage.Trees;
 /// <summary>Entries to put, one after the other, for <see cref="WriteBatch.PutAll"/>. It is at its first entry when it is passed.</summary>
 internal interface IPutSource
 {
-    /// <summary>The key of the entry. The bytes stay valid until <see cref="MoveNext"/> is called a second time, because the next key is compared with this one.</summary>
+    /// <summary>
+    /// The key of the entry. The bytes stay valid until <see cref="MoveNext"/> is called a second time, because the next key is compared with this one.
+    /// </summary>
     ReadOnlySpan<byte> Key { get; }
 
     /// <summary>The first part of its value.</summary>

@@ -4,8 +4,8 @@ namespace KvCluster.Storage.Trees;
 
 /// <summary>
 /// Makes the system read the leaves that a forward scan will enter, while it reads others: the more, the more leaves it has passed. The kernel does not do it,
-/// because the mapping is meant for random access, and reads 4 KiB at a time. Where leaves follow each other in the file, the scan reads them by calls, and the kernel
-/// reads ahead. It goes on in the next parent before the scan gets there, because at each parent
+/// because the mapping is meant for random access, and reads 4 KiB at a time. Where leaves follow each other in the file, the scan reads them by calls, and the
+/// kernel reads ahead. Reading ahead goes on in the next parent before the scan gets there, because at each parent
 /// the scan would wait for two reads, one after the other. Owned by a cursor.
 /// </summary>
 internal unsafe struct LeafReadAhead
@@ -22,8 +22,8 @@ internal unsafe struct LeafReadAhead
     private const int RunHeadMax = 16;
 
     /// <summary>
-    /// Leaves that the scan reads by calls after one was found that is not in memory: 32 MiB, more than a system reads ahead, so that what it has read ahead does
-    /// not look like a tree that is in memory.
+    /// Leaves that the scan reads by calls after one was found that is not in memory: 32 MiB, more than a system reads ahead, so that what it has read ahead
+    /// does not look like a tree that is in memory.
     /// </summary>
     private const int CallsMax = 4_096;
 
@@ -42,8 +42,8 @@ internal unsafe struct LeafReadAhead
     private int _end;
 
     /// <summary>
-    /// Whether the scan should read its next leaf by a call even if that was verified before, because leaves have left memory since. The system does not read ahead
-    /// of a scan that meets them in the mapping.
+    /// Whether the scan should read its next leaf by a call even if that was verified before, because leaves have left memory since. The system does not read
+    /// ahead of a scan that meets them in the mapping.
     /// </summary>
     public readonly bool ReadsByCalls => _calls > 0;
 
@@ -96,8 +96,8 @@ internal unsafe struct LeafReadAhead
         var most = space.ReadsAhead ? RunHeadMax : int.MaxValue;
         while (space.ReadsAhead && from > 0 && from <= last && Follows(parent, from))
             from++;
-        // What was used lately is in memory altogether. If the last of these leaves is there, the others are most likely, too. If the system reads it ahead, this
-        // only asks.
+        // What was used lately is in memory altogether. If the last of these leaves is there, the others are most likely, too. If the system reads it ahead,
+        // this only asks.
         if (!space.TryBeginRead(Reference(parent, last).Number, from > last ? 0 : 1))
             return;
         _calls = CallsMax;

@@ -175,7 +175,7 @@ internal sealed class MemberList(Func<long, bool> tryTake) : IDisposable
         return common;
     }
 
-    // One member of the set. False at its end.
+    // Takes one member of the set. False at the end of the set.
     private bool Step()
     {
         if (!_cursor!.MoveNext())
@@ -184,7 +184,7 @@ internal sealed class MemberList(Func<long, bool> tryTake) : IDisposable
         return true;
     }
 
-    // One member of the list. False at its end, or at that of the set.
+    // Takes one member of the list. False at the end of the list, or of the set.
     private bool Search()
     {
         if (!TryRead(ref _searched, out _, out var member) || !_cursor!.Reach(member, out var isEqual))

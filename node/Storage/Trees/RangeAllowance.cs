@@ -1,8 +1,8 @@
 namespace KvCluster.Storage.Trees;
 
 /// <summary>
-/// How much one request may still delete of ranges and large sets, counted in what holds up the writer: leaves that have to be read, and leaves that are dropped by the references
-/// of their branches (<c>StoreOptions.RangeLeavesMax</c>, <c>StoreOptions.RangeLeavesUnreadMax</c>).
+/// How much one request may still delete of ranges and large sets, counted in what holds up the writer: leaves that have to be read, and leaves that are
+/// dropped by the references of their branches (<c>StoreOptions.RangeLeavesMax</c>, <c>StoreOptions.RangeLeavesUnreadMax</c>).
 /// </summary>
 /// <param name="read">Leaves that may be read.</param>
 /// <param name="unread">Leaves that may be dropped unread.</param>

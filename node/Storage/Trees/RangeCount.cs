@@ -3,13 +3,13 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage.Trees;
 
 /// <summary>
-/// Counts the keys of a range without reading them: by the summaries of what is in the file, and by looking at what is in memory only. For snapshots on any thread, also while
-/// a checkpoint's end replaces references, and for the open batch on the writer. Allocates nothing.
+/// Counts the keys of a range without reading them: by the summaries of what is in the file, and by looking at what is in memory only. For snapshots on any
+/// thread, also while a checkpoint's end replaces references, and for the open batch on the writer. Allocates nothing.
 /// </summary>
 /// <remarks>
-/// It reads the pages on the two edges of the range, one of each level per edge, and between them one number per child of these pages: some hundreds per level. Where a child was
-/// changed since the last checkpoint there is no number, and it goes on there, in memory: to the header of each changed leaf, which takes some ten nanoseconds, and to each child
-/// of a changed branch. So its work is bounded by what one checkpoint writes, and not by the range.
+/// A count reads the pages on the two edges of the range, one of each level per edge, and between them one number per child of these pages: some hundreds per
+/// level. Where a child was changed since the last checkpoint there is no number, and the count goes on in memory: to the header of each changed leaf, which
+/// takes some ten nanoseconds, and to each child of a changed branch. So its work is bounded by what one checkpoint writes, and not by the range.
 /// </remarks>
 /// <exception cref="Encoding.CorruptStoreException">A page on an edge does not match its parent's reference.</exception>
 internal static unsafe class RangeCount

@@ -3,9 +3,9 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage.Trees;
 
 /// <summary>
-/// Removes the keys of a range from a tree. Subtrees within the range are dropped: their pages are neither copied nor written again. Of what is in the file, their branches are
-/// read, which name the leaves, and only those leaves that may refer to other pages; of what is in memory, all. Only pages on the two edges of the range are copied, and only if
-/// keys remain below them. Used by <see cref="TreeWriter"/>, which merges what is underfull afterwards; writer only.
+/// Removes the keys of a range from a tree. Subtrees within the range are dropped: their pages are neither copied nor written again. Of what is in the file,
+/// their branches are read, which name the leaves, and only those leaves that may refer to other pages; of what is in memory, all. Only pages on the two edges
+/// of the range are copied, and only if keys remain below them. Used by <see cref="TreeWriter"/>, which merges what is underfull afterwards; writer only.
 /// </summary>
 /// <remarks>Of a range, <c>from</c> is included, and empty for the first key; <c>to</c> is excluded, and empty for the end. No key is empty.</remarks>
 internal sealed unsafe class RangeRemoval(PageSpace space, BatchPages pages)
@@ -23,7 +23,8 @@ internal sealed unsafe class RangeRemoval(PageSpace space, BatchPages pages)
     }
 
     /// <summary>
-    /// Where a part of a range ends that takes what is allowed: at the end of the range, or at a key that is written to a buffer. Only branches are read, and the leaf at an edge.
+    /// Where a part of a range ends that takes what is allowed: at the end of the range, or at a key that is written to a buffer. Only branches are read, and
+    /// the leaf at an edge.
     /// </summary>
     /// <param name="root">The tree.</param>
     /// <param name="from">The first key.</param>
@@ -39,7 +40,9 @@ internal sealed unsafe class RangeRemoval(PageSpace space, BatchPages pages)
         return length == 0 ? to : buffer[..length];
     }
 
-    /// <summary>Writes the separator behind as much of a range as is allowed, and returns its length; 0 if that is all of it. At least one leaf is taken.</summary>
+    /// <summary>
+    /// Writes the separator behind as much of a range as is allowed, and returns its length; 0 if that is all of it. At least one leaf is taken.
+    /// </summary>
     private int KeyBehind(PageLink* link, int height, ReadOnlySpan<byte> from, ReadOnlySpan<byte> to, ref RangeAllowance allowance, Span<byte> buffer)
     {
         if (height == 0)
@@ -62,7 +65,8 @@ internal sealed unsafe class RangeRemoval(PageSpace space, BatchPages pages)
             else
                 allowance.TakeUnread();
         }
-        // Those on an edge have a leaf that is read, which counts. Afterwards, so that its first leaf is taken.
+        // A branch on an edge is not counted, because it has a leaf that is read, which counts. Others are counted after their children, so that the first leaf
+        // is taken.
         if (from.IsEmpty && to.IsEmpty)
             allowance.TakeBranch();
         return length;
@@ -76,7 +80,9 @@ internal sealed unsafe class RangeRemoval(PageSpace space, BatchPages pages)
         return TreePage.Child(page, child);
     }
 
-    /// <summary>Whether the leaves below a link need not be read to drop them. Final when the page with the link is (<see cref="BatchPages.Settle"/>).</summary>
+    /// <summary>
+    /// Whether the leaves below a link need not be read to drop them. Final when the page with the link is (<see cref="BatchPages.Settle"/>).
+    /// </summary>
     public static bool IsDroppedUnread(SubtreeLink* child) => !child->Link.Reference.IsScratch && !child->Summary.HasReferences;
 
     /// <summary>Whether a subtree has a key of the range. The pages next to a key are looked at, but not all of those in between.</summary>

@@ -59,7 +59,8 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
         index == Page.Count(leaf) && (path.IsRightEdge(path.LeafLevel) || 2 * Page.Appended(leaf) >= Page.Count(leaf));
 
     /// <summary>
-    /// Splits the path's leaf, or begins a new one beside it, to make room for a key. Afterwards the path is empty, or leads to the new leaf to which the key belongs.
+    /// Splits the path's leaf, or begins a new one beside it, to make room for a key. Afterwards the path is empty, or leads to the new leaf to which the key
+    /// belongs.
     /// </summary>
     [SkipLocalsInit]
     public void SplitLeaf(TreeRoot* root, byte* leaf, int index, ReadOnlySpan<byte> key, int bytes, bool breaksPrefix)
@@ -95,8 +96,8 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
     }
 
     /// <summary>
-    /// Moves what is behind a run of keys in the path's leaf to a leaf of its own, so that the run goes on at the end of its leaf, and in whole leaves behind it. To split
-    /// the leaf in its middle again and again would leave all of them half empty. The path is empty afterwards.
+    /// Moves what is behind a run of keys in the path's leaf to a leaf of its own, so that the run goes on at the end of its leaf, and in whole leaves behind
+    /// it. To split the leaf in its middle again and again would leave all of them half empty. The path is empty afterwards.
     /// </summary>
     /// <param name="root">The root of the tree.</param>
     /// <param name="leaf">The leaf.</param>
@@ -136,8 +137,8 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
         && (level == 0 ? Page.Type(page) == PageType.Branch && Page.Count(page) == 1 : Page.Used(page) < UsedMin);
 
     /// <summary>
-    /// The length of the prefix for the leaf that a key begins behind another one: what that leaf's keys have in common with it, because the next keys probably do
-    /// too, but no more than shortens cells, whose first eight bytes are in the heads.
+    /// The length of the prefix for the leaf that a key begins behind another one: what that leaf's keys have in common with it, because the next keys probably
+    /// do too, but no more than shortens cells, whose first eight bytes are in the heads.
     /// </summary>
     private static int PrefixOfNext(byte* leaf, int lengthLast, ReadOnlySpan<byte> key) =>
         Math.Min(TreePage.CommonPrefix(leaf, 0, Page.Count(leaf), key), TreePage.RestLength(Math.Min(lengthLast, key.Length)));

@@ -8,9 +8,9 @@ namespace KvCluster.Storage.Trees;
 /// </summary>
 /// <remarks>
 /// Only pages that were made before the swap can have such references. The roots are replaced first, and a batch has a page visited before it copies or
-/// retires anything by its references (<see cref="BatchPages.Settle"/>), so no batch after the beginning makes a page with one. Each page that is not visited yet is waiting,
-/// or is reached through one that waits. So that these stay valid, scratch pages are not returned to the pool meanwhile, except those of dropped batches,
-/// which <see cref="Forget"/> removes first.
+/// retires anything by its references (<see cref="BatchPages.Settle"/>), so no batch after the beginning makes a page with one. Each page that is not visited
+/// yet is waiting, or is reached through one that waits. So that these stay valid, scratch pages are not returned to the pool meanwhile, except those of
+/// dropped batches, which <see cref="Forget"/> removes first.
 /// </remarks>
 /// <param name="space">Resolves references.</param>
 /// <param name="batchPlaced">The checkpoint has placed the pages of this batch and of earlier ones.</param>

@@ -3,8 +3,8 @@ using KvCluster.Storage.Encoding;
 namespace KvCluster.Storage.Trees;
 
 /// <summary>
-/// Iterates over the members that all of some sets have, in order. The smallest set leads, and its members and those of the others are searched in turn, usually within the leaf. One
-/// thread at a time, while the snapshot is open.
+/// Iterates over the members that all of some sets have, in order. The smallest set leads, and its members and those of the others are searched in turn,
+/// usually within the leaf. One thread at a time, while the snapshot is open.
 /// </summary>
 /// <exception cref="CorruptStoreException">From any move: a page is not what was written.</exception>
 internal sealed class SetIntersection : IDisposable

@@ -5,9 +5,9 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage.Trees;
 
 /// <summary>
-/// Adds members to sets and removes them, one by one or from the first on. A small set is the value of its key. When that value would be too large for a leaf, the set is promoted: its members
-/// become the keys of a tree, whose root is in the key's cell. It is demoted when its members need half of a small set's bound or less, so that a set at the
-/// bound does not go back and forth. A set without members is removed. Used by <see cref="WriteBatch"/>; writer only.
+/// Adds members to sets and removes them, one by one or from the first on. A small set is the value of its key. When that value would be too large for a leaf,
+/// the set is promoted: its members become the keys of a tree, whose root is in the key's cell. It is demoted when its members need half of a small set's bound
+/// or less, so that a set at the bound does not go back and forth. A set without members is removed. Used by <see cref="WriteBatch"/>; writer only.
 /// </summary>
 /// <remarks>
 /// A tree may have several leaves although its members would fit into a value; it stays a tree then until removals have merged them. So replicas with the same

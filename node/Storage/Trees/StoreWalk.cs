@@ -252,7 +252,9 @@ internal sealed unsafe class StoreWalk
         _path.Push(entered);
     }
 
-    /// <summary>All leaves of a tree are on one level. Whoever removes a part of it knows by that which pages are branches, and does not read the others.</summary>
+    /// <summary>
+    /// All leaves of a tree are on one level. Whoever removes a part of it knows by that which pages are branches, and does not read the others.
+    /// </summary>
     private void CheckLevel(ref int expected, PageLink leaf)
     {
         var level = _path.Count + 1;
@@ -283,7 +285,7 @@ internal sealed unsafe class StoreWalk
         /// <summary>For the topmost page of a set's tree, how many members it must have.</summary>
         public ulong? Members { get; init; }
 
-        /// <summary>Whether it is in the tree of a set.</summary>
+        /// <summary>Whether the page is in the tree of a set.</summary>
         public bool IsInSet { get; init; }
 
         /// <summary>Whether its entries are sets.</summary>

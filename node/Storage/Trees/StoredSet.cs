@@ -4,8 +4,8 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage.Trees;
 
 /// <summary>
-/// A set as a reader sees it, in place: valid as long as the snapshot, or until the batch changes anything. Its number of members and the etag of its last change
-/// are known without reading it.
+/// A set as a reader sees it, in place: valid as long as the snapshot, or until the batch changes anything. Its number of members and the etag of its last
+/// change are known without reading it.
 /// </summary>
 /// <exception cref="CorruptStoreException">From any read: a page is not what was written.</exception>
 internal readonly unsafe struct StoredSet
@@ -48,7 +48,7 @@ internal readonly unsafe struct StoredSet
     /// <summary>The members of a small set.</summary>
     internal SetValue Small => new(new ReadOnlySpan<byte>(_value, _valueBytes));
 
-    /// <summary>Whether it has a member.</summary>
+    /// <summary>Whether the set has a member.</summary>
     public bool Contains(ReadOnlySpan<byte> member)
     {
         var tree = _tree;

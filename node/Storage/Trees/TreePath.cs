@@ -3,8 +3,8 @@ using KvCluster.Storage.Pages;
 namespace KvCluster.Storage.Trees;
 
 /// <summary>
-/// The pages from a tree's root to one leaf, level by level from 0, and which child leads from each to the next. Kept between a batch's operations on the tree, so
-/// that another key of the same leaf needs no descent. The first <see cref="OwnedLevels"/> pages belong to the open batch. A change of the tree's shape
+/// The pages from a tree's root to one leaf, level by level from 0, and which child leads from each to the next. Kept between a batch's operations on the tree,
+/// so that another key of the same leaf needs no descent. The first <see cref="OwnedLevels"/> pages belong to the open batch. A change of the tree's shape
 /// makes the path invalid, and its owner clears it.
 /// </summary>
 internal sealed unsafe class TreePath
@@ -68,7 +68,8 @@ internal sealed unsafe class TreePath
     }
 
     /// <summary>
-    /// The path's leaf, if it belongs to the batch and a key belongs to its end, so that nothing has to be searched; otherwise null. A sorted run asks this for each key.
+    /// The path's leaf, if it belongs to the batch and a key belongs to its end, so that nothing has to be searched; otherwise null. A sorted run asks this for
+    /// each key.
     /// </summary>
     public byte* OwnedLeafBefore(ReadOnlySpan<byte> key)
     {

@@ -5,8 +5,8 @@ namespace KvCluster.Storage.Trees;
 
 /// <summary>
 /// Changes one tree for the open batch, and keeps the path of its last operation. Each page is copied once into scratch memory, from the root down, and then
-/// changed in place. A batch has one for each of its trees, so that operations on one do not lose the path in another, and one for the trees of sets, which forgets
-/// its path when another set follows. Used by <see cref="WriteBatch"/> and <see cref="SetWriter"/>, which have checked the keys; writer only.
+/// changed in place. A batch has one for each of its trees, so that operations on one do not lose the path in another, and one for the trees of sets, which
+/// forgets its path when another set follows. Used by <see cref="WriteBatch"/> and <see cref="SetWriter"/>, which have checked the keys; writer only.
 /// </summary>
 internal sealed unsafe class TreeWriter
 {
@@ -16,7 +16,9 @@ internal sealed unsafe class TreeWriter
     private readonly Rebalancing _rebalancing;
     private readonly RangeRemoval _removal;
 
-    /// <summary>The last insertions, as far as each was directly behind the one before it in the same leaf: the leaf, the index of the last, their number.</summary>
+    /// <summary>
+    /// The last insertions, as far as each was directly behind the one before it in the same leaf: the leaf, the index of the last, their number.
+    /// </summary>
     private (nint Leaf, int Index, int Count) _run;
 
     /// <summary>For all batches of a store.</summary>

@@ -74,8 +74,8 @@ internal sealed unsafe class WriteBatch
     }
 
     /// <summary>
-    /// Sets the values of keys one after the other. As long as the keys ascend, and all belong between two that the tree has, or behind its last one, whole leaves
-    /// are filled without a search.
+    /// Sets the values of keys one after the other. As long as the keys ascend, and all belong between two that the tree has, or behind its last one, whole
+    /// leaves are filled without a search.
     /// </summary>
     public void PutAll<TSource>(TreeId tree, ref TSource puts)
         where TSource : IPutSource, allows ref struct
@@ -129,7 +129,7 @@ internal sealed unsafe class WriteBatch
         CheckOpenAndKey(key);
         var writer = Writer(tree);
         var index = writer.Find(Root(tree), key, out var found);
-        // Not found in an empty tree, whose path has no leaf.
+        // In an empty tree, whose path has no leaf, nothing is found.
         value = found ? TreePage.Value(_space, writer.Leaf, index) : default;
         return found;
     }
@@ -154,8 +154,9 @@ internal sealed unsafe class WriteBatch
     }
 
     /// <summary>
-    /// Removes the members of a set before one, which stays (empty: all members, and the set with them), and returns their number. The set that is left has this
-    /// etag. Of a set that goes as a whole, the branches are read, and one leaf; of one that loses a part, also the leaves of that part that are in memory, to count their members.
+    /// Removes the members of a set before one, which stays (empty: all members, and the set with them), and returns their number. The set that is left has
+    /// this etag. Of a set that goes as a whole, the branches are read, and one leaf; of one that loses a part, also the leaves of that part that are in
+    /// memory, to count their members.
     /// </summary>
     public ulong SetDelete(ReadOnlySpan<byte> key, ReadOnlySpan<byte> end, Etag etag)
     {
