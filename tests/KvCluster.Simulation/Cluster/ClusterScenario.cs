@@ -31,7 +31,7 @@ internal sealed record ClusterScenario(
         new("nodes-coordinator-trouble", "F5 F6 F8-F10 F13", 4, 3, ClusterConditions.BadCoordinator,
             [(ClusterFault.CutOffCoordinator, 6), (ClusterFault.CoordinatorAway, 4), (ClusterFault.Crash, 4), (ClusterFault.CutOff, 2), (ClusterFault.Transfer, 1)]),
         new("nodes-coordinator-restored", "F11 F41", 4, 3, ClusterConditions.Any,
-            [(ClusterFault.RestoreCoordinator, 6), (ClusterFault.RestoreCoordinatorRaised, 6), (ClusterFault.Crash, 3), (ClusterFault.CutOff, 2), (ClusterFault.Transfer, 3)]),
+            [(ClusterFault.RestoreCoordinator, 12), (ClusterFault.RestoreCoordinatorRaised, 6), (ClusterFault.Crash, 3), (ClusterFault.CutOff, 2), (ClusterFault.Transfer, 3)]),
         new("nodes-bad-network", "F4 F7", 4, 3, ClusterConditions.BadNetwork, [(ClusterFault.CutOff, 4), (ClusterFault.Crash, 3), (ClusterFault.Transfer, 2)]),
         new("nodes-failovers", "F14", 4, 3, ClusterConditions.Any, [(ClusterFault.CutOffAndCrash, 8), (ClusterFault.Crash, 1)]),
         new("nodes-power-lost", "F15", 3, 3, ClusterConditions.Any, [(ClusterFault.LosePower, 4), (ClusterFault.Crash, 4), (ClusterFault.CrashInCall, 4), (ClusterFault.Checkpoint, 4)]),
