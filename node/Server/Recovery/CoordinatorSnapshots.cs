@@ -49,7 +49,7 @@ internal sealed partial class CoordinatorSnapshots(Func<EtcdCoordinator> connect
             {
                 return await SaveAsync(cancellationToken).ConfigureAwait(false);
             }
-            catch (CoordinatorUnavailableException failure) when (failure is not CoordinatorDeniedException && time.GetElapsedTime(began) < patience)
+            catch (CoordinatorUnavailableException failure) when (failure is not (CoordinatorDeniedException or CoordinatorLostException) && time.GetElapsedTime(began) < patience)
             {
                 await Task.Delay(RetryPause, time, cancellationToken).ConfigureAwait(false);
             }
@@ -83,7 +83,9 @@ internal sealed partial class CoordinatorSnapshots(Func<EtcdCoordinator> connect
         {
             // Snapshots of an etcd that has lost its data would take the place of the good ones. The read also makes the member catch up.
             if ((await coordinator.GetAsync(keys.Cluster, cancellationToken).ConfigureAwait(false)).Value is null)
-                throw new CoordinatorUnavailableException($"The coordinator has no record {keys.Cluster}: the cluster is not created yet, or its data is lost. No snapshot was taken, and none was deleted.");
+                throw Newest() is null
+                    ? new CoordinatorUnavailableException($"The coordinator has no record {keys.Cluster}, so the cluster is not created yet. No snapshot was taken.")
+                    : new CoordinatorLostException($"The coordinator has no record {keys.Cluster}, but there are snapshots in '{folder.Path}': its data is lost, or it is another etcd. No snapshot was taken, and none was deleted; see 'The coordinator's data is lost' in deploy/OPERATIONS.md.");
             var taken = time.GetUtcNow();
             var name = NameOf(taken);
             var path = Path.Combine(folder.Path, name);
@@ -123,7 +125,7 @@ internal sealed partial class CoordinatorSnapshots(Func<EtcdCoordinator> connect
     }
 
     // As the restore checks it, on the day when there is no other copy.
-    private static bool IsComplete(IStorageFile file, long bytes)
+    internal static bool IsComplete(IStorageFile file, long bytes)
     {
         if (bytes % PageBytesMin != ChecksumBytes)
             return false;
@@ -166,12 +168,14 @@ internal sealed partial class CoordinatorSnapshots(Func<EtcdCoordinator> connect
     private TimeSpan Due(TimeSpan interval)
     {
         files.CreateDirectory(folder.Path);
-        if (files.List(folder.Path).Select(TimeOf).Max() is not { } newest)
+        if (Newest() is not { } newest)
             return TimeSpan.Zero;
         // A time in the future is of a clock that was set back since.
         var left = newest + interval - time.GetUtcNow();
         return left < TimeSpan.Zero || left > interval ? TimeSpan.Zero : left;
     }
+
+    private DateTimeOffset? Newest() => files.List(folder.Path).Select(TimeOf).Max();
 
     private static string NameOf(DateTimeOffset taken) => Prefix + taken.ToString(TimeForm, CultureInfo.InvariantCulture) + Suffix;
 
@@ -196,3 +200,6 @@ internal sealed record SnapshotFolder(string Path, int Keep);
 /// <param name="Bytes">The file's size.</param>
 /// <param name="Deleted">How many older ones were deleted.</param>
 internal sealed record SavedSnapshot(string Path, long Bytes, int Deleted);
+
+/// <summary>The coordinator lacks a cluster of which there are snapshots. Waiting does not help.</summary>
+internal sealed class CoordinatorLostException(string reason) : CoordinatorUnavailableException(reason);
