@@ -83,9 +83,11 @@ internal sealed partial class CoordinatorSnapshots(Func<EtcdCoordinator> connect
         {
             // Snapshots of an etcd that has lost its data would take the place of the good ones. The read also makes the member catch up.
             if ((await coordinator.GetAsync(keys.Cluster, cancellationToken).ConfigureAwait(false)).Value is null)
+            {
                 throw Newest() is null
                     ? new CoordinatorUnavailableException($"The coordinator has no record {keys.Cluster}, so the cluster is not created yet. No snapshot was taken.")
                     : new CoordinatorLostException($"The coordinator has no record {keys.Cluster}, but there are snapshots in '{folder.Path}': its data is lost, or it is another etcd. No snapshot was taken, and none was deleted; see 'The coordinator's data is lost' in deploy/OPERATIONS.md.");
+            }
             var taken = time.GetUtcNow();
             var name = NameOf(taken);
             var path = Path.Combine(folder.Path, name);
