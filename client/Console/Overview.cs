@@ -29,7 +29,7 @@ internal static class Overview
             program,
             status.Cluster,
             UnixMs = reading.At.ToUnixTimeMilliseconds(),
-            Health = Health.Of(status.Nodes, shards),
+            Health = Health.Of(status.Nodes, shards, reading.At),
             canChange,
             showsKeys,
             Nodes = status.Nodes.Select(node => ToDocument(node, lags[node.Node].DefaultIfEmpty().Max())),

@@ -4,6 +4,7 @@ using KvCluster.Node.Coordination;
 using KvCluster.Node.Coordination.Embedded;
 using KvCluster.Node.Coordination.Etcd;
 using KvCluster.Node.Hosting;
+using KvCluster.Node.Recovery;
 using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Admin;
 using KvCluster.ServiceDefaults.Configuration;
@@ -11,6 +12,7 @@ using KvCluster.ServiceDefaults.Logs;
 using KvCluster.ServiceDefaults.Memory;
 using KvCluster.ServiceDefaults.Telemetry;
 using KvCluster.Storage.Encoding;
+using KvCluster.Storage.Files;
 using KvCluster.Tls;
 using Microsoft.Extensions.Logging;
 
@@ -19,6 +21,9 @@ namespace KvCluster.Node;
 /// <summary>The commands of kv-node.</summary>
 internal static class CommandLine
 {
+    /// <summary>How long a single snapshot waits for a coordinator that is just being started, or for its cluster to be created.</summary>
+    private static readonly TimeSpan SnapshotPatience = TimeSpan.FromMinutes(2);
+
     private static readonly ProgramCommands Program = new("kv-node", "A node of a KvCluster.", NodeSettings.Known);
 
     /// <summary>Runs a command.</summary>
@@ -28,6 +33,7 @@ internal static class CommandLine
         Program.Add("run", "Runs a node until SIGTERM or Ctrl-C.", NodeSettings.RunTable, NodeSettings.CheckRun, RunAsync);
         Program.Add("init", "Creates a cluster: its shards and the placement of their replicas.", NodeSettings.InitTable, NodeSettings.CheckInit, InitAsync);
         Program.Add("coordinator", "Serves the embedded coordinator to other processes.", NodeSettings.CoordinatorTable, NodeSettings.CheckCoordinator, CoordinateAsync);
+        Program.Add("coordinator-snapshot", "Saves the data of the coordinator, an etcd, into a file that `etcdutl snapshot restore` reads, and keeps the newest ones.", NodeSettings.SnapshotTable, NodeSettings.CheckSnapshot, SnapshotAsync);
         Program.AddConfigShow("run", NodeSettings.RunTable, NodeSettings.CheckRun);
         Program.AddHealth();
         Program.Add(CertsCommand.Create());
@@ -93,6 +99,28 @@ internal static class CommandLine
         await using var coordinator = EmbeddedCoordinator.Open(settings.Get(NodeSettings.Data)!, TimeProvider.System);
         await using var server = await CoordinatorServer.StartAsync(coordinator, settings.Get(NodeSettings.Listen)!, logs, stopping.Token).ConfigureAwait(false);
         await WaitAsync(stopping.Token).ConfigureAwait(false);
+        return ExitCodes.Done;
+    }
+
+    private static async Task<int> SnapshotAsync(Settings settings, CancellationToken stop)
+    {
+        using var logs = ProcessLogs.Create(settings);
+        using var stopping = InputEnd.Link(settings.Get(CommonSettings.UntilStdinEnds), stop);
+        var etcd = NodeSettings.EtcdOptionsOf(settings);
+        var snapshots = new CoordinatorSnapshots(
+            () => new EtcdCoordinator(etcd, logs.CreateLogger<EtcdCoordinator>()),
+            new CoordinatorKeys(settings.Get(NodeSettings.Cluster)!),
+            LocalDisk.Instance,
+            new SnapshotFolder(settings.Get(NodeSettings.SnapshotDirectory)!, settings.Get(NodeSettings.SnapshotsKept)),
+            TimeProvider.System,
+            logs.CreateLogger<CoordinatorSnapshots>());
+        if (settings.Get(NodeSettings.SnapshotInterval) is var minutes and > 0)
+        {
+            await snapshots.RunAsync(TimeSpan.FromMinutes(minutes), stopping.Token).ConfigureAwait(false);
+            return ExitCodes.Done;
+        }
+        var saved = await snapshots.SaveAsync(SnapshotPatience, stopping.Token).ConfigureAwait(false);
+        Console.WriteLine($"Saved the coordinator's data in '{saved.Path}': {saved.Bytes} bytes. Older snapshots deleted: {saved.Deleted}.");
         return ExitCodes.Done;
     }
 

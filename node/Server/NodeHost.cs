@@ -215,6 +215,7 @@ internal sealed class NodeHost : IAsyncDisposable
         var fence = Own("the fence of the coordinator", new CoordinatorFence(measured, keys, identity, directory.Known, clusterText, _log));
         coordinator = new GuardedCoordinator(measured, () => fence.Guard) { Renew = fence.RenewAsync, Alarmed = measured.Alarm };
         var map = Own("the shard map", new ShardDirectory(coordinator, keys, () => directory.Known.Recovery, _log));
+        metrics.CoordinatorSavedAt = () => map.CoordinatorSavedAt;
         Own("the copy of the nodes' records", new KnownNodes(map, directory.Known, _log));
         var peers = Own("the streams to other nodes", new PeerTransport(identity, tls?.Files, logs.CreateLogger<PeerTransport>()));
         var replication = _options.Replication with { LeaseUs = cluster.LeaseMs * 1_000 };

@@ -93,6 +93,14 @@ internal enum InjectedBug
     /// <summary>While the voters change, acknowledge by the voters of an outdated record.</summary>
     AckByStaleRecord,
 
+    // The coordinator's data is lost.
+
+    /// <summary>Rebuild the record as soon as a majority of the newest replicas that happen to be known is there, although a node that others name did not answer.</summary>
+    SilenceIsAnAnswer,
+
+    /// <summary>Follow the old coordinator when it comes back after the record was rebuilt.</summary>
+    OldCoordinatorFollowed,
+
     // The network between the nodes.
 
     /// <summary>Send a follower that was unreachable only heartbeats for some seconds.</summary>

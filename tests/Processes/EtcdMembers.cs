@@ -78,12 +78,11 @@ internal sealed class EtcdMembers : IAsyncDisposable
     /// <summary>Starts a member, or restarts it with its data.</summary>
     public void Start(int member)
     {
-        var peers = string.Join(',', Enumerable.Range(0, Count).Select(index => $"m{index}={PeerAddress(index)}"));
         string[] arguments =
         [
             "--name", $"m{member}", WithoutSyncs, "--data-dir", DataOf(member), "--log-level", "error", "--log-outputs", Path.Combine(_folder.Path, $"m{member}.log"),
             "--listen-client-urls", ClientAddress(member), "--advertise-client-urls", ClientAddress(member),
-            "--listen-peer-urls", PeerAddress(member), "--initial-advertise-peer-urls", PeerAddress(member), "--initial-cluster", peers, "--initial-cluster-token", _token,
+            "--listen-peer-urls", PeerAddress(member), "--initial-advertise-peer-urls", PeerAddress(member), "--initial-cluster", Peers, "--initial-cluster-token", _token,
         ];
         string[] security = Certificates is null
             ? []
@@ -115,6 +114,28 @@ internal sealed class EtcdMembers : IAsyncDisposable
             Start(member);
         await UntilAsync(IsServingAsync);
     }
+
+    /// <summary>Stops all members, restores a snapshot in the place of their data, as an operator does, and restarts them. Needs etcdutl.</summary>
+    /// <param name="snapshot">The file.</param>
+    /// <param name="isRevisionRaised">Continues above all revisions that were ever assigned.</param>
+    public Task RestoreAsync(string snapshot, bool isRevisionRaised) => RestartAsync(() =>
+    {
+        string[] raised = isRevisionRaised ? ["--bump-revision", "1000000", "--mark-compacted"] : [];
+        for (var member = 0; member < Count; member++)
+        {
+            Directory.Delete(DataOf(member), recursive: true);
+            string[] arguments =
+            [
+                "snapshot", "restore", snapshot, "--data-dir", DataOf(member), "--name", $"m{member}", "--initial-cluster", Peers, "--initial-cluster-token", _token,
+                "--initial-advertise-peer-urls", PeerAddress(member), .. raised,
+            ];
+            using var process = Process.Start(new ProcessStartInfo(Tools.Find("etcdutl")!, arguments) { RedirectStandardError = true })!;
+            var error = process.StandardError.ReadToEnd();
+            process.WaitForExit();
+            if (process.ExitCode != 0)
+                throw new InvalidOperationException($"etcdutl {string.Join(' ', arguments)}: {error}");
+        }
+    });
 
     /// <summary>Copies a stopped member's data, as a backup of its directory does, or restores it.</summary>
     public static void CopyFolder(string source, string target)
@@ -199,6 +220,8 @@ internal sealed class EtcdMembers : IAsyncDisposable
             await Task.Delay(50);
         }
     }
+
+    private string Peers => string.Join(',', Enumerable.Range(0, Count).Select(index => $"m{index}={PeerAddress(index)}"));
 
     private string ClientAddress(int member) => $"{(Certificates is null ? "http" : "https")}://127.0.0.1:{(_port + member).ToString(CultureInfo.InvariantCulture)}";
 

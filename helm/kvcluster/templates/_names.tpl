@@ -219,6 +219,60 @@ admin-token-file: /etc/kvcluster/console/token
       {{- end }}
 {{- end -}}
 
+{{- /*
+  The pod that takes a snapshot of the release's etcd. It runs kv-node, because etcd's image has no shell: etcdctl alone can neither name a file by the time nor delete the oldest
+  one. Its settings are the part of a node's that concerns the coordinator.
+*/ -}}
+{{- define "kv.snapshotPod" -}}
+{{- $settings := merge (dict "log-format" "json" "snapshot-dir" "/snapshots" "snapshot-keep" .Values.etcd.snapshots.keep) (pick (include "kv.nodeSettings" . | fromYaml) "cluster" "coordinator" "coordinator-ca" "coordinator-cert" "coordinator-key") -}}
+metadata:
+  labels: {{- include "kv.selector" . | nindent 4 }}
+    app.kubernetes.io/component: etcd-snapshot
+  annotations:
+    kvcluster.dev/settings: |
+      {{- toYaml $settings | nindent 6 }}
+spec:
+  restartPolicy: Never
+  serviceAccountName: {{ include "kv.fullname" . }}
+  automountServiceAccountToken: false
+  enableServiceLinks: false
+  securityContext: {{- include "kv.podSecurity" . | nindent 4 }}
+  {{- with .Values.etcd.nodeSelector }}
+  nodeSelector: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.etcd.tolerations }}
+  tolerations: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.image.pullSecrets }}
+  imagePullSecrets: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  containers:
+    - name: snapshot
+      image: {{ include "kv.image" (list . "node") }}
+      imagePullPolicy: {{ .Values.image.pullPolicy }}
+      args: [coordinator-snapshot]
+      env:
+        - {name: KVCLUSTER_CONFIG, value: /etc/kvcluster/settings.yaml}
+      resources:
+        requests: {cpu: 50m, memory: 64Mi}
+        limits: {memory: 256Mi}
+      securityContext: {{- include "kv.containerSecurity" . | nindent 8 }}
+      volumeMounts:
+        - {name: snapshots, mountPath: /snapshots}
+        - {name: files, mountPath: /etc/kvcluster, readOnly: true}
+  volumes:
+    - name: snapshots
+      persistentVolumeClaim: {claimName: {{ include "kv.fullname" . }}-snapshots}
+    - name: files
+      projected:
+        defaultMode: 0440
+        sources:
+          - downwardAPI: {items: [{path: settings.yaml, fieldRef: {fieldPath: "metadata.annotations['kvcluster.dev/settings']"}}]}
+          {{- with include "kv.etcdSecret" . }}
+          - secret: {name: {{ . }}, items: [{key: ca.crt, path: etcd/ca.crt}, {key: tls.crt, path: etcd/tls.crt}, {key: tls.key, path: etcd/tls.key}]}
+          {{- end }}
+{{- end -}}
+
 {{- define "kv.probes" -}}
 startupProbe:
   httpGet: {path: /health/started, port: admin}

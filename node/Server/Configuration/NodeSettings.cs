@@ -60,6 +60,13 @@ internal static class NodeSettings
     public static readonly Setting<int> TelemetryShards = new("telemetry-shards", "N",
         "Number of shards of a node, those with the lowest ids, that have metrics of their own. The metrics of the node cover all shards.", SettingForms.Number(0, 100_000)) { Default = "64" };
 
+    public static readonly Setting<string> SnapshotDirectory = new("snapshot-dir", "DIR", "Directory for the snapshots.", Folder) { IsRequired = true };
+
+    public static readonly Setting<int> SnapshotsKept = new("snapshot-keep", "N", "How many snapshots are kept. When a further one is complete, the oldest is deleted.", SettingForms.Number(1, 10_000)) { Default = "28" };
+
+    public static readonly Setting<int> SnapshotInterval = new("snapshot-interval-minutes", "MINUTES",
+        "Take a snapshot whenever the newest one is this old, until the program is stopped; 0: take one and end.", SettingForms.Number(0, 525_600)) { Default = "0" };
+
     /// <summary>What a node needs besides its stores and calls: the runtime, the map of the shards, frames to other nodes. In MiB.</summary>
     private const int ProgramMebibytes = 96;
 
@@ -75,8 +82,11 @@ internal static class NodeSettings
 
     public static readonly IReadOnlyList<Setting> CoordinatorTable = [CommonSettings.Config, Data, Listen, CommonSettings.AllowPlaintext, CommonSettings.LogFormat, CommonSettings.LogLevel, CommonSettings.StopGrace, CommonSettings.UntilStdinEnds];
 
+    public static readonly IReadOnlyList<Setting> SnapshotTable =
+        [CommonSettings.Config, .. EtcdTable, SnapshotDirectory, SnapshotsKept, SnapshotInterval, CommonSettings.LogFormat, CommonSettings.LogLevel, CommonSettings.UntilStdinEnds];
+
     /// <summary>All settings.</summary>
-    public static readonly IReadOnlyList<Setting> Known = [.. RunTable.Union(InitTable).Union(CoordinatorTable)];
+    public static readonly IReadOnlyList<Setting> Known = [.. RunTable.Union(InitTable).Union(CoordinatorTable).Union(SnapshotTable)];
 
     public static void CheckRun(Settings settings)
     {
@@ -140,6 +150,8 @@ internal static class NodeSettings
         CheckEtcd(settings);
         CheckNewCluster(settings, Nodes);
     }
+
+    public static void CheckSnapshot(Settings settings) => CheckEtcd(settings);
 
     public static NodeOptions OptionsOf(Settings settings) => new()
     {

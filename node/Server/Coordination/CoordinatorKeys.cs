@@ -20,6 +20,9 @@ internal sealed class CoordinatorKeys(string cluster)
     /// <summary>Where replicas may be placed, as set by operators.</summary>
     public string Placement => Root + "placement";
 
+    /// <summary>When the coordinator's data was last saved: seconds since 1970 UTC as a decimal number, so that any script can put it.</summary>
+    public string Snapshot => Root + "snapshot";
+
     /// <summary>Prefix of the records of all nodes.</summary>
     public string Nodes => Root + "nodes/";
 

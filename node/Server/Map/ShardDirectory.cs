@@ -28,6 +28,9 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
     private readonly Task _running;
     private volatile ShardDirectorySnapshot _snapshot = ShardDirectorySnapshot.Empty;
 
+    // The value in the coordinator; null if there is none. Written by the loop.
+    private volatile string? _coordinatorSaved;
+
     /// <param name="coordinator">The coordinator.</param>
     /// <param name="keys">The cluster's keys.</param>
     /// <param name="recovery">The recovery whose records this node goes by.</param>
@@ -42,6 +45,9 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
     }
 
     public ShardDirectorySnapshot Snapshot => _snapshot;
+
+    /// <summary>When the coordinator's data was last saved, according to the coordinator; null if it knows of no snapshot. While it is away, what it said last.</summary>
+    public DateTimeOffset? CoordinatorSavedAt => SnapshotTime.Parse(_coordinatorSaved);
 
     /// <summary>The snapshot, once there was a first list.</summary>
     public async Task<ShardDirectorySnapshot> FirstAsync(CancellationToken cancellationToken)
@@ -107,6 +113,7 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
     {
         if (list.Entries.All(entry => entry.Key != _keys.Cluster))
             throw new CoordinatorUnavailableException("The coordinator has no record of the cluster; its data is lost. See 'The coordinator's data is lost' in deploy/OPERATIONS.md.");
+        _coordinatorSaved = list.Entries.FirstOrDefault(entry => entry.Key == _keys.Snapshot).Value;
         var records = list.Entries.Select(ParseShard).OfType<(ShardRecord Record, long Revision)>().ToImmutableDictionary(entry => entry.Record.ShardId);
         var nodes = list.Entries.Select(ParseNode).OfType<NodeRecord>().ToList();
         var registered = nodes.Select(node => node.NodeId).ToHashSet();
@@ -117,7 +124,14 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
     // Orders maps across recoveries, after which the coordinator's revisions begin anew. Nobody has 2^40 changes of records.
     private long PlaceOf(long revision) => ((long)_recovery() << RecoveryShift) + revision;
 
-    private void TakeChanges(IReadOnlyList<CoordinatorChange> changes) => Replace(snapshot =>
+    private void TakeChanges(IReadOnlyList<CoordinatorChange> changes)
+    {
+        foreach (var saved in changes.Where(change => change.Key == _keys.Snapshot))
+            _coordinatorSaved = saved.Value;
+        Replace(snapshot => Changed(snapshot, changes));
+    }
+
+    private ShardDirectorySnapshot Changed(ShardDirectorySnapshot snapshot, IReadOnlyList<CoordinatorChange> changes)
     {
         var (records, nodes, readUpTo) = (snapshot.Records, snapshot.Nodes, snapshot.Revision);
         foreach (var change in changes)
@@ -133,7 +147,7 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
                 nodes = nodes.SetItem(node.NodeId, node);
         }
         return new ShardDirectorySnapshot(records, snapshot.OwnRoutes, nodes, readUpTo);
-    });
+    }
 
     // Decides about a node that is not registered. One with a replica is only away; one without is not part of the cluster.
     private static bool HasLeft(NodeId node, ImmutableDictionary<ShardId, (ShardRecord Record, long Revision)> records) =>

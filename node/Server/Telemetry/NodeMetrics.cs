@@ -57,6 +57,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
     private volatile MemoryAccount? _stores;
     private volatile Func<long>? _watchers;
     private volatile Func<long>? _watchLag;
+    private volatile Func<DateTimeOffset?>? _coordinatorSavedAt;
     private long _activeRequests;
     private long _elections;
     private long _transfersDone;
@@ -97,6 +98,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _expiryDelay = Seconds("kvcluster.node.expiry.delay.duration", "At a leader: for each record in which keys expire, how late the first of them does, by shard time.");
         _coordinatorCalls = Seconds("kvcluster.node.coordinator.call.duration", "Duration of calls to the coordinator.");
         _meter.CreateObservableGauge("kvcluster.node.coordinator.reachable", () => Volatile.Read(ref _coordinatorAnswers), "{coordinator}", "1 if the coordinator answered the last call, else 0.");
+        _meter.CreateObservableGauge("kvcluster.node.coordinator.snapshot.age", CoordinatorSnapshotAge, "s", "Age of the newest snapshot of the coordinator's data that the node knows of. Absent if it knows of none.");
         _meter.CreateObservableGauge("kvcluster.node.info", () => InfoOf(identity), "{node}", "Always 1. The node and its version are labels.");
         _replicas = _meter.CreateObservableUpDownCounter("kvcluster.node.replicas", ReplicasByRole, "{replica}", "Replicas of this node, by role.");
         _meter.CreateObservableCounter("kvcluster.node.starts", () => (long)(identity.Incarnation >> 32), "{start}", "Starts of the node with this data directory.");
@@ -153,6 +155,12 @@ internal sealed class NodeMetrics : IAsyncDisposable
     public Func<long> WatchLag
     {
         set => _watchLag = value;
+    }
+
+    /// <summary>When the coordinator's data was last saved; null if that is not known. Set when the node has a shard map.</summary>
+    public Func<DateTimeOffset?> CoordinatorSavedAt
+    {
+        set => _coordinatorSavedAt = value;
     }
 
     public void RequestBegan() => Interlocked.Increment(ref _activeRequests);
@@ -304,6 +312,10 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _meter.CreateObservableCounter("kvcluster.node.stalls", StallsByReason, "{stall}", "Times that a writer thread, the node's timers or its thread pool stalled for 250 ms or more, by cause.");
         _meter.CreateObservableCounter("kvcluster.node.snapshots", () => Both(Direction, ("sent", _snapshotsSent), ("received", _snapshotsReceived)), "{snapshot}", "Snapshots sent to a follower or received from a leader because the journal did not reach back far enough, by direction.");
     }
+
+    // By the wall clock, because another machine took it.
+    private IEnumerable<Measurement<double>> CoordinatorSnapshotAge() =>
+        _coordinatorSavedAt?.Invoke() is { } saved ? [new Measurement<double>(Math.Max(0, (TimeProvider.System.GetUtcNow() - saved).TotalSeconds))] : [];
 
     private IEnumerable<Measurement<long>> StallsByReason() =>
         Stall.Reasons.Select((reason, index) => new Measurement<long>(Interlocked.Read(ref _stalls[index]), new Tag(Reason, reason)));

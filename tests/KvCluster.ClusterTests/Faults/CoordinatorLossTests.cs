@@ -1,11 +1,15 @@
+using System.Diagnostics;
+using System.Globalization;
+using KvCluster.Client;
 using KvCluster.ClusterTests.History;
 using KvCluster.Processes;
+using Xunit.Abstractions;
 
 namespace KvCluster.ClusterTests.Faults;
 
 /// <summary>F53: etcd's data is gone, and `kv admin coordinator recover` rebuilds the records from the nodes, under five client processes whose histories must be linearizable.</summary>
 [Trait("Turn", "2")]
-public sealed class CoordinatorLossTests
+public sealed class CoordinatorLossTests(ITestOutputHelper printed)
 {
     private const int Some = 100;
     private const int Refused = 3;
@@ -126,6 +130,38 @@ public sealed class CoordinatorLossTests
         await FailOverAsync(cluster, histories);
         await histories.CheckAsync();
         await cluster.UntilEqualAsync();
+    }
+
+    /// <summary>
+    /// How long one command takes until every shard takes writes again, with a hundred shards whose nodes were all restarted after the loss: the slowest case, because
+    /// nobody leads. The time is printed and not judged: `dotnet test tests/KvCluster.ClusterTests -c Release --filter HundredShards --logger "console;verbosity=detailed"`.
+    /// </summary>
+    [ToolFact("etcd", "etcdctl")]
+    public async Task F53_EtcdWipedWithAHundredShards_OneCommandMakesAllOfThemWritable()
+    {
+        const int Shards = 100;
+        await using var cluster = await FaultCluster.StartAsync(splitAt: string.Join(',', Enumerable.Range(1, Shards - 1).Select(KeyOf)));
+        await WipeAsync(cluster);
+        var since = cluster.LogLengths();
+        foreach (var node in cluster.Nodes)
+            await node.KillAsync();
+        foreach (var node in cluster.Nodes)
+            node.Start();
+        foreach (var node in cluster.Nodes)
+            await cluster.UntilSaidAsync(node.Node, "kv admin coordinator recover", since[node.Node]);
+        await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = Eventually.Limit });
+
+        var began = Stopwatch.GetTimestamp();
+        var (exitCode, _, error) = await RecoverAsync(cluster.PeerEndpoints[0]);
+        var commanded = Stopwatch.GetElapsedTime(began);
+        Assert.True(exitCode == 0, error);
+        for (var shard = 0; shard < Shards; shard++)
+            await client.PutAsync(KeyOf(shard), "written");
+        var writable = Stopwatch.GetElapsedTime(began);
+        printed.WriteLine(string.Create(CultureInfo.InvariantCulture, $"coordinator wiped, 3 nodes restarted, {Shards} shards: the command took {commanded.TotalSeconds:F1} s, and all shards were writable after {writable.TotalSeconds:F1} s (to reach: 60 s)"));
+        await cluster.UntilEqualAsync();
+
+        static string KeyOf(int shard) => string.Create(CultureInfo.InvariantCulture, $"s{shard:D3}");
     }
 
     private static Task WipeAsync(FaultCluster cluster) => cluster.Etcd.RestartAsync(() => Directory.Delete(cluster.Etcd.DataOf(0), recursive: true));

@@ -20,6 +20,7 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
     private readonly HashSet<NodeId> _cutOff = [];
     private (ShardRecord Record, long Revision) _backup = (record, 1);
     private (ShardRecord Record, long Revision)? _newest;
+    private ShardRecord _lost = record;
 
     public ShardRecord Record { get; private set; } = record;
 
@@ -83,6 +84,7 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
     {
         run.Trace($"the coordinator's data is lost, with the record of generation {Record.Generation}");
         (IsLost, WasLost) = (true, true);
+        _lost = Record;
     }
 
     /// <summary>The cluster's record.</summary>
@@ -97,6 +99,20 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
         (Record, Revision) = (record, 1 + run.Random.NextInt64(10));
         foreach (var node in run.Nodes)
             run.Time.After(run.Random.NextInt64(1_500_000), () => node.Join(cluster));
+        if (run.Bug == InjectedBug.OldCoordinatorFollowed)
+            run.Time.After(run.Random.NextInt64(1_500_000, 4_000_000), ReturnOld);
+    }
+
+    // The number of the recovery is what keeps the nodes from following it.
+    private void ReturnOld()
+    {
+        if (IsLost)
+            return;
+        run.Trace($"the old coordinator comes back, with the record of generation {_lost.Generation}");
+        var followed = _lost.Clone();
+        followed.Recovery = Record.Recovery;
+        (Record, Revision) = (followed, Revision + RaisedBy);
+        Tell();
     }
 
     public void Read(NodeId node, Action<ShardRecordRead> done)

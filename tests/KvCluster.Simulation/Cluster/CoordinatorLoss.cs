@@ -61,7 +61,7 @@ internal sealed class CoordinatorLoss(ClusterRun run)
         _rounds++;
         var found = new RecoveryFindings { Reports = [.. _reports.Values], Without = _absent is null ? new HashSet<NodeId>() : [_absent.Id] };
         var plan = RecoveryPlan.Of(found, random: 1);
-        if (plan.Refusals.Count == 0)
+        if (plan.Refusals.Count == 0 || (run.Bug == InjectedBug.SilenceIsAnAnswer && plan.Shards.Any(static shard => shard.Intact.Count > shard.Missing.Count)))
         {
             run.Time.After(1 + ((long)plan.WaitMs * 1_000), () => Put(plan));
             return;

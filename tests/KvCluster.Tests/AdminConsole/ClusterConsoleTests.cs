@@ -96,10 +96,25 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
     [Fact]
     public void Health_OfAClusterThatLacksSomething_SaysWhat()
     {
-        Assert.Equal(new Health("0 of 0 nodes answer, and no shard is known.", false), Health.Of([], []));
+        Assert.Equal(new Health("0 of 0 nodes answer, and no shard is known.", false), Health.Of([], [], DateTimeOffset.UnixEpoch));
         Assert.Equal(new Health("1 of 2 nodes answer, every shard has a leader, and 1 of 2 shards is without all of its replicas.", false), HealthOf([Role.Leader, Role.Follower], [Role.Leader]));
         Assert.Equal(new Health("1 of 2 nodes answer, 2 of 2 shards are without a leader, and 1 of 2 shards is without all of its replicas.", false), HealthOf([Role.Follower, Role.Failed], [Role.Follower, Role.Candidate]));
         Assert.Equal(new Health("1 of 2 nodes answer, and 1 of 2 shards is without a leader.", false), HealthOf([Role.Follower, Role.Follower], [Role.Follower, Role.Leader]));
+    }
+
+    /// <summary>Of what the nodes know the newest counts: one that is cut off from the coordinator knows an older snapshot.</summary>
+    [Theory]
+    [InlineData(-5, "0 min")]
+    [InlineData(119, "119 min")]
+    [InlineData(4 * 60, "4 h")]
+    [InlineData(47 * 60, "47 h")]
+    [InlineData(75 * 60, "3 days")]
+    public void Health_WithASnapshotOfTheCoordinator_SaysItsAge(int minutes, string age)
+    {
+        var saved = new DateTimeOffset(2026, 3, 4, 5, 6, 7, TimeSpan.Zero);
+        var savedUs = saved.ToUnixTimeMilliseconds() * 1_000;
+        V1.NodeStatus[] nodes = [new() { Node = 1, CoordinatorSnapshotUnixUs = savedUs - 1_000_000 }, new() { Node = 2, CoordinatorSnapshotUnixUs = savedUs }, new() { Node = 3, Error = "gone" }];
+        Assert.Equal($"2 of 3 nodes answer, and no shard is known; coordinator snapshot {age} old.", Health.Of(nodes, [], saved.AddMinutes(minutes)).Text);
     }
 
     /// <summary>Findings are those of <c>kv doctor</c>. A node that answers clients, but not operators from here, is no problem of the cluster.</summary>
@@ -331,7 +346,8 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
     // One of two nodes answers. The shards have replicas in these roles, of two voters each.
     private static Health HealthOf(params Role[][] shards) => Health.Of(
         [new V1.NodeStatus { Node = 1 }, new V1.NodeStatus { Node = 2, Error = "gone" }],
-        [.. shards.Select(static roles => new ShardSeen([.. roles.Select(static (role, index) => ((uint)index + 1, new V1.ReplicaStatus { Route = new ShardRoute { Nodes = { 1, 2 } }, Role = role }))]))]);
+        [.. shards.Select(static roles => new ShardSeen([.. roles.Select(static (role, index) => ((uint)index + 1, new V1.ReplicaStatus { Route = new ShardRoute { Nodes = { 1, 2 } }, Role = role }))]))],
+        DateTimeOffset.UnixEpoch);
 
     private string TokenFile => Path.Combine(_directory.Path, "token");
 

@@ -77,6 +77,8 @@ public sealed class ChartTests
     [InlineData("cluster.splitAt={b,a}", "cluster.splitAt: keys must be in ascending order, but 'a' does not come after 'b'")]
     [InlineData("cluster.name=a/b", "at '/cluster/name': 'a/b' does not match pattern")]
     [InlineData("etcd.count=2", "at '/etcd/count': value must be one of 1, 3, 5")]
+    [InlineData("etcd.snapshots.schedule=daily", "at '/etcd/snapshots/schedule': 'daily' does not match pattern")]
+    [InlineData("etcd.snapshots.keep=0", "at '/etcd/snapshots/keep': minimum: got 0, want 1")]
     [InlineData("etcd.enabled=false", "etcd.enabled is false and externalEtcd.endpoints is empty")]
     [InlineData("externalEtcd.endpoints={https://etcd:2379}", "etcd.enabled is true and externalEtcd.endpoints names an etcd too")]
     [InlineData("externalEtcd.tlsSecret=a", "are for externalEtcd.endpoints, which is empty")]
@@ -147,6 +149,48 @@ public sealed class ChartTests
 
         Assert.Empty(MistakesOf(node, NodeSettings.RunTable, NodeSettings.Known, NodeSettings.CheckRun, variables));
         Assert.Empty(MistakesOf(router, RouterSettings.RunTable, RouterSettings.RunTable, RouterSettings.Check, []));
+    }
+
+    /// <summary>Both the CronJob and the Job that takes the first snapshot.</summary>
+    [ToolTheory("helm")]
+    [InlineData("default")]
+    [InlineData("single")]
+    public async Task SettingsOfSnapshots_WithValues_AreAcceptedByTheProgram(string name)
+    {
+        var template = await TemplateAsync("etcd-snapshots", "--values", Path.Combine(Here, "values", name + ".yaml"), "--set", "etcd.snapshots.keep=3");
+
+        var files = Values(template, SettingsOfAPod).ToList();
+        Assert.Equal(2, files.Count);
+        Assert.All(files, static file => Assert.Empty(MistakesIn(file, NodeSettings.SnapshotTable, NodeSettings.Known, NodeSettings.CheckSnapshot, [])));
+        Assert.All(files, static file => Assert.Contains("snapshot-keep: 3\n", file, StringComparison.Ordinal));
+    }
+
+    /// <summary>Kubernetes refuses longer names of CronJobs. A Job cannot be changed, so one with another content needs another name.</summary>
+    [ToolFact("helm")]
+    public async Task Snapshots_HaveNamesThatAreShortAndFollowTheContent()
+    {
+        const int CronJobNameMax = 52;
+        string[] longest = ["--set", "fullnameOverride=" + new string('n', 40)];
+        var (one, same, other) = (await TemplateAsync("etcd-snapshots", longest), await TemplateAsync("etcd-snapshots", longest), await TemplateAsync("etcd-snapshots", [.. longest, "--set", "etcd.snapshots.keep=3"]));
+
+        var names = Values(one, "\n  name: (.+)").Distinct().ToList();
+        Assert.All(names.Where(static name => name.EndsWith("-snapshots", StringComparison.Ordinal)), static name => Assert.InRange(name.Length, 1, CronJobNameMax));
+        Assert.Equal(2, names.Count);
+        Assert.Equal(one, same);
+        Assert.Single(names.Intersect(Values(other, "\n  name: (.+)")));
+    }
+
+    [ToolFact("helm")]
+    public async Task Snapshots_SwitchedOffOrOfAnotherEtcd_AreNotRendered()
+    {
+        foreach (var values in (string[])["etcd.snapshots.enabled=false", "etcd.enabled=false,externalEtcd.endpoints={http://a:2379}"])
+        {
+            var (exitCode, rendered, error) = await HelmAsync("template", "store", Chart, "--set", values);
+
+            Assert.True(exitCode == 0, error);
+            Assert.DoesNotContain("kind: CronJob", rendered, StringComparison.Ordinal);
+            Assert.DoesNotContain("coordinator-snapshot", rendered, StringComparison.Ordinal);
+        }
     }
 
     [ToolFact("helm")]
@@ -365,11 +409,14 @@ public sealed class ChartTests
 
     // What a program says about its file in its rendered pod.
     private static IReadOnlyList<string> MistakesOf(
-        string template, IReadOnlyList<Setting> table, IReadOnlyList<Setting> known, Action<Settings> check, Dictionary<string, string> variables)
+        string template, IReadOnlyList<Setting> table, IReadOnlyList<Setting> known, Action<Settings> check, Dictionary<string, string> variables) =>
+        MistakesIn(Assert.Single(Values(template, SettingsOfAPod)), table, known, check, variables);
+
+    private static IReadOnlyList<string> MistakesIn(string content, IReadOnlyList<Setting> table, IReadOnlyList<Setting> known, Action<Settings> check, Dictionary<string, string> variables)
     {
         using var folder = new TemporaryDirectory();
         var file = Path.Combine(folder.Path, "settings.yaml");
-        File.WriteAllText(file, Assert.Single(Values(template, SettingsOfAPod)));
+        File.WriteAllText(file, content);
         var settings = SettingsReader.Read(table, known, new SettingSources(new Dictionary<string, string> { [CommonSettings.Config.Name] = file }, variables));
         check(settings);
         return settings.Mistakes;

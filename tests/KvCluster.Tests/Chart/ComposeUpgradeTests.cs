@@ -34,6 +34,17 @@ public sealed class ComposeUpgradeTests : IDisposable
         Assert.Equal(["admin drain 1", "up node-1 2", "admin drain 2", "up node-2 2", "admin drain 3", "up node-3 2", "up router 2"], Log());
     }
 
+    /// <summary>It has the image of the nodes. Left behind, it would keep an old version for ever.</summary>
+    [ToolFact("bash", "env")]
+    public async Task Upgrade_RenewsWhatTakesSnapshots_Last()
+    {
+        State("snapshots.id", "snapshots.1");
+        State("snapshots.tag", "1");
+        var (exitCode, output, error) = await RunAsync();
+        Assert.True(exitCode == 0, output + error);
+        Assert.Equal(["up router 2", "up snapshots 2"], Log().TakeLast(2));
+    }
+
     [ToolFact("bash", "env")]
     public async Task Upgrade_OfWhatIsCurrent_ChangesNothing()
     {

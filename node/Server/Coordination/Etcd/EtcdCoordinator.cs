@@ -151,6 +151,31 @@ internal sealed partial class EtcdCoordinator : ICoordinator
         }
     }
 
+    /// <summary>
+    /// Streams the database of the current member and its checksum, in the form of <c>etcdctl snapshot save</c>. It has everything that a read before this call has
+    /// returned, because that made the member catch up.
+    /// </summary>
+    /// <param name="write">Receives the parts in order, one at a time. They are valid during the call.</param>
+    /// <param name="cancellationToken">Ends the stream. What was received is of no use.</param>
+    /// <exception cref="CoordinatorUnavailableException">No answer, or it ended early.</exception>
+    public async Task SnapshotAsync(Action<ReadOnlyMemory<byte>> write, CancellationToken cancellationToken)
+    {
+        _check.ThrowIfAlarmed();
+        var endpoint = Current;
+        var token = await TokenAsync(endpoint, cancellationToken).ConfigureAwait(false);
+        using var call = endpoint.Maintenance.Snapshot(new SnapshotRequest(), Headers(token), cancellationToken: cancellationToken);
+        try
+        {
+            while (await call.ResponseStream.MoveNext(cancellationToken).ConfigureAwait(false))
+                write(call.ResponseStream.Current.Blob.Memory);
+        }
+        catch (RpcException failure)
+        {
+            MoveOn(endpoint);
+            throw Unavailable(failure, cancellationToken);
+        }
+    }
+
     public ICoordinator Anew() => new EtcdCoordinator(_options, showsCertificate: false, _log);
 
     public void ContinueAs(ICoordinator anew)

@@ -36,6 +36,7 @@ internal sealed class EtcdEndpoint : IDisposable
         Watch = new Watch.WatchClient(_channel);
         Lease = new Lease.LeaseClient(_channel);
         Auth = new Auth.AuthClient(_channel);
+        Maintenance = new Maintenance.MaintenanceClient(_channel);
     }
 
     public string Address { get; }
@@ -47,6 +48,8 @@ internal sealed class EtcdEndpoint : IDisposable
     public Lease.LeaseClient Lease { get; }
 
     public Auth.AuthClient Auth { get; }
+
+    public Maintenance.MaintenanceClient Maintenance { get; }
 
     public void Dispose() => _channel.Dispose();
 }
