@@ -30,8 +30,166 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- .Values.cluster.name | default .Release.Name -}}
 {{- end -}}
 
+{{- /*
+  Whether nodes and routers speak TLS, as "true" or nothing. If no value says it, a new installation does, and one that exists keeps to what it does. That is found out
+  once, and then it is the value. What only renders the chart finds nothing, as for a new installation.
+*/ -}}
+{{- define "kv.tls" -}}
+{{- if kindIs "invalid" .Values.tls.enabled -}}
+{{- $name := printf "%s-node" (include "kv.fullname" .) -}}
+{{- $found := list (lookup "apps/v1" "StatefulSet" .Release.Namespace $name) (lookup "v1" "PersistentVolumeClaim" .Release.Namespace (printf "data-%s-1" $name)) (lookup "v1" "Secret" .Release.Namespace (include "kv.nodeSecret" .)) -}}
+{{- $_ := set .Values.tls "enabled" (eq "true" (include "kv.speaksTls" $found)) -}}
+{{- end -}}
+{{- ternary "true" "" .Values.tls.enabled -}}
+{{- end -}}
+
+{{- /* The same for the release's own etcd. A new one does if nodes do. */ -}}
+{{- define "kv.etcdTls" -}}
+{{- if kindIs "invalid" .Values.etcd.tls.enabled -}}
+{{- $enabled := false -}}
+{{- if .Values.etcd.enabled -}}
+{{- $name := printf "%s-etcd" (include "kv.fullname" .) -}}
+{{- $statefulSet := lookup "apps/v1" "StatefulSet" .Release.Namespace $name -}}
+{{- $claim := lookup "v1" "PersistentVolumeClaim" .Release.Namespace (printf "data-%s-0" $name) -}}
+{{- if or $statefulSet $claim -}}
+{{- $enabled = eq "true" (include "kv.speaksTls" (list $statefulSet $claim (lookup "v1" "Secret" .Release.Namespace (include "kv.etcdSecretName" .)))) -}}
+{{- else -}}
+{{- $enabled = eq "true" (include "kv.tls" .) -}}
+{{- end -}}
+{{- end -}}
+{{- $_ := set .Values.etcd.tls "enabled" $enabled -}}
+{{- end -}}
+{{- ternary "true" "" .Values.etcd.tls.enabled -}}
+{{- end -}}
+
+{{- /*
+  Whether TLS is spoken by what there is: (list statefulset claim secret), each of them empty if it does not exist. Volumes without a StatefulSet are left by a release that was
+  uninstalled: it spoke TLS if its certificate is left, too.
+*/ -}}
+{{- define "kv.speaksTls" -}}
+{{- if index . 0 -}}
+{{- ternary "true" "" (contains "https://0.0.0.0:" (toJson (index . 0))) -}}
+{{- else -}}
+{{- ternary "true" "" (or (empty (index . 1)) (not (empty (index . 2)))) -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Whether Jobs of this release make the certificates of nodes, routers and clients: not if secrets are named, or cert-manager makes them. */ -}}
+{{- define "kv.makesCertificates" -}}
+{{- if and (include "kv.tls" .) (not .Values.tls.certManager.enabled) (not .Values.tls.nodeSecret) -}}true{{- end -}}
+{{- end -}}
+
+{{- /* The same for the release's own etcd. */ -}}
+{{- define "kv.makesEtcdCertificate" -}}
+{{- if and .Values.etcd.enabled (include "kv.etcdTls" .) (not .Values.tls.certManager.enabled) (not .Values.etcd.tls.secret) -}}true{{- end -}}
+{{- end -}}
+
+{{- /* The names in certificates, one a line. The first names every node, so that scaling needs no new certificate. */ -}}
+{{- define "kv.nodeNames" -}}
+{{- $name := include "kv.fullname" . -}}
+*.{{ include "kv.cluster" . }}.kvcluster
+*.{{ include "kv.host" (list . (printf "%s-node" $name)) }}
+{{ include "kv.host" (list . (printf "%s-nodes" $name)) }}
+{{ $name }}-nodes
+localhost
+{{- end -}}
+
+{{- define "kv.routerNames" -}}
+{{- $name := include "kv.fullname" . -}}
+router.{{ include "kv.cluster" . }}.kvcluster
+{{ include "kv.host" (list . $name) }}
+{{ $name }}.{{ .Release.Namespace }}.svc
+{{ $name }}
+localhost
+{{- range .Values.tls.routerNames }}
+{{ . }}
+{{- end }}
+{{- end -}}
+
+{{- /* The second is all members' addresses. A member accepts another one only if a name in its certificate has the address that it comes from. */ -}}
+{{- define "kv.etcdNames" -}}
+{{- $host := include "kv.host" (list . (printf "%s-etcd" (include "kv.fullname" .))) -}}
+*.{{ $host }}
+{{ $host }}
+localhost
+{{- end -}}
+
+{{- /* The secrets that Jobs of this release make, one a line. etcd has an authority of its own, because it admits whoever has a certificate of it. */ -}}
+{{- define "kv.madeSecrets" -}}
+{{- $name := include "kv.fullname" . -}}
+{{- $secrets := list -}}
+{{- if include "kv.makesCertificates" . -}}
+{{- $secrets = list (printf "%s-authority" $name) (include "kv.nodeSecret" .) (include "kv.routerSecret" .) (printf "%s-client-tls" $name) -}}
+{{- end -}}
+{{- if include "kv.makesEtcdCertificate" . -}}
+{{- $secrets = concat $secrets (list (printf "%s-etcd-authority" $name) (include "kv.etcdSecretName" .)) -}}
+{{- end -}}
+{{- join "\n" $secrets -}}
+{{- end -}}
+
+{{- /* Annotations of what is there only while Helm installs or upgrades. The Jobs that speak with the nodes come later, and need the certificates. */ -}}
+{{- define "kv.certsHook" -}}
+helm.sh/hook: pre-install,pre-upgrade
+helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end -}}
+
+{{- /* The content of a Job that makes certificates: (list root account). Each authority has a container. */ -}}
+{{- define "kv.certsJob" -}}
+{{- $root := index . 0 -}}
+{{- $name := include "kv.fullname" $root -}}
+backoffLimit: 3
+activeDeadlineSeconds: 300
+template:
+  metadata:
+    labels: {{- include "kv.selector" $root | nindent 6 }}
+      app.kubernetes.io/component: certs
+  spec:
+    restartPolicy: Never
+    serviceAccountName: {{ $name }}-{{ index . 1 }}
+    automountServiceAccountToken: true
+    enableServiceLinks: false
+    securityContext: {{- include "kv.podSecurity" $root | nindent 6 }}
+    {{- with $root.Values.image.pullSecrets }}
+    imagePullSecrets: {{- toYaml . | nindent 6 }}
+    {{- end }}
+    containers:
+      {{- if include "kv.makesCertificates" $root }}
+      - name: certs
+        {{- include "kv.certsContainer" (list $root "authority" (list
+          (printf "%s=%s" (include "kv.nodeSecret" $root) (include "kv.nodeNames" $root))
+          (printf "%s=%s" (include "kv.routerSecret" $root) (include "kv.routerNames" $root))
+          (printf "%s-client-tls" $name))) | nindent 8 }}
+      {{- end }}
+      {{- if include "kv.makesEtcdCertificate" $root }}
+      - name: etcd-certs
+        {{- include "kv.certsContainer" (list $root "etcd-authority" (list
+          (printf "%s=%s" (include "kv.etcdSecretName" $root) (include "kv.etcdNames" $root)))) | nindent 8 }}
+      {{- end }}
+{{- end -}}
+
+{{- define "kv.certsContainer" -}}
+{{- $root := index . 0 -}}
+image: {{ include "kv.image" (list $root "node") }}
+imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+args:
+  - certs
+  - secrets
+  - --authority={{ include "kv.fullname" $root }}-{{ index . 1 }}
+  {{- range index . 2 }}
+  - "--certificate={{ replace "\n" "," . }}"
+  {{- end }}
+  {{- range $label, $value := include "kv.selector" $root | fromYaml }}
+  - --label={{ $label }}={{ $value }}
+  {{- end }}
+resources:
+  requests: {cpu: 50m, memory: 64Mi}
+  limits: {memory: 256Mi}
+securityContext: {{- include "kv.containerSecurity" $root | nindent 2 }}
+{{- end -}}
+
 {{- define "kv.scheme" -}}
-{{- ternary "https" "http" .Values.tls.enabled -}}
+{{- ternary "https" "http" (eq "true" (include "kv.tls" .)) -}}
 {{- end -}}
 
 {{- /* Host name of a Service: (list root name) */ -}}
@@ -57,16 +215,20 @@ etcd=
 {{- end -}}
 
 {{- define "kv.etcdScheme" -}}
-{{- ternary "https" "http" .Values.etcd.tls.enabled -}}
+{{- ternary "https" "http" (eq "true" (include "kv.etcdTls" .)) -}}
 {{- end -}}
 
 {{- /* The secret with which nodes speak TLS to the coordinator. Empty: they do not. */ -}}
 {{- define "kv.etcdSecret" -}}
 {{- if not .Values.etcd.enabled -}}
 {{- .Values.externalEtcd.tlsSecret -}}
-{{- else if .Values.etcd.tls.enabled -}}
-{{- .Values.etcd.tls.secret | default (printf "%s-etcd-tls" (include "kv.fullname" .)) -}}
+{{- else if include "kv.etcdTls" . -}}
+{{- include "kv.etcdSecretName" . -}}
 {{- end -}}
+{{- end -}}
+
+{{- define "kv.etcdSecretName" -}}
+{{- .Values.etcd.tls.secret | default (printf "%s-etcd-tls" (include "kv.fullname" .)) -}}
 {{- end -}}
 
 {{- define "kv.nodeSecret" -}}
@@ -178,7 +340,7 @@ imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- define "kv.serverSettings" -}}
 admin: http://0.0.0.0:7480
 log-format: json
-{{- if .Values.tls.enabled }}
+{{- if include "kv.tls" . }}
 tls-ca: /etc/kvcluster/tls/ca.crt
 tls-cert: /etc/kvcluster/tls/tls.crt
 tls-key: /etc/kvcluster/tls/tls.key
@@ -203,7 +365,7 @@ admin-token-file: /etc/kvcluster/console/token
     defaultMode: 0440
     sources:
       - downwardAPI: {items: [{path: settings.yaml, fieldRef: {fieldPath: "metadata.annotations['kvcluster.dev/settings']"}}]}
-      {{- if $root.Values.tls.enabled }}
+      {{- if include "kv.tls" $root }}
       - secret: {name: {{ index . 2 }}, items: [{key: ca.crt, path: tls/ca.crt}, {key: tls.crt, path: tls/tls.crt}, {key: tls.key, path: tls/tls.key}]}
       {{- end }}
       {{- with $root.Values.console.tokenSecret }}
@@ -301,11 +463,8 @@ livenessProbe:
 {{- if not (or .Values.etcd.enabled .Values.externalEtcd.endpoints) -}}
 {{- fail "etcd.enabled is false and externalEtcd.endpoints is empty, so there is no coordinator. Set one of them." -}}
 {{- end -}}
-{{- if and .Values.etcd.tls.enabled (not .Values.etcd.enabled) -}}
-{{- fail "etcd.tls is for the release's own etcd, and etcd.enabled is false. Set etcd.tls.enabled to false; externalEtcd.tlsSecret has the files for another etcd." -}}
-{{- end -}}
-{{- if and .Values.etcd.tls.enabled (not .Values.etcd.tls.secret) (not .Values.tls.certManager.enabled) -}}
-{{- fail "etcd.tls.enabled requires etcd.tls.secret, or tls.certManager.enabled." -}}
+{{- if and (include "kv.etcdTls" .) (not .Values.etcd.enabled) -}}
+{{- fail "etcd.tls is for the release's own etcd, and etcd.enabled is false. Remove etcd.tls.enabled; externalEtcd.tlsSecret has the files for another etcd." -}}
 {{- end -}}
 {{- $statefulSets := dict "node" (lookup "apps/v1" "StatefulSet" .Release.Namespace (printf "%s-node" (include "kv.fullname" .))) -}}
 {{- if .Values.etcd.enabled -}}
@@ -330,14 +489,14 @@ livenessProbe:
 {{- if ne (empty .Values.externalEtcd.user) (empty .Values.externalEtcd.passwordSecret) -}}
 {{- fail "externalEtcd.user and externalEtcd.passwordSecret require each other. Set both or none." -}}
 {{- end -}}
-{{- if and .Values.tls.enabled (not .Values.tls.certManager.enabled) (not (and .Values.tls.nodeSecret .Values.tls.routerSecret)) -}}
-{{- fail "tls.enabled requires tls.nodeSecret and tls.routerSecret, or tls.certManager.enabled." -}}
+{{- if and (not .Values.tls.certManager.enabled) (ne (empty .Values.tls.nodeSecret) (empty .Values.tls.routerSecret)) -}}
+{{- fail "tls.nodeSecret and tls.routerSecret require each other. Set both, or none to have the certificates made." -}}
 {{- end -}}
-{{- if and .Values.tls.enabled (not (regexMatch "^[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?([.][A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?)*$" (include "kv.cluster" .))) -}}
-{{- fail (printf "cluster.name: '%s' cannot be part of a DNS name, and with TLS the nodes' certificates name the cluster." (include "kv.cluster" .)) -}}
+{{- if and (include "kv.tls" .) (not (regexMatch "^[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?([.][A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?)*$" (include "kv.cluster" .))) -}}
+{{- fail (printf "cluster.name: '%s' cannot be part of a DNS name, and with TLS the nodes' certificates name the cluster. Set another name, or tls.enabled to false." (include "kv.cluster" .)) -}}
 {{- end -}}
-{{- if and .Values.tls.certManager.enabled (not .Values.tls.enabled) -}}
-{{- fail "tls.certManager.enabled is set without tls.enabled, so certificates would be created and not used. Set tls.enabled too." -}}
+{{- if and .Values.tls.certManager.enabled (not (include "kv.tls" .)) -}}
+{{- fail "tls.certManager.enabled is set without TLS, so certificates would be created and not used. Set tls.enabled too." -}}
 {{- end -}}
 {{- if and .Values.tls.certManager.enabled (not .Values.tls.certManager.issuerRef.name) -}}
 {{- fail "tls.certManager.enabled requires the name of an issuer in tls.certManager.issuerRef.name." -}}
@@ -393,7 +552,7 @@ livenessProbe:
 {{- $root := index . 0 -}}
 {{- range $container := dig "spec" "template" "spec" "containers" list (index . 1) -}}
 {{- range $container.args -}}
-{{- if and (hasPrefix "--initial-cluster=" .) (ne $root.Values.etcd.tls.enabled (contains "=https://" .)) -}}
+{{- if and (hasPrefix "--initial-cluster=" .) (ne (eq "true" (include "kv.etcdTls" $root)) (contains "=https://" .)) -}}
 {{- fail (printf "etcd.tls.enabled is %t and was %t when this etcd was created. Its members keep each other's addresses, so it cannot be changed. Set it back." $root.Values.etcd.tls.enabled (not $root.Values.etcd.tls.enabled)) -}}
 {{- end -}}
 {{- end -}}
@@ -413,7 +572,7 @@ image: {{ include "kv.image" (list . "cli") }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 env:
   - {name: KV_ENDPOINT, value: "{{ include "kv.scheme" . }}://{{ include "kv.host" (list . (include "kv.fullname" .)) }}:7400"}
-  {{- if .Values.tls.enabled }}
+  {{- if include "kv.tls" . }}
   - {name: KVCLUSTER_TLS_CA, value: /tls/ca.crt}
   - {name: KVCLUSTER_TLS_CERT, value: /tls/tls.crt}
   - {name: KVCLUSTER_TLS_KEY, value: /tls/tls.key}
@@ -422,14 +581,14 @@ resources:
   requests: {cpu: 50m, memory: 64Mi}
   limits: {memory: 256Mi}
 securityContext: {{- include "kv.containerSecurity" . | nindent 2 }}
-{{- if .Values.tls.enabled }}
+{{- if include "kv.tls" . }}
 volumeMounts:
   - {name: tls, mountPath: /tls, readOnly: true}
 {{- end }}
 {{- end -}}
 
 {{- define "kv.cliVolumes" -}}
-{{- if .Values.tls.enabled -}}
+{{- if include "kv.tls" . -}}
 volumes:
   - {name: tls, secret: {secretName: {{ include "kv.routerSecret" . }}, defaultMode: 0440}}
 {{- end -}}

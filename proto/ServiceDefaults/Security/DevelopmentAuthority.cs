@@ -1,4 +1,4 @@
-// Creates certificates for development and tests, for kv-node certs init and the tests themselves. ECDSA on P-256, which every TLS implementation supports.
+// Creates certificates, for kv-node certs init, for kv-node certs secrets and for tests. ECDSA on P-256, which every TLS implementation supports.
 using System.Net;
 using System.Security.Cryptography;
 using System.Security.Cryptography.X509Certificates;
@@ -14,7 +14,7 @@ internal sealed class DevelopmentAuthority : IDisposable
     /// <summary>How far the clocks of machines that use a new certificate at once may be behind.</summary>
     private static readonly TimeSpan ClockTolerance = TimeSpan.FromMinutes(5);
 
-    private readonly ECDsa _key = ECDsa.Create(ECCurve.NamedCurves.nistP256);
+    private readonly ECDsa _key;
     private readonly X509Certificate2 _certificate;
 
     /// <param name="name">Its common name.</param>
@@ -22,15 +22,48 @@ internal sealed class DevelopmentAuthority : IDisposable
     /// <param name="until">End of its validity, and of the certificates that it signs.</param>
     public DevelopmentAuthority(string name, DateTimeOffset from, DateTimeOffset until)
     {
+        _key = ECDsa.Create(ECCurve.NamedCurves.nistP256);
         var request = RequestFor(name, _key);
         request.CertificateExtensions.Add(new X509BasicConstraintsExtension(certificateAuthority: true, hasPathLengthConstraint: true, pathLengthConstraint: 0, critical: true));
         request.CertificateExtensions.Add(new X509KeyUsageExtension(X509KeyUsageFlags.KeyCertSign | X509KeyUsageFlags.CrlSign, critical: true));
         _certificate = request.CreateSelfSigned(from - ClockTolerance, until);
     }
 
+    private DevelopmentAuthority(X509Certificate2 certificate, ECDsa key) => (_certificate, _key) = (certificate, key);
+
+    /// <summary>When its certificate expires, and with it those that it signs.</summary>
+    public DateTimeOffset End => _certificate.NotAfter;
+
+    /// <summary>The hash that tells its certificate from others of the same name.</summary>
+    public string Thumbprint => _certificate.Thumbprint;
+
     public string CertificatePem => _certificate.ExportCertificatePem() + "\n";
 
     public string KeyPem => _key.ExportPkcs8PrivateKeyPem() + "\n";
+
+    /// <summary>An authority that was created before.</summary>
+    /// <param name="certificates">Its certificate, and others that are trusted beside it.</param>
+    /// <param name="keyPem">Its ECDSA key, which tells which of the certificates is its own.</param>
+    /// <returns>The authority, which owns its certificate from now on; null if the key is that of none of the certificates.</returns>
+    /// <exception cref="CryptographicException">The key cannot be read, or is not an ECDSA key.</exception>
+    /// <exception cref="ArgumentException">The text contains no unencrypted key.</exception>
+    public static DevelopmentAuthority? Find(X509Certificate2Collection certificates, string keyPem)
+    {
+        var key = ECDsa.Create();
+        X509Certificate2? certificate = null;
+        try
+        {
+            key.ImportFromPem(keyPem);
+            var own = key.ExportSubjectPublicKeyInfo();
+            certificate = certificates.FirstOrDefault(one => one.PublicKey.ExportSubjectPublicKeyInfo().AsSpan().SequenceEqual(own));
+            return certificate is null ? null : new DevelopmentAuthority(certificate, key);
+        }
+        finally
+        {
+            if (certificate is null)
+                key.Dispose();
+        }
+    }
 
     /// <summary>Signs a certificate for a client, or for a server that is also a client of others.</summary>
     /// <param name="name">The common name, for people.</param>

@@ -9,14 +9,15 @@ namespace KvCluster.ServiceDefaults.Security;
 internal static class DevelopmentCertificates
 {
     /// <summary>Longer than the certificates, which are created again with a new authority.</summary>
-    private const int AuthorityYears = 10;
+    internal const int AuthorityYears = 10;
 
     /// <summary>The longest validity that browsers and Apple's systems accept from any authority.</summary>
-    private const int CertificateDays = 397;
+    internal const int CertificateDays = 397;
 
-    private const string AuthorityFile = "ca.crt";
-    private const string CertificateFile = "tls.crt";
-    private const string KeyFile = "tls.key";
+    internal const string AuthorityFile = "ca.crt";
+    internal const string AuthorityKeyFile = "ca.key";
+    internal const string CertificateFile = "tls.crt";
+    internal const string KeyFile = "tls.key";
 
     private static readonly string[] Loopback = ["localhost", "127.0.0.1", "::1"];
 
@@ -31,7 +32,7 @@ internal static class DevelopmentCertificates
     public static IReadOnlyList<string> Create(string folder, string cluster, IEnumerable<NodeId>? nodes, IReadOnlyCollection<string> hosts, DateTimeOffset now)
     {
         using var authority = new DevelopmentAuthority($"KvCluster {cluster} development authority", now, now.AddYears(AuthorityYears));
-        var files = new List<(string Name, string Text, bool IsSecret)> { (AuthorityFile, authority.CertificatePem, false), ("ca.key", authority.KeyPem, true) };
+        var files = new List<(string Name, string Text, bool IsSecret)> { (AuthorityFile, authority.CertificatePem, false), (AuthorityKeyFile, authority.KeyPem, true) };
         if (nodes is null)
             Issue("node", [NodeNames.OfEveryNode(cluster), .. Loopback, .. hosts]);
         foreach (var node in nodes ?? [])

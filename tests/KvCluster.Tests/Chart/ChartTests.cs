@@ -3,10 +3,13 @@ using System.Text.Encodings.Web;
 using System.Text.Json;
 using System.Text.Json.Nodes;
 using System.Text.RegularExpressions;
+using KvCluster.Node;
 using KvCluster.Node.Configuration;
 using KvCluster.Processes;
 using KvCluster.Router.Configuration;
 using KvCluster.ServiceDefaults.Configuration;
+using KvCluster.ServiceDefaults.Security;
+using KvCluster.Tls;
 
 namespace KvCluster.Tests.Chart;
 
@@ -19,6 +22,15 @@ public sealed class ChartTests
     private static readonly string Chart = Path.Combine(Tools.Repository(), "helm", "kvcluster");
     private static readonly string Here = Path.Combine(Tools.Repository(), "tests", "KvCluster.Tests", "Chart");
 
+    /// <summary>Values that the nightly script does not install, and why.</summary>
+    private static readonly Dictionary<string, string> NotInstalled = new()
+    {
+        ["clusterDomain"] = "the Kubernetes of the script has one domain",
+    };
+
+    /// <summary>Values whose entries are the user's: each counts as one.</summary>
+    private static readonly Regex FreeForm = new(@"\.(settings|annotations|labels|nodeSelector|affinity|requests|limits)$");
+
     private static readonly JsonSerializerOptions SchemaFormat = new() { WriteIndented = true, Encoder = JavaScriptEncoder.UnsafeRelaxedJsonEscaping };
 
     /// <summary>If set to 1, the golden files and the schema of settings are written anew, and the difference is for review.</summary>
@@ -27,6 +39,7 @@ public sealed class ChartTests
     [ToolTheory("helm")]
     [InlineData("default")]
     [InlineData("everything")]
+    [InlineData("plain")]
     [InlineData("single")]
     public async Task Template_WithValues_IsTheGoldenFile(string name)
     {
@@ -39,6 +52,7 @@ public sealed class ChartTests
     [ToolTheory("helm")]
     [InlineData("default")]
     [InlineData("everything")]
+    [InlineData("plain")]
     [InlineData("single")]
     public async Task Notes_WithValues_AreTheGoldenFile(string name) =>
         await AssertGoldenAsync(name + ".notes.txt", await NotesAsync("--values", Path.Combine(Here, "values", name + ".yaml")));
@@ -46,6 +60,7 @@ public sealed class ChartTests
     [ToolTheory("helm")]
     [InlineData("default")]
     [InlineData("everything")]
+    [InlineData("plain")]
     [InlineData("single")]
     public async Task Lint_WithValues_FindsNothing(string name)
     {
@@ -87,9 +102,10 @@ public sealed class ChartTests
     [InlineData("etcd.enabled=false,externalEtcd.endpoints={http://a:2379},externalEtcd.clientCertificate=true", "externalEtcd.clientCertificate requires externalEtcd.tlsSecret")]
     [InlineData("tls.enabled=true,tls.nodeSecret=a,tls.routerSecret=b,cluster.name=my_cluster", "'my_cluster' cannot be part of a DNS name")]
     [InlineData("externalEtcd.endpoints={etcd}", "at '/externalEtcd/endpoints/0': 'etcd' does not match pattern")]
-    [InlineData("tls.enabled=true", "tls.enabled requires tls.nodeSecret and tls.routerSecret, or tls.certManager.enabled")]
-    [InlineData("tls.certManager.enabled=true", "tls.certManager.enabled is set without tls.enabled")]
-    [InlineData("etcd.tls.enabled=true", "etcd.tls.enabled requires etcd.tls.secret, or tls.certManager.enabled")]
+    [InlineData("tls.nodeSecret=a", "tls.nodeSecret and tls.routerSecret require each other")]
+    [InlineData("tls.routerNames={a/b}", "at '/tls/routerNames/0': 'a/b' does not match pattern")]
+    [InlineData("tls.enabled=false,tls.certManager.enabled=true", "tls.certManager.enabled is set without TLS")]
+    [InlineData("tls.certManager.enabled=true", "tls.certManager.enabled requires the name of an issuer")]
     [InlineData("etcd.tls.enabled=true,etcd.tls.secret=a,etcd.enabled=false,externalEtcd.endpoints={http://a:2379}", "etcd.tls is for the release's own etcd, and etcd.enabled is false")]
     public async Task Template_WithAMistake_SaysWhichValueAndWhy(string value, string message)
     {
@@ -135,6 +151,7 @@ public sealed class ChartTests
     [ToolTheory("helm")]
     [InlineData("default")]
     [InlineData("everything")]
+    [InlineData("plain")]
     [InlineData("single")]
     public async Task Settings_WithValues_AreAcceptedByThePrograms(string name)
     {
@@ -284,10 +301,102 @@ public sealed class ChartTests
     {
         string[] values = ["--set", "tls.enabled=true,tls.certManager.enabled=true,tls.certManager.issuerRef.name=authority,etcd.tls.enabled=true"];
 
-        var names = Values(await TemplateAsync("certificates", [.. values, "--namespace", "data"]), "- \"?([^ ]+-etcd\\.[^ \"]+)\"?\n");
+        var names = Values(await TemplateAsync("certificates", [.. values, "--namespace", "data"]), "- '?([^ ']+-etcd\\.[^ '\n]+)'?\n");
 
         Assert.Equal(["*.store-kvcluster-etcd.data.svc.cluster.local", "store-kvcluster-etcd.data.svc.cluster.local"], names);
         Assert.Equal(["store-kvcluster-etcd-tls"], Values(await TemplateAsync("etcd", values), "secretName: ([a-z-]+),"));
+    }
+
+    /// <summary>
+    /// TLS is the default of new installations only: an upgrade without a value must not take an installation in plain text to TLS, which is an outage. Volumes without a
+    /// StatefulSet are left by a release that was uninstalled, and a release of the same name goes on with them.
+    /// </summary>
+    [ToolTheory("helm")]
+    [InlineData(null, false, false, true)]
+    [InlineData("listen: http://0.0.0.0:7401", true, false, false)]
+    [InlineData("listen: http://0.0.0.0:7401", true, true, false)]
+    [InlineData("listen: https://0.0.0.0:7401", true, true, true)]
+    [InlineData("--listen-client-urls=https://0.0.0.0:2379", true, true, true)]
+    [InlineData(null, true, false, false)]
+    [InlineData(null, true, true, true)]
+    public async Task Tls_WithoutAValue_IsThatOfWhatExists(string? statefulSet, bool hasVolumes, bool hasCertificate, bool expected)
+    {
+        var found = $"{(statefulSet is null ? "dict" : $"(dict \"text\" \"{statefulSet}\")")} {Object(hasVolumes)} {Object(hasCertificate)}";
+        var (exitCode, rendered, error) = await ShowAsync($$$"""speaks: {{ include "kv.speaksTls" (list {{{found}}}) | quote }}""");
+
+        Assert.True(exitCode == 0, error);
+        Assert.EndsWith($"speaks: \"{(expected ? "true" : "")}\"", rendered, StringComparison.Ordinal);
+
+        static string Object(bool exists) => exists ? "(dict \"kind\" \"any\")" : "dict";
+    }
+
+    /// <summary>A certificate that lacks a name is found only by who connects. Those of the Jobs and of cert-manager have the same.</summary>
+    [ToolFact("helm")]
+    public async Task Certificates_OfTheJobs_NameWhatNodesAndRoutersAreCalled()
+    {
+        string[] values = ["--namespace", "data", "--set", "node.count=2,cluster.replicationFactor=2,tls.routerNames={kv.example,10.0.0.1}"];
+        var job = await TemplateAsync("secrets", values);
+        var made = Values(job, "\"--certificate=(.+)\"").Select(SecretCertificate.Parse).ToList();
+        var (node, router, etcd) = (NamesIn("store-kvcluster-node-tls"), NamesIn("store-kvcluster-router-tls"), NamesIn("store-kvcluster-etcd-tls"));
+
+        foreach (var name in (string[])[NodeNames.OfNode(200, "store"), "store-kvcluster-node-200.store-kvcluster-node.data.svc.cluster.local", "store-kvcluster-nodes.data.svc.cluster.local"])
+            Assert.True(NodeNames.Cover(node, name), name);
+        foreach (var name in (string[])["store-kvcluster.data.svc.cluster.local", "kv.example", "10.0.0.1"])
+            Assert.True(NodeNames.Cover(router, name), name);
+        foreach (var name in (string[])["store-kvcluster-etcd-2.store-kvcluster-etcd.data.svc.cluster.local", "store-kvcluster-etcd.data.svc.cluster.local"])
+            Assert.True(NodeNames.Cover(etcd, name), name);
+        Assert.Empty(NamesIn("store-kvcluster-client-tls"));
+        var ofCertManager = await TemplateAsync("certificates", [.. values, "--set", "tls.certManager.enabled=true,tls.certManager.issuerRef.name=authority"]);
+        Assert.Equal(new[] { node, router, etcd }.SelectMany(names => names).Order(), Values(ofCertManager, "    - '?([^' \\n]+)'?\n").Order());
+
+        IReadOnlyList<string> NamesIn(string secret) => made.First(one => one.Secret == secret).Names;
+    }
+
+    /// <summary>What a Job may do is limited to the secrets that it makes. Kubernetes cannot limit "create" to names, so only the Job of an installation or upgrade may.</summary>
+    [ToolFact("helm")]
+    public async Task Roles_OfTheJobs_NameTheirSecrets()
+    {
+        var objects = (await TemplateAsync("secrets")).Split("\n---\n");
+        var made = Values(string.Concat(objects), "(?:--authority=|--certificate=)([a-z-]+)").Distinct().Order().ToList();
+        var roles = objects.Where(one => one.Contains("kind: Role\n", StringComparison.Ordinal)).ToList();
+
+        Assert.Equal(6, made.Count);
+        Assert.Equal(2, roles.Count);
+        foreach (var role in roles)
+        {
+            Assert.Equal(made, Values(role, "\n      - ([a-z-]+)").Order());
+            Assert.Equal(["secrets"], Values(role, "resources: \\[(.+)\\]").Distinct());
+            Assert.Equal(role.Contains("helm.sh/hook: pre-install,pre-upgrade", StringComparison.Ordinal) ? ["get, patch", "create"] : ["get, patch"], Values(role, "verbs: \\[(.+)\\]"));
+        }
+    }
+
+    [ToolTheory("helm")]
+    [InlineData("tls.enabled=false", "")]
+    [InlineData("tls.nodeSecret=n,tls.routerSecret=r,etcd.tls.secret=e", "")]
+    [InlineData("tls.certManager.enabled=true,tls.certManager.issuerRef.name=authority", "")]
+    [InlineData("tls.nodeSecret=n,tls.routerSecret=r", "store-kvcluster-etcd-tls")]
+    [InlineData("etcd.enabled=false,externalEtcd.endpoints={http://etcd:2379}", "store-kvcluster-node-tls store-kvcluster-router-tls store-kvcluster-client-tls")]
+    public async Task Certificates_ThatComeFromElsewhere_AreNotMade(string values, string made)
+    {
+        var (exitCode, rendered, error) = await HelmAsync("template", "store", Chart, "--set", values);
+
+        Assert.True(exitCode == 0, error);
+        Assert.Equal(made, string.Join(' ', Values(rendered, "--certificate=([a-z-]+)").Distinct()));
+        Assert.Equal(made.Length > 0, rendered.Contains("kind: CronJob", StringComparison.Ordinal));
+    }
+
+    /// <summary>Pods wait for each key of a secret that they name, so a key of another name would keep them from starting.</summary>
+    [ToolFact("helm")]
+    public async Task Secrets_OfPods_HaveTheKeysOfCertsInit()
+    {
+        using var folder = new TemporaryDirectory();
+        DevelopmentCertificates.Create(folder.Path, "store", nodes: null, ["kv.example"], DateTimeOffset.UtcNow);
+        foreach (var program in (string[])["node", "router"])
+        {
+            var keys = Values(await TemplateAsync(program), "key: ([a-z.]+), path: tls/").Order();
+
+            Assert.Equal(Directory.GetFiles(Path.Combine(folder.Path, program)).Select(Path.GetFileName).Order(), keys);
+        }
     }
 
     [ToolFact("helm")]
@@ -359,7 +468,8 @@ public sealed class ChartTests
     }
 
     [ToolTheory("helm")]
-    [InlineData("default", null)]
+    [InlineData("plain", null)]
+    [InlineData("default", "store-kvcluster-router-tls")]
     [InlineData("single", "my-router")]
     [InlineData("everything", "store-kvcluster-router-tls")]
     public async Task TryIt_WithValues_IsARestrictedPodWithItsCertificates(string name, string? secret)
@@ -386,8 +496,9 @@ public sealed class ChartTests
 
     [ToolTheory("helm")]
     [InlineData("tls.enabled=false", "tls.enabled is false")]
-    [InlineData("tls.enabled=true", "own etcd: it speaks plain text", "networkPolicy.enabled admits only its own members")]
-    [InlineData("tls.enabled=true,networkPolicy.enabled=true", "own etcd: it speaks plain text", "can still be read on its way")]
+    [InlineData("tls.enabled=true")]
+    [InlineData("etcd.tls.enabled=false", "own etcd: it speaks plain text", "networkPolicy.enabled admits only its own members")]
+    [InlineData("etcd.tls.enabled=false,networkPolicy.enabled=true", "own etcd: it speaks plain text", "can still be read on its way")]
     [InlineData("tls.enabled=true,etcd.tls.enabled=true,etcd.tls.secret=e")]
     [InlineData("tls.enabled=true,etcd.enabled=false,externalEtcd.endpoints={https://etcd:2379}")]
     [InlineData("tls.enabled=true,etcd.enabled=false,externalEtcd.endpoints={https://etcd:2379},networkPolicy.enabled=true,metrics.serviceMonitor.enabled=true", "networkPolicy.monitoring is empty")]
@@ -397,6 +508,40 @@ public sealed class ChartTests
 
         Assert.Equal(warnings.Length > 0 ? 1 : 0, Regex.Count(notes, "WARNING"));
         Assert.All(warnings, warning => Assert.Contains(warning, notes, StringComparison.Ordinal));
+    }
+
+    /// <summary>
+    /// A value that is only rendered may do nothing, or keep pods from starting: with TLS no program started, and the golden files were right. tests/nightly/kubernetes installs
+    /// its values files, or says in its commands what it sets.
+    /// </summary>
+    [ToolFact("helm")]
+    public async Task Values_AreAllInstalled_ByTheNightlyScript()
+    {
+        var nightly = Path.Combine(Tools.Repository(), "tests", "nightly");
+        var script = await File.ReadAllTextAsync(Path.Combine(nightly, "kubernetes"));
+        var installed = Regex.Matches(script, @"--set(?:-string)? ""?([\w.]+)=").Select(match => match.Groups[1].Value).ToHashSet();
+        foreach (var file in Directory.GetFiles(Path.Combine(nightly, "kubernetes-values")))
+            installed.UnionWith(await LeavesAsync("--values", file));
+
+        Assert.NotEmpty(installed);
+        Assert.Equal(NotInstalled.Keys.Order(), (await LeavesAsync("--values", Path.Combine(Chart, "values.yaml"))).Except(installed).Order());
+        return;
+
+        // The paths of all values in a file. A chart of nothing else renders them, so that those of the chart itself are not among them.
+        static async Task<IEnumerable<string>> LeavesAsync(params string[] arguments)
+        {
+            using var copy = new TemporaryDirectory();
+            Directory.CreateDirectory(Path.Combine(copy.Path, "templates"));
+            await File.WriteAllTextAsync(Path.Combine(copy.Path, "Chart.yaml"), "apiVersion: v2\nname: values\nversion: 0.1.0\n");
+            await File.WriteAllTextAsync(Path.Combine(copy.Path, "templates", "values.yaml"), "values: {{ toJson .Values | quote }}\n");
+            var (exitCode, rendered, error) = await HelmAsync(["template", "values", copy.Path, .. arguments]);
+            Assert.True(exitCode == 0, error);
+            return [.. LeavesOf(JsonNode.Parse(JsonNode.Parse(rendered[(rendered.IndexOf("values: ", StringComparison.Ordinal) + "values: ".Length)..])!.GetValue<string>()), "")];
+        }
+
+        static IEnumerable<string> LeavesOf(JsonNode? node, string path) => node is JsonObject { Count: > 0 } entries && !FreeForm.IsMatch(path)
+            ? entries.SelectMany(entry => LeavesOf(entry.Value, path.Length == 0 ? entry.Key : $"{path}.{entry.Key}"))
+            : [path];
     }
 
     private static async Task AssertGoldenAsync(string name, string rendered)

@@ -132,6 +132,19 @@ public sealed class ArgumentTests
         Assert.Equal((Usage, "kv-node: --nodes: '1,1' names a node twice.\n"), (exitCode, error));
     }
 
+    [ToolTheory("bash")]
+    [InlineData("--authority a --certificate b=c", "kv-node: KUBERNETES_SERVICE_HOST is not set, so this is not a pod of Kubernetes; nothing was changed.")]
+    [InlineData("--authority a --certificate b=c/d", "kv-node: --certificate: 'c/d' is neither a host name nor an address.")]
+    [InlineData("--authority a --certificate b --label c", "kv-node: --label: 'c' is not a name and a value with '=' between them.")]
+    [InlineData("--authority a", "kv-node: Option '--certificate' is required.")]
+    public async Task CertsSecrets_WithAMistake_SaysWhich(string arguments, string message)
+    {
+        var (exitCode, _, error) = await KvProcess.RunInShellAsync($"env -u KUBERNETES_SERVICE_HOST $NODE certs secrets {arguments}");
+        Assert.Equal(Usage, exitCode);
+        Assert.StartsWith(message, error, StringComparison.Ordinal);
+        Assert.Equal(error.Length - 1, error.IndexOf('\n', StringComparison.Ordinal));
+    }
+
     /// <summary>A key may be any text, even one that has a meaning to other parsers.</summary>
     [ToolTheory("bash")]
     [InlineData("$KV get @there")]
