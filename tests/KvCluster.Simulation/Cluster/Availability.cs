@@ -16,8 +16,8 @@ internal sealed class Availability(ClusterRun run, ClusterHistory history)
     private long _calmSinceUs;
     private ulong _calmLeader;
 
-    /// <summary>Whether a leader serves that works and reaches a majority that works.</summary>
-    public bool HasLeader => Leader() is not null;
+    /// <summary>Whether a leader serves that works and reaches a majority that works, and their disks are not slow and do not still write what they began while they were.</summary>
+    public bool HasPromptLeader => Leader(static node => !node.Disk.MayWriteSlowly) is not null;
 
     public void Start() => run.Time.After(IntervalUs, Look);
 
@@ -33,13 +33,13 @@ internal sealed class Availability(ClusterRun run, ClusterHistory history)
     }
 
     // One replica may be missing. During a change of the replicas both sets decide, and then none may be missing.
-    private ClusterNode? Leader()
+    private ClusterNode? Leader(Func<ClusterNode, bool>? isFit = null)
     {
         var replicas = run.Coordinator.Record.Replicas;
         var leader = run.Nodes.Where(static node => node.Serves).MaxBy(static node => node.Epoch);
-        if (leader is null || !leader.Works || run.Coordinator.IsRestored || run.Coordinator.IsLost)
+        if (leader is null || !leader.Works || isFit?.Invoke(leader) == false || run.Coordinator.IsRestored || run.Coordinator.IsLost)
             return null;
-        var missing = replicas.Count(replica => !Reaches(leader, replica));
+        var missing = replicas.Count(replica => !Reaches(leader, replica) || isFit?.Invoke(run.NodeOf(replica.NodeId)) == false);
         return missing <= (replicas.Any(static replica => replica.Learner) ? 0 : 1) && replicas.Count >= ClusterRun.ReplicaCount ? leader : null;
     }
 

@@ -108,8 +108,8 @@ internal sealed class ClusterRun : ISimulation
     /// <summary>The time for which all nodes were down or stood still, which nothing simulates. Their clocks have it.</summary>
     public long SkippedUs { get; private set; }
 
-    /// <summary>Whether a leader serves that works and reaches a majority that works.</summary>
-    public bool LeadsMajority => _availability.HasLeader;
+    /// <summary>Whether a leader serves that works and reaches a majority that works, of whose disks none makes it wait.</summary>
+    public bool LeadsPromptly => _availability.HasPromptLeader;
 
     public ReplicationOptions Options { get; }
 

@@ -18,8 +18,11 @@ internal sealed class LifeCaller(ClusterRun run)
     private const int KeepsMax = 20;
     private const int TtlMsMax = 1_000;
 
-    /// <summary>How late an end may be beside drift and the time without a leader.</summary>
+    /// <summary>How late an end may be beside drift, the time without a leader, and the time that disks take.</summary>
     private const int LateMsMax = 250;
+
+    /// <summary>How often pages are read before an end: of the index of expiries, of what they change, and of what a request before them changes.</summary>
+    private const int ReadsAhead = 3;
 
     /// <summary>What a new leader that was started anew may have missed of the time: its records have it once a second.</summary>
     private const int TimeRecordMs = 1_300;
@@ -61,7 +64,7 @@ internal sealed class LifeCaller(ClusterRun run)
             Violation.Unless(livedUs >= ttlMs * 1_000L, Rule.LivesEnd, $"a key ends {livedUs / 1_000} ms after it was put for {ttlMs} ms");
             // A clock that is slow, and a leader that was told by one.
             var driftUs = ttlMs * 1_000L * 3 * run.Conditions.DriftPermille / 1_000;
-            var mostUs = (ttlMs * 1_000L) + driftUs + (LateMsMax * 1_000) + UnledUs(putSentUs, sentUs) + ((long)(epoch - put.Epoch) * TimeRecordMs * 1_000);
+            var mostUs = (ttlMs * 1_000L) + driftUs + (LateMsMax * 1_000) + (ReadsAhead * run.Nodes[0].Disk.PrefetchUs) + UnledUs(putSentUs, sentUs) + ((long)(epoch - put.Epoch) * TimeRecordMs * 1_000);
             Violation.Unless(sentUs - putSentUs <= mostUs, Rule.LivesEnd, $"a key ends {(sentUs - putSentUs) / 1_000} ms after it was put for {ttlMs} ms by {put}, at most {mostUs / 1_000} ms after it");
         }
         Violation.Unless(log.Living.Count == 0, Rule.LivesEnd, $"{string.Join(", ", log.Living)} live on");
@@ -71,8 +74,8 @@ internal sealed class LifeCaller(ClusterRun run)
     private void Look()
     {
         var (lastUs, unledUs) = _looks[^1];
-        // Nobody leads while nothing runs.
-        _looks.Add((run.RealUs, unledUs + (run.LeadsMajority ? run.SkippedUs - _skippedUs : run.RealUs - lastUs)));
+        // Nobody leads while nothing runs, and a record is not sent while those before it are not written.
+        _looks.Add((run.RealUs, unledUs + (run.LeadsPromptly ? run.SkippedUs - _skippedUs : run.RealUs - lastUs)));
         _skippedUs = run.SkippedUs;
         run.Time.After(LookUs, Look);
     }

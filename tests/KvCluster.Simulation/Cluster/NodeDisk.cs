@@ -32,6 +32,7 @@ internal sealed class NodeDisk(ClusterRun run, ClusterNode node) : IDisposable
 
     private (SimulatedDisk Files, ReplicaId Replica, ulong Starts)? _copy;
     private bool _isSlow;
+    private long _slowUntilUs = -SlowSyncUs;
     private bool _verifiesSlowly;
 
     public SimulatedDisk Files { get; private set; } = new();
@@ -50,6 +51,9 @@ internal sealed class NodeDisk(ClusterRun run, ClusterNode node) : IDisposable
 
     /// <summary>It works at its ordinary speed and has space.</summary>
     public bool Works => !_isSlow && !IsDamaged && Files.Refuse is null && Files.Fault is null && Files.CapacityBytes == long.MaxValue;
+
+    /// <summary>It is slow, or has been so lately that a write may still take as long as one then did.</summary>
+    public bool MayWriteSlowly => _isSlow || run.NowUs < _slowUntilUs + SlowSyncUs;
 
     /// <summary>The number of the last process that started from it or has set its content aside.</summary>
     public ulong LastProcess { get; set; }
@@ -207,7 +211,7 @@ internal sealed class NodeDisk(ClusterRun run, ClusterNode node) : IDisposable
     {
         run.Trace($"node {node.Id} has a slow disk");
         _isSlow = true;
-        run.Time.After(forUs, () => _isSlow = false);
+        run.Time.After(forUs, () => (_isSlow, _slowUntilUs) = (false, run.NowUs));
     }
 
     /// <summary>Background work takes many times as long for a while.</summary>
