@@ -4,6 +4,7 @@ using System.Text.Json;
 using Google.Protobuf;
 using Grpc.Core;
 using Grpc.Net.Client;
+using KvCluster.Client;
 using KvCluster.Processes;
 using KvCluster.V1;
 
@@ -151,6 +152,51 @@ public sealed class CancellingCallerTests(CancellingCallerTests.ThreeNodes clust
         using var told = JsonDocument.Parse(await callers.DrainAsync());
         Assert.Equal(watches, told.RootElement.GetProperty("begun").GetInt32());
         Assert.True(told.RootElement.GetProperty("pages").GetInt32() > 0, told.RootElement.ToString());
+    }
+
+    /// <summary>The same with the library, whose watches go to three nodes. Each allows 1,024 streams on a connection.</summary>
+    [GreedyTheory]
+    [InlineData(3_300)]
+    [Trait("Turn", "2")]
+    public async Task MoreWatchesThanStreamsOfAConnection_LeaveRoomForScansOfTheLibrary(int watches)
+    {
+        await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Cluster.Endpoints, Timeout = Eventually.Limit });
+        await client.PutAsync("k", "v");
+        using var limit = new CancellationTokenSource(Eventually.Limit);
+        var open = Enumerable.Range(0, watches)
+            .Select(_ => client.WatchAsync(new KvWatch { Prefix = "k"u8.ToArray() }, limit.Token).GetAsyncEnumerator()).ToList();
+        Assert.All(await Task.WhenAll(open.Select(static watch => watch.MoveNextAsync().AsTask())), static hasBegun => Assert.True(hasBegun));
+        Assert.Equal(1, await client.ScanAsync(new KvScan { Prefix = "k"u8.ToArray() }, limit.Token).CountAsync(limit.Token));
+        foreach (var watch in open)
+            await watch.DisposeAsync();
+    }
+
+    /// <summary>A client has so many scans open at one node. Whoever begins a further one is told so, and others are served.</summary>
+    [GreedyTheory]
+    [InlineData(1_024)]
+    [Trait("Turn", "2")]
+    public async Task MoreScansThanAClientMayHaveAtANode_AreBusyUntilOneEnds(int scansMax)
+    {
+        await cluster.Cluster.LeaderAsync();
+        await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Cluster.Endpoints, Timeout = TimeSpan.FromSeconds(10) });
+        await client.PutAsync("k", "v");
+        var open = new List<IAsyncEnumerator<KvEntry>>();
+        while (open.Count < scansMax)
+            open.Add(await BeginScanAsync(client));
+        var busy = await Assert.ThrowsAnyAsync<KvException>(() => BeginScanAsync(client).WaitAsync(Eventually.Limit));
+        Assert.Equal("BUSY", busy.Reason);
+        await client.PutAsync("k", "w");
+        await open[0].DisposeAsync();
+        open[0] = await BeginScanAsync(client);
+        foreach (var scan in open)
+            await scan.DisposeAsync();
+    }
+
+    private static async Task<IAsyncEnumerator<KvEntry>> BeginScanAsync(KvClient client)
+    {
+        var scan = client.ScanAsync(new KvScan { Prefix = "k"u8.ToArray() }).GetAsyncEnumerator();
+        Assert.True(await scan.MoveNextAsync());
+        return scan;
     }
 
     private static async Task ServesAsync(string address)
