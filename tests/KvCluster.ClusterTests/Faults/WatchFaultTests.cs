@@ -58,6 +58,45 @@ public sealed class WatchFaultTests
         Assert.Equal("changed", view["k0001"]);
     }
 
+    /// <summary>
+    /// A reader of 3 MB a second had the beginning of 300 MB begin again after 67, 128 and 188 s, because no snapshot is kept for longer than a minute. It never
+    /// completed.
+    /// </summary>
+    [ToolFact("etcd", "etcdctl")]
+    [Trait("Turn", "1")]
+    public async Task F49_ReaderThatNeedsLongerThanASnapshotIsKept_ComesToTheEndOfTheBeginning()
+    {
+        const int keys = 3_000;
+        const int valueBytes = 16 << 10;
+        var (time, bytesPerSecond) = (TimeSpan.FromSeconds(75), keys * valueBytes / 75);
+        await using var cluster = await FaultCluster.StartAsync(nodes: 1);
+        await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Endpoints, Timeout = Eventually.Limit });
+        await Parallel.ForAsync(0, keys, async (index, _) => await client.PutAsync($"k{index:0000}", new string('v', valueBytes)));
+        var (view, isComplete, changed) = (new SortedDictionary<string, string>(StringComparer.Ordinal), false, 0);
+        SortedDictionary<string, string>? stored = null;
+        var begun = Stopwatch.GetTimestamp();
+        using var limit = new CancellationTokenSource(time + Eventually.Limit);
+        await foreach (var message in client.WatchAsync(new KvWatch { Prefix = "k"u8.ToArray(), Initial = true }, limit.Token))
+        {
+            Assert.Null(message.Forget);
+            Apply(view, message);
+            if (message.IsInitialComplete)
+            {
+                isComplete = true;
+                Assert.True(Stopwatch.GetElapsedTime(begun) > TimeSpan.FromMinutes(1), "The reader was too fast for this test to show anything.");
+            }
+            if (isComplete && (stored ??= await StoredAsync(client)).SequenceEqual(view))
+                break;
+            if (isComplete || message.Events.Count == 0 || changed == keys / 3)
+                continue;
+            // Keys that were returned, and keys that were not.
+            await client.DeleteAsync($"k{changed:0000}");
+            await client.PutAsync($"k{keys - 1 - changed++:0000}", "changed");
+            await Task.Delay(TimeSpan.FromSeconds(message.Events.Sum(static one => one.Value.Length) / (double)bytesPerSecond), limit.Token);
+        }
+        Assert.Equal(keys - changed, view.Count);
+    }
+
     /// <summary>Each of 200 watchers had its own copy of a value of 8 MiB before there was room for one.</summary>
     [ToolTheory("etcd")]
     [InlineData(false)]
