@@ -126,7 +126,7 @@ public sealed class WatchFaultTests
         channels.ForEach(static channel => channel.Dispose());
     }
 
-    /// <summary>The same with the library, whose watches go to all three nodes. Each of them took 2.6 GB.</summary>
+    /// <summary>The same with one client of the library and three nodes. Each of them took 2.6 GB.</summary>
     [ToolFact("etcd", "etcdctl")]
     [Trait("Turn", "1")]
     public async Task F50_ManyWatchersOfALargeValueInOneClient_StayWithinTheBudget()
