@@ -1,3 +1,4 @@
+using KvCluster.Processes;
 using KvCluster.Storage;
 
 namespace KvCluster.PublicTests;
@@ -53,5 +54,24 @@ public sealed class ProcessTests : StoreTest
                 keys += key.Length == sizeof(int) ? 1 : -1;
             Assert.Equal(0, keys);
         }
+    }
+
+    /// <summary>
+    /// Files were created first, and then a call was found to be missing. The other process finds a C library without any call beside its program, as it would
+    /// one that is not glibc.
+    /// </summary>
+    [ToolFact("cc")]
+    public async Task Open_WhereTheCLibraryLacksTheEnginesCalls_CreatesNothing()
+    {
+        var program = Directory.CreateDirectory(Beside("program")).FullName;
+        foreach (var file in Directory.EnumerateFiles(AppContext.BaseDirectory))
+            File.Copy(file, Path.Combine(program, Path.GetFileName(file)));
+        await File.WriteAllTextAsync(Beside("none.c"), "int none;\n");
+        var (compiled, _, error) = await Tools.RunAsync("cc", "-shared", "-nostdlib", "-o", Path.Combine(program, "libc.so"), Beside("none.c"));
+        Assert.True(compiled == 0, error);
+        var tests = Path.Combine(program, Path.GetFileName(typeof(Program).Assembly.Location));
+        var (_, told, _) = await Tools.RunAsync("dotnet", "exec", tests, "try", Folder);
+        Assert.StartsWith("PlatformNotSupportedException: Data can be stored on Linux with glibc", told, StringComparison.Ordinal);
+        Assert.False(Path.Exists(Folder));
     }
 }

@@ -25,7 +25,7 @@ internal static class Program
             await KvStore.Open(directory).DisposeAsync();
             Console.WriteLine("open");
         }
-        catch (KvStoreException refused)
+        catch (Exception refused) when (refused is KvStoreException or PlatformNotSupportedException)
         {
             Console.WriteLine($"{refused.GetType().Name}: {refused.Message}");
         }

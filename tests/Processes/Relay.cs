@@ -13,6 +13,7 @@ internal sealed class Relay : IAsyncDisposable
     private readonly int _to;
     private readonly int? _from;
     private readonly int _targetPort;
+    private readonly IPAddress? _address;
     private readonly TcpListener _listener = new(IPAddress.Loopback, 0);
     private readonly CancellationTokenSource _stopping = new();
     private readonly Task _accepting;
@@ -23,9 +24,10 @@ internal sealed class Relay : IAsyncDisposable
 
     /// <param name="to">The side that it leads to.</param>
     /// <param name="from">The side that uses it, or null to find out by each connection's owner.</param>
-    public Relay(Network network, int to, int targetPort, int? from = null)
+    /// <param name="address">The address that its connections come from, for a server that counts them by address; null leaves it to the system.</param>
+    public Relay(Network network, int to, int targetPort, int? from = null, IPAddress? address = null)
     {
-        (_network, _to, _from, _targetPort) = (network, to, from, targetPort);
+        (_network, _to, _from, _targetPort, _address) = (network, to, from, targetPort, address);
         _listener.Start();
         Port = ((IPEndPoint)_listener.LocalEndpoint).Port;
         _accepting = Task.Run(AcceptAsync);
@@ -77,6 +79,8 @@ internal sealed class Relay : IAsyncDisposable
                 incoming.NoDelay = outgoing.NoDelay = true;
                 var from = _from ?? _network.SourceOf(((IPEndPoint)incoming.RemoteEndPoint!).Port, Port);
                 await _network.PassAsync(from, _to, ending.Token);
+                if (_address is not null)
+                    outgoing.Bind(new IPEndPoint(_address, 0));
                 await outgoing.ConnectAsync(IPAddress.Loopback, _targetPort, ending.Token);
                 var ways = new[] { CopyAsync(incoming, outgoing, number, from, _to, DataFrames.ClientPreface, ending.Token), CopyAsync(outgoing, incoming, number, _to, from, preface: 0, ending.Token) };
                 // One end is closed, so the connection ends, as far as the uncut directions show it.

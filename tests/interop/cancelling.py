@@ -1,7 +1,10 @@
 # A caller that gives up many calls: cancelling.py KIND PORT COUNT, with Python's grpcio, or with plain frames where a gRPC client would be too well-behaved.
+# The connections with plain frames come from 127.0.0.2, so that the places that they leave behind are told from others.
 # Prints "ready" when its load is established, then goes on until the end of standard input, and prints a line of JSON.
 # short    COUNT callers with deadlines of 5 to 10 ms on one channel, beside four callers with 20 s and a watch. Reports what of the latter failed without an
 #   answer of the server.
+# streams  COUNT callers on one channel that give up scans, watches, loads and exchanges after 5 to 10 ms, or after their first message, beside the same others.
+#   Reports the same, and how many of each kind were given up.
 # resets   COUNT connections, 8 at a time, on which nothing is read. A large response fills each, then 8,000 calls are answered and reset, whose responses wait
 #   for it. It is ready when all are closed.
 # watches  COUNT watches over channels of 200, and then a scan. Reports how many watches have begun and what the scan has returned.
@@ -41,51 +44,109 @@ def answered(error):
     return error.code() == grpc.StatusCode.DEADLINE_EXCEEDED or any(key == DETAILS for key, _ in error.trailing_metadata() or ())
 
 
-def short():
-    channel = grpc.insecure_channel(f'127.0.0.1:{PORT}')
-    put, watch = channel.unary_unary(SERVICE + 'Put'), channel.unary_stream(SERVICE + 'Watch')
-    put(field(1, b'k') + field(2, b'v'), timeout=60, wait_for_ready=True)
-    ended, counts, broken = end_of_input(), collections.Counter(), []
+class Others:
+    """Four callers with 20 s and a watch, on the channel of those that give up."""
 
-    def give_up(number):
-        chance = random.Random(number)
-        while not ended.is_set():
-            try:
-                put(field(1, b'k%d' % number) + field(2, b'x' * 100), timeout=chance.uniform(5, 10) / 1000)
-            except grpc.RpcError:
-                counts['given up'] += 1
+    def __init__(self, channel, ended):
+        self.ended, self.counts, self.broken = ended, collections.Counter(), []
+        self.put, self.watch = channel.unary_unary(SERVICE + 'Put'), channel.unary_stream(SERVICE + 'Watch')
 
-    def wait():
-        while not ended.is_set():
+    def threads(self):
+        return [threading.Thread(target=self.wait, daemon=True) for _ in range(4)] + [threading.Thread(target=self.follow, daemon=True)]
+
+    def wait(self):
+        while not self.ended.is_set():
             try:
-                put(field(1, b'waiting') + field(2, b'v'), timeout=20)
-                counts['waited'] += 1
+                self.put(field(1, b'waiting') + field(2, b'v'), timeout=20)
+                self.counts['waited'] += 1
             except grpc.RpcError as error:
                 if not answered(error):
-                    broken.append('put: ' + error.details())
+                    self.broken.append('put: ' + error.details())
                 time.sleep(0.01)
 
-    def follow():
-        while not ended.is_set():
+    def follow(self):
+        while not self.ended.is_set():
             try:
-                for _ in watch(b''):
-                    counts['messages'] += 1
-                    if ended.is_set():
+                for _ in self.watch(b''):
+                    self.counts['messages'] += 1
+                    if self.ended.is_set():
                         return
             except grpc.RpcError as error:
                 if not answered(error):
-                    broken.append('watch: ' + error.details())
+                    self.broken.append('watch: ' + error.details())
                 time.sleep(0.01)
 
-    threads = [threading.Thread(target=give_up, args=(number,), daemon=True) for number in range(COUNT)]
-    threads += [threading.Thread(target=wait, daemon=True) for _ in range(4)] + [threading.Thread(target=follow, daemon=True)]
+
+def run_beside_others(channel, give_up, is_established):
+    """Calls give_up(number, chance, counts) in COUNT threads, again and again, until the end of standard input, and reports what failed of the others' calls."""
+    ended, counts = end_of_input(), collections.Counter()
+    others = Others(channel, ended)
+
+    def give_up_all(number):
+        chance = random.Random(number)
+        while not ended.is_set():
+            give_up(number, chance, counts)
+
+    threads = [threading.Thread(target=give_up_all, args=(number,), daemon=True) for number in range(COUNT)] + others.threads()
     for thread in threads:
         thread.start()
-    while counts['given up'] < 10 * COUNT or not counts['messages']:
+    while not is_established(counts) or not others.counts['messages'] or not others.counts['waited']:
         time.sleep(0.05)
     ready()
     ended.wait()
-    tell(broken=broken, given_up=counts['given up'], waited=counts['waited'], messages=counts['messages'])
+    tell(broken=others.broken, given_up=counts, waited=others.counts['waited'], messages=others.counts['messages'])
+
+
+def short():
+    channel = grpc.insecure_channel(f'127.0.0.1:{PORT}')
+    put = channel.unary_unary(SERVICE + 'Put')
+    put(field(1, b'k') + field(2, b'v'), timeout=60, wait_for_ready=True)
+
+    def give_up(number, chance, counts):
+        try:
+            put(field(1, b'k%d' % number) + field(2, b'x' * 100), timeout=chance.uniform(5, 10) / 1000)
+        except grpc.RpcError:
+            counts['put'] += 1
+
+    run_beside_others(channel, give_up, lambda counts: counts['put'] >= 10 * COUNT)
+
+
+def streams():
+    channel = grpc.insecure_channel(f'127.0.0.1:{PORT}')
+    put = channel.unary_unary(SERVICE + 'Put')
+    for number in range(16):
+        put(field(1, b'large%02d' % number) + field(2, bytes(256 << 10)), timeout=60, wait_for_ready=True)
+
+    # Their senders wait for nothing, so that they end with their call.
+    def chunks(number):
+        for chunk in range(1, 1001):
+            yield field(1, chunk) + field(2, field(1, b'load%d/%d' % (number, chunk)) + field(2, b'x' * 100))
+
+    def gets(number):
+        for call in range(1, 1001):
+            yield field(1, field(1, call) + field(2, 1) + field(3, field(1, b'large%02d' % (number % 16))))
+
+    kinds = {
+        'scan': lambda number, timeout: channel.unary_stream(SERVICE + 'Scan')(b'', timeout=timeout),
+        'watch': lambda number, timeout: channel.unary_stream(SERVICE + 'Watch')(field(6, 1), timeout=timeout),
+        'load': lambda number, timeout: channel.stream_stream(SERVICE + 'BulkLoad')(chunks(number), timeout=timeout),
+        'exchange': lambda number, timeout: channel.stream_stream(SERVICE + 'Exchange')(gets(number), timeout=timeout),
+    }
+
+    def give_up(number, chance, counts):
+        kind = list(kinds)[number % len(kinds)]
+        by_deadline = chance.random() < 0.5
+        try:
+            call = kinds[kind](number, chance.uniform(5, 10) / 1000 if by_deadline else 20)
+            next(call)
+            call.cancel()
+            counts[kind] += 1
+        except StopIteration:
+            pass
+        except grpc.RpcError:
+            counts[kind] += 1
+
+    run_beside_others(channel, give_up, lambda counts: all(counts[kind] >= 5 * COUNT // len(kinds) for kind in kinds))
 
 
 def resets():
@@ -101,6 +162,7 @@ def resets():
     def reset():
         connection = socket.socket()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.bind(('127.0.0.2', 0))
         connection.connect(('127.0.0.1', PORT))
         connection.settimeout(2)
         try:
@@ -147,4 +209,4 @@ def watches():
     tell(begun=begun, pages=pages, error=error)
 
 
-{'short': short, 'resets': resets, 'watches': watches}[KIND]()
+{'short': short, 'streams': streams, 'resets': resets, 'watches': watches}[KIND]()

@@ -6,7 +6,7 @@
 #   scan      COUNT scans of everything, of which one page is read
 #   half      COUNT requests of 8 MiB, each on its own connection, of which 60,000 bytes are sent
 #   idle      COUNT connections on which nothing is sent
-#   watch     COUNT watchers of the key "big", each on its own connection, of which nothing is read; then "big" is put, four times
+#   watch     COUNT watchers of the key "big", each on its own connection, of which nothing is read. When it is ready, "big" is put, four times
 #   intersect COUNT intersections at a time, counted in the facets of one prefix, of a set of a million members that is made first
 import json
 import socket
@@ -155,10 +155,13 @@ def watch():
         connection.sendall(opening('Watch', b'\x00\x04\x00\x00\x00\x00') + frame(0, 1, 1, payload))
         held.append(connection)
     time.sleep(2)
+    # The most memory is taken while the value is put, so that is watched too.
+    print('ready', flush=True)
     value = bytes(8 << 20)
     for _ in range(4):
         call('Put', field(1, b'big') + field(2, value))
-    wait()
+    time.sleep(2)
+    sys.stdin.read()
     tell(held=len(held))
 
 

@@ -435,7 +435,10 @@ internal sealed class MergedTransaction(
     /// </summary>
     private bool TryLeave(WriteBatch batch, WriteRequest request)
     {
-        if (!request.IsBlind || _leftCount + request.OperationCount > LeftMax)
+        if (!request.IsBlind)
+            return false;
+        var trees = KeyLives.Any(batch) ? TreesWithLives : 1;
+        if (_leftCount + request.OperationCount > LeftMaxWith(trees))
             return false;
         var start = _leftCount == 0 ? _payload.Count : _left.Start.Value;
         if (_leftCount == 0)
@@ -443,11 +446,16 @@ internal sealed class MergedTransaction(
         _payload.Append(request.EncodedOperations);
         _left = start.._payload.Count;
         _leftCount += request.OperationCount;
-        _leftPagesMax += (request.OperationCount * PagesPerPut * (KeyLives.Any(batch) ? TreesWithLives : 1)) + (request.EncodedOperations.Length / Page.Bytes);
+        _leftPagesMax += (request.OperationCount * PagesPerPut * trees) + (request.EncodedOperations.Length / Page.Bytes);
         _next = new Etag(_next.Epoch, _next.Change + (ulong)request.OperationCount);
         _operationCount += request.OperationCount;
         return true;
     }
+
+    /// <summary>
+    /// Puts that may be left. They are applied at once, so while leaves may have to be read they are no more than a step may read, in each tree that they change.
+    /// </summary>
+    private int LeftMaxWith(int trees) => ahead.IsCold ? Math.Min(LeftMax, options.StepReadsMax / trees) : LeftMax;
 
     /// <summary>
     /// Appends operations among which ranges or sets are deleted. If one of these is the only operation and is too large, only its first part is deleted. The

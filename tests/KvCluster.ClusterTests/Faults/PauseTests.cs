@@ -167,6 +167,54 @@ public sealed class PauseTests
         Assert.Equal(changes, seen);
     }
 
+    [ToolTheory("etcd", "etcdctl")]
+    [InlineData(false)]
+    [InlineData(true)]
+    public Task Watch_OfKv_IntoAPipeThatNobodyReadsForSeconds_PrintsEverything(bool byARouter) => WatchIntoAPipeAsync(ShortPause, byARouter);
+
+    /// <summary>The node ends a stream that nobody reads for a minute, and the watch goes on after its position.</summary>
+    [LongToolTheory("etcd", "etcdctl")]
+    [InlineData(false)]
+    [InlineData(true)]
+    public Task Watch_OfKv_IntoAPipeThatNobodyReadsForMoreThanAMinute_PrintsEverything(bool byARouter) => WatchIntoAPipeAsync(LongPause, byARouter);
+
+    /// <summary>Each page is a call of its own, from the state at its moment.</summary>
+    [ToolTheory("etcd", "etcdctl")]
+    [InlineData("reader", false)]
+    [InlineData("reader", true)]
+    [InlineData("node", false)]
+    [InlineData("node", true)]
+    public async Task SetScan_WhoseReaderOrNodePauses_GoesOnBehindItsLastMember(string pauses, bool byARouter)
+    {
+        // Three pages.
+        const int members = 25_000;
+        var set = "set"u8.ToArray();
+        await using var cluster = await FaultCluster.StartAsync();
+        IReadOnlyList<string> endpoints = byARouter ? [cluster.StartRouter()] : cluster.DirectEndpoints;
+        await using var client = new KvClient(new KvClientOptions { Endpoints = endpoints, Gateway = byARouter, Timeout = Eventually.Limit });
+        foreach (var part in Enumerable.Range(0, members).Chunk(10_000))
+            await client.Sets.AddAsync(set, part.Select(static number => (ReadOnlyMemory<byte>)Member(number)));
+        var leader = cluster.Node(await cluster.LeaderAsync());
+        var seen = 0;
+        await foreach (var member in client.Sets.ScanAsync(set))
+        {
+            if (seen == 0)
+            {
+                await client.Sets.RemoveAsync(set, [Member(members - 1)]);
+                await client.Sets.AddAsync(set, [Member(members)]);
+                if (pauses == "reader")
+                    await Task.Delay(ShortPause);
+                else
+                    leader.Pause();
+            }
+            Assert.Equal(Member(seen == members - 1 ? members : seen), member.ToArray());
+            seen++;
+        }
+        if (pauses == "node")
+            leader.Resume();
+        Assert.Equal(members, seen);
+    }
+
     [LongToolTheory("etcd", "etcdctl")]
     [InlineData(false)]
     [InlineData(true)]
@@ -275,6 +323,32 @@ public sealed class PauseTests
         await AssertSeesAsync(watch, Watched(0));
     }
 
+    // More is changed than what is on the way to a reader, and less than what a journal keeps for one.
+    private static async Task WatchIntoAPipeAsync(TimeSpan pause, bool byARouter)
+    {
+        const int changes = 500;
+        await using var cluster = await FaultCluster.StartAsync(nodes: 1);
+        var address = byARouter ? cluster.StartRouter() : cluster.DirectEndpoints[0];
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [address], Gateway = byARouter, Timeout = Eventually.Limit });
+        await client.PutAsync(Watched(0), default);
+        string[] arguments = ["watch", "watched/", "--initial", "--count", (changes + 1).ToString(CultureInfo.InvariantCulture), "--endpoint", address, .. byARouter ? (string[])["--gateway"] : []];
+        using var kv = Process.Start(new ProcessStartInfo(Tools.Built("kv", "KvCluster.Cli"), arguments) { RedirectStandardOutput = true, RedirectStandardError = true })!;
+        var value = new byte[100 << 10];
+        value.AsSpan().Fill((byte)'v');
+        var seen = 0;
+        while (await kv.StandardOutput.ReadLineAsync().WaitAsync(Eventually.Limit) is { } line)
+        {
+            Assert.StartsWith(string.Create(CultureInfo.InvariantCulture, $"put\t{Encoding.UTF8.GetString(Watched(seen))}\t"), line, StringComparison.Ordinal);
+            if (seen++ > 0)
+                continue;
+            for (var number = 1; number <= changes; number++)
+                await client.PutAsync(Watched(number), value);
+            await Task.Delay(pause);
+        }
+        await kv.WaitForExitAsync().WaitAsync(Eventually.Limit);
+        Assert.Equal((changes + 1, 0, ""), (seen, kv.ExitCode, await kv.StandardError.ReadToEndAsync()));
+    }
+
     private static async Task AssertSeesAsync(IAsyncEnumerator<KvWatchMessage> watch, byte[] key)
     {
         while (watch.Current.Events.Count == 0)
@@ -329,6 +403,8 @@ public sealed class PauseTests
         for (var number = 0; number < SmallKeys; number++)
             await load.AddAsync(Encoding.UTF8.GetBytes(string.Create(CultureInfo.InvariantCulture, $"small/{number:d8}")), new byte[100]);
     }
+
+    private static byte[] Member(int number) => Encoding.UTF8.GetBytes(string.Create(CultureInfo.InvariantCulture, $"member-{number:d6}"));
 
     private static byte[] Watched(int number) => Encoding.UTF8.GetBytes(string.Create(CultureInfo.InvariantCulture, $"watched/{number:d4}"));
 

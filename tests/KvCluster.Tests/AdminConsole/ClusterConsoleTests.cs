@@ -8,6 +8,7 @@ using KvCluster.AdminConsole;
 using KvCluster.Client;
 using KvCluster.ServiceDefaults.Admin;
 using KvCluster.Tests.Client;
+using KvCluster.Tests.Node;
 using KvCluster.Tls;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
@@ -175,6 +176,29 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
         var second = await http.GetFromJsonAsync<JsonElement>($"/api/keys?prefix={Url("h/")}&after={Url("h/2")}&limit=2");
         Assert.Equal(["h/3"], KeysOf(second));
         Assert.False(second.GetProperty("more").GetBoolean());
+    }
+
+    /// <summary>"More" behind such a key gave 400: nodes refused the bound behind it as too long a key.</summary>
+    [Fact]
+    public async Task Keys_BehindTheLongestKey_AreOnTheNextPage()
+    {
+        var nodes = await NodeCluster.StartAsync(1);
+        _running.Add(nodes);
+        var longest = Enumerable.Range(0, 2).Select(static number => $"h/{number}".PadRight(KvLimits.KeyBytesMax, 'x')).ToList();
+        await using (var client = new KvClient(nodes.AddressOf(1)))
+        {
+            foreach (var key in longest)
+                await client.PutAsync(key, "v");
+        }
+        using var http = await StartAsync(endpoint: nodes.AddressOf(1));
+        var first = await http.GetFromJsonAsync<JsonElement>($"/api/keys?prefix={Url("h/")}&limit=1");
+        Assert.Equal([longest[0]], KeysOf(first));
+        Assert.True(first.GetProperty("more").GetBoolean());
+        var second = await http.GetFromJsonAsync<JsonElement>($"/api/keys?prefix={Url("h/")}&after={Url(longest[0])}&limit=1");
+        Assert.Equal([longest[1]], KeysOf(second));
+        var third = await http.GetFromJsonAsync<JsonElement>($"/api/keys?prefix={Url("h/")}&after={Url(longest[1])}&limit=1");
+        Assert.Empty(KeysOf(third));
+        Assert.False(third.GetProperty("more").GetBoolean());
     }
 
     [Theory]
@@ -379,13 +403,13 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
         Assert.Equal(expected, answer.StatusCode);
     }
 
-    private async Task<HttpClient> StartAsync(string? token = null, bool keysNeedToken = false)
+    private async Task<HttpClient> StartAsync(string? token = null, bool keysNeedToken = false, string? endpoint = null)
     {
         if (token is not null)
             await File.WriteAllTextAsync(TokenFile, token + "\n");
         var admin = await AdminServer.StartAsync(new Uri("http://127.0.0.1:0"), NullLoggerFactory.Instance, [], CancellationToken.None);
         _running.Add(admin);
-        var options = new ConsoleOptions { Program = "a test", Endpoints = [_cluster.Endpoint], Token = new AdminToken(token is null ? null : TokenFile), KeysNeedToken = keysNeedToken, Hosts = new HashSet<string> { "kv.example.com" } };
+        var options = new ConsoleOptions { Program = "a test", Endpoints = [endpoint ?? _cluster.Endpoint], Token = new AdminToken(token is null ? null : TokenFile), KeysNeedToken = keysNeedToken, Hosts = new HashSet<string> { "kv.example.com" } };
         _running.Add(ClusterConsole.Add(admin, options, NullLoggerFactory.Instance)!);
         return new HttpClient { BaseAddress = new Uri(admin.Address) };
     }

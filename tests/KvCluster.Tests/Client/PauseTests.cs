@@ -1,3 +1,5 @@
+using System.Net;
+using System.Net.Sockets;
 using System.Text;
 using Grpc.Core;
 using KvCluster.Client;
@@ -89,6 +91,20 @@ public sealed class PauseTests
         var failure = await Assert.ThrowsAnyAsync<KvException>(() => ScanAsync(client, new KvScan()).WaitAsync(Eventually.Limit));
         Assert.Equal((reason, ChangeOutcome.NotApplied), (failure.Reason, failure.Outcome));
         Assert.Contains("up to the key \"key-05\" were returned", failure.Message, StringComparison.Ordinal);
+    }
+
+    /// <summary>A scan for which no stream of a connection was free waited for ever.</summary>
+    [Fact]
+    public async Task Scan_ThatNeverBegins_EndsInTime()
+    {
+        await using var cluster = await FilledAsync(1);
+        // Its connections are accepted by the system, and nothing is answered on them.
+        using var silent = new TcpListener(IPAddress.Loopback, 0);
+        silent.Start();
+        cluster.AddressesTold[1] = $"http://127.0.0.1:{((IPEndPoint)silent.LocalEndpoint).Port}";
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [cluster.Endpoint], Timeout = TimeSpan.FromMilliseconds(500) });
+        var failure = await Assert.ThrowsAnyAsync<KvException>(() => ScanAsync(client, new KvScan()).WaitAsync(Eventually.Limit));
+        Assert.Equal(("DEADLINE_PASSED", ChangeOutcome.NotApplied), (failure.Reason, failure.Outcome));
     }
 
     [Fact]

@@ -2,11 +2,14 @@ namespace KvCluster.Tests.Storage;
 
 /// <summary>
 /// The mistakes that tests/nightly/mutants makes, one at a time, to prove that these tests find them. Here it is only checked that they still fit the sources,
-/// so that whoever changes those lines changes the mistake with them.
+/// so that whoever changes those lines changes the mistake with them. Some are for the simulation.
 /// </summary>
 public sealed class MutationTests
 {
     private const string Folder = "tests/nightly/mutations/";
+
+    private static readonly Lazy<string> Scenarios = new(static () => string.Concat(
+        House.House.TextFiles().Where(static path => path.StartsWith("tests/KvCluster.Simulation/", StringComparison.Ordinal)).Select(House.House.Read)));
 
     public static TheoryData<string> Mutations => new(House.House.TextFiles().Where(static path => path.StartsWith(Folder, StringComparison.Ordinal)).Select(static path => path[Folder.Length..]));
 
@@ -23,6 +26,11 @@ public sealed class MutationTests
             removed.Count > 0 && places == 1,
             $"The lines that {Folder}{name} removes are in {file} {places} times. Change it with the code: it describes a mistake that the named tests must find.");
         Assert.NotEqual(removed, Changed(lines, '+'));
+        if (lines.FirstOrDefault(static line => line.StartsWith("simulation: ", StringComparison.Ordinal)) is { } simulation)
+        {
+            Assert.True(simulation.Split(' ') is [_, var scenario, _, _] && Scenarios.Value.Contains($"\"{scenario}\"", StringComparison.Ordinal), simulation);
+            return;
+        }
         var tests = typeof(MutationTests).Assembly.GetTypes().Where(static type => type.IsClass)
             .SelectMany(static type => type.GetMethods().Select(method => $"{type.FullName}.{method.Name}")).ToList();
         Assert.All(Field(lines, "tests: ").Split(' '), test => Assert.Contains(tests, full => full.Contains(test, StringComparison.Ordinal)));

@@ -223,6 +223,46 @@ public sealed class WatchHubTests
         Assert.Equal((Keys, Known), (watcher.Seen.Count, watcher.PreviousKnown));
     }
 
+    /// <summary>The pump runs on the pool, for all watchers of a shard. It waited for the disk once for each leaf.</summary>
+    [Fact]
+    public void PreviousValues_OnLeavesThatHaveLeftMemory_AreAskedForBeforeTheFirstIsWaitedFor()
+    {
+        const int Keys = 60;
+        using var bench = new WatchBench(keptBytes: 64 << 20, journalBytes: 64 << 20);
+        for (var index = 0; index < Keys; index++)
+            bench.Put($"k{index:d2}", new string('x', 1_900));
+        bench.Store.Checkpoint();
+        var watcher = new TestWatcher(bench, PrefixOf("k"), withPrevious: true);
+        watcher.Begin();
+        bench.Run();
+        // The first record brings the branch back. The hub does not run meanwhile.
+        bench.Put("k00", "0");
+        bench.Write([.. Enumerable.Range(0, Keys).Select(static index => new ModelOperation(EventKind.Delete, $"k{index:d2}"))]);
+        var (begun, read, waits) = (new HashSet<long>(), new HashSet<long>(), new List<(long Offset, int Begun)>());
+        bench.Store.Disk.BeginsRead = (offset, _) =>
+        {
+            if (read.Contains(offset))
+                return false;
+            begun.Add(offset);
+            return true;
+        };
+        bench.Store.Disk.Fault = call =>
+        {
+            if (call.Operation == "Read" && call.Path.EndsWith("/data", StringComparison.Ordinal) && read.Add(call.Offset))
+                waits.Add((call.Offset, begun.Count));
+            return DiskFault.None;
+        };
+        LeaveMemory(bench);
+        Drain(bench, [watcher]);
+        (bench.Store.Disk.BeginsRead, bench.Store.Disk.Fault) = (null, null);
+        Assert.Equal((Keys + 1, Keys + 1), (watcher.Seen.Count, watcher.PreviousKnown));
+        // The branch and the leaf of the first record were waited for before.
+        var waitsOfMany = waits.Skip(2).ToList();
+        Assert.True(waitsOfMany.Count > Keys / 5, $"Only {waitsOfMany.Count} leaves were read.");
+        Assert.All(waitsOfMany, wait => Assert.Contains(wait.Offset, begun));
+        Assert.All(waitsOfMany, wait => Assert.Equal(begun.Count, wait.Begun));
+    }
+
     [Fact]
     public void Bookmarks_OfAnIdleShard_ComeEachSecondWithTheNewestPosition()
     {
@@ -322,6 +362,18 @@ public sealed class WatchHubTests
         bench.Put("a", "1");
         bench.Store.Checkpoint();
         Assert.Equal(0, bench.Store.Store.Statistics.JournalKeptBytes);
+    }
+
+    private static void LeaveMemory(WatchBench bench)
+    {
+        bench.Store.Disk.IsInMemory = static _ => false;
+        Span<byte> inMemory = stackalloc byte[4_096];
+        var (page, forgotten) = (0L, 0L);
+        do
+            page = bench.Store.Store.Pages.Space.ForgetEvicted(page, inMemory, ref forgotten);
+        while (page > 0);
+        bench.Store.Disk.IsInMemory = null;
+        Assert.NotEqual(0, forgotten);
     }
 
     private static void Fill(WatchBench bench, int count)
