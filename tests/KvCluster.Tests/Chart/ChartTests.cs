@@ -382,7 +382,7 @@ public sealed class ChartTests
 
         Assert.True(exitCode == 0, error);
         Assert.Equal(made, string.Join(' ', Values(rendered, "--certificate=([a-z-]+)").Distinct()));
-        Assert.Equal(made.Length > 0, rendered.Contains("kind: CronJob", StringComparison.Ordinal));
+        Assert.Equal(made.Length > 0, rendered.Contains("name: store-kvcluster-certs\n", StringComparison.Ordinal));
     }
 
     /// <summary>Pods wait for each key of a secret that they name, so a key of another name would keep them from starting.</summary>
