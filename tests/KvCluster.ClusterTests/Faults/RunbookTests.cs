@@ -179,6 +179,29 @@ public sealed class RunbookTests
         runbook.AssertAllExecuted("KvClusterCoordinatorUnreachable");
     }
 
+    [ToolFact("etcd", "etcdctl", "bash")]
+    [Trait(Entry, "KvClusterCoordinatorSnapshotOld")]
+    [Trait("Turn", "2")]
+    public async Task Snapshot_ThatIsOld_IsFollowedByOneThatEveryNodeKnows()
+    {
+        await using var cluster = await FaultCluster.StartAsync();
+        var shell = ShellOf(cluster).With("SNAPSHOTS", Path.Combine(cluster.Folder, "snapshots"));
+        var runbook = new Runbook(shell);
+        var old = DateTimeOffset.UtcNow.AddDays(-2).ToUnixTimeSeconds();
+        await cluster.Etcd.ControlAsync("put", "/kvcluster/local/snapshot", old.ToString(CultureInfo.InvariantCulture));
+        foreach (var node in cluster.Nodes)
+            await Eventually.TrueAsync(async () => (await cluster.StatusOfAsync(node.Node))?.CoordinatorSnapshotUnixUs == old * 1_000_000, $"node {node.Node} knows of the old snapshot");
+
+        var answers = await runbook.RunAsync("KvClusterCoordinatorSnapshotOld");
+        Assert.All(answers, static answer => Assert.True(answer.ExitCode == 0, answer.ToString()));
+        Assert.Equal(old.ToString(CultureInfo.InvariantCulture), answers[0].Output.Trim());
+        Assert.Single(Directory.GetFiles(Path.Combine(cluster.Folder, "snapshots")));
+        foreach (var node in cluster.Nodes)
+            await Eventually.TrueAsync(async () => (await cluster.StatusOfAsync(node.Node))?.CoordinatorSnapshotUnixUs > old * 1_000_000, $"node {node.Node} knows of the new snapshot");
+        await UntilHealthyAsync(cluster, shell);
+        runbook.AssertAllExecuted("KvClusterCoordinatorSnapshotOld");
+    }
+
     /// <summary>A node that stands still lags; a slow network makes writes slow; transfers are leaders that move.</summary>
     [ToolFact("etcd", "etcdctl", "bash")]
     [Trait(Entry, "KvClusterFollowerLags")]
