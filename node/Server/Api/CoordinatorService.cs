@@ -16,7 +16,7 @@ internal sealed class CoordinatorService(CoordinatorRecovery recovery) : Admin.V
         }
         catch (RecoveryEndedException ended)
         {
-            throw ApiErrors.RecoveryEnded(ended.Message).ToStatus().ToRpcException();
+            throw (ended.MayBeComplete ? ApiErrors.CoordinatorFailed(ended.Message) : ApiErrors.RecoveryEnded(ended.Message)).ToStatus().ToRpcException();
         }
         catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException or CoordinatorRecordException)
         {

@@ -191,7 +191,7 @@ public sealed class LevelTests
         await using var coordinator = await CreateAsync(folder.Path);
         var other = new ClusterLevels(coordinator, Keys, NullLogger.Instance);
         LevelsResponse? first = null;
-        await using var late = new GuardedCoordinator(coordinator, static () => new CoordinatorGuard(Keys.Cluster, "not this one", 0))
+        await using var late = new GuardedCoordinator(coordinator, static () => new CoordinatorGuard(Keys.Cluster, "not this one", default))
         {
             // Between the read and the change.
             Renew = async (broken, stop) =>
