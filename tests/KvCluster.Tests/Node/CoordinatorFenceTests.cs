@@ -40,6 +40,21 @@ public sealed class CoordinatorFenceTests
             Assert.Contains(why, reason, StringComparison.Ordinal);
     }
 
+    /// <summary>A store in which a recovery was completed that nobody here has seen is lost, and another one gets the same number. Then the first comes back.</summary>
+    [Theory]
+    [InlineData(7, null)]
+    [InlineData(8, "another recovery 2")]
+    public void WhyNot_OfTheSameNumber_AsksForTheSameRecovery(ulong id, string? why)
+    {
+        var (known, other) = (Known.Clone(), Known.Clone());
+        (known.RecoveryId, other.RecoveryId) = (7, id);
+        var reason = CoordinatorFence.WhyNot(RecordText.Format(other), Identity, known, isAnotherStore: false);
+        if (why is null)
+            Assert.Null(reason);
+        else
+            Assert.Contains(why, reason, StringComparison.Ordinal);
+    }
+
     [Fact]
     public void WhyNot_OfAnotherLineage_IsRefused() => Assert.Contains(
         "another cluster",
@@ -93,9 +108,9 @@ public sealed class CoordinatorFenceTests
         await Assert.ThrowsAsync<CoordinatorGuardException>(() => guarded.CompareAndSetAsync("/test", 0, "2", 0, CancellationToken.None));
         record.Recovery = 1;
         await coordinator.CompareAndSetAsync(keys.Cluster, 0, RecordText.Format(record), 0, CancellationToken.None);
-        await Eventually.TrueAsync(() => known.Recovery == 1 && fence.Guard.Value == RecordText.Format(record), "the node joins the recovery");
+        await Eventually.TrueAsync(() => known.Recovery.Number == 1 && fence.Guard.Value == RecordText.Format(record), "the node joins the recovery");
         Assert.Equal(SetOutcome.Lost, (await guarded.CompareAndSetAsync("/test", 0, "2", 0, CancellationToken.None)).Outcome);
-        Assert.Equal(1UL, KnownRecords.Open(LocalDisk.Instance, folder.Path).Recovery);
+        Assert.Equal(1UL, KnownRecords.Open(LocalDisk.Instance, folder.Path).Recovery.Number);
     }
 
     private static async Task<string> SetFormatAsync(EmbeddedCoordinator coordinator, CoordinatorKeys keys, uint format)
