@@ -93,6 +93,12 @@ internal enum InjectedBug
     /// <summary>While the voters change, acknowledge by the voters of an outdated record.</summary>
     AckByStaleRecord,
 
+    /// <summary>A node that has reported for a recovery goes on acting on the coordinator's records.</summary>
+    ReportBindsNobody,
+
+    /// <summary>A replica without whose node the record was rebuilt counts until it is restarted.</summary>
+    AbsentCounts,
+
     // The network between the nodes.
 
     /// <summary>Send a follower that was unreachable only heartbeats for some seconds.</summary>
