@@ -3,6 +3,7 @@
 using System.Globalization;
 using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
+using KvCluster.Node.Runtime;
 
 namespace KvCluster.Node.Recovery;
 
@@ -57,7 +58,7 @@ internal sealed class RecoveryPlan
         RequireAllKeys(shards, refusals);
         cluster = cluster.Clone();
         (cluster.Recovery, cluster.RecoveryId) = (number, id);
-        // Some nodes may not have heard of a raised level yet, of which others have data already.
+        // Some nodes may not have heard of a raised level yet, of which others have data already. Older programs would drop what is put here.
         (cluster.FormatLevel, cluster.ContractLevel) = LevelsOf(found);
         cluster.Absent.Clear();
         cluster.Absent.AddRange(absent.Select(static node => node.Value).Order());
@@ -82,7 +83,7 @@ internal sealed class RecoveryPlan
     private static (uint Format, uint Contract) LevelsOf(RecoveryFindings found)
     {
         var records = found.Reports.Select(static report => report.Cluster).Append(found.HeldCluster).OfType<ClusterRecord>().ToList();
-        return (records.Max(static record => record.FormatLevel), records.Max(static record => record.ContractLevel));
+        return (Math.Max(ProgramLevels.FormatOfRecoveries, records.Max(static record => record.FormatLevel)), records.Max(static record => record.ContractLevel));
     }
 
     private static IEnumerable<ShardId> ShardsOf(RecoveryFindings found) => found.Reports.SelectMany(static report => report.Shards.Select(static record => record.ShardId)

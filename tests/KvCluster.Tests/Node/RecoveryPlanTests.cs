@@ -437,11 +437,12 @@ public sealed class RecoveryPlanTests
             (report.Cluster.FormatLevel, report.Cluster.ContractLevel) = (report.Node == 2 ? 2U : 1U, report.Node == 3 ? 2U : 1U);
         var plan = Plan(reports);
         Assert.Empty(plan.Refusals);
-        Assert.Equal((2U, 2U), (plan.Cluster!.FormatLevel, plan.Cluster.ContractLevel));
-        var held = Cluster(0);
-        (held.FormatLevel, held.ContractLevel) = (3, 1);
-        plan = RecoveryPlan.Of(new RecoveryFindings { Reports = reports, HeldCluster = held }, id: 5);
+        // Older programs would drop what a recovery has put.
         Assert.Equal((3U, 2U), (plan.Cluster!.FormatLevel, plan.Cluster.ContractLevel));
+        var held = Cluster(0);
+        (held.FormatLevel, held.ContractLevel) = (4, 1);
+        plan = RecoveryPlan.Of(new RecoveryFindings { Reports = reports, HeldCluster = held }, id: 5);
+        Assert.Equal((4U, 2U), (plan.Cluster!.FormatLevel, plan.Cluster.ContractLevel));
     }
 
     private static RecoveryPlan Plan(params NodeReport[] reports) => Plan([], reports);
