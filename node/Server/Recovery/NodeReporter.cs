@@ -35,8 +35,8 @@ internal sealed class NodeReporter(NodeId node, NodeDirectory directory, ShardHo
     {
         var (state, found) = await AskCoordinatorAsync(cancellationToken).ConfigureAwait(false);
         // Whatever is read from here on cannot change any more before the recovery is complete.
-        var unbound = claim is null ? "" : state.Error.Length > 0 ? state.Error : claim.Equals(found) ? directory.Known.TryBind(claim) ?? "" : "its coordinator is another store than that of the node that rebuilds the records";
-        var report = new NodeReport { Node = node.Value, Starts = directory.Starts.Put, Nodes = { directory.Known.Nodes }, Coordinator = state, Unbound = unbound, Hears = { hears().Select(static other => other.Value) } };
+        var unbound = claim is null ? null : WhyNot(claim, state, found) ?? directory.Known.TryBind(claim);
+        var report = new NodeReport { Node = node.Value, Starts = directory.Starts.Put, Nodes = { directory.Known.Nodes }, Coordinator = state, Unbound = unbound ?? "", Hears = { hears().Select(static other => other.Value) } };
         if (directory.Known.Bound is { } bound)
             report.Bound = bound;
         if (directory.Known.Cluster is { } cluster)
@@ -57,6 +57,10 @@ internal sealed class NodeReporter(NodeId node, NodeDirectory directory, ShardHo
     /// <summary>The recovery of this claim will not be complete.</summary>
     /// <exception cref="StorageIoException">The promise remains until its time is over.</exception>
     public void Release(RecoveryClaim claim) => directory.Known.Release(claim);
+
+    private static string? WhyNot(RecoveryClaim claim, CoordinatorState state, RecoveryClaim? found) => state.Error.Length > 0 ? state.Error
+        : claim.Equals(found) ? null
+        : "its coordinator is another store than that of the node that rebuilds the records, or somebody else rebuilds them";
 
     // Asked anew, because the node's own access may be under an alarm about the store before.
     private async Task<(CoordinatorState State, RecoveryClaim? Claim)> AskCoordinatorAsync(CancellationToken cancellationToken)
