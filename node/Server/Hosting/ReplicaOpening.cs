@@ -81,7 +81,7 @@ internal sealed class ReplicaOpening
         {
             var (record, revision) = await ReadAsync(seen.ShardId, replicaId).ConfigureAwait(false);
             if (ReplicaHere(record)!.Absent)
-                throw new ReplicaNotUsableException(ReplicaNotUsableException.Absent, isLost: true);
+                throw GiveUp(record.ShardId);
             var telemetry = new ShardTelemetry(record.ShardId, _metrics);
             var storage = _threads.StorageOf(record.ShardId, telemetry);
             (store, var action) = OpenStore(record, revision, storage);
@@ -202,6 +202,14 @@ internal sealed class ReplicaOpening
             if (ReplicaHere(record)!.Created)
                 return (record, revision);
         }
+    }
+
+    // Here, because the rules by which a replica retires compare what it has seen with a record that may know less of epochs.
+    private ReplicaNotUsableException GiveUp(ShardId shard)
+    {
+        if (Directory.Exists(_directory.ShardPath(shard)))
+            _directory.SetAside(shard);
+        return new ReplicaNotUsableException(ReplicaNotUsableException.Absent, isLost: true);
     }
 
     private CoordinatorUnavailableException Bound() =>

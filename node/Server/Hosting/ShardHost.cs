@@ -283,7 +283,7 @@ internal sealed class ShardHost : IAsyncDisposable
                 // Named again, if it was not for a while: somebody has repaired the record.
                 _notRetired.TryRemove(shard.ReplicaId, out _);
                 if (ReplicaHere(entry.Record)!.Absent && shard.Replica is not null)
-                    await GiveUpAsync(shard, entry.Record).ConfigureAwait(false);
+                    await GiveUpAsync(shard).ConfigureAwait(false);
                 continue;
             }
             try
@@ -354,15 +354,13 @@ internal sealed class ShardHost : IAsyncDisposable
         HostLog.ReplicaRetired(_log, shard.Shard, shard.ReplicaId, wasLost ? "set aside" : "kept until its space is needed");
     }
 
-    // The records were rebuilt without this node, which runs all the same. It has a new replica built, as after the loss of its disk.
-    private async Task GiveUpAsync(HostedShard shard, ShardRecord record)
+    // The records were rebuilt without this node, which runs all the same. It is opened again, which finds that it is lost, and a new replica is built in its place.
+    private async Task GiveUpAsync(HostedShard shard)
     {
         await shard.Replica!.DisposeAsync().ConfigureAwait(false);
-        var lost = new HostedShard(record, shard.ReplicaId, replica: null, ReplicaNotUsableException.Absent, isLost: true);
         lock (_gate)
-            _hosted = _hosted.Without(shard).With(lost);
+            _hosted = _hosted.Without(shard);
         _map.Forget(shard.Shard);
-        HostLog.ReplicaFailed(_log, shard.Shard, shard.ReplicaId, lost.Failure, failure: null);
     }
 
     private async Task OpenAgainAsync(ShardDirectorySnapshot snapshot)
