@@ -8,6 +8,7 @@ using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
 using KvCluster.Replication.Protocol;
+using KvCluster.Storage.Files;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Recovery;
@@ -221,23 +222,23 @@ internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coor
     private static long RevisionOf(CoordinatorList held, string key) => held.Entries.FirstOrDefault(entry => entry.Key == key).ModRevision;
 
     // Whoever does not hear of it is released when its time is over, or by the next recovery.
-    private async Task ReleaseAsync(RecoveryFindings found, RecoveryClaim claim)
-    {
-        await Task.WhenAll(found.Reports.Where(report => claim.Equals(report.Bound)).Select(report => report.Node == node.Value
-            ? Task.Run(() => ownRelease(claim))
-            : ReleaseAsync(new NodeId(report.Node), AddressOf(new NodeId(report.Node), [.. found.Reports]), claim))).ConfigureAwait(false);
-    }
+    private Task ReleaseAsync(RecoveryFindings found, RecoveryClaim claim) => Task.WhenAll(found.Reports.Where(report => claim.Equals(report.Bound))
+        .Select(report => ReleaseAsync(new NodeId(report.Node), AddressOf(new NodeId(report.Node), [.. found.Reports]), claim)));
 
     private async Task ReleaseAsync(NodeId other, string? address, RecoveryClaim claim)
     {
-        if (address is null)
-            return;
         try
         {
-            using var channel = channelTo(other, address);
+            if (other == node)
+            {
+                ownRelease(claim);
+                return;
+            }
+
+            using var channel = channelTo(other, address!);
             await new Internal.V1.Recovery.RecoveryClient(channel).ReleaseAsync(new BindRequest { Node = node.Value, Claim = claim }, deadline: DateTime.UtcNow + ReleaseTimeMax).ConfigureAwait(false);
         }
-        catch (Exception failure) when (failure is RpcException or ArgumentException)
+        catch (Exception failure) when (failure is RpcException or ArgumentException or StorageIoException)
         {
             NotReleased(log, other, failure.Message);
         }

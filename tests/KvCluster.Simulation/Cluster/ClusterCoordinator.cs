@@ -106,7 +106,12 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
     public ShardRecord OldRecord => _old!.Value.Record;
 
     /// <summary>What a node finds that starts. Nothing if the data is lost and does not come back to this node.</summary>
-    public (ShardRecord Record, long Revision, ClusterRecord Cluster)? FoundBy(NodeId node) => ShowsOldTo(node) ? _old : IsLost ? null : (Record, Revision, Cluster);
+    public (ShardRecord Record, long Revision, ClusterRecord Cluster)? FoundBy(NodeId node)
+    {
+        if (ShowsOldTo(node))
+            return _old;
+        return IsLost ? null : (Record, Revision, Cluster);
+    }
 
     /// <summary>The cluster's record.</summary>
     public ClusterRecord Cluster { get; private set; } = new() { ClusterId = "simulated" };

@@ -26,6 +26,7 @@ internal sealed class CoordinatorLoss(ClusterRun run)
             return;
         run.Coordinator.Lose();
         _leftBehind.Clear();
+        _absent = null;
         switch (run.Random.Next(4))
         {
             case 0 when node.IsUp:

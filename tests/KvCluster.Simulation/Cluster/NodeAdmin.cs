@@ -179,8 +179,8 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
             Starts = new NodeStarts { Starts = node.Disk.LastProcess },
             Cluster = node.Joined,
             Coordinator = new CoordinatorState(),
-            // What it has heard of the others may be out of date.
-            Nodes = { run.Nodes.Where(_ => run.Random.Next(2) == 0).Select(static other => new NodeRecord { NodeId = other.Id }) },
+            // It may not have heard yet of a node that has no replica.
+            Nodes = { run.Nodes.Where(other => !other.ReplicaId.IsNone || run.Random.Next(4) != 0).Select(static other => new NodeRecord { NodeId = other.Id }) },
         };
         if (replica is not null)
             report.Replicas.Add(replica);
