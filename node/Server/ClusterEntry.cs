@@ -105,8 +105,9 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
         }
     }
 
-    private static string? WhyOlder(ClusterRecord record, ClusterRecord known) => record.Recovery < known.Recovery
-        ? $"the coordinator's is of recovery {record.Recovery}, but this node has joined recovery {known.Recovery}; it was restored from an older copy"
+    private static string? WhyOlder(ClusterRecord record, ClusterRecord known) => record.ClusterId != known.ClusterId ? null
+        : record.Recovery < known.Recovery ? $"the coordinator's is of recovery {record.Recovery}, but this node has joined recovery {known.Recovery}; it was restored from an older copy"
+        : record.Recovery == known.Recovery && record.RecoveryId != known.RecoveryId ? $"the coordinator's is of another recovery {record.Recovery} than the one that this node has joined"
         : ClusterLevels.WhyOlder(record, known) is { } lower ? $"the coordinator has an older one: {lower}" : null;
 
     private ClusterRecord CheckLevel(ClusterRecord record)

@@ -187,7 +187,7 @@ internal sealed class NodeHost : IAsyncDisposable
         Func<NodeId, string, GrpcChannel> channelTo = (node, address) => PeerTransport.ChannelTo(node, address, _options.Cluster, tls?.Files);
         var entry = new ClusterEntry(_options, coordinator, keys, _health, _log);
         var unguarded = coordinator;
-        var (cluster, clusterText) = await WaitForClusterAsync(entry, directory, listenPeers, tls, hosted => RecoveryOf(unguarded, keys, directory, hosted, channelTo), logs, cancellationToken).ConfigureAwait(false);
+        var (cluster, clusterText) = await WaitForClusterAsync(entry, directory, listenPeers, tls, hosted => RecoveryOf(unguarded, keys, directory, hosted, channelTo, static () => []), logs, cancellationToken).ConfigureAwait(false);
         _health.Waits("it is opening its data");
         directory.Claim(_options.Node, cluster.ClusterId, Lineage.Read(cluster.Lineage));
         var pays = directory.MeasureWhatPays();
@@ -242,7 +242,7 @@ internal sealed class NodeHost : IAsyncDisposable
         var operations = Own("the operations", new ReplaceOperations(identity, replacement, map, shards, _log));
         var replaceCalls = new ReplaceCalls(identity, found, placement, replacement, operations);
         var admin = new AdminService(identity, shards, placement, found, replaceCalls, replicas, voters, examiner, new ClusterLevels(coordinator, keys, _log));
-        var recovery = RecoveryOf(measured, keys, directory, shards, channelTo);
+        var recovery = RecoveryOf(measured, keys, directory, shards, channelTo, () => peers.ReadLinks().Where(static link => link.IsUp).Select(static link => link.Node));
         var coordinatorCalls = new CoordinatorService(recovery.Recovery);
         var reads = Own("the threads of reads", ReadThreads.Start());
         var watches = Own("the watches", new WatchHubs(shards.Threads.Options, BootClock.Instance, logs.CreateLogger<WatchHubs>()));
@@ -289,10 +289,10 @@ internal sealed class NodeHost : IAsyncDisposable
         }
     }
 
-    private (NodeReporter Reporter, CoordinatorRecovery Recovery) RecoveryOf(ICoordinator coordinator, CoordinatorKeys keys, NodeDirectory directory, ShardHost? shards, Func<NodeId, string, GrpcChannel> channelTo)
+    private (NodeReporter Reporter, CoordinatorRecovery Recovery) RecoveryOf(ICoordinator coordinator, CoordinatorKeys keys, NodeDirectory directory, ShardHost? shards, Func<NodeId, string, GrpcChannel> channelTo, Func<IEnumerable<NodeId>> hears)
     {
-        var reporter = new NodeReporter(_options.Node, directory, shards);
-        return (reporter, new CoordinatorRecovery(_options.Node, coordinator, keys, reporter.ReportAsync, channelTo, _log));
+        var reporter = new NodeReporter(_options.Node, directory, shards, coordinator, keys, hears);
+        return (reporter, new CoordinatorRecovery(_options.Node, coordinator, keys, reporter.ReportAsync, reporter.Release, channelTo, BootClock.Instance, _log));
     }
 
     private async Task<OwnedServer> ServeWaitingAsync((NodeReporter Reporter, CoordinatorRecovery Recovery) recovery, ILoggerFactory logs, Uri listen, ServerTls? tls, CancellationToken cancellationToken)

@@ -101,6 +101,12 @@ internal enum InjectedBug
     /// <summary>Follow the old coordinator when it comes back after the record was rebuilt.</summary>
     OldCoordinatorFollowed,
 
+    /// <summary>A node that has reported for a recovery goes on acting on the coordinator's records.</summary>
+    ReportBindsNobody,
+
+    /// <summary>A replica without whose node the record was rebuilt counts until it is restarted.</summary>
+    AbsentCounts,
+
     // The network between the nodes.
 
     /// <summary>Send a follower that was unreachable only heartbeats for some seconds.</summary>

@@ -38,6 +38,8 @@ public sealed class InjectedBugTests(ITestOutputHelper output)
         [InjectedBug.AckByStaleRecord] = ("voters-changed-unheard", 2),
         [InjectedBug.SilenceIsAnAnswer] = ("nodes-coordinator-lost", 1),
         [InjectedBug.OldCoordinatorFollowed] = ("nodes-coordinator-lost", 1),
+        [InjectedBug.ReportBindsNobody] = ("nodes-coordinator-lost", 1),
+        [InjectedBug.AbsentCounts] = ("nodes-coordinator-lost", 1),
         [InjectedBug.BodiesHeldBack] = ("nodes-leader-cut-off", 6),
         [InjectedBug.NoSyncBeforeMeta] = ("store-power-lost", 16),
         [InjectedBug.NoEraseFront] = ("store-power-lost", 2),

@@ -8,10 +8,10 @@ namespace KvCluster.Cli.Commands;
 internal static class CoordinatorCommands
 {
     private static readonly Option<bool> PlanOnly = new("--plan") { Description = "Only show what would be written, from which nodes, and what is missing." };
-    private static readonly Option<uint[]> Without = new("--without") { Description = "Do not wait for this node, which is gone. If it returns, its replicas are rebuilt. Can be given more than once.", HelpName = "NODE" };
+    private static readonly Option<uint[]> Without = new("--without") { Description = "Do not wait for this node, which is gone or stopped. If it returns, its replicas are rebuilt. Can be given more than once.", HelpName = "NODE" };
 
-    /// <summary>Nodes have five seconds to answer, and the records of thousands of shards take some time to write.</summary>
-    private static readonly TimeSpan CallLimit = TimeSpan.FromMinutes(2);
+    /// <summary>Nodes have seconds to answer, twice, and after three minutes a recovery ends by itself.</summary>
+    private static readonly TimeSpan CallLimit = TimeSpan.FromMinutes(4);
 
     public static Command Create() => new("coordinator", "Commands for when the coordinator's data is lost.") { Recover() };
 

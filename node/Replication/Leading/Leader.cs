@@ -142,6 +142,9 @@ internal sealed class Leader
             _shipping.Stop(gone);
         var follows = _membership?.TryFollow(_context.View) ?? _context.View.Voters.SameAs(_tracker.Voters);
         TakeVoters();
+        // The same voters, of which others count from here on if the record was rebuilt.
+        if (follows && _membership is null)
+            _tracker.Decide(_context.View.Voters);
         return follows;
     }
 

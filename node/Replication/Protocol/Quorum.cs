@@ -7,6 +7,7 @@ namespace KvCluster.Replication.Protocol;
 internal sealed class Quorum
 {
     private readonly ReplicaId[][] _sets;
+    private readonly ReplicaId[] _absent = [];
 
     /// <param name="sets">Replica ids of the voters: one or two sets, neither empty.</param>
     public Quorum(params ReplicaId[][] sets)
@@ -15,8 +16,14 @@ internal sealed class Quorum
         _sets = sets;
     }
 
+    private Quorum(ReplicaId[][] sets, ReplicaId[] absent)
+        : this(sets) => _absent = absent;
+
+    /// <summary>One set of voters, of which some count for nothing (R41): the majority is one of all of them, but is reached without these.</summary>
+    public static Quorum Of(ReplicaId[] voters, ReplicaId[] absent) => new([voters], absent);
+
     /// <summary>A quorum that needs a majority of each.</summary>
-    public static Quorum Joint(Quorum one, Quorum other) => new([.. one._sets, .. other._sets]);
+    public static Quorum Joint(Quorum one, Quorum other) => new([.. one._sets, .. other._sets], [.. one._absent.Union(other._absent)]);
 
     /// <summary>All voters of both sets, each once.</summary>
     public IEnumerable<ReplicaId> Voters => _sets.SelectMany(set => set).Distinct();
@@ -41,25 +48,25 @@ internal sealed class Quorum
     /// <summary>Whether the predicate holds for a majority of every set.</summary>
     public bool Reached(Func<ReplicaId, bool> saysYes) => Agreed(saysYes);
 
-    /// <summary>Whether the voters are the same, in the same sets, in any order.</summary>
+    /// <summary>Whether the voters are the same, in the same sets, in any order, whether or not they count.</summary>
     public bool SameAs(Quorum other) =>
         _sets.Length == other._sets.Length && _sets.Zip(other._sets).All(pair => pair.First.ToHashSet().SetEquals(pair.Second));
 
     // Sets are small, so this counts for each value how many voters have reached it. It neither sorts nor allocates.
-    private static T AgreedIn<T>(ReplicaId[] voters, Func<ReplicaId, T> valueOf)
+    private T AgreedIn<T>(ReplicaId[] voters, Func<ReplicaId, T> valueOf)
         where T : struct, IComparable<T>
     {
         var majority = voters.Length / 2 + 1;
         var best = default(T);
         foreach (var voter in voters)
         {
-            var value = valueOf(voter);
+            var value = ValueOf(voter, valueOf);
             if (value.CompareTo(best) <= 0)
                 continue;
             var reached = 0;
             foreach (var other in voters)
             {
-                if (valueOf(other).CompareTo(value) >= 0)
+                if (ValueOf(other, valueOf).CompareTo(value) >= 0)
                     reached++;
             }
 
@@ -69,4 +76,7 @@ internal sealed class Quorum
 
         return best;
     }
+
+    private T ValueOf<T>(ReplicaId voter, Func<ReplicaId, T> valueOf)
+        where T : struct => _absent.Length > 0 && Array.IndexOf(_absent, voter) >= 0 ? default : valueOf(voter);
 }

@@ -34,12 +34,12 @@ internal sealed class ShardView
     /// <summary>The replica's node; 0 if it is not in the record.</summary>
     public NodeId NodeOf(ReplicaId replica) => _replicas.TryGetValue(replica, out var found) ? found.NodeId : NodeId.None;
 
-    /// <summary>Whether the replica is a voter whose directory exists. Only such a replica votes, acknowledges, grants and campaigns.</summary>
+    /// <summary>Whether the replica is a voter whose directory exists, and which is not absent. Only such a replica votes, acknowledges, grants and campaigns.</summary>
     public bool MayVote(ReplicaId replica) => MayVote(Record, replica);
 
     /// <inheritdoc cref="MayVote(ReplicaId)"/>
     public static bool MayVote(ShardRecord record, ReplicaId replica) =>
-        record.Replicas.Any(candidate => candidate.ReplicaId == replica && candidate is { Learner: false, Created: true });
+        record.Replicas.Any(candidate => candidate.ReplicaId == replica && candidate is { Learner: false, Created: true, Absent: false });
 
     /// <summary>Each new shard has one replica that campaigns at once at epoch 0, so that the leaders of new shards are spread over the nodes.</summary>
     public bool IsFirstLeader(ReplicaId replica) => Record.Epoch == 0 && PreferredLeader(Record).ReplicaId == replica;
@@ -52,5 +52,7 @@ internal sealed class ShardView
         Record.Epoch == epoch && Record.LeaderId == leader && Record.LeaderIncarnation == incarnation;
 
     /// <summary>The set of voters of a record.</summary>
-    public static Quorum VotersOf(ShardRecord record) => new(record.Replicas.Where(replica => !replica.Learner).Select(replica => replica.ReplicaId).ToArray());
+    public static Quorum VotersOf(ShardRecord record) => Quorum.Of(IdsOf(record.Replicas.Where(static replica => !replica.Learner)), IdsOf(record.Replicas.Where(static replica => replica.Absent)));
+
+    private static ReplicaId[] IdsOf(IEnumerable<ReplicaRecord> replicas) => [.. replicas.Select(static replica => replica.ReplicaId)];
 }

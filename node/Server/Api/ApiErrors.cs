@@ -256,8 +256,10 @@ internal static class ApiErrors
         StatusCode.FailedPrecondition, "NOT_DRAINED",
         $"Node {node} was not drained; nothing was changed. Without it {Text(shards)} shards would have no majority, among them shard {first}: {reason}. Use force to drain it anyway.");
 
+    /// <summary>For a recovery of the coordinator's records that did not begin.</summary>
     public static ApiError NotRecovered(string reason) => new(StatusCode.FailedPrecondition, "NOT_RECOVERED", $"Nothing was changed: {reason}");
 
+    /// <summary>For one that put some records, but certainly not that of the cluster.</summary>
     public static ApiError RecoveryEnded(string reason) =>
         new(StatusCode.FailedPrecondition, "NOT_RECOVERED", $"The recovery ended before it was complete: {reason}. No node follows what it wrote, and leaders go on. Run it again.");
 

@@ -2,6 +2,7 @@ using Grpc.Core;
 using KvCluster.Admin.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Recovery;
+using KvCluster.Storage.Files;
 
 namespace KvCluster.Node.Api;
 
@@ -16,9 +17,9 @@ internal sealed class CoordinatorService(CoordinatorRecovery recovery) : Admin.V
         }
         catch (RecoveryEndedException ended)
         {
-            throw ApiErrors.RecoveryEnded(ended.Message).ToStatus().ToRpcException();
+            throw (ended.MayBeComplete ? ApiErrors.CoordinatorFailed(ended.Message) : ApiErrors.RecoveryEnded(ended.Message)).ToStatus().ToRpcException();
         }
-        catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException or CoordinatorRecordException)
+        catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException or CoordinatorRecordException or StorageIoException)
         {
             throw ApiErrors.NotRecovered(failure.Message).ToStatus().ToRpcException();
         }

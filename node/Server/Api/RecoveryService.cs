@@ -2,6 +2,7 @@ using Grpc.Core;
 using KvCluster.Internal.V1;
 using KvCluster.Node.Recovery;
 using KvCluster.Node.Transport;
+using KvCluster.Storage.Files;
 using KvCluster.Tls;
 
 namespace KvCluster.Node.Api;
@@ -14,7 +15,37 @@ internal sealed class RecoveryService(NodeReporter reporter, string cluster, Cre
 {
     public override async Task<ReportResponse> Report(ReportRequest request, ServerCallContext context)
     {
-        PeerTransport.RequireNode(new(request.Node), PeerService.NamesOf(context), cluster, credentials);
-        return new ReportResponse { Report = await reporter.ReportAsync(context.CancellationToken).ConfigureAwait(false) };
+        RequireNode(request.Node, context);
+        return new ReportResponse { Report = await reporter.ReportAsync(claim: null, context.CancellationToken).ConfigureAwait(false) };
     }
+
+    public override async Task<ReportResponse> Bind(BindRequest request, ServerCallContext context)
+    {
+        RequireNode(request.Node, context);
+        var claim = request.Claim ?? throw new RpcException(new Status(StatusCode.InvalidArgument, "The claim is missing."));
+        try
+        {
+            return new ReportResponse { Report = await reporter.ReportAsync(claim, context.CancellationToken).ConfigureAwait(false) };
+        }
+        catch (StorageIoException failure)
+        {
+            throw new RpcException(new Status(StatusCode.FailedPrecondition, failure.Message));
+        }
+    }
+
+    public override Task<ReleaseResponse> Release(BindRequest request, ServerCallContext context)
+    {
+        RequireNode(request.Node, context);
+        try
+        {
+            reporter.Release(request.Claim ?? new RecoveryClaim());
+            return Task.FromResult(new ReleaseResponse());
+        }
+        catch (StorageIoException failure)
+        {
+            throw new RpcException(new Status(StatusCode.FailedPrecondition, failure.Message));
+        }
+    }
+
+    private void RequireNode(uint node, ServerCallContext context) => PeerTransport.RequireNode(new(node), PeerService.NamesOf(context), cluster, credentials);
 }

@@ -32,7 +32,7 @@ internal sealed partial class ClusterLevels(ICoordinator coordinator, Coordinato
             var nodes = NodesIn(held);
             if (!request.Raise)
                 return (Describe(record, record, nodes), "");
-            if (record.Recovery != (coordinator.Guard?.Recovery ?? record.Recovery))
+            if (coordinator.Guard is { } guard && RecoveryNumber.Of(record) != guard.Recovery)
                 return (null, "the coordinator's records are not those that this node goes by; they were rebuilt a moment ago, or are to be rebuilt. Ask again, and see kv doctor");
             var (format, contract, refusal) = Highest(record.FormatLevel, record.ContractLevel, nodes);
             if (refusal is not null)

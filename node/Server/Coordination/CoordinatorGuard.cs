@@ -6,8 +6,8 @@ namespace KvCluster.Node.Coordination;
 /// </summary>
 /// <param name="Key">The key of the cluster's record.</param>
 /// <param name="Value">Its value, exactly as it was read.</param>
-/// <param name="Recovery">The number of recoveries in it.</param>
-internal sealed record CoordinatorGuard(string Key, string Value, ulong Recovery)
+/// <param name="Recovery">The recovery in it.</param>
+internal sealed record CoordinatorGuard(string Key, string Value, RecoveryNumber Recovery)
 {
     /// <summary>The guard does not hold, so nothing was changed.</summary>
     public CoordinatorGuardException Broken() =>

@@ -17,6 +17,9 @@ internal sealed class CoordinatorKeys(string cluster)
     /// <summary>The process that moves replicas; under a lease.</summary>
     public string Controller => Root + "controller";
 
+    /// <summary>The recovery of the records that was begun last.</summary>
+    public string Recovery => Root + "recovery";
+
     /// <summary>Where replicas may be placed, as set by operators.</summary>
     public string Placement => Root + "placement";
 

@@ -74,6 +74,7 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
         var record = RecordText.Parse<ClusterRecord>(text);
         return record.ClusterId != identity.ClusterId || Lineage.Read(record.Lineage) != identity.Lineage ? $"it has another cluster, {record.ClusterId} of lineage {Lineage.Read(record.Lineage)}"
             : record.Recovery < known.Recovery ? $"its records are older: they were rebuilt {record.Recovery} times, and those that this node goes by {known.Recovery} times"
+            : record.Recovery == known.Recovery && record.RecoveryId != known.RecoveryId ? $"its records were rebuilt by another recovery {record.Recovery} than those that this node goes by"
             : isAnotherStore && record.Recovery == known.Recovery ? "it was restored or replaced, and its records were not rebuilt since"
             : ClusterLevels.WhyOlder(record, known)
                 ?? (identity.Levels.WhyNot(record.FormatLevel, record.ContractLevel) is { } lacking ? $"{lacking} by this program (version {ProgramVersion.Full}); start the node with a version that supports it" : null);
@@ -128,7 +129,7 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
         var record = RecordText.Parse<ClusterRecord>(text!);
         var isLater = record.Recovery > before.Recovery;
         _known.Keep(record);
-        _guard = new CoordinatorGuard(_key, text!, record.Recovery);
+        _guard = new CoordinatorGuard(_key, text!, RecoveryNumber.Of(record));
         _refusals.Forget();
         if (isLater)
         {

@@ -1,9 +1,12 @@
 // Copies of the coordinator's records in the data directory, from which they are rebuilt when the coordinator's data is lost (node/Server/Recovery/README.md). One file a
-// record, under known/, in the coordinator's format, replaced by rename. Kept before a record is acted on. Any thread; callers wait for the disk under one lock, which is
-// fine for records that change only with the shards' replicas. A failure to write is a StorageIoException; the copy is then the one before.
+// record, under known/, in the coordinator's format and with a checksum, replaced by rename. Kept before a record is acted on. Any thread; callers wait for the disk under one
+// lock, which is fine for records that change only with the shards' replicas. A failure to write is a StorageIoException; the copy is then the one before.
+using System.Globalization;
 using System.Text;
 using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
+using KvCluster.Node.Runtime;
+using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 
 namespace KvCluster.Node.Hosting;
@@ -11,23 +14,36 @@ namespace KvCluster.Node.Hosting;
 /// <summary>What a node last knew of the coordinator's records, on disk.</summary>
 internal sealed class KnownRecords
 {
+    /// <summary>
+    /// How long a node stays bound to a recovery of which it hears nothing more. Several times as long as the node that rebuilds the records takes at most
+    /// (<c>CoordinatorRecovery.CompleteTimeMax</c>), by clocks that may differ in speed.
+    /// </summary>
+    public static readonly TimeSpan BoundTimeMax = TimeSpan.FromMinutes(10);
+
     private const string ClusterFile = "cluster";
 
     private const string NodesFile = "nodes";
+
+    private const string BoundFile = "bound";
 
     private const string ShardPrefix = "shard-";
 
     private const string IncomingSuffix = ".new";
 
+    private const string ChecksumPrefix = "crc32c ";
+
     private readonly Lock _gate = new();
     private readonly IFileSystem _files;
     private readonly string _path;
+    private readonly TimeProvider _clock;
     private readonly Dictionary<ShardId, ShardRecord> _shards = [];
     private ClusterRecord? _cluster;
     private IReadOnlyList<NodeRecord> _nodes = [];
-    private bool _exists;
+    private RecoveryClaim? _bound;
+    private long _boundSince;
+    private bool _isDirectoryDurable;
 
-    private KnownRecords(IFileSystem files, string path) => (_files, _path) = (files, path);
+    private KnownRecords(IFileSystem files, string path, TimeProvider clock) => (_files, _path, _clock) = (files, path, clock);
 
     /// <summary>The cluster's record; null if none was kept.</summary>
     public ClusterRecord? Cluster
@@ -40,12 +56,12 @@ internal sealed class KnownRecords
     }
 
     /// <summary>The recovery whose records this node goes by. Those of others are not believed, lower or higher.</summary>
-    public ulong Recovery
+    public RecoveryNumber Recovery
     {
         get
         {
             lock (_gate)
-                return _cluster?.Recovery ?? 0;
+                return RecoveryNumber.Of(_cluster);
         }
     }
 
@@ -69,30 +85,54 @@ internal sealed class KnownRecords
         }
     }
 
-    /// <summary>Reads the copies in a data directory. One that cannot be read counts as absent, and is written again.</summary>
+    /// <summary>The recovery for which this node has reported, and which it has not joined; null if there is none. Until then it acts on no record and changes none.</summary>
+    public RecoveryClaim? Bound
+    {
+        get
+        {
+            lock (_gate)
+                return BoundLocked()?.Clone();
+        }
+    }
+
+    /// <summary>Why a bound node does nothing, for people.</summary>
+    public static string DescribeBound(RecoveryClaim bound) => string.Create(
+        CultureInfo.InvariantCulture,
+        $"this node has reported for recovery {bound.Recovery} of the coordinator's records, which node {bound.Node} makes, and acts on no earlier record until that is complete or has been given up ({BoundTimeMax.TotalMinutes:0} minutes at most)");
+
+    /// <summary>
+    /// Reads the copies in a data directory. A shard's or the nodes' that cannot be read counts as absent, and is written again. Without the cluster's, or the promise of
+    /// <see cref="TryBind"/>, the node might follow a coordinator that it must refuse.
+    /// </summary>
     /// <param name="files">The disk.</param>
     /// <param name="directory">The data directory.</param>
-    public static KnownRecords Open(IFileSystem files, string directory)
+    /// <param name="clock">The boot clock; null: the machine's.</param>
+    /// <exception cref="DirectoryFormatException">One of those two is damaged.</exception>
+    public static KnownRecords Open(IFileSystem files, string directory, TimeProvider? clock = null)
     {
-        var known = new KnownRecords(files, Path.Combine(directory, "known"));
-        known.Read();
+        var known = new KnownRecords(files, Path.Combine(directory, "known"), clock ?? BootClock.Instance);
+        known.Read(directory);
         return known;
     }
 
     /// <summary>Keeps a shard's record, unless the copy is as new. Durable when it returns.</summary>
+    /// <returns>False if this node is bound to a recovery. Then nothing may be done that relies on the record.</returns>
     /// <exception cref="StorageIoException">It could not be written, so nothing may be done that relies on it.</exception>
-    public void Keep(ShardRecord record)
+    public bool TryKeep(ShardRecord record)
     {
         lock (_gate)
         {
+            if (BoundLocked() is not null)
+                return false;
             if (_shards.TryGetValue(record.ShardId, out var held) && (record.Recovery, record.Generation).CompareTo((held.Recovery, held.Generation)) <= 0)
-                return;
-            WriteLocked(NameOf(record.ShardId), RecordText.Format(record));
+                return true;
+            WriteLocked(NameOf(record.ShardId), RecordText.Format(record) + "\n");
             _shards[record.ShardId] = record.Clone();
+            return true;
         }
     }
 
-    /// <summary>Keeps the cluster's record, unless the copy is of a later recovery. Durable when it returns.</summary>
+    /// <summary>Keeps the cluster's record, unless the copy is of a later recovery. Durable when it returns. Ends the promise that was made for its recovery or an earlier one.</summary>
     /// <exception cref="StorageIoException">It could not be written.</exception>
     public void Keep(ClusterRecord record)
     {
@@ -100,7 +140,7 @@ internal sealed class KnownRecords
         {
             if (_cluster is not null && (record.Recovery < _cluster.Recovery || record.Equals(_cluster)))
                 return;
-            WriteLocked(ClusterFile, RecordText.Format(record));
+            WriteLocked(ClusterFile, RecordText.Format(record) + "\n");
             _cluster = record.Clone();
         }
     }
@@ -118,31 +158,108 @@ internal sealed class KnownRecords
         }
     }
 
-    private static string NameOf(ShardId shard) => ShardPrefix + shard.ToString(null, System.Globalization.CultureInfo.InvariantCulture);
-
-    private void Read()
+    /// <summary>Binds this node to a recovery: from now on <see cref="TryKeep"/> refuses every record of an earlier one. Durable when it returns.</summary>
+    /// <returns>Why not; null if it is bound.</returns>
+    /// <exception cref="StorageIoException">It could not be written.</exception>
+    public string? TryBind(RecoveryClaim claim)
     {
         lock (_gate)
         {
-            _exists = _files.DirectoryExists(_path);
-            foreach (var name in _exists ? _files.List(_path) : [])
+            if (_cluster is not null && claim.Recovery <= _cluster.Recovery)
+                return $"it has joined recovery {_cluster.Recovery}";
+            if (BoundLocked() is { } bound && !bound.Equals(claim) && claim.Recovery <= bound.Recovery)
+                return $"it is bound to recovery {bound.Recovery}, which node {bound.Node} makes";
+            WriteLocked(BoundFile, RecordText.Format(claim) + "\n");
+            (_bound, _boundSince) = (claim.Clone(), _clock.GetTimestamp());
+            return null;
+        }
+    }
+
+    /// <summary>That recovery will never be complete. Does nothing if this node is bound to another one or none.</summary>
+    /// <exception cref="StorageIoException">The file could not be deleted.</exception>
+    public void Release(RecoveryClaim claim)
+    {
+        lock (_gate)
+        {
+            if (_bound is not null && _bound.Equals(claim))
+                ReleaseLocked();
+        }
+    }
+
+    private static string NameOf(ShardId shard) => ShardPrefix + shard.ToString(null, CultureInfo.InvariantCulture);
+
+    // A promise that a crash leaves behind counts from the next start on, so it lasts longer and never shorter.
+    private RecoveryClaim? BoundLocked()
+    {
+        Invariant.CheckHeld(_gate);
+        if (_bound is null || (_cluster is not null && _cluster.Recovery >= _bound.Recovery))
+            return null;
+        if (_clock.GetElapsedTime(_boundSince) < BoundTimeMax)
+            return _bound;
+        ReleaseLocked();
+        return null;
+    }
+
+    private void ReleaseLocked()
+    {
+        Invariant.CheckHeld(_gate);
+        _bound = null;
+        _files.Delete(Path.Combine(_path, BoundFile));
+        _files.SyncDirectory(_path);
+    }
+
+    private void Read(string directory)
+    {
+        lock (_gate)
+        {
+            foreach (var name in _files.DirectoryExists(_path) ? _files.List(_path) : [])
             {
                 if (name == ClusterFile)
-                    _cluster = TryParse<ClusterRecord>(File.ReadAllText(Path.Combine(_path, name)));
+                    _cluster = TryParse<ClusterRecord>(TryRead(name)) ?? throw Damaged(directory, name);
+                else if (name == BoundFile)
+                    (_bound, _boundSince) = (TryParse<RecoveryClaim>(TryRead(name)) ?? throw Damaged(directory, name), _clock.GetTimestamp());
                 else if (name == NodesFile)
-                    _nodes = [.. File.ReadAllLines(Path.Combine(_path, name)).Select(TryParse<NodeRecord>).OfType<NodeRecord>()];
-                else if (name.StartsWith(ShardPrefix, StringComparison.Ordinal) && !name.EndsWith(IncomingSuffix, StringComparison.Ordinal) && TryParse<ShardRecord>(File.ReadAllText(Path.Combine(_path, name))) is { } record)
+                    _nodes = [.. (TryRead(name) ?? "").Split('\n', StringSplitOptions.RemoveEmptyEntries).Select(TryParse<NodeRecord>).OfType<NodeRecord>()];
+                else if (name.StartsWith(ShardPrefix, StringComparison.Ordinal) && !name.EndsWith(IncomingSuffix, StringComparison.Ordinal) && TryParse<ShardRecord>(TryRead(name)) is { } record)
                     _shards[record.ShardId] = record;
             }
         }
     }
 
-    private static T? TryParse<T>(string text)
+    private static DirectoryFormatException Damaged(string directory, string name) => new(
+        directory, $"its file 'known/{name}' is damaged or cannot be read, so it is not known which state of the coordinator this node must refuse. Nothing was changed. Move the directory away and start the node with an empty one; its replicas are then rebuilt from the other nodes");
+
+    // Null if it cannot be read, or is not what was written.
+    private string? TryRead(string name)
+    {
+        byte[] content;
+        try
+        {
+            using var file = _files.Open(Path.Combine(_path, name), new StorageFileOptions(StorageFileMode.ReadOnly));
+            content = new byte[file.Length];
+            content = content[..file.Read(content, 0)];
+        }
+        catch (StorageIoException)
+        {
+            return null;
+        }
+        var text = Encoding.UTF8.GetString(content);
+        var end = text.LastIndexOf(ChecksumPrefix, StringComparison.Ordinal);
+        // Development versions wrote no checksum.
+        if (end < 0)
+            return text;
+        var body = text[..end];
+        return text[end..] == ChecksumOf(body) ? body : null;
+    }
+
+    private static string ChecksumOf(string body) => string.Create(CultureInfo.InvariantCulture, $"{ChecksumPrefix}{Crc32C.Of(Encoding.UTF8.GetBytes(body)):x8}\n");
+
+    private static T? TryParse<T>(string? text)
         where T : class, Google.Protobuf.IMessage, new()
     {
         try
         {
-            return RecordText.Parse<T>(text);
+            return text is null ? null : RecordText.Parse<T>(text);
         }
         catch (CoordinatorRecordException)
         {
@@ -150,21 +267,22 @@ internal sealed class KnownRecords
         }
     }
 
-    private void WriteLocked(string name, string text)
+    private void WriteLocked(string name, string body)
     {
         Invariant.CheckHeld(_gate);
-        if (!_exists)
+        if (!_isDirectoryDurable)
         {
+            // An earlier process may have created it, and ended before the name was durable.
             _files.CreateDirectory(_path);
             _files.SyncDirectory(Path.GetDirectoryName(_path)!);
-            _exists = true;
+            _isDirectoryDurable = true;
         }
         var path = Path.Combine(_path, name);
         var incoming = path + IncomingSuffix;
         _files.Delete(incoming);
         using (var file = _files.Open(incoming, new StorageFileOptions(StorageFileMode.CreateNew)))
         {
-            file.Write(Encoding.UTF8.GetBytes(text), 0);
+            file.Write(Encoding.UTF8.GetBytes(body + ChecksumOf(body)), 0);
             file.Sync();
         }
         _files.Rename(incoming, path);

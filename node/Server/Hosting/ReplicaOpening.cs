@@ -80,6 +80,8 @@ internal sealed class ReplicaOpening
         try
         {
             var (record, revision) = await ReadAsync(seen.ShardId, replicaId).ConfigureAwait(false);
+            if (ReplicaHere(record)!.Absent)
+                throw GiveUp(record.ShardId);
             var telemetry = new ShardTelemetry(record.ShardId, _metrics);
             var storage = _threads.StorageOf(record.ShardId, telemetry);
             (store, var action) = OpenStore(record, revision, storage);
@@ -145,12 +147,13 @@ internal sealed class ReplicaOpening
         var read = await _coordinator.GetUntilAnsweredAsync(_keys.Shard(shard), _stopping).ConfigureAwait(false);
         if (read.Value is null || RecordText.Parse<ShardRecord>(read.Value) is not { } record || ReplicaHere(record)?.ReplicaId != replicaId)
             throw new ReplicaNotUsableException("The shard's record no longer names this replica.");
-        if (record.Recovery != _directory.Known.Recovery)
-            throw new CoordinatorUnavailableException($"The shard's record is of recovery {record.Recovery} of the coordinator's records, but this node goes by recovery {_directory.Known.Recovery}. Nothing was changed; it is read again.");
+        if (RecoveryNumber.Of(record) != _directory.Known.Recovery)
+            throw new CoordinatorUnavailableException($"The shard's record is of recovery {RecoveryNumber.Of(record)} of the coordinator's records, but this node goes by recovery {_directory.Known.Recovery}. Nothing was changed; it is read again.");
         if (Lineage.Read(record.Lineage) != _identity.Lineage)
             throw new ReplicaNotUsableException($"The shard's record is of lineage {Lineage.Read(record.Lineage)}, but this node's data is of {_identity.Lineage}. Nothing was changed; restart the node.");
         // The replica acts on it from its start.
-        _directory.Known.Keep(record);
+        if (!_directory.Known.TryKeep(record))
+            throw Bound();
         return (record, read.ModRevision);
     }
 
@@ -187,7 +190,9 @@ internal sealed class ReplicaOpening
         {
             (ReplicaHere(record)!.Created, ReplicaHere(record)!.Creator) = (true, _identity.Incarnation);
             var guard = _coordinator.Guard;
-            if (record.Recovery != (guard?.Recovery ?? 0))
+            if (_directory.Known.Bound is not null)
+                throw Bound();
+            if (RecoveryNumber.Of(record) != (guard?.Recovery ?? default))
                 throw new CoordinatorUnavailableException("The coordinator's records were rebuilt meanwhile; the shard's is read again.");
             var set = await _coordinator.SetUntilSettledAsync(_keys.Shard(record.ShardId), revision, RecordText.Format(record), 0, guard, _stopping).ConfigureAwait(false);
             if (set.Outcome == SetOutcome.Won)
@@ -198,6 +203,17 @@ internal sealed class ReplicaOpening
                 return (record, revision);
         }
     }
+
+    // Here, because the rules by which a replica retires compare what it has seen with a record that may know less of epochs.
+    private ReplicaNotUsableException GiveUp(ShardId shard)
+    {
+        if (Directory.Exists(_directory.ShardPath(shard)))
+            _directory.SetAside(shard);
+        return new ReplicaNotUsableException(ReplicaNotUsableException.Absent, isLost: true);
+    }
+
+    private CoordinatorUnavailableException Bound() =>
+        new($"The replica is not opened: {(_directory.Known.Bound is { } bound ? KnownRecords.DescribeBound(bound) : "this node was bound to a recovery until now")}. It is tried again.");
 
     private ReplicaRecord? ReplicaHere(ShardRecord record) => record.Replicas.FirstOrDefault(replica => replica.NodeId == _identity.Node);
 }

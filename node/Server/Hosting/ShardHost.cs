@@ -261,8 +261,7 @@ internal sealed class ShardHost : IAsyncDisposable
     {
         try
         {
-            _directory.Known.Keep(record);
-            return true;
+            return _directory.Known.TryKeep(record);
         }
         catch (StorageIoException failure)
         {
@@ -283,17 +282,19 @@ internal sealed class ShardHost : IAsyncDisposable
             {
                 // Named again, if it was not for a while: somebody has repaired the record.
                 _notRetired.TryRemove(shard.ReplicaId, out _);
+                if (ReplicaHere(entry.Record)!.Absent && shard.Replica is not null)
+                    await GiveUpAsync(shard).ConfigureAwait(false);
                 continue;
             }
             try
             {
                 var seen = await SeenAsync(shard).ConfigureAwait(false);
                 var read = await _coordinator.GetUntilAnsweredAsync(_keys.Shard(shard.Shard), _stopping.Token).ConfigureAwait(false);
-                if (read.Value is null || RecordText.Parse<ShardRecord>(read.Value) is var record && (record.Recovery != _directory.Known.Recovery || record.Replicas.Any(replica => replica.ReplicaId == shard.ReplicaId)))
+                if (read.Value is null || RecordText.Parse<ShardRecord>(read.Value) is var record && (RecoveryNumber.Of(record) != _directory.Known.Recovery || record.Replicas.Any(replica => replica.ReplicaId == shard.ReplicaId)))
                     continue;
                 if (seen.WhyNot(record, read.ModRevision, shard.ReplicaId) is { } reason)
                     TellNotRetired(shard, reason);
-                else
+                else if (TryKeep(record))
                     await RetireAsync(shard).ConfigureAwait(false);
             }
             catch (OperationCanceledException) when (_stopping.IsCancellationRequested)
@@ -351,6 +352,15 @@ internal sealed class ShardHost : IAsyncDisposable
         else
             _directory.Retire(shard.Shard, shard.ReplicaId);
         HostLog.ReplicaRetired(_log, shard.Shard, shard.ReplicaId, wasLost ? "set aside" : "kept until its space is needed");
+    }
+
+    // The records were rebuilt without this node, which runs all the same. It is opened again, which finds that it is lost, and a new replica is built in its place.
+    private async Task GiveUpAsync(HostedShard shard)
+    {
+        await shard.Replica!.DisposeAsync().ConfigureAwait(false);
+        lock (_gate)
+            _hosted = _hosted.Without(shard);
+        _map.Forget(shard.Shard);
     }
 
     private async Task OpenAgainAsync(ShardDirectorySnapshot snapshot)

@@ -34,9 +34,10 @@ internal sealed class ShardRecords(ICoordinator coordinator, CoordinatorKeys key
             if (answer.Record is { } record)
             {
                 // A recovery is complete, and counts, when the cluster's record has its number. Older ones are judged by the replica, which raises the alarm.
-                if (record.Recovery > known.Recovery)
-                    throw new CoordinatorUnavailableException($"The record is of recovery {record.Recovery}, which this node has not joined yet.");
-                known.Keep(record);
+                if (RecoveryNumber.Of(record) is var recovery && known.Recovery is var joined && recovery.Number >= joined.Number && recovery != joined)
+                    throw new CoordinatorUnavailableException($"The record is of recovery {recovery}, which this node has not joined.");
+                if (!known.TryKeep(record))
+                    throw Unusable();
             }
             _outages.Forget();
             _failures.Forget(shard);
@@ -57,15 +58,16 @@ internal sealed class ShardRecords(ICoordinator coordinator, CoordinatorKeys key
         {
             // The expected revision is one of the recovery that the record is of. In a store that was rebuilt since, it may be that of another record.
             var guard = coordinator.Guard;
-            answer = record.Recovery != (guard?.Recovery ?? 0)
+            answer = RecoveryNumber.Of(record) != (guard?.Recovery ?? default) || known.Bound is not null
                 ? new CompareAndSetResult(SetOutcome.Lost, 0)
                 : await coordinator.CompareAndSetAsync(keys.Shard(shard), expectedRevision, RecordText.Format(record), 0, guard, CancellationToken.None).ConfigureAwait(false);
-            if (answer.Outcome == SetOutcome.Won)
-                known.Keep(record);
+            // Since it was sent, this node may have reported that the record before it is the newest that it knows. Then the recovery decides what became of this one.
+            if (answer.Outcome == SetOutcome.Won && !known.TryKeep(record))
+                throw Unusable();
         }
         catch (CoordinatorAlarmException)
         {
-            // It was not sent. EtcdCoordinator has raised the alarm.
+            // It was not sent, because of an alarm, or it changed nothing, because the guard did not hold.
             answer = new CompareAndSetResult(SetOutcome.Lost, 0);
         }
         catch (Exception failure)
@@ -77,6 +79,8 @@ internal sealed class ShardRecords(ICoordinator coordinator, CoordinatorKeys key
         }
         done(answer);
     }
+
+    private CoordinatorUnavailableException Unusable() => new($"The record is not used: {(known.Bound is { } bound ? KnownRecords.DescribeBound(bound) : "this node was bound to a recovery until now")}.");
 
     private bool MaySay(ShardId shard, Exception failure) =>
         failure is CoordinatorUnavailableException ? _outages.MaySay(failure.Message) : _failures.MaySay(shard, failure.Message);

@@ -22,7 +22,7 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
     private readonly Lock _gate = new();
     private readonly ICoordinator _coordinator;
     private readonly CoordinatorKeys _keys;
-    private readonly Func<ulong> _recovery;
+    private readonly Func<RecoveryNumber> _recovery;
     private readonly ILogger _log;
     private readonly CancellationTokenSource _stopping = new();
     private readonly Task _running;
@@ -35,7 +35,7 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
     /// <param name="keys">The cluster's keys.</param>
     /// <param name="recovery">The recovery whose records this node goes by.</param>
     /// <param name="log">Receives why the map is read again.</param>
-    public ShardDirectory(ICoordinator coordinator, CoordinatorKeys keys, Func<ulong> recovery, ILogger log)
+    public ShardDirectory(ICoordinator coordinator, CoordinatorKeys keys, Func<RecoveryNumber> recovery, ILogger log)
     {
         _coordinator = coordinator;
         _keys = keys;
@@ -122,7 +122,7 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
     }
 
     // Orders maps across recoveries, after which the coordinator's revisions begin anew. Nobody has 2^40 changes of records.
-    private long PlaceOf(long revision) => ((long)_recovery() << RecoveryShift) + revision;
+    private long PlaceOf(long revision) => ((long)_recovery().Number << RecoveryShift) + revision;
 
     private void TakeChanges(IReadOnlyList<CoordinatorChange> changes)
     {
@@ -160,9 +160,9 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
         if (change.Value is null || !CoordinatorKeys.TryParseId(change.Key, _keys.Shards, out _))
             return null;
         var record = RecordText.Parse<ShardRecord>(change.Value);
-        return record.Recovery == _recovery()
+        return RecoveryNumber.Of(record) == _recovery()
             ? (record, change.ModRevision)
-            : throw new CoordinatorUnavailableException($"The record {change.Key} is of recovery {record.Recovery} of the coordinator's records, but this node goes by recovery {_recovery()}.");
+            : throw new CoordinatorUnavailableException($"The record {change.Key} is of recovery {RecoveryNumber.Of(record)} of the coordinator's records, but this node goes by recovery {_recovery()}.");
     }
 
     private NodeRecord? ParseNode(CoordinatorChange change) =>

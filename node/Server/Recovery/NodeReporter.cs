@@ -1,4 +1,5 @@
 using KvCluster.Internal.V1;
+using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Shards;
 using KvCluster.Replication.Log;
@@ -9,21 +10,35 @@ using KvCluster.Storage.Files;
 namespace KvCluster.Node.Recovery;
 
 /// <summary>
-/// Tells what this node knows of the coordinator's records and what its replicas have promised, whether they run or the node still waits for its coordinator. It changes nothing.
-/// Called on the thread pool.
+/// Tells what this node knows of the coordinator's records and what its replicas have promised, whether they run or the node still waits for its coordinator. It changes nothing but the
+/// promise that makes a report binding. Called on the thread pool.
 /// </summary>
 /// <param name="node">This node.</param>
 /// <param name="directory">Its data directory.</param>
 /// <param name="hosted">Its replicas; null while it waits.</param>
-internal sealed class NodeReporter(NodeId node, NodeDirectory directory, ShardHost? hosted)
+/// <param name="coordinator">Its coordinator, not guarded.</param>
+/// <param name="keys">The cluster's keys.</param>
+/// <param name="hears">The nodes whose streams it hears.</param>
+internal sealed class NodeReporter(NodeId node, NodeDirectory directory, ShardHost? hosted, ICoordinator coordinator, CoordinatorKeys keys, Func<IEnumerable<NodeId>> hears)
 {
+    /// <summary>Together with <see cref="ConfirmTimeMax"/> less than the asking node waits.</summary>
+    private static readonly TimeSpan CoordinatorTimeMax = TimeSpan.FromSeconds(2);
+
     /// <summary>Long for a round of heartbeats, and short for an operator. A leader without its majority is reported as one that does not lead.</summary>
     private static readonly TimeSpan ConfirmTimeMax = TimeSpan.FromSeconds(2);
 
     /// <summary>The report.</summary>
-    public async Task<NodeReport> ReportAsync(CancellationToken cancellationToken)
+    /// <param name="claim">The recovery to which the node binds itself before, if its coordinator has the same claim; null: none.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="StorageIoException">The promise could not be written. Nothing was promised.</exception>
+    public async Task<NodeReport> ReportAsync(RecoveryClaim? claim, CancellationToken cancellationToken)
     {
-        var report = new NodeReport { Node = node.Value, Starts = directory.Starts.Put, Nodes = { directory.Known.Nodes } };
+        var (state, found) = await AskCoordinatorAsync(cancellationToken).ConfigureAwait(false);
+        // Whatever is read from here on cannot change any more before the recovery is complete.
+        var unbound = claim is null ? null : WhyNot(claim, state, found) ?? directory.Known.TryBind(claim);
+        var report = new NodeReport { Node = node.Value, Starts = directory.Starts.Put, Nodes = { directory.Known.Nodes }, Coordinator = state, Unbound = unbound ?? "", Hears = { hears().Select(static other => other.Value) } };
+        if (directory.Known.Bound is { } bound)
+            report.Bound = bound;
         if (directory.Known.Cluster is { } cluster)
             report.Cluster = cluster;
         var records = directory.Known.Shards.ToDictionary(static record => record.ShardId);
@@ -37,6 +52,39 @@ internal sealed class NodeReporter(NodeId node, NodeDirectory directory, ShardHo
         }
         report.Shards.AddRange(records.Values.OrderBy(static record => record.Shard));
         return report;
+    }
+
+    /// <summary>The recovery of this claim will not be complete.</summary>
+    /// <exception cref="StorageIoException">The promise remains until its time is over.</exception>
+    public void Release(RecoveryClaim claim) => directory.Known.Release(claim);
+
+    private static string? WhyNot(RecoveryClaim claim, CoordinatorState state, RecoveryClaim? found) => state.Error.Length > 0 ? state.Error
+        : claim.Equals(found) ? null
+        : "its coordinator is another store than that of the node that rebuilds the records, or somebody else rebuilds them";
+
+    // Asked anew, because the node's own access may be under an alarm about the store before.
+    private async Task<(CoordinatorState State, RecoveryClaim? Claim)> AskCoordinatorAsync(CancellationToken cancellationToken)
+    {
+        using var limit = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
+        limit.CancelAfter(CoordinatorTimeMax);
+        var anew = coordinator.Anew();
+        await using (anew.ConfigureAwait(false))
+        {
+            try
+            {
+                var cluster = await anew.GetAsync(keys.Cluster, limit.Token).ConfigureAwait(false);
+                var claim = await anew.GetAsync(keys.Recovery, limit.Token).ConfigureAwait(false);
+                return (new CoordinatorState { Cluster = cluster.Value ?? "", ClusterRevision = cluster.ModRevision }, claim.Value is null ? null : RecordText.Parse<RecoveryClaim>(claim.Value));
+            }
+            catch (OperationCanceledException) when (!cancellationToken.IsCancellationRequested)
+            {
+                return (new CoordinatorState { Error = "its coordinator does not answer" }, null);
+            }
+            catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException or CoordinatorRecordException)
+            {
+                return (new CoordinatorState { Error = OneLine.Of(failure.Message) }, null);
+            }
+        }
     }
 
     private async Task<(KeptReplica Replica, ShardRecord? Record)> ReadAsync(ShardId shard, CancellationToken cancellationToken)

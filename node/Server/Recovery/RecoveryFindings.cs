@@ -17,6 +17,15 @@ internal sealed record RecoveryFindings
     /// <summary>The cluster's record in the coordinator, for example of a restored backup; null if it has none.</summary>
     public ClusterRecord? HeldCluster { get; init; }
 
+    /// <summary>The value of that record, as it is; empty if there is none. Every node's coordinator must have the same.</summary>
+    public string HeldClusterText { get; init; } = "";
+
+    /// <summary>Its mod revision.</summary>
+    public long HeldClusterRevision { get; init; }
+
+    /// <summary>The recovery that was begun last; null if there was none.</summary>
+    public RecoveryClaim? HeldClaim { get; init; }
+
     /// <summary>The shards' records in the coordinator. Without the cluster's record they were left by a recovery that was interrupted.</summary>
     public IReadOnlyList<ShardRecord> HeldShards { get; init; } = [];
 
@@ -28,8 +37,12 @@ internal sealed record RecoveryFindings
     /// </summary>
     public IEnumerable<ShardRecord> TrustedShards => HeldShards.Where(record => HeldCluster is { } cluster && record.Recovery == cluster.Recovery && record.Lineage.Equals(cluster.Lineage));
 
-    /// <summary>All nodes that anybody names, those that answered included.</summary>
-    public IEnumerable<NodeId> Named => Reports.SelectMany(static report => report.Nodes.Select(static node => node.NodeId)
-            .Concat(report.Shards.SelectMany(static record => record.Replicas).Select(static replica => replica.NodeId)).Append(new NodeId(report.Node)))
-        .Concat(TrustedShards.SelectMany(static record => record.Replicas).Select(static replica => replica.NodeId)).Distinct().Order();
+    /// <summary>
+    /// All nodes that matter: those that answered, those that they last knew as nodes of the cluster, and those with a replica by the newest copy of its shard's record. Older copies name nodes
+    /// that have left since, and of which nobody needs to know anything (README.md).
+    /// </summary>
+    public IEnumerable<NodeId> Named => Reports.SelectMany(static report => report.Nodes.Select(static node => node.NodeId).Append(new NodeId(report.Node)))
+        .Concat(Reports.SelectMany(static report => report.Shards).Concat(TrustedShards).GroupBy(static record => record.ShardId)
+            .SelectMany(static copies => copies.MaxBy(static record => (record.Recovery, record.Generation))!.Replicas).Select(static replica => replica.NodeId))
+        .Distinct().Order();
 }

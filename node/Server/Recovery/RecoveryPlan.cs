@@ -2,6 +2,8 @@
 // beside this file. Whatever they do not cover is refused.
 using System.Globalization;
 using KvCluster.Internal.V1;
+using KvCluster.Node.Coordination;
+using KvCluster.Node.Runtime;
 
 namespace KvCluster.Node.Recovery;
 
@@ -9,7 +11,7 @@ namespace KvCluster.Node.Recovery;
 internal sealed class RecoveryPlan
 {
     /// <summary>
-    /// How far epochs, generations and counts of starts are raised above all that are known. The lost coordinator may have assigned more of them; each cost
+    /// How far epochs and generations are raised above all that are known. The lost coordinator may have assigned more of them; each cost
     /// it a transaction, so it was never a million.
     /// </summary>
     public const ulong Gap = 1UL << 20;
@@ -28,7 +30,7 @@ internal sealed class RecoveryPlan
     /// <summary>The shards, ordered by start.</summary>
     public IReadOnlyList<PlannedShard> Shards { get; private init; } = [];
 
-    /// <summary>The counts of starts. That of a node which is absent makes its directory an old copy (Hosting/Rejoin.cs).</summary>
+    /// <summary>The counts of starts: what each node that answered has, and the last that is known of one that is absent.</summary>
     public IReadOnlyDictionary<NodeId, NodeStarts> Starts { get; private init; } = new Dictionary<NodeId, NodeStarts>();
 
     /// <summary>
@@ -38,24 +40,25 @@ internal sealed class RecoveryPlan
 
     /// <summary>Computes the plan.</summary>
     /// <param name="found">What the nodes say, and what the coordinator has.</param>
-    /// <param name="random">Distinguishes the counts of starts made here from those of processes.</param>
-    public static RecoveryPlan Of(RecoveryFindings found, uint random)
+    /// <param name="id">Random and not 0. Tells this recovery from another one of the same number.</param>
+    public static RecoveryPlan Of(RecoveryFindings found, ulong id)
     {
         var refusals = new List<string>();
         var cluster = NewestCluster(found, refusals);
         if (cluster is null)
             return new RecoveryPlan(refusals);
-        var number = 1 + NumbersOf(found).Max();
+        var number = 1 + NumbersOf(found, id).Max();
         RequireAnswers(found, refusals);
+        RequireSameStore(found, refusals);
         RequireNewestDirectories(found, refusals);
         // A node that took part in the last recovery and has not joined it yet is as good as any.
         var absent = found.Without.Concat(found.Reports.Where(report => report.Cluster.Recovery < cluster.Recovery && cluster.Absent.Contains(report.Node)).Select(static report => new NodeId(report.Node))).ToHashSet();
-        var shards = ShardsOf(found).Select(shard => ShardRecovery.Of(shard, found, absent, number, refusals)).OfType<PlannedShard>()
+        var shards = ShardsOf(found).Select(shard => ShardRecovery.Of(shard, found, absent, new RecoveryNumber(number, id), refusals)).OfType<PlannedShard>()
             .OrderBy(static shard => shard.Record.Start.Memory, Comparer<ReadOnlyMemory<byte>>.Create(static (x, y) => x.Span.SequenceCompareTo(y.Span))).ToList();
         RequireAllKeys(shards, refusals);
         cluster = cluster.Clone();
-        cluster.Recovery = number;
-        // Some nodes may not have heard of a raised level yet, of which others have data already.
+        (cluster.Recovery, cluster.RecoveryId) = (number, id);
+        // Some nodes may not have heard of a raised level yet, of which others have data already. Older programs would drop what is put here.
         (cluster.FormatLevel, cluster.ContractLevel) = LevelsOf(found);
         cluster.Absent.Clear();
         cluster.Absent.AddRange(absent.Select(static node => node.Value).Order());
@@ -64,12 +67,15 @@ internal sealed class RecoveryPlan
             Number = number,
             Cluster = cluster,
             Shards = shards,
-            Starts = StartsOf(found, absent, random),
+            Starts = StartsOf(found, absent),
             WaitMs = shards.Where(static shard => shard.Leader.IsNone).Select(static shard => shard.LeaseLongestMs).DefaultIfEmpty(0UL).Max(),
         };
     }
 
-    private static IEnumerable<ulong> NumbersOf(RecoveryFindings found) => found.Reports.Select(static report => report.Cluster?.Recovery ?? 0)
+    // Whoever is bound to another recovery has promised to act on no earlier one.
+    private static IEnumerable<ulong> NumbersOf(RecoveryFindings found, ulong id) => found.Reports.Select(static report => report.Bound).Append(found.HeldClaim).OfType<RecoveryClaim>()
+            .Where(claim => claim.RecoveryId != id).Select(static claim => claim.Recovery)
+        .Concat(found.Reports.Select(static report => report.Cluster?.Recovery ?? 0))
         .Concat(found.Reports.SelectMany(static report => report.Shards).Select(static record => record.Recovery))
         .Concat(found.Reports.SelectMany(static report => report.Replicas).Select(static replica => replica.Recovery))
         .Concat(found.HeldShards.Select(static record => record.Recovery)).Append(found.HeldCluster?.Recovery ?? 0);
@@ -77,7 +83,7 @@ internal sealed class RecoveryPlan
     private static (uint Format, uint Contract) LevelsOf(RecoveryFindings found)
     {
         var records = found.Reports.Select(static report => report.Cluster).Append(found.HeldCluster).OfType<ClusterRecord>().ToList();
-        return (records.Max(static record => record.FormatLevel), records.Max(static record => record.ContractLevel));
+        return (Math.Max(ProgramLevels.FormatOfRecoveries, records.Max(static record => record.FormatLevel)), records.Max(static record => record.ContractLevel));
     }
 
     private static IEnumerable<ShardId> ShardsOf(RecoveryFindings found) => found.Reports.SelectMany(static report => report.Shards.Select(static record => record.ShardId)
@@ -100,6 +106,9 @@ internal sealed class RecoveryPlan
         var newest = found.Reports.MaxBy(static report => report.Cluster.Recovery)!;
         foreach (var other in found.Reports.Where(other => !IsSame(other.Cluster, newest.Cluster)))
             refusals.Add(Line($"node {other.Node} belongs to another cluster or lineage than node {newest.Node}; give the endpoint of a node of the right one"));
+        // Both have acted on records of which the other knows nothing.
+        foreach (var other in found.Reports.Where(other => other.Cluster.Recovery == newest.Cluster.Recovery && other.Cluster.RecoveryId != newest.Cluster.RecoveryId))
+            refusals.Add(Line($"nodes {newest.Node} and {other.Node} have joined two recoveries with the number {newest.Cluster.Recovery}, made in two stores; decide which of the two goes on, stop the nodes of the other, and name them with --without"));
         if (found.HeldCluster is { } held && !IsSame(held, newest.Cluster))
             refusals.Add(Line($"the coordinator has another cluster of this name (id {held.ClusterId}, created {held.Created?.ToDateTime():u}), but the nodes are of {newest.Cluster.ClusterId}; if it was created by mistake, delete its keys first"));
         return refusals.Count == 0 ? newest.Cluster : null;
@@ -121,8 +130,27 @@ internal sealed class RecoveryPlan
         {
             if (answered.Contains(gone))
                 refusals.Add(Line($"node {gone} is named by --without, but it answers; leave out --without {gone}, or stop the node"));
-            else if (!named.Contains(gone))
+            else if (!named.Contains(gone) && !found.Reports.Any(report => report.Shards.Any(record => record.Replicas.Any(replica => replica.NodeId == gone))))
                 refusals.Add(Line($"node {gone} is named by --without, but no node knows of it; leave out --without {gone}"));
+            else if (found.Reports.FirstOrDefault(report => report.Hears.Contains(gone.Value)) is { } hearing)
+                refusals.Add(Line($"node {gone} is named by --without, and does not answer the node that asked, but node {hearing.Node} hears it, so it runs; stop it, or have it answer and leave out --without {gone}"));
+        }
+    }
+
+    // A node that still has the cluster's coordinator, or reaches another one than the rest, may act on records that nobody here knows.
+    private static void RequireSameStore(RecoveryFindings found, List<string> refusals)
+    {
+        foreach (var report in found.Reports)
+        {
+            var why = report.Coordinator is not { } state ? "does not say what its coordinator has, because its program is older; upgrade it"
+                : state.Error.Length > 0 ? $"cannot tell whether its coordinator has lost the cluster ({OneLine.Of(state.Error)}); see that it reaches the coordinator"
+                : state.Cluster == found.HeldClusterText && state.ClusterRevision == found.HeldClusterRevision ? null
+                : state.Cluster.Length > 0 && found.HeldClusterText.Length == 0 ? "has a coordinator with a record of the cluster, which is therefore not lost; have all nodes use that one"
+                : "has another coordinator than the node that asked; have all nodes use the same one";
+            if (why is not null)
+                refusals.Add(Line($"node {report.Node} {why}, or stop the node and name it with --without {report.Node}"));
+            else if (report.Unbound.Length > 0)
+                refusals.Add(Line($"node {report.Node} does not take part: {OneLine.Of(report.Unbound)}; run this again"));
         }
     }
 
@@ -139,16 +167,21 @@ internal sealed class RecoveryPlan
 
     private static ulong KnownStarts(RecoveryFindings found, NodeId node) => found.Reports.Where(report => report.Node != node.Value)
         .SelectMany(static report => report.Nodes).Where(other => other.NodeId == node).Select(static other => other.Incarnation >> 32)
-        .Append(found.HeldStarts.GetValueOrDefault(node)?.Starts ?? 0).Max();
+        .Append(HeldStartsOf(found, node)?.Starts ?? 0).Max();
 
-    private static Dictionary<NodeId, NodeStarts> StartsOf(RecoveryFindings found, HashSet<NodeId> absent, uint random)
+    // Without the cluster's record, a recovery that ended early has left them.
+    private static NodeStarts? HeldStartsOf(RecoveryFindings found, NodeId node) => found.HeldCluster is null ? null : found.HeldStarts.GetValueOrDefault(node);
+
+    // An absent node has the last start that anybody knows of, so that an older copy of its directory is still found. Nothing depends on whether it had more: its replicas are marked.
+    private static Dictionary<NodeId, NodeStarts> StartsOf(RecoveryFindings found, HashSet<NodeId> absent)
     {
-        var starts = found.Reports.Where(report => !absent.Contains(new NodeId(report.Node))).ToDictionary(static report => new NodeId(report.Node), static report => report.Starts);
-        foreach (var node in absent)
+        var starts = found.Reports.ToDictionary(static report => new NodeId(report.Node), static report => report.Starts);
+        foreach (var node in absent.Where(node => !starts.ContainsKey(node)))
         {
-            var own = found.Reports.FirstOrDefault(report => report.Node == node.Value)?.Starts.Starts ?? 0;
-            var next = Math.Max(own, KnownStarts(found, node)) + Gap;
-            starts[node] = new NodeStarts { Starts = next, Incarnation = (next << 32) | random };
+            var known = found.Reports.SelectMany(static report => report.Nodes).Where(other => other.NodeId == node)
+                .Select(static other => new NodeStarts { Starts = other.Incarnation >> 32, Incarnation = other.Incarnation }).Append(HeldStartsOf(found, node)).OfType<NodeStarts>().MaxBy(static start => start.Starts);
+            if (known is { Starts: > 0 })
+                starts[node] = known;
         }
         return starts;
     }

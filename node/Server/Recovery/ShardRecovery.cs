@@ -1,5 +1,6 @@
 // One shard of a recovery: the newest copy of its record, whether the replicas that are there suffice, and the record that follows. Pure.
 using KvCluster.Internal.V1;
+using KvCluster.Node.Coordination;
 
 namespace KvCluster.Node.Recovery;
 
@@ -28,7 +29,7 @@ internal sealed class ShardRecovery
     /// <param name="number">The number of this recovery.</param>
     /// <param name="refusals">Receives one line for each obstacle.</param>
     /// <returns>Null if no copy of its record was found.</returns>
-    public static PlannedShard? Of(ShardId shard, RecoveryFindings found, HashSet<NodeId> absent, ulong number, List<string> refusals)
+    public static PlannedShard? Of(ShardId shard, RecoveryFindings found, HashSet<NodeId> absent, RecoveryNumber number, List<string> refusals)
     {
         var copies = found.Reports.SelectMany(static report => report.Shards, static (report, record) => (Source: new NodeId(report.Node), Record: record))
             .Concat(found.TrustedShards.Select(static record => (Source: NodeId.None, Record: record))).Where(copy => copy.Record.ShardId == shard).ToList();
@@ -43,21 +44,22 @@ internal sealed class ShardRecovery
         return new ShardRecovery(shard, found, absent, newest, refusals).Plan(number);
     }
 
-    private PlannedShard Plan(ulong number)
+    private PlannedShard Plan(RecoveryNumber number)
     {
         var voters = _newest.Replicas.Where(static replica => !replica.Learner).ToList();
         var intact = voters.Where(IsThere).ToList();
         var leader = Leader();
         RequireNewestRecord();
-        RequireMajority(voters.Count, intact.Count, leader is not null);
-        var record = _newest.Clone();
-        record.Recovery = number;
-        record.Generation = Generations().Max() + RecoveryPlan.Gap;
-        MarkCreated(record);
         var epoch = Epochs().Max();
-        record.EpochFloor = (((epoch / RecoveryPlan.Gap) + 1) * RecoveryPlan.Gap) + RecoveryPlan.Gap;
         // A higher epoch was promised, or assigned, than the leader's own. It goes on until it is fenced, and takes a new epoch for itself if nobody else does.
         var goesOn = leader is { } running && running.Replica.LeadsEpoch == epoch;
+        RequireMajority(voters.Count, intact.Count, goesOn);
+        var record = _newest.Clone();
+        (record.Recovery, record.RecoveryId) = (number.Number, number.Id);
+        record.Generation = Generations().Max() + RecoveryPlan.Gap;
+        MarkReplicas(record);
+        // Above every floor too: the recovery before may have assigned epochs of which nobody here has heard.
+        record.EpochFloor = (((Math.Max(epoch, Copies().Max(static copy => copy.EpochFloor)) / RecoveryPlan.Gap) + 1) * RecoveryPlan.Gap) + RecoveryPlan.Gap;
         record.Epoch = leader is null ? record.EpochFloor : epoch;
         record.LeaderId = goesOn ? new ReplicaId(leader!.Value.Replica.Replica) : ReplicaId.None;
         record.LeaderIncarnation = goesOn ? leader!.Value.Replica.Incarnation : 0;
@@ -78,7 +80,7 @@ internal sealed class ShardRecovery
     private static HashSet<(ulong Replica, uint Node, bool Learner)> MembersOf(ShardRecord record) =>
         [.. record.Replicas.Select(static replica => (replica.Replica, replica.Node, replica.Learner))];
 
-    private bool IsThere(ReplicaRecord replica) => Found(replica) is { Damage: "", Removed: false };
+    private bool IsThere(ReplicaRecord replica) => !replica.Absent && Found(replica) is { Damage: "", Removed: false };
 
     private KeptReplica? Found(ReplicaRecord replica) => _replicas.FirstOrDefault(entry => entry.Node == replica.NodeId && entry.Replica.Replica == replica.Replica).Replica;
 
@@ -89,7 +91,7 @@ internal sealed class ShardRecovery
         if (leaders.Count == 0)
             return null;
         var leader = leaders[0];
-        if (_newest.Replicas.Any(replica => replica.Replica == leader.Replica.Replica && !replica.Learner))
+        if (_newest.Replicas.Any(replica => replica.Replica == leader.Replica.Replica && replica is { Learner: false, Absent: false }))
             return leader;
         _refusals.Add(RecoveryPlan.Line($"node {leader.Node} leads shard {_shard} in epoch {leader.Replica.LeadsEpoch}, but the newest record found, from {NameOf(_source)}, does not name its replica as a voter"));
         return null;
@@ -119,20 +121,28 @@ internal sealed class ShardRecovery
             return;
         }
         var gone = _found.Without;
-        if (isLed || gone.Count == 0)
+        // Whoever acted first on a newer record has a replica by this one.
+        if (isLed || !_newest.Replicas.Any(replica => gone.Contains(replica.NodeId)))
             return;
-        // What a node that is gone knew of later changes of the replicas is known to the others only under these two conditions (README.md).
+        // What such a node knew of later changes of the replicas is known to the others only under these two conditions (README.md).
         if (gone.Count > 1)
             _refusals.Add(RecoveryPlan.Line($"no replica of shard {_shard} leads, and {gone.Count} nodes are absent, which may have been a majority of newer replicas; start all but one of nodes {string.Join(", ", gone.Order())}"));
         else if (_newest.Replicas.Any(static replica => replica.Learner))
             _refusals.Add(RecoveryPlan.Line($"no replica of shard {_shard} leads, its replicas were being changed, and node {gone.Single()}, which is absent, may have completed that; start it with its data"));
     }
 
-    // A replica that exists must never be created again under its id, nor one that may exist on an absent node.
-    private void MarkCreated(ShardRecord record)
+    // A replica that exists, or has existed, must never be created again under its id: it may have promised and acknowledged. Copies do not tell, because the mark that it was created changes no
+    // generation. So every voter counts as created, and a learner unless its node, which answered, has nothing of it.
+    private void MarkReplicas(ShardRecord record)
     {
         foreach (var replica in record.Replicas)
-            replica.Created |= _absent.Contains(replica.NodeId) || Found(replica) is not null;
+        {
+            replica.Absent |= _absent.Contains(replica.NodeId);
+            var marked = Copies().SelectMany(static copy => copy.Replicas).FirstOrDefault(other => other.Replica == replica.Replica && other.Created);
+            if (marked is not null)
+                (replica.Created, replica.Creator) = (true, marked.Creator);
+            replica.Created |= !replica.Learner || replica.Absent || _replicas.Any(entry => entry.Node == replica.NodeId && (entry.Replica.Replica == replica.Replica || entry.Replica.Replica == 0));
+        }
     }
 
     private IEnumerable<ShardRecord> Copies() => _found.Reports.SelectMany(static report => report.Shards).Concat(_found.HeldShards).Where(record => record.ShardId == _shard);

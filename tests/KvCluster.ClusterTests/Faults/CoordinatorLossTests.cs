@@ -64,9 +64,9 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
         Assert.True(exitCode == 0, error);
 
         await histories.MoreChangesAsync(Some);
-        // Nobody knows how many starts its directory missed, so nothing of it counts any more.
+        // Nobody knows what its replicas have promised and acknowledged, so they do not count any more.
         cluster.Node(down).Start();
-        await cluster.UntilSaidAsync(down, "is an old copy");
+        await cluster.UntilSaidAsync(down, "the coordinator's records were rebuilt without this node");
         await histories.MoreChangesAsync(Some);
         await cluster.UntilEqualAsync();
         Assert.NotEmpty((await cluster.RecordAsync()).Removed);

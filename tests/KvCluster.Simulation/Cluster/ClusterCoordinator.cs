@@ -20,7 +20,8 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
     private readonly HashSet<NodeId> _cutOff = [];
     private (ShardRecord Record, long Revision) _backup = (record, 1);
     private (ShardRecord Record, long Revision)? _newest;
-    private ShardRecord _lost = record;
+    private readonly HashSet<NodeId> _oldShown = [];
+    private (ShardRecord Record, long Revision, ClusterRecord Cluster)? _old;
 
     public ShardRecord Record { get; private set; } = record;
 
@@ -79,12 +80,37 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
         Tell();
     }
 
-    /// <summary>Its data is lost. Nothing that is on its way changes anything any more.</summary>
+    /// <summary>Its data is lost. What is on its way changes nothing any more, unless the lost store comes back.</summary>
     public void Lose()
     {
         run.Trace($"the coordinator's data is lost, with the record of generation {Record.Generation}");
         (IsLost, WasLost) = (true, true);
-        _lost = Record;
+        _old = (Record, Revision, Cluster);
+        _oldShown.Clear();
+    }
+
+    /// <summary>Some nodes reach the store that is lost to the others, as when an address leads to one and then to the other.</summary>
+    public void ShowOld(IEnumerable<NodeId> nodes)
+    {
+        _oldShown.UnionWith(nodes);
+        run.Trace($"the lost coordinator answers nodes {string.Join(' ', _oldShown.Order())}");
+    }
+
+    /// <summary>All nodes reach the same store again.</summary>
+    public void HideOld() => _oldShown.Clear();
+
+    /// <summary>Whether a node reaches the lost store.</summary>
+    public bool ShowsOldTo(NodeId node) => _oldShown.Contains(node);
+
+    /// <summary>The record in the lost store.</summary>
+    public ShardRecord OldRecord => _old!.Value.Record;
+
+    /// <summary>What a node finds that starts. Nothing if the data is lost and does not come back to this node.</summary>
+    public (ShardRecord Record, long Revision, ClusterRecord Cluster)? FoundBy(NodeId node)
+    {
+        if (ShowsOldTo(node))
+            return _old;
+        return IsLost ? null : (Record, Revision, Cluster);
     }
 
     /// <summary>The cluster's record.</summary>
@@ -108,8 +134,8 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
     {
         if (IsLost)
             return;
-        run.Trace($"the old coordinator comes back, with the record of generation {_lost.Generation}");
-        var followed = _lost.Clone();
+        run.Trace($"the old coordinator comes back, with the record of generation {OldRecord.Generation}");
+        var followed = OldRecord.Clone();
         followed.Recovery = Record.Recovery;
         (Record, Revision) = (followed, Revision + RaisedBy);
         Tell();
@@ -117,7 +143,9 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
 
     public void Read(NodeId node, Action<ShardRecordRead> done)
     {
-        if (IsLost || _cutOff.Contains(node))
+        if (ShowsOldTo(node))
+            run.Time.After(Delay(), () => Answer(ShowsOldTo(node) ? new ShardRecordRead(_old!.Value.Record, _old.Value.Revision) : default, done));
+        else if (IsLost || _cutOff.Contains(node))
             run.Time.After(UnansweredUs, () => done(new ShardRecordRead(null, 0)));
         else
             run.Time.After(Delay(), () => Answer(IsLost ? new ShardRecordRead(null, 0) : new ShardRecordRead(Record, Revision), done));
@@ -125,6 +153,16 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
 
     public void CompareAndSet(NodeId node, ShardRecord put, long expectedRevision, Action<CompareAndSetResult> done)
     {
+        if (ShowsOldTo(node))
+        {
+            run.Time.After(Delay(), () =>
+            {
+                var won = TryPutOld(put, expectedRevision);
+                Answer(new CompareAndSetResult(won ? SetOutcome.Won : SetOutcome.Lost, _old!.Value.Revision), done);
+            });
+            return;
+        }
+
         if (IsLost || _cutOff.Contains(node))
         {
             run.Time.After(UnansweredUs, () => done(new CompareAndSetResult(SetOutcome.Unknown, 0)));
@@ -150,6 +188,8 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
     /// <summary>A node has created the directory of a replica in the record, and marks that in the current record.</summary>
     public void MarkCreated(ReplicaId replica)
     {
+        if (_oldShown.Count > 0 && CreatedMark.On(OldRecord, replica) is { } old)
+            TryPutOld(old, _old!.Value.Revision);
         if (!IsLost && CreatedMark.On(Record, replica) is { } marked)
             TryPut(marked, Revision);
     }
@@ -166,6 +206,18 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
         return true;
     }
 
+    private bool TryPutOld(ShardRecord put, long expectedRevision)
+    {
+        var (held, revision, cluster) = _old!.Value;
+        if (revision != expectedRevision || put.Recovery != held.Recovery)
+            return false;
+        _old = (put, expectedRevision + 1, cluster);
+        run.Trace($"revision {expectedRevision + 1} of the lost record gives epoch {put.Epoch} to replica {put.Leader:x}, generation {put.Generation}");
+        foreach (var node in run.Nodes.Where(node => ShowsOldTo(node.Id)))
+            run.Time.After(Delay(), () => node.RecordChanged(put, expectedRevision + 1));
+        return true;
+    }
+
     /// <summary>A node lists the record, as when its watch begins anew.</summary>
     public void TellTo(ClusterNode node)
     {
@@ -177,7 +229,7 @@ internal sealed class ClusterCoordinator(ClusterRun run, ShardRecord record)
     private void Tell()
     {
         var (told, revision) = (Record, Revision);
-        foreach (var node in run.Nodes.Where(node => !_cutOff.Contains(node.Id)))
+        foreach (var node in run.Nodes.Where(node => !_cutOff.Contains(node.Id) && !ShowsOldTo(node.Id)))
         {
             var faulty = !run.Healed && run.Chance(run.Conditions.WatchFaultPermille);
             for (var times = faulty ? run.Random.Next(3) : 1; times > 0; times--)

@@ -27,6 +27,9 @@ namespace KvCluster.Simulation.Cluster;
 /// </summary>
 internal sealed class ClusterNode : IDisposable
 {
+    // Of a node whose coordinator has an older state than it must follow.
+    private const long WaitUs = 100_000;
+
     // So few that a set takes several parts. A range of the three keys that all callers share has fewer.
     private const int RangeLeavesOfSets = 4;
 
@@ -42,6 +45,7 @@ internal sealed class ClusterNode : IDisposable
     private bool _isStopped;
     private (ShardRecord Record, long Revision) _told;
     private bool _hasMissedRecovery;
+    private RecoveryClaim? _bound;
 
     public ClusterNode(ClusterRun run, NodeId id, ReplicaId replica)
     {
@@ -137,9 +141,15 @@ internal sealed class ClusterNode : IDisposable
     {
         if (Lost || ReplicaId.IsNone || IsUp)
             return;
-        IsWaiting = _run.Coordinator.IsLost;
+        var found = _run.Coordinator.FoundBy(Id);
+        IsWaiting = found is not { } coordinator || coordinator.Cluster.Recovery < Joined.Recovery || (Bound is { } bound && coordinator.Cluster.Recovery < bound.Recovery);
         if (IsWaiting)
+        {
+            // Somebody else starts it when the records are rebuilt.
+            if (found is not null)
+                _run.Time.After(WaitUs, Start);
             return;
+        }
         if (IsOldCopy && _run.Bug != InjectedBug.OldCopyTrusted)
         {
             LoseOldCopy();
@@ -165,20 +175,36 @@ internal sealed class ClusterNode : IDisposable
         Start();
     }
 
-    /// <summary>A copy of the shard's record reaches its replica, and is on its disk before.</summary>
-    public void Keep(ShardRecord record)
+    /// <summary>A copy of the shard's record reaches its replica, and is on its disk before. Not while it is bound to a recovery.</summary>
+    public bool TryKeep(ShardRecord record)
     {
+        if (Bound is not null)
+            return false;
         if (Known is null || (record.Recovery, record.Generation).CompareTo((Known.Recovery, Known.Generation)) > 0)
             Known = record;
+        return true;
     }
+
+    /// <summary>The recovery for which it has reported, on its disk, until it has joined that one or a later one.</summary>
+    public RecoveryClaim? Bound => _bound is not null && _bound.Recovery > Joined.Recovery ? _bound : null;
+
+    /// <summary>Binds it to a recovery. Returns why not, or nothing.</summary>
+    public string Bind(RecoveryClaim claim)
+    {
+        if (_run.Coordinator.ShowsOldTo(Id))
+            return "its coordinator is another store";
+        if (_run.Bug != InjectedBug.ReportBindsNobody)
+            _bound = claim;
+        return "";
+    }
+
+    /// <summary>That recovery has ended.</summary>
+    public void Release(RecoveryClaim claim) => _bound = claim.Equals(_bound) ? null : _bound;
 
     /// <summary>What its replica is told of an answer of the coordinator: nothing of a recovery that this node has not joined yet.</summary>
     public ShardRecordRead Believe(ShardRecordRead read)
     {
-        if (read.Record is null || read.Record.Recovery > Joined.Recovery)
-            return new ShardRecordRead(null, 0);
-        Keep(read.Record);
-        return read;
+        return read.Record is null || read.Record.Recovery > Joined.Recovery || !TryKeep(read.Record) ? new ShardRecordRead(null, 0) : read;
     }
 
     /// <summary>It finds that a recovery is complete.</summary>
@@ -195,7 +221,7 @@ internal sealed class ClusterNode : IDisposable
         });
     }
 
-    /// <summary>A recovery was completed without it, while it was down.</summary>
+    /// <summary>A recovery was completed without it, and nothing tells that but its count of starts.</summary>
     public void MissRecovery() => _hasMissedRecovery = !ReplicaId.IsNone;
 
     public void Crash()
@@ -273,10 +299,14 @@ internal sealed class ClusterNode : IDisposable
 
     public void RecordChanged(ShardRecord record, long revision) => Events.Deliver(() =>
     {
-        if (record.Recovery != Joined.Recovery)
+        if (record.Recovery != Joined.Recovery || (IsUp && !TryKeep(record)))
             return;
-        if (IsUp)
-            Keep(record);
+        if (IsUp && IsAbsentIn(record))
+        {
+            Lose("the record was rebuilt without it");
+            return;
+        }
+
         Replica?.Mailbox.RecordChanged(record, revision);
         if (_told.Record is null || RecordVersion.Of(record, revision) > RecordVersion.Of(_told.Record, _told.Revision))
             _told = (record, revision);
@@ -344,16 +374,23 @@ internal sealed class ClusterNode : IDisposable
 
     private void StartReplica()
     {
+        var (record, revision, cluster) = _run.Coordinator.FoundBy(Id)!.Value;
         // As a node does when the record does not name the replica of a directory.
-        if (_run.Coordinator.Record.Replicas.All(replica => replica.ReplicaId != ReplicaId))
+        if (record.Replicas.All(replica => replica.ReplicaId != ReplicaId))
         {
             Retire();
             return;
         }
 
         _run.Trace($"node {Id} starts replica {ReplicaId:x}");
-        Joined = _run.Coordinator.Cluster;
-        Keep(_run.Coordinator.Record);
+        Joined = cluster;
+        TryKeep(record);
+        if (IsAbsentIn(record))
+        {
+            Lose("the record was rebuilt without it");
+            return;
+        }
+
         var shared = MakeContext();
         UnreadableRecordException? stopped = null;
         var storage = shared with { Unreadable = Version.WhyNot, Rules = new FaultyRules(_run.Bug) };
@@ -391,13 +428,13 @@ internal sealed class ClusterNode : IDisposable
         {
             Metrics = Unmeasured,
             Rules = new FaultyShardRules(_run.Bug),
-            Telemetry = new ShardTelemetry(_run.Coordinator.Record.ShardId, Unmeasured),
+            Telemetry = new ShardTelemetry(record.ShardId, Unmeasured),
         };
         IsUp = true;
         if (_run.Conditions.RoutedCallers)
             Watches = new NodeWatches(_run, this, storage.Options);
         Admin.Begin();
-        _told = (_run.Coordinator.Record, _run.Coordinator.Revision);
+        _told = (record, revision);
         Neighbour?.Open(context with { Storage = shared });
         if (stopped is not null)
         {
@@ -405,7 +442,7 @@ internal sealed class ClusterNode : IDisposable
             return;
         }
 
-        Replica = new ShardReplica(context, _store!, _run.Coordinator.Record, _run.Coordinator.Revision);
+        Replica = new ShardReplica(context, _store!, record, revision);
         Replica.Start();
         RenewMap();
     }
@@ -470,9 +507,11 @@ internal sealed class ClusterNode : IDisposable
 
         Disk.LastProcess = Process;
         // It joins what the coordinator has now as a node without data.
-        (_hasMissedRecovery, Joined) = (false, _run.Coordinator.Cluster);
+        (_hasMissedRecovery, Joined) = (false, _run.Coordinator.FoundBy(Id)!.Value.Cluster);
         Lose("its disk is an old copy");
     }
+
+    private bool IsAbsentIn(ShardRecord record) => record.Replicas.Any(replica => replica.ReplicaId == ReplicaId && replica.Absent);
 
     private static NodeStarts StartOf(ulong process) => new() { Starts = process, Incarnation = process };
 
@@ -480,7 +519,8 @@ internal sealed class ClusterNode : IDisposable
     private void Retire()
     {
         var held = Disk.ReadControl();
-        if (held is null || new Retirement(held.Generation, held.PromisedEpoch, new RecordVersion(held.Recovery, held.CoordinatorRevision)).WhyNot(_run.Coordinator.Record, _run.Coordinator.Revision, ReplicaId) is null)
+        var (record, revision, _) = _run.Coordinator.FoundBy(Id)!.Value;
+        if (held is null || new Retirement(held.Generation, held.PromisedEpoch, new RecordVersion(held.Recovery, held.CoordinatorRevision)).WhyNot(record, revision, ReplicaId) is null)
             Empty();
         else
             _run.Time.After(_run.Random.NextInt64(50_000, 200_000), Start);

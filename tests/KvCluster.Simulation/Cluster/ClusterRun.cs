@@ -274,6 +274,7 @@ internal sealed class ClusterRun : ISimulation
         Healed = true;
         Network.Heal();
         Coordinator.Reconnect();
+        Coordinator.HideOld();
         foreach (var client in _routed)
             client.Network.Heal();
         Coordinator.Repair();

@@ -100,17 +100,24 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
         }))));
     });
 
-    /// <summary>Who rebuilds the coordinator's record asks it, and it answers as NodeReporter does. A process that is down does not answer.</summary>
-    public void Report(Action<NodeReport> done)
+    /// <summary>Who rebuilds the coordinator's record asks it, and it binds itself and answers as NodeReporter does. A process that is down does not answer.</summary>
+    public void Report(RecoveryClaim claim, Action<NodeReport> answer)
     {
         if (!node.IsUp && !node.IsWaiting && !node.IsThere)
             return;
         node.Events.Deliver(() =>
         {
+            var unbound = node.Bind(claim);
+            void Done(NodeReport report)
+            {
+                (report.Unbound, report.Bound) = (unbound, node.Bound);
+                answer(report);
+            }
+
             if (node.Replica is not { Failure: null } replica)
-                done(ReportOf(node.Disk.ReadControl() is { } control ? NodeReporter.Of(Shard, control, node.Lost || node.IsUp ? "it is lost" : "") : null, node.Known));
+                Done(ReportOf(node.Disk.ReadControl() is { } control ? NodeReporter.Of(Shard, control, node.Lost || node.IsUp ? "it is lost" : "") : null, node.Known));
             else
-                node.Events.Poll(replica.Reads.ConfirmAsync(CancellationToken.None), confirmed => WithPromises(replica, promises => done(ReportOf(NodeReporter.Of(Shard, promises, promises.Leads && confirmed is not null), Newer(promises.Record, node.Known)))));
+                node.Events.Poll(replica.Reads.ConfirmAsync(CancellationToken.None), confirmed => WithPromises(replica, promises => Done(ReportOf(NodeReporter.Of(Shard, promises, promises.Leads && confirmed is not null), Newer(promises.Record, node.Known)))));
         });
     }
 
@@ -171,7 +178,9 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
             Node = node.Id.Value,
             Starts = new NodeStarts { Starts = node.Disk.LastProcess },
             Cluster = node.Joined,
-            Nodes = { run.Nodes.Select(static other => new NodeRecord { NodeId = other.Id }) },
+            Coordinator = new CoordinatorState(),
+            // It may not have heard yet of a node that has no replica.
+            Nodes = { run.Nodes.Where(other => !other.ReplicaId.IsNone || run.Random.Next(4) != 0).Select(static other => new NodeRecord { NodeId = other.Id }) },
         };
         if (replica is not null)
             report.Replicas.Add(replica);

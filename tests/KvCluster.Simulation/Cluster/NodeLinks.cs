@@ -29,13 +29,14 @@ internal sealed class NodeCoordination(ClusterRun run, ClusterNode node) : IShar
 
     public void Read(ShardId shard, Action<ShardRecordRead> done) => run.Coordinator.Read(node.Id, InProcess<ShardRecordRead>(read => done(node.Believe(read))));
 
-    public void CompareAndSet(ShardId shard, ShardRecord record, long expectedRevision, Action<CompareAndSetResult> done) =>
-        run.Coordinator.CompareAndSet(node.Id, record, expectedRevision, InProcess<CompareAndSetResult>(result =>
-        {
-            if (result.Outcome == SetOutcome.Won)
-                node.Keep(record);
-            done(result);
-        }));
+    public void CompareAndSet(ShardId shard, ShardRecord record, long expectedRevision, Action<CompareAndSetResult> done)
+    {
+        var told = InProcess<CompareAndSetResult>(result => done(result.Outcome == SetOutcome.Won && !node.TryKeep(record) ? new CompareAndSetResult(SetOutcome.Unknown, 0) : result));
+        if (node.Bound is not null)
+            run.Time.After(1, () => told(new CompareAndSetResult(SetOutcome.Lost, 0)));
+        else
+            run.Coordinator.CompareAndSet(node.Id, record, expectedRevision, told);
+    }
 
     // Acts in the process that asked, or not at all.
     private Action<T> InProcess<T>(Action<T> done) => result => node.Events.Deliver(() =>

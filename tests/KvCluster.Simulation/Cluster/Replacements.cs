@@ -39,14 +39,17 @@ internal sealed class Replacements(ClusterRun run)
 
     private void Step()
     {
-        if (run.Coordinator.IsLost)
+        var serving = run.Nodes.FirstOrDefault(static node => node.Serves);
+        // Whoever still reaches the lost store goes on.
+        var goesOn = serving is not null && run.Coordinator.ShowsOldTo(serving.Id);
+        if (run.Coordinator.IsLost && !goesOn)
         {
             Start();
             return;
         }
 
-        var record = run.Coordinator.Record;
-        foreach (var replica in record.Replicas.Where(replica => !replica.Created))
+        var record = goesOn ? run.Coordinator.OldRecord : run.Coordinator.Record;
+        foreach (var replica in record.Replicas.Where(replica => !replica.Created && (!goesOn || (run.Coordinator.ShowsOldTo(replica.NodeId) && NodeOf(replica).Bound is null))))
         {
             if (NodeOf(replica).ReplicaId != replica.ReplicaId)
                 NodeOf(replica).Create(replica.ReplicaId);
@@ -54,7 +57,7 @@ internal sealed class Replacements(ClusterRun run)
         }
 
         _leaving.RemoveWhere(node => record.Replicas.All(replica => replica.NodeId != node));
-        if (run.Nodes.FirstOrDefault(static node => node.Serves) is { } leader && Wanted(record) is { Length: > 0 } wanted)
+        if (serving is { } leader && Wanted(record) is { Length: > 0 } wanted)
             leader.Admin.Replace(wanted[run.Random.Next(wanted.Length)]);
         Start();
     }

@@ -37,7 +37,7 @@ internal static class CoordinatorContract
 
     private static async Task GuardedCompareAndSetChangesNothingOnceTheGuardIsBrokenAsync(ICoordinator coordinator, CancellationToken token)
     {
-        var guard = new CoordinatorGuard("/g/cluster", "first", 0);
+        var guard = new CoordinatorGuard("/g/cluster", "first", default);
         await Assert.ThrowsAsync<CoordinatorGuardException>(() => coordinator.CompareAndSetAsync("/g/one", 0, "1", 0, guard, token));
         var first = await coordinator.CompareAndSetAsync("/g/cluster", 0, "first", 0, token);
         Assert.Equal(SetOutcome.Won, (await coordinator.CompareAndSetAsync("/g/one", 0, "1", 0, guard, token)).Outcome);

@@ -5,9 +5,12 @@ using KvCluster.Admin.V1;
 using KvCluster.Internal.V1;
 using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
+using KvCluster.Node.Hosting;
 using KvCluster.Node.Recovery;
+using KvCluster.Node.Shards;
 using KvCluster.Processes;
 using KvCluster.Replication.Protocol;
+using KvCluster.Storage.Files;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging.Abstractions;
 
@@ -18,6 +21,9 @@ public sealed class CoordinatorRecoveryTests
 {
     private const uint Nodes = 3;
     private const int Shards = 2;
+
+    /// <summary>The claim, two shards, the starts of three nodes, and the cluster.</summary>
+    private const int PutsOfAll = 7;
 
     private static readonly ByteString Key = ByteString.CopyFromUtf8("k");
 
@@ -65,28 +71,133 @@ public sealed class CoordinatorRecoveryTests
         await DeleteAsync(cluster);
         for (var puts = 0; ; puts++)
         {
-            var cut = new CutOff(cluster.Coordinator, puts);
-            var recovery = new CoordinatorRecovery(
-                new(1), cut, cluster.Keys, async _ => await ReportOfAsync(cluster, 1), static (_, address) => GrpcChannel.ForAddress(address), NullLogger.Instance);
+            var left = puts;
+            var changed = new Changed(cluster.Coordinator, async (_, put) => Interlocked.Decrement(ref left) >= 0 ? await put() : throw new CoordinatorUnavailableException("The coordinator is gone again."));
             try
             {
-                Assert.True((await recovery.RecoverAsync(new RecoverRequest(), CancellationToken.None)).Applied);
-                // Two shards, the starts of three nodes, and the cluster.
-                Assert.Equal(6, puts);
+                Assert.True((await RecoveryOf(cluster, changed).RecoverAsync(new RecoverRequest(), CancellationToken.None)).Applied);
+                Assert.Equal(PutsOfAll, puts);
                 break;
             }
-            catch (RecoveryEndedException)
+            catch (CoordinatorUnavailableException)
             {
-                Assert.True(puts < 6, "all records were put");
+                Assert.Equal(0, puts);
+            }
+            catch (RecoveryEndedException ended)
+            {
+                Assert.True(puts < PutsOfAll, "all records were put");
+                Assert.Equal(puts == PutsOfAll - 1, ended.MayBeComplete);
                 Assert.Null((await cluster.Coordinator.GetAsync(cluster.Keys.Cluster, CancellationToken.None)).Value);
                 for (var node = 1U; node <= Nodes; node++)
-                    Assert.Equal(0UL, (await ReportOfAsync(cluster, node)).Cluster.Recovery);
+                {
+                    var report = await ReportOfAsync(cluster, node);
+                    Assert.Equal(0UL, report.Cluster.Recovery);
+                    // Whoever made it knows that it has ended, unless the last put may have arrived.
+                    Assert.Equal(ended.MayBeComplete, report.Bound is not null);
+                }
+
                 await PutAsync(cluster);
             }
         }
 
         // Each that had put something took a number.
         await JoinedAsync(cluster, (await cluster.RecordAsync()).Recovery);
+        await PutAsync(cluster);
+    }
+
+    /// <summary>Another recovery has put its records in their places by the time at which the cluster's is put. Nodes would have joined this one, and found shards of the other.</summary>
+    [Fact]
+    public async Task Recover_WhileAnotherBegins_EndsBeforeTheClustersRecord()
+    {
+        await using var cluster = await StartAsync();
+        await DeleteAsync(cluster);
+        var other = RecordText.Format(new RecoveryClaim { Recovery = 9, RecoveryId = 9, Node = 2 });
+        var changed = new Changed(cluster.Coordinator, async (key, put) =>
+        {
+            if (key == cluster.Keys.Cluster)
+            {
+                var claim = await cluster.Coordinator.GetAsync(cluster.Keys.Recovery, CancellationToken.None);
+                await cluster.Coordinator.CompareAndSetAsync(cluster.Keys.Recovery, claim.ModRevision, other, 0, CancellationToken.None);
+            }
+
+            return await put();
+        });
+        var ended = await Assert.ThrowsAsync<RecoveryEndedException>(() => RecoveryOf(cluster, changed).RecoverAsync(new RecoverRequest(), CancellationToken.None));
+        Assert.Contains("somebody else has begun", ended.Message, StringComparison.Ordinal);
+        Assert.Null((await cluster.Coordinator.GetAsync(cluster.Keys.Cluster, CancellationToken.None)).Value);
+        // The next one takes a number above both.
+        Assert.True((await RecoverAsync(cluster)).Applied);
+        Assert.Equal(10UL, (await cluster.RecordAsync()).Recovery);
+        await JoinedAsync(cluster, recovery: 10);
+        await PutAsync(cluster);
+    }
+
+    /// <summary>A leader reports, and its coordinator comes back. Whatever it then changed there, the rebuilt record would not have.</summary>
+    [Fact]
+    public async Task Bind_BeforeAChangeOfReplicas_RefusesItUntilTheRecoveryHasEnded()
+    {
+        await using var cluster = await StartAsync();
+        var claim = new RecoveryClaim { Recovery = 1, RecoveryId = 9, Node = 1 };
+        var leader = await cluster.LeaderOfAsync(0);
+        using var channel = GrpcChannel.ForAddress(cluster.PeerAddressOf(leader));
+        var node = new Internal.V1.Recovery.RecoveryClient(channel);
+        var unbound = (await node.BindAsync(new BindRequest { Node = 1, Claim = claim })).Report;
+        Assert.Contains("another store", unbound.Unbound, StringComparison.Ordinal);
+        Assert.Null(unbound.Bound);
+        await cluster.Coordinator.CompareAndSetAsync(cluster.Keys.Recovery, 0, RecordText.Format(claim), 0, CancellationToken.None);
+        var bound = (await node.BindAsync(new BindRequest { Node = 1, Claim = claim })).Report;
+        Assert.Equal(("", claim), (bound.Unbound, bound.Bound));
+
+        var record = await cluster.RecordAsync();
+        await PutAsync(cluster);
+        using var folder = new TemporaryDirectory();
+        var known = KnownRecords.Open(LocalDisk.Instance, folder.Path);
+        var records = new ShardRecords(cluster.Coordinator, cluster.Keys, known, NullLogger.Instance);
+        Assert.NotNull((await ReadAsync(records)).Record);
+        Assert.Null(known.TryBind(claim));
+        Assert.Null((await ReadAsync(records)).Record);
+        var put = record.Clone();
+        put.Generation++;
+        var revision = (await cluster.Coordinator.GetAsync(cluster.Keys.Shard(new(0)), CancellationToken.None)).ModRevision;
+        Assert.Equal(SetOutcome.Lost, (await SetAsync(records, put, revision)).Outcome);
+        Assert.Equal(record.Generation, (await cluster.RecordAsync()).Generation);
+
+        await node.ReleaseAsync(new BindRequest { Node = 1, Claim = claim });
+        Assert.Null((await node.ReportAsync(new ReportRequest { Node = 1 })).Report.Bound);
+    }
+
+    /// <summary>Named gone by mistake, or started again later: its replicas count for nothing, and others are built in their places.</summary>
+    [Fact]
+    public async Task Node_WithoutWhichTheRecordsWereRebuilt_GivesItsReplicasUpAndGetsNewOnes()
+    {
+        await using var cluster = await StartAsync();
+        var leaders = new[] { await cluster.LeaderOfAsync(0), await cluster.LeaderOfAsync(1) };
+        var absent = Enumerable.Range(1, (int)Nodes).Select(static node => (uint)node).First(node => !leaders.Contains(node));
+        var list = await cluster.Coordinator.ListAsync(cluster.Keys.Root, CancellationToken.None);
+        foreach (var entry in list.Entries.Where(entry => CoordinatorKeys.TryParseId(entry.Key, cluster.Keys.Shards, out _)))
+        {
+            var record = RecordText.Parse<ShardRecord>(entry.Value!);
+            (record.Recovery, record.RecoveryId, record.Generation) = (1, 7, record.Generation + RecoveryPlan.Gap);
+            record.Replicas.Single(replica => replica.Node == absent).Absent = true;
+            await cluster.Coordinator.CompareAndSetAsync(entry.Key, entry.ModRevision, RecordText.Format(record), 0, CancellationToken.None);
+        }
+
+        var cluster0 = list.Entries.Single(entry => entry.Key == cluster.Keys.Cluster);
+        var whole = RecordText.Parse<ClusterRecord>(cluster0.Value!);
+        (whole.Recovery, whole.RecoveryId) = (1, 7);
+        whole.Absent.Add(absent);
+        await cluster.Coordinator.CompareAndSetAsync(cluster0.Key, cluster0.ModRevision, RecordText.Format(whole), 0, CancellationToken.None);
+        await Eventually.TrueAsync(async () =>
+        {
+            for (var shard = 0U; shard < Shards; shard++)
+            {
+                var record = RecordText.Parse<ShardRecord>((await cluster.Coordinator.GetAsync(cluster.Keys.Shard(new(shard)), CancellationToken.None)).Value!);
+                if (record.Removed.Count == 0 || record.Replicas.Count != 3 || record.Replicas.Any(static replica => replica.Learner || replica.Absent || !replica.Created))
+                    return false;
+            }
+
+            return true;
+        }, "new replicas vote in the places of those that count for nothing");
         await PutAsync(cluster);
     }
 
@@ -163,10 +274,11 @@ public sealed class CoordinatorRecoveryTests
         return true;
     }, $"every node has joined recovery {recovery}");
 
-    private static async Task<NodeReport> ReportOfAsync(NodeCluster cluster, uint node)
+    private static async Task<NodeReport> ReportOfAsync(NodeCluster cluster, uint node, RecoveryClaim? claim = null)
     {
         using var channel = GrpcChannel.ForAddress(cluster.PeerAddressOf(node));
-        return (await new Internal.V1.Recovery.RecoveryClient(channel).ReportAsync(new ReportRequest { Node = 1 })).Report;
+        var client = new Internal.V1.Recovery.RecoveryClient(channel);
+        return (claim is null ? await client.ReportAsync(new ReportRequest { Node = 1 }) : await client.BindAsync(new BindRequest { Node = 1, Claim = claim })).Report;
     }
 
     private static async Task<RecoverResponse> RecoverAsync(NodeCluster cluster, bool planOnly = false) =>
@@ -188,20 +300,46 @@ public sealed class CoordinatorRecoveryTests
         }
     }
 
-    /// <summary>A coordinator that goes away after some changes.</summary>
-    private sealed class CutOff(ICoordinator inner, int changes) : ICoordinator
-    {
-        private int _left = changes;
+    private static CoordinatorRecovery RecoveryOf(NodeCluster cluster, ICoordinator coordinator) => new(
+        new(1),
+        coordinator,
+        cluster.Keys,
+        async (claim, _) => await ReportOfAsync(cluster, 1, claim),
+        claim =>
+        {
+            using var channel = GrpcChannel.ForAddress(cluster.PeerAddressOf(1));
+            new Internal.V1.Recovery.RecoveryClient(channel).Release(new BindRequest { Node = 1, Claim = claim });
+        },
+        static (_, address) => GrpcChannel.ForAddress(address),
+        TimeProvider.System,
+        NullLogger.Instance);
 
+    private static Task<ShardRecordRead> ReadAsync(IShardRecords records)
+    {
+        var done = new TaskCompletionSource<ShardRecordRead>(TaskCreationOptions.RunContinuationsAsynchronously);
+        records.Read(new(0), done.SetResult);
+        return done.Task;
+    }
+
+    private static Task<CompareAndSetResult> SetAsync(IShardRecords records, ShardRecord record, long expectedRevision)
+    {
+        var done = new TaskCompletionSource<CompareAndSetResult>(TaskCreationOptions.RunContinuationsAsynchronously);
+        records.CompareAndSet(new(0), record, expectedRevision, done.SetResult);
+        return done.Task;
+    }
+
+    /// <summary>A coordinator whose changes a test can refuse, or act before.</summary>
+    private sealed class Changed(ICoordinator inner, Func<string, Func<Task<CompareAndSetResult>>, Task<CompareAndSetResult>> change) : ICoordinator
+    {
         public Task<CoordinatorRead> GetAsync(string key, CancellationToken cancellationToken) => inner.GetAsync(key, cancellationToken);
 
         public Task<CoordinatorList> ListAsync(string prefix, CancellationToken cancellationToken) => inner.ListAsync(prefix, cancellationToken);
 
         public Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CancellationToken cancellationToken) =>
-            _left-- > 0 ? inner.CompareAndSetAsync(key, expectedRevision, value, lease, cancellationToken) : throw new CoordinatorUnavailableException("The coordinator is gone again.");
+            CompareAndSetAsync(key, expectedRevision, value, lease, guardedBy: null, cancellationToken);
 
         public Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken) =>
-            CompareAndSetAsync(key, expectedRevision, value, lease, cancellationToken);
+            change(key, () => inner.CompareAndSetAsync(key, expectedRevision, value, lease, guardedBy, cancellationToken));
 
         public IAsyncEnumerable<IReadOnlyList<CoordinatorChange>> WatchAsync(string prefix, long fromRevision, CancellationToken cancellationToken) => inner.WatchAsync(prefix, fromRevision, cancellationToken);
 

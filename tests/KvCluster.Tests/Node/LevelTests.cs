@@ -22,7 +22,7 @@ public sealed class LevelTests
     private const uint Earliest = 1;
 
     private static readonly ProgramLevels Earlier = new((1, 1), (1, 1));
-    private static readonly ProgramLevels Later = new((1, 3), (1, 2));
+    private static readonly ProgramLevels Later = new((1, 4), (1, 2));
 
     private static readonly CoordinatorKeys Keys = new("local");
 
@@ -48,7 +48,7 @@ public sealed class LevelTests
         await using var cluster = await NodeCluster.StartAsync(1);
         await cluster.StopNodeAsync(1);
         foreach (var (levels, text) in (ReadOnlySpan<(ProgramLevels, string)>)[
-            (new((3, 4), (1, 1)), "format level 2, but only the levels 3 to 4 are supported"), (new((1, 2), (2, 2)), "contract level 1, but only level 2 is supported")])
+            (new((4, 5), (1, 1)), "format level 3, but only the levels 4 to 5 are supported"), (new((1, 3), (2, 2)), "contract level 1, but only level 2 is supported")])
         {
             var options = cluster.OptionsOf(1) with { Levels = levels };
             var refused = Assert.Throws<AggregateException>(() => cluster.StartNodeAsync(options).Wait()).InnerException;
@@ -68,24 +68,24 @@ public sealed class LevelTests
 
         await cluster.StartNodeAsync(cluster.OptionsOf(3) with { Levels = Earlier });
         await RegisteredAsync(cluster);
-        await RefusedAsync($"not all nodes support format level 2 and contract level 1: node 3 (version {ProgramVersion.Full}) supports the format levels 1 to 1 and the contract levels 1 to 1. Upgrade them first.");
+        await RefusedAsync($"not all nodes support format level 3 and contract level 1: node 3 (version {ProgramVersion.Full}) supports the format levels 1 to 1 and the contract levels 1 to 1. Upgrade them first.");
         Assert.Equal(Earliest, (await LevelsAsync(cluster)).Format);
 
         await cluster.StopNodeAsync(3);
         await cluster.StartNodeAsync(3);
         await RegisteredAsync(cluster);
         var raised = await LevelsAsync(cluster, raise: true);
-        Assert.Equal((2U, 1U, 1U, 1U), (raised.Format, raised.FormatBefore, raised.Contract, raised.ContractBefore));
+        Assert.Equal((3U, 1U, 1U, 1U), (raised.Format, raised.FormatBefore, raised.Contract, raised.ContractBefore));
         Assert.All(raised.Nodes, static node => Assert.Equal((Earliest, 1U), (node.FormatInUse, node.ContractInUse)));
         var again = await LevelsAsync(cluster, raise: true);
-        Assert.Equal((2U, 2U), (again.Format, again.FormatBefore));
+        Assert.Equal((3U, 3U), (again.Format, again.FormatBefore));
 
         await cluster.StopNodeAsync(3);
         var older = await Assert.ThrowsAsync<DirectoryFormatException>(() => cluster.StartNodeAsync(cluster.OptionsOf(3) with { Levels = Earlier }));
-        Assert.Contains("format level 2, but only level 1 is supported", older.Message, StringComparison.Ordinal);
+        Assert.Contains("format level 3, but only level 1 is supported", older.Message, StringComparison.Ordinal);
         await cluster.StartNodeAsync(3);
         await RegisteredAsync(cluster);
-        Assert.Equal([1U, 1U, 2U], (await LevelsAsync(cluster)).Nodes.Select(static node => node.FormatInUse));
+        Assert.Equal([1U, 1U, 3U], (await LevelsAsync(cluster)).Nodes.Select(static node => node.FormatInUse));
 
         Task RefusedAsync(string told) => Refusal.ExpectAsync(() => LevelsAsync(cluster, raise: true), StatusCode.FailedPrecondition, "NOT_RAISED", $"Nothing was changed: {told}");
     }
@@ -97,7 +97,7 @@ public sealed class LevelTests
         await using var cluster = await NodeCluster.StartAtFormatLevelAsync(3, Earliest);
         await RegisteredAsync(cluster);
         await PutAsync(cluster);
-        Assert.Equal(2U, (await LevelsAsync(cluster, raise: true)).Format);
+        Assert.Equal(3U, (await LevelsAsync(cluster, raise: true)).Format);
         foreach (var restarted in (uint[])[1, 2, 3])
         {
             await cluster.FollowedAsync();
@@ -112,7 +112,7 @@ public sealed class LevelTests
             }
         }
         await RegisteredAsync(cluster);
-        Assert.All((await LevelsAsync(cluster)).Nodes, static node => Assert.Equal(2U, node.FormatInUse));
+        Assert.All((await LevelsAsync(cluster)).Nodes, static node => Assert.Equal(3U, node.FormatInUse));
         await Eventually.TrueAsync(async () =>
         {
             var replicas = (await Task.WhenAll(((uint[])[1, 2, 3]).Select(node => cluster.StatusOfAsync(node, digest: true)))).Select(static status => status.Replicas.Single()).ToList();
@@ -127,7 +127,7 @@ public sealed class LevelTests
         await using var cluster = await NodeCluster.StartAtFormatLevelAsync(1, Earliest);
         await RegisteredAsync(cluster);
         await PutAsync(cluster);
-        Assert.Equal(2U, (await LevelsAsync(cluster, raise: true)).Format);
+        Assert.Equal(3U, (await LevelsAsync(cluster, raise: true)).Format);
         await PutAsync(cluster);
         await cluster.StopNodeAsync(1);
         Assert.Equal([SegmentHeader.VersionBefore], SegmentVersions(cluster.DirectoryOf(1)).Distinct());
@@ -148,10 +148,10 @@ public sealed class LevelTests
         var health = new ProcessHealth();
         using var stop = new CancellationTokenSource();
         var starting = NodeHost.StartAsync(cluster.OptionsOf(1), cluster.Coordinator, health, NullLoggerFactory.Instance, stop.Token);
-        await Eventually.TrueAsync(() => health.NotStarted?.Contains("they were raised to 2 and 1, so it was restored from an older copy", StringComparison.Ordinal) == true, "the node waits and says why");
+        await Eventually.TrueAsync(() => health.NotStarted?.Contains("they were raised to 3 and 1, so it was restored from an older copy", StringComparison.Ordinal) == true, "the node waits and says why");
         await stop.CancelAsync();
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => starting);
-        await cluster.SetFormatLevelAsync(2);
+        await cluster.SetFormatLevelAsync(3);
         await cluster.StartNodeAsync(1);
     }
 
@@ -191,7 +191,7 @@ public sealed class LevelTests
         await using var coordinator = await CreateAsync(folder.Path);
         var other = new ClusterLevels(coordinator, Keys, NullLogger.Instance);
         LevelsResponse? first = null;
-        await using var late = new GuardedCoordinator(coordinator, static () => new CoordinatorGuard(Keys.Cluster, "not this one", 0))
+        await using var late = new GuardedCoordinator(coordinator, static () => new CoordinatorGuard(Keys.Cluster, "not this one", default))
         {
             // Between the read and the change.
             Renew = async (broken, stop) =>
@@ -202,8 +202,8 @@ public sealed class LevelTests
         };
         var (second, refusal) = await new ClusterLevels(late, Keys, NullLogger.Instance).AskAsync(new LevelsRequest { Raise = true }, CancellationToken.None);
         Assert.Equal("", refusal);
-        Assert.Equal((2U, Earliest), (first!.Format, first.FormatBefore));
-        Assert.Equal((2U, 2U), (second!.Format, second.FormatBefore));
+        Assert.Equal((3U, Earliest), (first!.Format, first.FormatBefore));
+        Assert.Equal((3U, 3U), (second!.Format, second.FormatBefore));
     }
 
     [Fact]
@@ -213,7 +213,7 @@ public sealed class LevelTests
         await using var failing = new RefusingCoordinator(await CreateAsync(folder.Path), Keys.Cluster, refusals: 1);
         var levels = new ClusterLevels(failing, Keys, NullLogger.Instance);
         await Assert.ThrowsAsync<RaiseUnknownException>(() => levels.AskAsync(new LevelsRequest { Raise = true }, CancellationToken.None));
-        Assert.Equal(2U, (await levels.AskAsync(new LevelsRequest { Raise = true }, CancellationToken.None)).Answer!.Format);
+        Assert.Equal(3U, (await levels.AskAsync(new LevelsRequest { Raise = true }, CancellationToken.None)).Answer!.Format);
     }
 
     // A cluster of format level 1 with one node, which is registered.

@@ -88,19 +88,140 @@ public sealed class RecoveryPlanTests
         Assert.DoesNotContain('\n', line);
     }
 
+    /// <summary>It may run after all. Nothing that it acknowledges counts from then on, and nothing of its directory is used, whichever it has.</summary>
     [Fact]
-    public void Of_ANodeThatIsGone_MakesItsDirectoryAnOldCopy()
+    public void Of_ANodeThatIsGone_MarksItsReplicaAndKeepsItsLastStart()
     {
         var record = Record(1, [1, 2, 3]);
-        var plan = Plan([3], Node(1, record, knows: [(3, 9UL << 32)]), Node(2, record));
+        var plan = Plan([3], Node(1, record, knows: [(3, (9UL << 32) | 7)]), Node(2, record));
         Assert.Empty(plan.Refusals);
         Assert.Equal([new NodeId(3)], plan.Shards.Single().Missing);
+        Assert.Equal([false, false, true], plan.Shards.Single().Record.Replicas.Select(static replica => replica.Absent));
         Assert.True(plan.Shards.Single().Record.Replicas.Single(static replica => replica.Node == 3).Created, "its replica is never created again under its id");
-        var its = plan.Starts[new(3)];
-        Assert.True(its.Starts >= 9 + Gap);
-        foreach (var last in new[] { 1UL, 9UL, 11UL })
-            Assert.True(new DirectoryStarts(Start(last - 1), Start(last)).IsOldCopy(its), $"a directory whose last start is {last} is an old copy");
+        Assert.Equal(new NodeStarts { Starts = 9, Incarnation = (9UL << 32) | 7 }, plan.Starts[new(3)]);
+        Assert.True(new DirectoryStarts(Start(7), Start(8)).IsOldCopy(plan.Starts[new(3)]), "a directory without its last start is an old copy");
         Assert.False(new DirectoryStarts(Start(4), Start(5)).IsOldCopy(plan.Starts[new(1)]), "the directory of a node that answered is its newest");
+    }
+
+    /// <summary>
+    /// Copies of a record that was never changed do not say which replicas were created, because the mark changes no generation. Power loss takes the coordinator and the control file of 3.
+    /// Created again, it would vote without what it has acknowledged.
+    /// </summary>
+    [Fact]
+    public void Of_CopiesThatDoNotSayWhoWasCreated_CountsEveryVoterAsCreated()
+    {
+        var record = Record(1, [1, 2, 3]);
+        foreach (var replica in record.Replicas)
+            replica.Created = false;
+        var marked = record.Clone();
+        (marked.Replicas[1].Created, marked.Replicas[1].Creator) = (true, 77);
+        var (damaged, gone) = (Node(3, record), Node(3, record));
+        damaged.Replicas[0] = new KeptReplica { Damage = "its control file is missing or damaged" };
+        gone.Replicas.Clear();
+        foreach (var three in new[] { damaged, gone })
+        {
+            var plan = Plan(Node(1, record), Node(2, marked), three);
+            Assert.Empty(plan.Refusals);
+            Assert.All(plan.Shards.Single().Record.Replicas, static replica => Assert.True(replica.Created));
+            Assert.Equal(77UL, plan.Shards.Single().Record.Replicas[1].Creator);
+        }
+    }
+
+    /// <summary>A half-done change of settings: some nodes have an empty coordinator, and the others the real one, which may change records at any time.</summary>
+    [Theory]
+    [InlineData("", "{ }", "is therefore not lost")]
+    [InlineData("does not answer: Unavailable", "", "cannot tell whether its coordinator has lost the cluster")]
+    public void Of_ANodeWhoseCoordinatorHasNotLostTheCluster_IsRefused(string error, string cluster, string why)
+    {
+        var record = Record(1, [1, 2, 3]);
+        var other = Node(2, record);
+        other.Coordinator = new CoordinatorState { Error = error, Cluster = cluster, ClusterRevision = cluster.Length };
+        var line = Assert.Single(Plan(Node(1, record), other, Node(3, record)).Refusals);
+        Assert.StartsWith("node 2 ", line, StringComparison.Ordinal);
+        Assert.Contains(why, line, StringComparison.Ordinal);
+        other.Coordinator = null;
+        Assert.Contains("its program is older", Assert.Single(Plan(Node(1, record), other, Node(3, record)).Refusals), StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void Of_NodesWithTwoCoordinatorsThatBothHaveTheCluster_IsRefused()
+    {
+        var record = Record(1, [1, 2, 3]);
+        NodeReport[] reports = [Node(1, record), Node(2, record), Node(3, record)];
+        foreach (var report in reports)
+            report.Coordinator = new CoordinatorState { Cluster = "held", ClusterRevision = report.Node == 3 ? 8 : 7 };
+        var found = new RecoveryFindings { Reports = reports, HeldCluster = Cluster(0), HeldClusterText = "held", HeldClusterRevision = 7 };
+        Assert.Contains("node 3 has another coordinator", Assert.Single(RecoveryPlan.Of(found, id: 5).Refusals), StringComparison.Ordinal);
+        reports[2].Coordinator.ClusterRevision = 7;
+        Assert.Empty(RecoveryPlan.Of(found, id: 5).Refusals);
+    }
+
+    [Fact]
+    public void Of_AReportThatBindsNobody_IsRefused()
+    {
+        var record = Record(1, [1, 2, 3]);
+        var free = Node(2, record);
+        free.Unbound = "its coordinator is another store";
+        Assert.Contains("node 2 does not take part: its coordinator is another store", Assert.Single(Plan(Node(1, record), free, Node(3, record)).Refusals), StringComparison.Ordinal);
+    }
+
+    /// <summary>Only the way from the node that asks is blocked. The others go on with it.</summary>
+    [Fact]
+    public void Of_ANodeNamedGoneThatAnotherNodeHears_IsRefused()
+    {
+        var record = Record(1, [1, 2, 3]);
+        var hearing = Node(2, record);
+        hearing.Hears.Add(3);
+        Assert.Contains("but node 2 hears it", Assert.Single(Plan([3], Node(1, record), hearing).Refusals), StringComparison.Ordinal);
+    }
+
+    /// <summary>The shard moved from 4, 5, 6 to 1, 2, 3. Node 4 left first, so its copy names 5 and 6, which were removed from the cluster since.</summary>
+    [Fact]
+    public void Of_NodesThatLeftAndNoLongerExist_AsksForNobodyButTheMembersOfTheNewestRecord()
+    {
+        var (old, newest) = (Record(3, [4, 5, 6]), Record(9, [1, 2, 3], removed: [4, 5, 6]));
+        NodeReport[] reports = [Node(1, newest), Node(2, newest), Node(3, newest), Node(4, old)];
+        Assert.Empty(Plan(reports).Refusals);
+        // Somebody may still list them. They have no replica, so they know nothing that counts, although no replica leads.
+        reports[3].Nodes.Add([new NodeRecord { Node = 5 }, new NodeRecord { Node = 6 }]);
+        Assert.Empty(Plan([5, 6], reports).Refusals);
+        Assert.Contains(Plan([3, 5, 6], reports[0], reports[1], reports[3]).Refusals, static line => line.Contains("3 nodes are absent", StringComparison.Ordinal));
+    }
+
+    /// <summary>The recovery before may have assigned an epoch to a leader of which nobody tells.</summary>
+    [Fact]
+    public void Of_TwoRecoveriesInARow_RaisesTheFloorEachTime()
+    {
+        var record = Record(generation: 4, [1, 2, 3], epoch: 5, leader: 1);
+        NodeReport[] Of(ShardRecord copy) => [Leads(Node(1, copy, promised: 5, promisedTo: 1), epoch: 5), Node(2, copy), Node(3, copy)];
+        var first = Plan(Of(record)).Shards.Single().Record;
+        var second = Plan(Of(first)).Shards.Single().Record;
+        Assert.Equal(5UL, second.Epoch);
+        Assert.True(second.EpochFloor >= first.EpochFloor + Gap);
+    }
+
+    [Fact]
+    public void Of_AnyRecovery_HasANumberAndAnIdOfItsOwn()
+    {
+        var record = Record(1, [1, 2, 3]);
+        NodeReport[] reports = [Node(1, record), Node(2, record), Node(3, record)];
+        var plan = Plan(reports);
+        Assert.Equal((1UL, 5UL, 5UL), (plan.Number, plan.Cluster!.RecoveryId, plan.Shards.Single().Record.RecoveryId));
+        // Bound to this one, or to one that ended early.
+        reports[1].Bound = new RecoveryClaim { Recovery = 1, RecoveryId = 5 };
+        Assert.Equal(1UL, Plan(reports).Number);
+        reports[1].Bound.RecoveryId = 6;
+        Assert.Equal(2UL, Plan(reports).Number);
+        Assert.Equal(8UL, RecoveryPlan.Of(new RecoveryFindings { Reports = reports, HeldClaim = new RecoveryClaim { Recovery = 7, RecoveryId = 6 } }, id: 5).Number);
+    }
+
+    [Fact]
+    public void Of_NodesThatJoinedTwoRecoveriesOfOneNumber_IsRefused()
+    {
+        var record = Record(2 + Gap, [1, 2, 3], recovery: 1);
+        var other = Node(3, record);
+        other.Cluster.RecoveryId = 9;
+        Assert.Contains(Plan(Node(1, record), Node(2, record), other).Refusals, static line => line.Contains("two recoveries with the number 1", StringComparison.Ordinal));
     }
 
     [Theory]
@@ -233,7 +354,7 @@ public sealed class RecoveryPlanTests
         Assert.Equal(2UL, plan.Number);
         Assert.Equal(absent, plan.Cluster!.Absent);
         Assert.Equal(absent, plan.Shards.Single().Missing.Select(static node => node.Value));
-        Assert.Equal(wasAbsent, new DirectoryStarts(Start(4), Start(5)).IsOldCopy(plan.Starts[new(3)]));
+        Assert.Equal(wasAbsent, plan.Shards.Single().Record.Replicas[2].Absent);
         // Whoever took part counts, although only one node has joined.
         Assert.Empty(Plan(reports[0], Node(2, old), reports[2]).Refusals);
     }
@@ -258,12 +379,17 @@ public sealed class RecoveryPlanTests
     {
         var newest = Record(5, [1, 2, 4], removed: [3]);
         var left = Record(3 + Gap, [1, 2, 3], recovery: 1);
-        var plan = RecoveryPlan.Of(new RecoveryFindings { Reports = [Node(1, newest), Node(2, newest), Node(3, Record(3, [1, 2, 3])), Node(4, newest)], HeldShards = [left] }, 1);
+        (left.Replicas[1].Absent, left.EpochFloor) = (true, 9 * Gap);
+        // That one was made without node 2, and put what it knew of its starts.
+        var starts = new Dictionary<NodeId, NodeStarts> { [new(2)] = Start(5 + Gap) };
+        var plan = RecoveryPlan.Of(new RecoveryFindings { Reports = [Node(1, newest), Node(2, newest), Node(3, Record(3, [1, 2, 3])), Node(4, newest)], HeldShards = [left], HeldStarts = starts }, 1);
         Assert.Empty(plan.Refusals);
         Assert.Equal(2UL, plan.Number);
         var record = plan.Shards.Single().Record;
         Assert.Equal([1U, 2U, 4U], record.Replicas.Select(static replica => replica.Node));
         Assert.True(record.Generation > left.Generation);
+        Assert.True(record.EpochFloor > left.EpochFloor);
+        Assert.DoesNotContain(record.Replicas, static replica => replica.Absent);
     }
 
     [Fact]
@@ -311,17 +437,18 @@ public sealed class RecoveryPlanTests
             (report.Cluster.FormatLevel, report.Cluster.ContractLevel) = (report.Node == 2 ? 2U : 1U, report.Node == 3 ? 2U : 1U);
         var plan = Plan(reports);
         Assert.Empty(plan.Refusals);
-        Assert.Equal((2U, 2U), (plan.Cluster!.FormatLevel, plan.Cluster.ContractLevel));
-        var held = Cluster(0);
-        (held.FormatLevel, held.ContractLevel) = (3, 1);
-        plan = RecoveryPlan.Of(new RecoveryFindings { Reports = reports, HeldCluster = held }, random: 5);
+        // Older programs would drop what a recovery has put.
         Assert.Equal((3U, 2U), (plan.Cluster!.FormatLevel, plan.Cluster.ContractLevel));
+        var held = Cluster(0);
+        (held.FormatLevel, held.ContractLevel) = (4, 1);
+        plan = RecoveryPlan.Of(new RecoveryFindings { Reports = reports, HeldCluster = held }, id: 5);
+        Assert.Equal((4U, 2U), (plan.Cluster!.FormatLevel, plan.Cluster.ContractLevel));
     }
 
     private static RecoveryPlan Plan(params NodeReport[] reports) => Plan([], reports);
 
     private static RecoveryPlan Plan(uint[] without, params NodeReport[] reports) =>
-        RecoveryPlan.Of(new RecoveryFindings { Reports = reports, Without = without.Select(static node => new NodeId(node)).ToHashSet() }, random: 5);
+        RecoveryPlan.Of(new RecoveryFindings { Reports = reports, Without = without.Select(static node => new NodeId(node)).ToHashSet() }, id: 5);
 
     private static NodeStarts Start(ulong number) => new() { Starts = number, Incarnation = (number << 32) | 3 };
 
@@ -354,6 +481,7 @@ public sealed class RecoveryPlanTests
         Node = node,
         Starts = Start(5),
         Cluster = Cluster(records[0].Recovery),
+        Coordinator = new CoordinatorState(),
         Nodes = { (knows ?? []).Select(static known => new NodeRecord { Node = known.Node, Incarnation = known.Incarnation }) },
         Shards = { records },
         Replicas =

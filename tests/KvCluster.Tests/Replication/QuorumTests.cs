@@ -29,6 +29,22 @@ public sealed class QuorumTests
         Assert.True(quorum.Reached(id => id.Value is 1 or 3 or 4));
     }
 
+    /// <summary>The majority stays one of all voters, so that each is also one of those before.</summary>
+    [Fact]
+    public void Agreed_WithAnAbsentVoter_NeedsAMajorityOfAllAndIgnoresIt()
+    {
+        var quorum = Quorum.Of([new(1), new(2), new(3)], [new(3)]);
+        Assert.Equal(4, quorum.Agreed(static id => id.Value == 1 ? 9L : id.Value == 2 ? 4L : 9L));
+        Assert.False(quorum.Reached(static id => id.Value is 1 or 3));
+        Assert.True(quorum.Reached(static id => id.Value is 1 or 2));
+        Assert.True(quorum.SameAs(new Quorum([new ReplicaId(3), new ReplicaId(2), new ReplicaId(1)])));
+        Assert.True(quorum.Contains(new(3)));
+        // In two sets it counts in neither.
+        var joint = Quorum.Joint(quorum, new Quorum([new ReplicaId(1), new ReplicaId(3), new ReplicaId(4)]));
+        Assert.False(joint.Reached(static id => id.Value is 1 or 2 or 3));
+        Assert.True(joint.Reached(static id => id.Value is 1 or 2 or 4));
+    }
+
     [Fact]
     public void Reached_AnswersOfReplicasOutsideTheSet_DoNotCount() =>
         Assert.False(new Quorum([new ReplicaId(1), new ReplicaId(2), new ReplicaId(3)]).Reached(id => id.Value is 1 or 8 or 9));

@@ -458,6 +458,35 @@ public sealed class ReplicaCoreTranscriptTests
         Assert.Equal(ReplicaRole.Leader, replica.Core.Role);
     }
 
+    /// <summary>The record was rebuilt without replica 3, which runs and acknowledges all the same (F53). Its disk may be any copy.</summary>
+    [Fact]
+    public void Leader_ToldOfARecordThatWasRebuiltWithoutAVoter_LeadsOnAndCommitsWithTheOthersOnly()
+    {
+        var replica = Leading();
+        var rebuilt = replica.Record.Clone();
+        (rebuilt.Epoch, rebuilt.Leader, rebuilt.LeaderIncarnation, rebuilt.Generation, rebuilt.Recovery) = (1, 1, 10, 1 << 20, 1);
+        rebuilt.Replicas[2].Absent = true;
+        replica.Step(new Event.ShardRecordRead(0, rebuilt, 2));
+        Assert.Equal(ReplicaRole.Leader, replica.Core.Role);
+        replica.From(3, 1, static frame => frame.Match = new Match { Found = true, Record = Transcript.Id(0, 0) });
+        replica.Step(new Event.RecordAppended(replica.Journal.Append(1, 2)));
+        replica.Step(new Event.BodiesSent(new(2), 1, new LogPosition(new Etag(1, 2), 1), 4));
+        replica.Step(new Event.BodiesSent(new(3), 1, new LogPosition(new Etag(1, 2), 1), 4));
+        replica.Durable().Shown();
+        replica.From(3, 1, static frame => frame.Ack = new Ack { Durable = new V1.Etag { Epoch = 1, Change = 2 } });
+        Assert.Equal(new Etag(1, 1), replica.Core.Committed);
+        replica.From(2, 1, static frame => frame.Ack = new Ack { Durable = new V1.Etag { Epoch = 1, Change = 2 } });
+        Assert.Equal(new Etag(1, 2), replica.Core.Committed);
+    }
+
+    [Fact]
+    public void Replica_WithoutWhichTheRecordWasRebuilt_DoesNotCampaign()
+    {
+        var replica = new Transcript();
+        replica.Record.Replicas[0].Absent = true;
+        replica.Tick().Shows("");
+    }
+
     /// <summary>The outcome of a change of voters was open when the records were rebuilt (F53). The rebuilt record decides, with or without the change.</summary>
     [Theory]
     [InlineData(false)]
