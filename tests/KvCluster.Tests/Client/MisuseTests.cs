@@ -171,6 +171,41 @@ public sealed class MisuseTests
         }
     }
 
+    /// <summary>So does a proxy whose nodes are down, and it was called unusable.</summary>
+    [Fact]
+    public async Task Endpoint_ThatResetsConnections_IsTriedUntilTheTimeout()
+    {
+        using var proxy = new System.Net.Sockets.TcpListener(IPAddress.Loopback, 0);
+        proxy.Start();
+        using var stopping = new CancellationTokenSource();
+        var resets = ResetAsync();
+        await using (var client = new KvClient(new KvClientOptions { Endpoints = [$"http://{proxy.LocalEndpoint}"], Timeout = TimeSpan.FromSeconds(3) }))
+        {
+            var failure = await Assert.ThrowsAnyAsync<KvException>(() => client.GetAsync("k").AsTask());
+            Assert.True(failure is KvUnavailableException && failure.Reason != "ENDPOINT_UNUSABLE", $"{failure.Reason}: {failure.Message}");
+        }
+        await stopping.CancelAsync();
+        Assert.True(await resets > 1);
+
+        async Task<int> ResetAsync()
+        {
+            for (var count = 0; ; count++)
+            {
+                try
+                {
+                    using var connection = await proxy.AcceptSocketAsync(stopping.Token);
+                    // What the client has sent is there, so that closing with it unread resets the connection.
+                    await connection.ReceiveAsync(new byte[1], stopping.Token);
+                    connection.Close(0);
+                }
+                catch (OperationCanceledException)
+                {
+                    return count;
+                }
+            }
+        }
+    }
+
     [Fact]
     public async Task Endpoint_ThatRefusesConnections_IsTriedUntilTheTimeout()
     {
