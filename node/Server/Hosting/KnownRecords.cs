@@ -30,6 +30,9 @@ internal sealed class KnownRecords
 
     private const string IncomingSuffix = ".new";
 
+    /// <summary>Many times a record of the most replicas, and of the most nodes.</summary>
+    private const int FileBytesMax = 16 << 20;
+
     private const string ChecksumPrefix = "crc32c ";
 
     private readonly Lock _gate = new();
@@ -236,6 +239,9 @@ internal sealed class KnownRecords
         try
         {
             using var file = _files.Open(Path.Combine(_path, name), new StorageFileOptions(StorageFileMode.ReadOnly));
+            // A directory under that name has a length, too.
+            if (file.Length > FileBytesMax)
+                return null;
             content = new byte[file.Length];
             content = content[..file.Read(content, 0)];
         }
