@@ -38,7 +38,7 @@ public sealed class InjectedBugTests(ITestOutputHelper output)
         [InjectedBug.AckByStaleRecord] = ("voters-changed-unheard", 2),
         [InjectedBug.SilenceIsAnAnswer] = ("nodes-coordinator-lost", 1),
         [InjectedBug.OldCoordinatorFollowed] = ("nodes-coordinator-lost", 1),
-        [InjectedBug.ReportBindsNobody] = ("nodes-coordinator-lost", 1),
+        [InjectedBug.ReportBindsNobody] = ("nodes-coordinator-lost", 140),
         [InjectedBug.AbsentCounts] = ("nodes-coordinator-lost", 1),
         [InjectedBug.BodiesHeldBack] = ("nodes-leader-cut-off", 6),
         [InjectedBug.NoSyncBeforeMeta] = ("store-power-lost", 16),
