@@ -104,9 +104,6 @@ internal enum InjectedBug
     /// <summary>A node that has reported for a recovery goes on acting on the coordinator's records.</summary>
     ReportBindsNobody,
 
-    /// <summary>A replica without whose node the record was rebuilt counts until it is restarted.</summary>
-    AbsentCounts,
-
     // The network between the nodes.
 
     /// <summary>Send a follower that was unreachable only heartbeats for some seconds.</summary>

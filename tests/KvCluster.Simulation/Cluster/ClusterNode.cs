@@ -44,7 +44,6 @@ internal sealed class ClusterNode : IDisposable
     private DigestsCompared? _compared;
     private bool _isStopped;
     private (ShardRecord Record, long Revision) _told;
-    private bool _hasMissedRecovery;
     private RecoveryClaim? _bound;
 
     public ClusterNode(ClusterRun run, NodeId id, ReplicaId replica)
@@ -103,7 +102,7 @@ internal sealed class ClusterNode : IDisposable
     public ulong Process { get; private set; }
 
     /// <summary>Its disk is not the one of its last start, and the content has not been set aside.</summary>
-    public bool IsOldCopy => _hasMissedRecovery || new DirectoryStarts(new NodeStarts(), StartOf(Disk.LastProcess)).IsOldCopy(StartOf(Process));
+    public bool IsOldCopy => new DirectoryStarts(new NodeStarts(), StartOf(Disk.LastProcess)).IsOldCopy(StartOf(Process));
 
     /// <summary>Its process runs, whether or not its replica works.</summary>
     public bool IsUp { get; private set; }
@@ -220,9 +219,6 @@ internal sealed class ClusterNode : IDisposable
             _run.Coordinator.TellTo(this);
         });
     }
-
-    /// <summary>A recovery was completed without it, and nothing tells that but its count of starts.</summary>
-    public void MissRecovery() => _hasMissedRecovery = !ReplicaId.IsNone;
 
     public void Crash()
     {
@@ -507,7 +503,7 @@ internal sealed class ClusterNode : IDisposable
 
         Disk.LastProcess = Process;
         // It joins what the coordinator has now as a node without data.
-        (_hasMissedRecovery, Joined) = (false, _run.Coordinator.FoundBy(Id)!.Value.Cluster);
+        Joined = _run.Coordinator.FoundBy(Id)!.Value.Cluster;
         Lose("its disk is an old copy");
     }
 
@@ -533,7 +529,7 @@ internal sealed class ClusterNode : IDisposable
         _run.Trace($"node {Id} removes replica {ReplicaId:x}");
         Disk.Empty();
         Disk.LastProcess = Process;
-        (ReplicaId, Lost, _hasMissedRecovery) = (ReplicaId.None, false, false);
+        (ReplicaId, Lost) = (ReplicaId.None, false);
         Version.Forget();
         Admin.Forget();
     }

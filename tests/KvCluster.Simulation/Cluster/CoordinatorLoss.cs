@@ -122,12 +122,6 @@ internal sealed class CoordinatorLoss(ClusterRun run)
     private void Put(RecoveryPlan plan, RecoveryClaim claim)
     {
         var record = plan.Shards.Single().Record;
-        if (run.Bug == InjectedBug.AbsentCounts)
-        {
-            foreach (var replica in record.Replicas)
-                replica.Absent = false;
-        }
-
         if (!run.Healed && run.Random.Next(4) == 0)
         {
             run.Trace($"recovery {claim.Recovery} ends before it is complete");
@@ -139,8 +133,6 @@ internal sealed class CoordinatorLoss(ClusterRun run)
         }
 
         run.Tally.Count(ClusterFault.LoseCoordinator);
-        if (run.Bug == InjectedBug.AbsentCounts)
-            _absent?.MissRecovery();
         run.Coordinator.Rebuild(plan.Cluster!, record);
         if (_absent is { } absent)
             run.Time.After(run.Random.NextInt64(100_000, 2_000_000), absent.Start);
