@@ -52,10 +52,10 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
                     NodeLog.CreatedCluster(log, options.Cluster, created.SplitKeys.Count + 1, created.ReplicationFactor, created.Nodes.Count);
             }
             var record = CheckLevel(RecordText.Parse<ClusterRecord>(read.Value));
-            if (known is not null && WhyOlder(record, known) is { } older)
+            if (record.ClusterId == known?.ClusterId && CoordinatorFence.WhyOlder(record, known) is { } older)
             {
                 await missing().ConfigureAwait(false);
-                return $"{older}. Raise its records with those of the nodes: kv admin coordinator recover";
+                return $"the coordinator is not followed, because {older}. Raise its records with those of the nodes: kv admin coordinator recover";
             }
             found = (record, read.Value);
             return null;
@@ -104,11 +104,6 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
             await Task.Delay(TimeSpan.FromMilliseconds(200), cancellationToken).ConfigureAwait(false);
         }
     }
-
-    private static string? WhyOlder(ClusterRecord record, ClusterRecord known) => record.ClusterId != known.ClusterId ? null
-        : record.Recovery < known.Recovery ? $"the coordinator's is of recovery {record.Recovery}, but this node has joined recovery {known.Recovery}; it was restored from an older copy"
-        : record.Recovery == known.Recovery && record.RecoveryId != known.RecoveryId ? $"the coordinator's is of another recovery {record.Recovery} than the one that this node has joined"
-        : ClusterLevels.WhyOlder(record, known) is { } lower ? $"the coordinator has an older one: {lower}" : null;
 
     private ClusterRecord CheckLevel(ClusterRecord record)
     {

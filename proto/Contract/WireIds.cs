@@ -33,6 +33,9 @@ internal static class WireIds
 
     extension(ShardRecord record)
     {
+        /// <summary>Orders copies of the record: by the recovery of which it is, and then by its generation.</summary>
+        public (ulong Recovery, ulong Generation) Rank => (record.Recovery, record.Generation);
+
         /// <summary>The shard.</summary>
         public ShardId ShardId
         {

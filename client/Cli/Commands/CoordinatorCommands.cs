@@ -34,23 +34,21 @@ internal static class CoordinatorCommands
     private static void Describe(RecoverResponse found, Output output)
     {
         foreach (var node in found.Nodes)
-            output.Line(Line($"node {node.Node}: {(node.Answered ? "answers" : node.Error.Length > 0 ? $"does not answer ({node.Error})" : "is named gone")}"));
+            output.Line(FormattableString.Invariant($"node {node.Node}: {(node.Answered ? "answers" : node.Error.Length > 0 ? $"does not answer ({node.Error})" : "is named gone")}"));
         foreach (var shard in found.Shards)
         {
-            var source = shard.Source == 0 ? "the coordinator" : Line($"node {shard.Source}");
-            var leader = shard.Leader == 0 ? "no leader runs, so one will be elected" : Line($"node {shard.Leader} leads and goes on");
+            var source = shard.Source == 0 ? "the coordinator" : FormattableString.Invariant($"node {shard.Source}");
+            var leader = shard.Leader == 0 ? "no leader runs, so one will be elected" : FormattableString.Invariant($"node {shard.Leader} leads and goes on");
             var missing = shard.Missing.Count == 0 ? "" : $", missing on {Nodes(shard.Missing)}";
-            output.Line(Line($"shard {shard.Shard}: record from {source}; {leader}; voters on {Nodes(shard.Intact)}{missing}"));
+            output.Line(FormattableString.Invariant($"shard {shard.Shard}: record from {source}; {leader}; voters on {Nodes(shard.Intact)}{missing}"));
         }
         foreach (var refusal in found.Refusals)
             output.Line($"refused: {refusal}");
         if (found.Applied)
-            output.Line(Line($"the coordinator has the records of {found.Shards.Count} shards (recovery {found.Recovery})"));
+            output.Line(FormattableString.Invariant($"the coordinator has the records of {found.Shards.Count} shards (recovery {found.Recovery})"));
     }
 
-    private static string Nodes(IReadOnlyCollection<uint> nodes) => nodes.Count == 0 ? "no node" : string.Join(", ", nodes.Select(static node => Line($"{node}")));
-
-    private static string Line(FormattableString text) => text.ToString(CultureInfo.InvariantCulture);
+    private static string Nodes(IReadOnlyCollection<uint> nodes) => nodes.Count == 0 ? "no node" : string.Join(", ", nodes.Select(static node => FormattableString.Invariant($"{node}")));
 
     private static object ToDocument(RecoverResponse found) => new
     {

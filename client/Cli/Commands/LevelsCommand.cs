@@ -1,5 +1,4 @@
 using System.CommandLine;
-using System.Globalization;
 using KvCluster.Client;
 
 namespace KvCluster.Cli.Commands;
@@ -26,15 +25,15 @@ internal static class LevelsCommand
     private static void Print(Output output, LevelsStatus levels, bool raise)
     {
         if (levels.Format > levels.FormatBefore)
-            output.Line(Line($"the format level was raised from {levels.FormatBefore} to {levels.Format}"));
+            output.Line(FormattableString.Invariant($"the format level was raised from {levels.FormatBefore} to {levels.Format}"));
         if (levels.Contract > levels.ContractBefore)
-            output.Line(Line($"the contract level was raised from {levels.ContractBefore} to {levels.Contract}"));
+            output.Line(FormattableString.Invariant($"the contract level was raised from {levels.ContractBefore} to {levels.Contract}"));
         if (raise && !IsRaised(levels))
             output.Line("nothing to raise, because no node supports more");
-        output.Line(Line($"in force: format level {levels.Format}, contract level {levels.Contract}"));
+        output.Line(FormattableString.Invariant($"in force: format level {levels.Format}, contract level {levels.Contract}"));
         foreach (var node in levels.Nodes)
             output.Line(Describe(node));
-        var before = levels.Nodes.Where(node => node.FormatInUse < levels.Format || node.ContractInUse < levels.Contract).Select(static node => Line($"{node.Node}")).ToList();
+        var before = levels.Nodes.Where(node => node.FormatInUse < levels.Format || node.ContractInUse < levels.Contract).Select(static node => FormattableString.Invariant($"{node.Node}")).ToList();
         if (before.Count > 0)
             output.Line($"not in use everywhere yet: restart {(before.Count == 1 ? $"node {before[0]}" : $"the nodes {string.Join(", ", before)}, one after the other")}");
     }
@@ -42,16 +41,14 @@ internal static class LevelsCommand
     private static string Describe(NodeLevelsStatus node)
     {
         if (node.Version.Length == 0)
-            return Line($"node {node.Node}: not registered, so it is not known what it supports");
-        var uses = node is { FormatInUse: { } format, ContractInUse: { } contract } ? Line($"format level {format}, contract level {contract}") : "not known";
-        return Line($"node {node.Node} (version {node.Version}): supports format levels {Describe(node.FormatLevels)}, contract levels {Describe(node.ContractLevels)}; in use: {uses}");
+            return FormattableString.Invariant($"node {node.Node}: not registered, so it is not known what it supports");
+        var uses = node is { FormatInUse: { } format, ContractInUse: { } contract } ? FormattableString.Invariant($"format level {format}, contract level {contract}") : "not known";
+        return FormattableString.Invariant($"node {node.Node} (version {node.Version}): supports format levels {Describe(node.FormatLevels)}, contract levels {Describe(node.ContractLevels)}; in use: {uses}");
     }
 
-    private static string Describe(KvLevelRange? range) => range is null ? "not known" : Line($"{range.Min} to {range.Max}");
+    private static string Describe(KvLevelRange? range) => range is null ? "not known" : FormattableString.Invariant($"{range.Min} to {range.Max}");
 
     private static bool IsRaised(LevelsStatus levels) => levels.Format > levels.FormatBefore || levels.Contract > levels.ContractBefore;
-
-    private static string Line(FormattableString text) => text.ToString(CultureInfo.InvariantCulture);
 
     private static object ToDocument(LevelsStatus levels) => new
     {

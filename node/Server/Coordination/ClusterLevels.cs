@@ -1,4 +1,3 @@
-using System.Globalization;
 using KvCluster.Admin.V1;
 using KvCluster.Internal.V1;
 using KvCluster.Node.Runtime;
@@ -53,7 +52,7 @@ internal sealed partial class ClusterLevels(ICoordinator coordinator, Coordinato
     /// <param name="known">The one that a node goes by. A recovery that did not hear of a raised level may rebuild the record without it, so only those of the same recovery are compared.</param>
     public static string? WhyOlder(ClusterRecord record, ClusterRecord known) =>
         record.ClusterId == known.ClusterId && record.Recovery == known.Recovery && (record.FormatLevel < known.FormatLevel || record.ContractLevel < known.ContractLevel)
-            ? Line($"its record of the cluster has format level {record.FormatLevel} and contract level {record.ContractLevel}, but they were raised to {known.FormatLevel} and {known.ContractLevel}, so it was restored from an older copy")
+            ? FormattableString.Invariant($"its record of the cluster has format level {record.FormatLevel} and contract level {record.ContractLevel}, but they were raised to {known.FormatLevel} and {known.ContractLevel}, so it was restored from an older copy")
             : null;
 
     /// <summary>The highest levels that all nodes support; those in force if no node supports more.</summary>
@@ -75,7 +74,7 @@ internal sealed partial class ClusterLevels(ICoordinator coordinator, Coordinato
         var lacking = known.Where(one => one.Levels.WhyNot(toFormat, toContract) is not null).Select(static one => Describe(one.Node)).ToList();
         return lacking.Count == 0
             ? (toFormat, toContract, null)
-            : (format, contract, Line($"not all nodes support format level {toFormat} and contract level {toContract}: {string.Join("; ", lacking)}. Upgrade them first"));
+            : (format, contract, FormattableString.Invariant($"not all nodes support format level {toFormat} and contract level {toContract}: {string.Join("; ", lacking)}. Upgrade them first"));
     }
 
     // It does not matter which of two calls at once has written the record, because both want the same.
@@ -115,13 +114,11 @@ internal sealed partial class ClusterLevels(ICoordinator coordinator, Coordinato
     };
 
     private static string DescribeUnknown(LevelsOfNode node) => node.Version.Length == 0
-        ? Line($"node {node.Node} is not registered. Start it, or have its replicas moved to other nodes, first")
-        : Line($"node {node.Node} (version {OneLine.Of(node.Version)}) does not say so. Upgrade it first");
+        ? FormattableString.Invariant($"node {node.Node} is not registered. Start it, or have its replicas moved to other nodes, first")
+        : FormattableString.Invariant($"node {node.Node} (version {OneLine.Of(node.Version)}) does not say so. Upgrade it first");
 
     private static string Describe(LevelsOfNode node) =>
-        Line($"node {node.Node} (version {OneLine.Of(node.Version)}) supports the format levels {node.Levels.Format?.Min ?? 0} to {node.Levels.Format?.Max ?? 0} and the contract levels {node.Levels.Contract?.Min ?? 0} to {node.Levels.Contract?.Max ?? 0}");
-
-    private static string Line(FormattableString text) => text.ToString(CultureInfo.InvariantCulture);
+        FormattableString.Invariant($"node {node.Node} (version {OneLine.Of(node.Version)}) supports the format levels {node.Levels.Format?.Min ?? 0} to {node.Levels.Format?.Max ?? 0} and the contract levels {node.Levels.Contract?.Min ?? 0} to {node.Levels.Contract?.Max ?? 0}");
 
     [LoggerMessage(49, LogLevel.Warning, "An operator raised the levels in force to format level {Format} and contract level {Contract}, from {FormatBefore} and {ContractBefore}. Programs without them cannot be nodes of the cluster any more")]
     private static partial void Raised(ILogger log, uint format, uint contract, uint formatBefore, uint contractBefore);

@@ -2,12 +2,18 @@ using KvCluster.Replication.Protocol;
 
 namespace KvCluster.Node.Coordination;
 
-/// <summary>Changes that are repeated until their outcome is certain.</summary>
+/// <summary>Changes under the coordinator's own guard, and those that are repeated until their outcome is certain.</summary>
 internal static class CoordinatorChanges
 {
     private static readonly TimeSpan Pause = TimeSpan.FromMilliseconds(200);
 
     private static readonly TimeSpan RevokeTimeMax = TimeSpan.FromSeconds(1);
+
+    /// <summary>One attempt under <see cref="ICoordinator.Guard"/>.</summary>
+    /// <inheritdoc cref="ICoordinator.CompareAndSetAsync"/>
+    public static Task<CompareAndSetResult> CompareAndSetAsync(
+        this ICoordinator coordinator, string key, long expectedRevision, string? value, long lease, CancellationToken cancellationToken) =>
+        coordinator.CompareAndSetAsync(key, expectedRevision, value, lease, coordinator.Guard, cancellationToken);
 
     /// <summary>
     /// Repeats one compare-and-set until it is certainly won or lost. After an attempt without an answer, finding exactly the given value counts

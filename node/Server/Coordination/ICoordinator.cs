@@ -22,9 +22,7 @@ internal interface ICoordinator : IAsyncDisposable
     /// outcome is unknown, the result says so, and <see cref="CoordinatorChanges"/> can settle it.
     /// </summary>
     /// <param name="lease">The lease whose end removes the key; 0: none.</param>
-    Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CancellationToken cancellationToken);
-
-    /// <summary>The same under a guard (null: none), which is compared in the same transaction.</summary>
+    /// <param name="guardedBy">Is compared in the same transaction; null: nothing.</param>
     /// <exception cref="CoordinatorGuardException">The guard does not hold. Nothing was changed.</exception>
     Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken);
 

@@ -4,43 +4,33 @@ using KvCluster.Replication.Protocol;
 
 namespace KvCluster.Node.Coordination;
 
-/// <summary>A node's coordinator with its calls measured. The inner coordinator stays its owner's.</summary>
-internal sealed class MeasuredCoordinator(ICoordinator inner, NodeMetrics metrics) : ICoordinator
+/// <summary>A node's coordinator with its calls measured.</summary>
+internal sealed class MeasuredCoordinator(ICoordinator inner, NodeMetrics metrics) : PassingCoordinator(inner)
 {
     private bool _hasAlarmed;
 
-    public Task<CoordinatorRead> GetAsync(string key, CancellationToken cancellationToken) =>
-        MeasureAsync("get", inner.GetAsync(key, cancellationToken));
+    public override Task<CoordinatorRead> GetAsync(string key, CancellationToken cancellationToken) =>
+        MeasureAsync("get", Inner.GetAsync(key, cancellationToken));
 
-    public Task<CoordinatorList> ListAsync(string prefix, CancellationToken cancellationToken) =>
-        MeasureAsync("list", inner.ListAsync(prefix, cancellationToken));
-
-    public Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CancellationToken cancellationToken) =>
-        CompareAndSetAsync(key, expectedRevision, value, lease, guardedBy: null, cancellationToken);
+    public override Task<CoordinatorList> ListAsync(string prefix, CancellationToken cancellationToken) =>
+        MeasureAsync("list", Inner.ListAsync(prefix, cancellationToken));
 
     // A lost answer is not an exception here, but it does not count as answered either.
-    public Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken) =>
+    public override Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken) =>
         MeasureAsync(
             "compare_and_set",
-            inner.CompareAndSetAsync(key, expectedRevision, value, lease, guardedBy, cancellationToken),
+            Inner.CompareAndSetAsync(key, expectedRevision, value, lease, guardedBy, cancellationToken),
             static result => result.Outcome == SetOutcome.Unknown ? "OUTCOME_UNKNOWN" : null);
 
-    public IAsyncEnumerable<IReadOnlyList<CoordinatorChange>> WatchAsync(string prefix, long fromRevision, CancellationToken cancellationToken) =>
-        inner.WatchAsync(prefix, fromRevision, cancellationToken);
+    public override Task<long> GrantLeaseAsync(TimeSpan timeToLive, CancellationToken cancellationToken) =>
+        MeasureAsync("grant_lease", Inner.GrantLeaseAsync(timeToLive, cancellationToken));
 
-    public Task<long> GrantLeaseAsync(TimeSpan timeToLive, CancellationToken cancellationToken) =>
-        MeasureAsync("grant_lease", inner.GrantLeaseAsync(timeToLive, cancellationToken));
+    public override Task<bool> KeepAliveAsync(long lease, CancellationToken cancellationToken) =>
+        MeasureAsync("keep_alive", Inner.KeepAliveAsync(lease, cancellationToken));
 
-    public Task<bool> KeepAliveAsync(long lease, CancellationToken cancellationToken) =>
-        MeasureAsync("keep_alive", inner.KeepAliveAsync(lease, cancellationToken));
-
-    public Task RevokeAsync(long lease, CancellationToken cancellationToken) => inner.RevokeAsync(lease, cancellationToken);
-
-    public ICoordinator Anew() => inner.Anew();
-
-    public void ContinueAs(ICoordinator anew)
+    public override void ContinueAs(ICoordinator anew)
     {
-        inner.ContinueAs(anew);
+        Inner.ContinueAs(anew);
         Interlocked.Exchange(ref _hasAlarmed, false);
     }
 
@@ -50,8 +40,6 @@ internal sealed class MeasuredCoordinator(ICoordinator inner, NodeMetrics metric
         if (Interlocked.Exchange(ref _hasAlarmed, true) is false)
             metrics.Alarmed();
     }
-
-    public ValueTask DisposeAsync() => ValueTask.CompletedTask;
 
     private async Task<T> MeasureAsync<T>(string call, Task<T> calling, Func<T, string?>? errorOf = null)
     {

@@ -73,12 +73,19 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
             return "it has no record of the cluster, so its data is lost";
         var record = RecordText.Parse<ClusterRecord>(text);
         return record.ClusterId != identity.ClusterId || Lineage.Read(record.Lineage) != identity.Lineage ? $"it has another cluster, {record.ClusterId} of lineage {Lineage.Read(record.Lineage)}"
-            : record.Recovery < known.Recovery ? $"its records are older: they were rebuilt {record.Recovery} times, and those that this node goes by {known.Recovery} times"
-            : record.Recovery == known.Recovery && record.RecoveryId != known.RecoveryId ? $"its records were rebuilt by another recovery {record.Recovery} than those that this node goes by"
+            : WhyOlder(record, known) is { } older ? older
             : isAnotherStore && record.Recovery == known.Recovery ? "it was restored or replaced, and its records were not rebuilt since"
-            : ClusterLevels.WhyOlder(record, known)
-                ?? (identity.Levels.WhyNot(record.FormatLevel, record.ContractLevel) is { } lacking ? $"{lacking} by this program (version {ProgramVersion.Full}); start the node with a version that supports it" : null);
+            : identity.Levels.WhyNot(record.FormatLevel, record.ContractLevel) is { } lacking ? $"{lacking} by this program (version {ProgramVersion.Full}); start the node with a version that supports it"
+            : null;
     }
+
+    /// <summary>Why the coordinator has an earlier state of the cluster than one that a node has gone by; null if it does not.</summary>
+    /// <param name="record">The cluster's record there.</param>
+    /// <param name="known">The record that the node goes by, of the same cluster.</param>
+    internal static string? WhyOlder(ClusterRecord record, ClusterRecord known) =>
+        record.Recovery < known.Recovery ? $"its records are older, of recovery {record.Recovery}, and this node has joined recovery {known.Recovery}"
+        : record.Recovery == known.Recovery && record.RecoveryId != known.RecoveryId ? $"its records were rebuilt by another recovery {record.Recovery} than those that this node goes by"
+        : ClusterLevels.WhyOlder(record, known);
 
     private async Task LookAsync(CancellationToken cancellationToken)
     {

@@ -127,7 +127,7 @@ internal sealed class KnownRecords
         {
             if (BoundLocked() is not null)
                 return false;
-            if (_shards.TryGetValue(record.ShardId, out var held) && (record.Recovery, record.Generation).CompareTo((held.Recovery, held.Generation)) <= 0)
+            if (_shards.TryGetValue(record.ShardId, out var held) && record.Rank.CompareTo(held.Rank) <= 0)
                 return true;
             WriteLocked(NameOf(record.ShardId), RecordText.Format(record) + "\n");
             _shards[record.ShardId] = record.Clone();
@@ -251,11 +251,7 @@ internal sealed class KnownRecords
         }
         var text = Encoding.UTF8.GetString(content);
         var end = text.LastIndexOf(ChecksumPrefix, StringComparison.Ordinal);
-        // Development versions wrote no checksum.
-        if (end < 0)
-            return text;
-        var body = text[..end];
-        return text[end..] == ChecksumOf(body) ? body : null;
+        return end >= 0 && text[..end] is var body && text[end..] == ChecksumOf(body) ? body : null;
     }
 
     private static string ChecksumOf(string body) => string.Create(CultureInfo.InvariantCulture, $"{ChecksumPrefix}{Crc32C.Of(Encoding.UTF8.GetBytes(body)):x8}\n");

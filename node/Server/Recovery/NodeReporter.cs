@@ -47,7 +47,7 @@ internal sealed class NodeReporter(NodeId node, NodeDirectory directory, ShardHo
         {
             report.Replicas.Add(replica);
             // A running replica goes by a record that is on the disk too, but knows which directories exist, and who leads.
-            if (record is not null && (!records.TryGetValue(record.ShardId, out var kept) || (record.Recovery, record.Generation).CompareTo((kept.Recovery, kept.Generation)) >= 0))
+            if (record is not null && (!records.TryGetValue(record.ShardId, out var kept) || record.Rank.CompareTo(kept.Rank) >= 0))
                 records[record.ShardId] = record;
         }
         report.Shards.AddRange(records.Values.OrderBy(static record => record.Shard));

@@ -43,6 +43,6 @@ internal sealed record RecoveryFindings
     /// </summary>
     public IEnumerable<NodeId> Named => Reports.SelectMany(static report => report.Nodes.Select(static node => node.NodeId).Append(new NodeId(report.Node)))
         .Concat(Reports.SelectMany(static report => report.Shards).Concat(TrustedShards).GroupBy(static record => record.ShardId)
-            .SelectMany(static copies => copies.MaxBy(static record => (record.Recovery, record.Generation))!.Replicas).Select(static replica => replica.NodeId))
+            .SelectMany(static copies => copies.MaxBy(static record => record.Rank)!.Replicas).Select(static replica => replica.NodeId))
         .Distinct().Order();
 }

@@ -1,6 +1,5 @@
 // Which records to put into a coordinator that has lost its own, computed from what the nodes say. Pure. The rules, and why they are enough, are in README.md
 // beside this file. Whatever they do not cover is refused.
-using System.Globalization;
 using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Runtime;
@@ -93,9 +92,9 @@ internal sealed class RecoveryPlan
     private static ClusterRecord? NewestCluster(RecoveryFindings found, List<string> refusals)
     {
         foreach (var report in found.Reports.Where(static report => report.Cluster is null || report.Starts is null))
-            refusals.Add(Line($"node {report.Node} does not know the cluster's record, because its data directory was last used by an earlier version; start it once with this version while the coordinator has its data, or name it with --without {report.Node}"));
+            refusals.Add(FormattableString.Invariant($"node {report.Node} does not know the cluster's record, because its data directory was last used by an earlier version; start it once with this version while the coordinator has its data, or name it with --without {report.Node}"));
         foreach (var twice in found.Reports.GroupBy(static report => report.Node).Where(static reports => reports.Count() > 1))
-            refusals.Add(Line($"two processes answer as node {twice.Key}; stop the one with the older data directory"));
+            refusals.Add(FormattableString.Invariant($"two processes answer as node {twice.Key}; stop the one with the older data directory"));
         if (refusals.Count > 0)
             return null;
         if (found.Reports.Count == 0)
@@ -105,12 +104,12 @@ internal sealed class RecoveryPlan
         }
         var newest = found.Reports.MaxBy(static report => report.Cluster.Recovery)!;
         foreach (var other in found.Reports.Where(other => !IsSame(other.Cluster, newest.Cluster)))
-            refusals.Add(Line($"node {other.Node} belongs to another cluster or lineage than node {newest.Node}; give the endpoint of a node of the right one"));
+            refusals.Add(FormattableString.Invariant($"node {other.Node} belongs to another cluster or lineage than node {newest.Node}; give the endpoint of a node of the right one"));
         // Both have acted on records of which the other knows nothing.
         foreach (var other in found.Reports.Where(other => other.Cluster.Recovery == newest.Cluster.Recovery && other.Cluster.RecoveryId != newest.Cluster.RecoveryId))
-            refusals.Add(Line($"nodes {newest.Node} and {other.Node} have joined two recoveries with the number {newest.Cluster.Recovery}, made in two stores; decide which of the two goes on, stop the nodes of the other, and name them with --without"));
+            refusals.Add(FormattableString.Invariant($"nodes {newest.Node} and {other.Node} have joined two recoveries with the number {newest.Cluster.Recovery}, made in two stores; decide which of the two goes on, stop the nodes of the other, and name them with --without"));
         if (found.HeldCluster is { } held && !IsSame(held, newest.Cluster))
-            refusals.Add(Line($"the coordinator has another cluster of this name (id {held.ClusterId}, created {held.Created?.ToDateTime():u}), but the nodes are of {newest.Cluster.ClusterId}; if it was created by mistake, delete its keys first"));
+            refusals.Add(FormattableString.Invariant($"the coordinator has another cluster of this name (id {held.ClusterId}, created {held.Created?.ToDateTime():u}), but the nodes are of {newest.Cluster.ClusterId}; if it was created by mistake, delete its keys first"));
         return refusals.Count == 0 ? newest.Cluster : null;
     }
 
@@ -124,16 +123,16 @@ internal sealed class RecoveryPlan
         foreach (var missing in named.Where(node => !answered.Contains(node) && !found.Without.Contains(node)).Order())
         {
             var why = found.Silent.TryGetValue(missing, out var error) ? $" ({OneLine.Of(error)})" : "";
-            refusals.Add(Line($"node {missing} does not answer{why}; start it, or, if it is gone for good, name it with --without {missing}"));
+            refusals.Add(FormattableString.Invariant($"node {missing} does not answer{why}; start it, or, if it is gone for good, name it with --without {missing}"));
         }
         foreach (var gone in found.Without.Order())
         {
             if (answered.Contains(gone))
-                refusals.Add(Line($"node {gone} is named by --without, but it answers; leave out --without {gone}, or stop the node"));
+                refusals.Add(FormattableString.Invariant($"node {gone} is named by --without, but it answers; leave out --without {gone}, or stop the node"));
             else if (!named.Contains(gone) && !found.Reports.Any(report => report.Shards.Any(record => record.Replicas.Any(replica => replica.NodeId == gone))))
-                refusals.Add(Line($"node {gone} is named by --without, but no node knows of it; leave out --without {gone}"));
+                refusals.Add(FormattableString.Invariant($"node {gone} is named by --without, but no node knows of it; leave out --without {gone}"));
             else if (found.Reports.FirstOrDefault(report => report.Hears.Contains(gone.Value)) is { } hearing)
-                refusals.Add(Line($"node {gone} is named by --without, and does not answer the node that asked, but node {hearing.Node} hears it, so it runs; stop it, or have it answer and leave out --without {gone}"));
+                refusals.Add(FormattableString.Invariant($"node {gone} is named by --without, and does not answer the node that asked, but node {hearing.Node} hears it, so it runs; stop it, or have it answer and leave out --without {gone}"));
         }
     }
 
@@ -148,9 +147,9 @@ internal sealed class RecoveryPlan
                 : state.Cluster.Length > 0 && found.HeldClusterText.Length == 0 ? "has a coordinator with a record of the cluster, which is therefore not lost; have all nodes use that one"
                 : "has another coordinator than the node that asked; have all nodes use the same one";
             if (why is not null)
-                refusals.Add(Line($"node {report.Node} {why}, or stop the node and name it with --without {report.Node}"));
+                refusals.Add(FormattableString.Invariant($"node {report.Node} {why}, or stop the node and name it with --without {report.Node}"));
             else if (report.Unbound.Length > 0)
-                refusals.Add(Line($"node {report.Node} does not take part: {OneLine.Of(report.Unbound)}; run this again"));
+                refusals.Add(FormattableString.Invariant($"node {report.Node} does not take part: {OneLine.Of(report.Unbound)}; run this again"));
         }
     }
 
@@ -159,15 +158,17 @@ internal sealed class RecoveryPlan
     {
         foreach (var report in found.Reports)
         {
-            var known = KnownStarts(found, new NodeId(report.Node));
+            var known = KnownStart(found, new NodeId(report.Node))?.Starts ?? 0;
             if (known > report.Starts.Starts)
-                refusals.Add(Line($"node {report.Node} runs on an old copy of its data directory: its last start there is {report.Starts.Starts}, and {known} is known; start it with its newest directory, or stop it and name it with --without {report.Node}"));
+                refusals.Add(FormattableString.Invariant($"node {report.Node} runs on an old copy of its data directory: its last start there is {report.Starts.Starts}, and {known} is known; start it with its newest directory, or stop it and name it with --without {report.Node}"));
         }
     }
 
-    private static ulong KnownStarts(RecoveryFindings found, NodeId node) => found.Reports.Where(report => report.Node != node.Value)
-        .SelectMany(static report => report.Nodes).Where(other => other.NodeId == node).Select(static other => other.Incarnation >> 32)
-        .Append(HeldStartsOf(found, node)?.Starts ?? 0).Max();
+    // The last start that others, or the coordinator, know of.
+    private static NodeStarts? KnownStart(RecoveryFindings found, NodeId node) => found.Reports.Where(report => report.Node != node.Value)
+        .SelectMany(static report => report.Nodes).Where(other => other.NodeId == node)
+        .Select(static other => new NodeStarts { Starts = other.Incarnation >> 32, Incarnation = other.Incarnation })
+        .Append(HeldStartsOf(found, node)).OfType<NodeStarts>().MaxBy(static start => start.Starts);
 
     // Without the cluster's record, a recovery that ended early has left them.
     private static NodeStarts? HeldStartsOf(RecoveryFindings found, NodeId node) => found.HeldCluster is null ? null : found.HeldStarts.GetValueOrDefault(node);
@@ -178,9 +179,7 @@ internal sealed class RecoveryPlan
         var starts = found.Reports.ToDictionary(static report => new NodeId(report.Node), static report => report.Starts);
         foreach (var node in absent.Where(node => !starts.ContainsKey(node)))
         {
-            var known = found.Reports.SelectMany(static report => report.Nodes).Where(other => other.NodeId == node)
-                .Select(static other => new NodeStarts { Starts = other.Incarnation >> 32, Incarnation = other.Incarnation }).Append(HeldStartsOf(found, node)).OfType<NodeStarts>().MaxBy(static start => start.Starts);
-            if (known is { Starts: > 0 })
+            if (KnownStart(found, node) is { Starts: > 0 } known)
                 starts[node] = known;
         }
         return starts;
@@ -196,14 +195,12 @@ internal sealed class RecoveryPlan
         {
             var record = shards[index].Record;
             if (!record.Start.Equals(end) || (index > 0 && end.IsEmpty))
-                refusals.Add(Line($"the records found do not cover every key once: shard {record.Shard} does not begin where the one before it ends; a shard's record is missing on all nodes that answered"));
+                refusals.Add(FormattableString.Invariant($"the records found do not cover every key once: shard {record.Shard} does not begin where the one before it ends; a shard's record is missing on all nodes that answered"));
             end = record.End;
         }
         if (shards.Count == 0 || !end.IsEmpty)
             refusals.Add("the records found do not cover every key: that of the last shard is missing on all nodes that answered");
     }
-
-    internal static string Line(FormattableString text) => text.ToString(CultureInfo.InvariantCulture);
 }
 
 /// <summary>A shard's record as it is to be put.</summary>

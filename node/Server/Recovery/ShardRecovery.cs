@@ -35,12 +35,12 @@ internal sealed class ShardRecovery
             .Concat(found.TrustedShards.Select(static record => (Source: NodeId.None, Record: record))).Where(copy => copy.Record.ShardId == shard).ToList();
         if (copies.Count == 0)
         {
-            refusals.Add(RecoveryPlan.Line($"node {ReplicasOf(found, shard).First().Node} has a replica of shard {shard}, but no node that answered has a copy of the shard's record"));
+            refusals.Add(FormattableString.Invariant($"node {ReplicasOf(found, shard).First().Node} has a replica of shard {shard}, but no node that answered has a copy of the shard's record"));
             return null;
         }
-        var newest = copies.MaxBy(static copy => (copy.Record.Recovery, copy.Record.Generation));
-        foreach (var other in copies.Where(copy => copy.Record.Recovery == newest.Record.Recovery && copy.Record.Generation == newest.Record.Generation && !IsSame(copy.Record, newest.Record)))
-            refusals.Add(RecoveryPlan.Line($"the copies of the record of shard {shard} from {NameOf(newest.Source)} and {NameOf(other.Source)} have generation {newest.Record.Generation} and differ"));
+        var newest = copies.MaxBy(static copy => copy.Record.Rank);
+        foreach (var other in copies.Where(copy => copy.Record.Rank == newest.Record.Rank && !IsSame(copy.Record, newest.Record)))
+            refusals.Add(FormattableString.Invariant($"the copies of the record of shard {shard} from {NameOf(newest.Source)} and {NameOf(other.Source)} have generation {newest.Record.Generation} and differ"));
         return new ShardRecovery(shard, found, absent, newest, refusals).Plan(number);
     }
 
@@ -71,7 +71,7 @@ internal sealed class ShardRecovery
     private static IEnumerable<(NodeId Node, KeptReplica Replica)> ReplicasOf(RecoveryFindings found, ShardId shard) =>
         found.Reports.SelectMany(static report => report.Replicas, static (report, replica) => (Node: new NodeId(report.Node), Replica: replica)).Where(entry => entry.Replica.Shard == shard.Value);
 
-    private static string NameOf(NodeId source) => source.IsNone ? "the coordinator" : RecoveryPlan.Line($"node {source}");
+    private static string NameOf(NodeId source) => source.IsNone ? "the coordinator" : FormattableString.Invariant($"node {source}");
 
     // Everything but who leads and which directories exist, which change without a new generation.
     private static bool IsSame(ShardRecord one, ShardRecord other) =>
@@ -93,7 +93,7 @@ internal sealed class ShardRecovery
         var leader = leaders[0];
         if (_newest.Replicas.Any(replica => replica.Replica == leader.Replica.Replica && replica is { Learner: false, Absent: false }))
             return leader;
-        _refusals.Add(RecoveryPlan.Line($"node {leader.Node} leads shard {_shard} in epoch {leader.Replica.LeadsEpoch}, but the newest record found, from {NameOf(_source)}, does not name its replica as a voter"));
+        _refusals.Add(FormattableString.Invariant($"node {leader.Node} leads shard {_shard} in epoch {leader.Replica.LeadsEpoch}, but the newest record found, from {NameOf(_source)}, does not name its replica as a voter"));
         return null;
     }
 
@@ -103,11 +103,11 @@ internal sealed class ShardRecovery
         foreach (var (node, replica) in ReplicasOf(_found, _shard))
         {
             if (replica.Replica != 0 && !replica.Removed && !Knows(replica.Replica))
-                _refusals.Add(RecoveryPlan.Line($"node {node} has replica {replica.Replica:x} of shard {_shard}, which the newest record found, from {NameOf(_source)}, neither names nor lists as removed"));
+                _refusals.Add(FormattableString.Invariant($"node {node} has replica {replica.Replica:x} of shard {_shard}, which the newest record found, from {NameOf(_source)}, neither names nor lists as removed"));
             else if (replica.PromisedLeader != 0 && !Knows(replica.PromisedLeader))
-                _refusals.Add(RecoveryPlan.Line($"the replica of shard {_shard} on node {node} has followed replica {replica.PromisedLeader:x}, which the newest record found, from {NameOf(_source)}, neither names nor lists as removed"));
+                _refusals.Add(FormattableString.Invariant($"the replica of shard {_shard} on node {node} has followed replica {replica.PromisedLeader:x}, which the newest record found, from {NameOf(_source)}, neither names nor lists as removed"));
             if (replica.Recovery == _newest.Recovery && replica.Generation > _newest.Generation)
-                _refusals.Add(RecoveryPlan.Line($"the replica of shard {_shard} on node {node} has seen generation {replica.Generation} of the shard's record, but the newest one found, from {NameOf(_source)}, is {_newest.Generation}"));
+                _refusals.Add(FormattableString.Invariant($"the replica of shard {_shard} on node {node} has seen generation {replica.Generation} of the shard's record, but the newest one found, from {NameOf(_source)}, is {_newest.Generation}"));
         }
     }
 
@@ -117,7 +117,7 @@ internal sealed class ShardRecovery
     {
         if (intact <= voters / 2)
         {
-            _refusals.Add(RecoveryPlan.Line($"only {intact} of the {voters} voters of shard {_shard} are there, so acknowledged changes may be lost; start the nodes of the others with their data"));
+            _refusals.Add(FormattableString.Invariant($"only {intact} of the {voters} voters of shard {_shard} are there, so acknowledged changes may be lost; start the nodes of the others with their data"));
             return;
         }
         var gone = _found.Without;
@@ -126,9 +126,9 @@ internal sealed class ShardRecovery
             return;
         // What such a node knew of later changes of the replicas is known to the others only under these two conditions (README.md).
         if (gone.Count > 1)
-            _refusals.Add(RecoveryPlan.Line($"no replica of shard {_shard} leads, and {gone.Count} nodes are absent, which may have been a majority of newer replicas; start all but one of nodes {string.Join(", ", gone.Order())}"));
+            _refusals.Add(FormattableString.Invariant($"no replica of shard {_shard} leads, and {gone.Count} nodes are absent, which may have been a majority of newer replicas; start all but one of nodes {string.Join(", ", gone.Order())}"));
         else if (_newest.Replicas.Any(static replica => replica.Learner))
-            _refusals.Add(RecoveryPlan.Line($"no replica of shard {_shard} leads, its replicas were being changed, and node {gone.Single()}, which is absent, may have completed that; start it with its data"));
+            _refusals.Add(FormattableString.Invariant($"no replica of shard {_shard} leads, its replicas were being changed, and node {gone.Single()}, which is absent, may have completed that; start it with its data"));
     }
 
     // A replica that exists, or has existed, must never be created again under its id: it may have promised and acknowledged. Copies do not tell, because the mark that it was created changes no

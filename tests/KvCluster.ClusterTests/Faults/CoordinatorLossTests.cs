@@ -120,6 +120,8 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
             await cluster.UntilSaidAsync(node.Node, "ALARM", since[node.Node]);
         var restarted = await cluster.FollowerAsync();
         await cluster.Node(restarted).KillAsync();
+        // Its alarm said so too.
+        since = cluster.LogLengths();
         cluster.Node(restarted).Start();
         await cluster.UntilSaidAsync(restarted, "has joined recovery 1", since[restarted]);
         await cluster.UntilMoreChangesOrLeaderlessAsync(histories, Some);

@@ -179,7 +179,7 @@ internal sealed class ClusterNode : IDisposable
     {
         if (Bound is not null)
             return false;
-        if (Known is null || (record.Recovery, record.Generation).CompareTo((Known.Recovery, Known.Generation)) > 0)
+        if (Known is null || record.Rank.CompareTo(Known.Rank) > 0)
             Known = record;
         return true;
     }

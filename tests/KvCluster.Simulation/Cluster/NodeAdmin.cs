@@ -191,7 +191,7 @@ internal sealed class NodeAdmin(ClusterRun run, ClusterNode node)
 
     // A replica that was removed has not adopted the record that says so.
     private static ShardRecord Newer(ShardRecord own, ShardRecord? known) =>
-        known is not null && (known.Recovery, known.Generation).CompareTo((own.Recovery, own.Generation)) > 0 ? known : own;
+        known is not null && known.Rank.CompareTo(own.Rank) > 0 ? known : own;
 
     // As WithView.
     private void WithPromises(ShardReplica replica, Action<ReplicaPromises> then)

@@ -329,30 +329,12 @@ public sealed class CoordinatorRecoveryTests
     }
 
     /// <summary>A coordinator whose changes a test can refuse, or act before.</summary>
-    private sealed class Changed(ICoordinator inner, Func<string, Func<Task<CompareAndSetResult>>, Task<CompareAndSetResult>> change) : ICoordinator
+    private sealed class Changed(ICoordinator inner, Func<string, Func<Task<CompareAndSetResult>>, Task<CompareAndSetResult>> change) : PassingCoordinator(inner)
     {
-        public Task<CoordinatorRead> GetAsync(string key, CancellationToken cancellationToken) => inner.GetAsync(key, cancellationToken);
+        public override Task<CompareAndSetResult> CompareAndSetAsync(
+            string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken) =>
+            change(key, () => Inner.CompareAndSetAsync(key, expectedRevision, value, lease, guardedBy, cancellationToken));
 
-        public Task<CoordinatorList> ListAsync(string prefix, CancellationToken cancellationToken) => inner.ListAsync(prefix, cancellationToken);
-
-        public Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CancellationToken cancellationToken) =>
-            CompareAndSetAsync(key, expectedRevision, value, lease, guardedBy: null, cancellationToken);
-
-        public Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken) =>
-            change(key, () => inner.CompareAndSetAsync(key, expectedRevision, value, lease, guardedBy, cancellationToken));
-
-        public IAsyncEnumerable<IReadOnlyList<CoordinatorChange>> WatchAsync(string prefix, long fromRevision, CancellationToken cancellationToken) => inner.WatchAsync(prefix, fromRevision, cancellationToken);
-
-        public Task<long> GrantLeaseAsync(TimeSpan timeToLive, CancellationToken cancellationToken) => inner.GrantLeaseAsync(timeToLive, cancellationToken);
-
-        public Task<bool> KeepAliveAsync(long lease, CancellationToken cancellationToken) => inner.KeepAliveAsync(lease, cancellationToken);
-
-        public Task RevokeAsync(long lease, CancellationToken cancellationToken) => inner.RevokeAsync(lease, cancellationToken);
-
-        public ICoordinator Anew() => this;
-
-        public void ContinueAs(ICoordinator anew) => inner.ContinueAs(anew);
-
-        public ValueTask DisposeAsync() => ValueTask.CompletedTask;
+        public override ICoordinator Anew() => this;
     }
 }

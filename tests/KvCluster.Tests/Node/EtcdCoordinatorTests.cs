@@ -200,40 +200,21 @@ public sealed class EtcdCoordinatorTests
     }
 
     /// <summary>Applies changes and reports the first ones as unknown.</summary>
-    private sealed class CoordinatorThatLosesAnswers(ICoordinator inner) : ICoordinator
+    private sealed class CoordinatorThatLosesAnswers(ICoordinator inner) : PassingCoordinator(inner)
     {
         public int LostAnswers { get; set; }
 
         public int Attempts { get; private set; }
 
-        public async Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CancellationToken cancellationToken)
+        public override async Task<CompareAndSetResult> CompareAndSetAsync(
+            string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken)
         {
             Attempts++;
-            var result = await inner.CompareAndSetAsync(key, expectedRevision, value, lease, cancellationToken);
+            var result = await base.CompareAndSetAsync(key, expectedRevision, value, lease, guardedBy, cancellationToken);
             return LostAnswers-- > 0 ? new CompareAndSetResult(SetOutcome.Unknown, 0) : result;
         }
 
-        public Task<CoordinatorRead> GetAsync(string key, CancellationToken cancellationToken) => inner.GetAsync(key, cancellationToken);
-
-        public Task<CoordinatorList> ListAsync(string prefix, CancellationToken cancellationToken) => inner.ListAsync(prefix, cancellationToken);
-
-        public Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken) =>
-            CompareAndSetAsync(key, expectedRevision, value, lease, cancellationToken);
-
-        public ICoordinator Anew() => inner.Anew();
-
-        public void ContinueAs(ICoordinator anew) => inner.ContinueAs(anew);
-
-        public IAsyncEnumerable<IReadOnlyList<CoordinatorChange>> WatchAsync(string prefix, long fromRevision, CancellationToken cancellationToken) =>
-            inner.WatchAsync(prefix, fromRevision, cancellationToken);
-
-        public Task<long> GrantLeaseAsync(TimeSpan timeToLive, CancellationToken cancellationToken) => inner.GrantLeaseAsync(timeToLive, cancellationToken);
-
-        public Task<bool> KeepAliveAsync(long lease, CancellationToken cancellationToken) => inner.KeepAliveAsync(lease, cancellationToken);
-
-        public Task RevokeAsync(long lease, CancellationToken cancellationToken) => inner.RevokeAsync(lease, cancellationToken);
-
-        public ValueTask DisposeAsync() => inner.DisposeAsync();
+        public override ValueTask DisposeAsync() => Inner.DisposeAsync();
     }
 
     /// <summary>An embedded coordinator with its server, which can be restarted on the same port.</summary>

@@ -1,4 +1,3 @@
-using System.Runtime.CompilerServices;
 using System.Text.RegularExpressions;
 using Google.Protobuf;
 using KvCluster.Internal.V1;
@@ -304,14 +303,14 @@ public sealed class RejoinTests
     {
         private bool _isCounted;
 
-        public override async Task<CompareAndSetResult> CompareAndSetAsync(string changed, long expectedRevision, string? value, long lease, CancellationToken cancellationToken)
+        public override async Task<CompareAndSetResult> CompareAndSetAsync(string changed, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken)
         {
             if (changed != key || _isCounted)
-                return await base.CompareAndSetAsync(changed, expectedRevision, value, lease, cancellationToken);
+                return await base.CompareAndSetAsync(changed, expectedRevision, value, lease, guardedBy, cancellationToken);
             _isCounted = true;
             var other = RecordText.Parse<NodeStarts>(value!);
             other.Incarnation ^= 1;
-            await base.CompareAndSetAsync(changed, expectedRevision, RecordText.Format(other), lease, cancellationToken);
+            await base.CompareAndSetAsync(changed, expectedRevision, RecordText.Format(other), lease, guardedBy, cancellationToken);
             return new CompareAndSetResult(SetOutcome.Unknown, 0);
         }
     }
@@ -319,12 +318,12 @@ public sealed class RejoinTests
     /// <summary>Ends the process when it asks to count a start, before or after the coordinator does so.</summary>
     private sealed class KilledAsItCounts(ICoordinator inner, string key, bool isCounted) : PassingCoordinator(inner)
     {
-        public override async Task<CompareAndSetResult> CompareAndSetAsync(string changed, long expectedRevision, string? value, long lease, CancellationToken cancellationToken)
+        public override async Task<CompareAndSetResult> CompareAndSetAsync(string changed, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken)
         {
             if (changed != key)
-                return await base.CompareAndSetAsync(changed, expectedRevision, value, lease, cancellationToken);
+                return await base.CompareAndSetAsync(changed, expectedRevision, value, lease, guardedBy, cancellationToken);
             if (isCounted)
-                Assert.Equal(SetOutcome.Won, (await base.CompareAndSetAsync(changed, expectedRevision, value, lease, cancellationToken)).Outcome);
+                Assert.Equal(SetOutcome.Won, (await base.CompareAndSetAsync(changed, expectedRevision, value, lease, guardedBy, cancellationToken)).Outcome);
             throw new KilledException();
         }
     }
@@ -334,48 +333,16 @@ public sealed class RejoinTests
     /// <summary>Always marks the replica as another process first.</summary>
     private sealed class MarkedByAnother(ICoordinator inner, string key) : PassingCoordinator(inner)
     {
-        public override async Task<CompareAndSetResult> CompareAndSetAsync(string changed, long expectedRevision, string? value, long lease, CancellationToken cancellationToken)
+        public override async Task<CompareAndSetResult> CompareAndSetAsync(string changed, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken)
         {
             var read = await GetAsync(key, cancellationToken);
             if (changed == key && RecordText.Parse<ShardRecord>(read.Value!) is { Replicas: [{ Created: false } made] } record)
             {
                 (made.Created, made.Creator) = (true, 1);
-                await base.CompareAndSetAsync(key, read.ModRevision, RecordText.Format(record), 0, cancellationToken);
+                await base.CompareAndSetAsync(key, read.ModRevision, RecordText.Format(record), 0, guardedBy, cancellationToken);
             }
 
-            return await base.CompareAndSetAsync(changed, expectedRevision, value, lease, cancellationToken);
+            return await base.CompareAndSetAsync(changed, expectedRevision, value, lease, guardedBy, cancellationToken);
         }
-    }
-
-    /// <summary>Passes everything on to another coordinator.</summary>
-    private abstract class PassingCoordinator(ICoordinator inner) : ICoordinator
-    {
-        public Task<CoordinatorRead> GetAsync(string key, CancellationToken cancellationToken) => inner.GetAsync(key, cancellationToken);
-
-        public Task<CoordinatorList> ListAsync(string prefix, CancellationToken cancellationToken) => inner.ListAsync(prefix, cancellationToken);
-
-        public virtual Task<CompareAndSetResult> CompareAndSetAsync(string changed, long expectedRevision, string? value, long lease, CancellationToken cancellationToken) =>
-            inner.CompareAndSetAsync(changed, expectedRevision, value, lease, cancellationToken);
-
-        public Task<CompareAndSetResult> CompareAndSetAsync(string changed, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken) =>
-            CompareAndSetAsync(changed, expectedRevision, value, lease, cancellationToken);
-
-        public ICoordinator Anew() => inner.Anew();
-
-        public void ContinueAs(ICoordinator anew) => inner.ContinueAs(anew);
-
-        public async IAsyncEnumerable<IReadOnlyList<CoordinatorChange>> WatchAsync(string prefix, long fromRevision, [EnumeratorCancellation] CancellationToken cancellationToken)
-        {
-            await foreach (var changes in inner.WatchAsync(prefix, fromRevision, cancellationToken))
-                yield return changes;
-        }
-
-        public Task<long> GrantLeaseAsync(TimeSpan timeToLive, CancellationToken cancellationToken) => inner.GrantLeaseAsync(timeToLive, cancellationToken);
-
-        public Task<bool> KeepAliveAsync(long lease, CancellationToken cancellationToken) => inner.KeepAliveAsync(lease, cancellationToken);
-
-        public Task RevokeAsync(long lease, CancellationToken cancellationToken) => inner.RevokeAsync(lease, cancellationToken);
-
-        public ValueTask DisposeAsync() => ValueTask.CompletedTask;
     }
 }

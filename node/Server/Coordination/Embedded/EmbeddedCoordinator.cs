@@ -81,9 +81,6 @@ internal sealed class EmbeddedCoordinator : ICoordinator
     public Task<CoordinatorList> ListAsync(string prefix, CancellationToken cancellationToken) =>
         Task.FromResult(EtcdRequests.ToList(Range(EtcdRequests.List(prefix))));
 
-    public Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CancellationToken cancellationToken) =>
-        CompareAndSetAsync(key, expectedRevision, value, lease, guardedBy: null, cancellationToken);
-
     public Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken)
     {
         var response = Execute(EtcdRequests.CompareAndSet(key, expectedRevision, value, lease, guardedBy));
@@ -117,7 +114,8 @@ internal sealed class EmbeddedCoordinator : ICoordinator
         return Task.CompletedTask;
     }
 
-    public ICoordinator Anew() => new SharedCoordinator(this);
+    // The same store for everybody, so there is nothing to compare anew.
+    public ICoordinator Anew() => new PassingCoordinator(this);
 
     // It cannot be replaced while this process runs.
     public void ContinueAs(ICoordinator anew)

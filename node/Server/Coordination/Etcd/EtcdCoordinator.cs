@@ -54,9 +54,6 @@ internal sealed partial class EtcdCoordinator : ICoordinator
     public async Task<CoordinatorList> ListAsync(string prefix, CancellationToken cancellationToken) =>
         EtcdRequests.ToList(await RangeAsync(EtcdRequests.List(prefix), cancellationToken).ConfigureAwait(false));
 
-    public Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CancellationToken cancellationToken) =>
-        CompareAndSetAsync(key, expectedRevision, value, lease, guardedBy: null, cancellationToken);
-
     public async Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken)
     {
         _check.ThrowIfAlarmed();
