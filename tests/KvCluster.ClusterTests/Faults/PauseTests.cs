@@ -28,6 +28,9 @@ public sealed class PauseTests
     /// <summary>Longer than any stream waits for its reader.</summary>
     private static readonly TimeSpan LongPause = TimeSpan.FromSeconds(70);
 
+    /// <summary>A laptop that was closed for a while: longer than sessions, held snapshots and every wait of a call.</summary>
+    private static readonly TimeSpan VeryLongPause = TimeSpan.FromMinutes(10);
+
     /// <summary>A reader that paused while others needed the memory of its pages lost its scan.</summary>
     [ToolTheory("etcd", "etcdctl")]
     [InlineData(false)]
@@ -55,61 +58,24 @@ public sealed class PauseTests
     [InlineData("reader", true)]
     [InlineData("process", false)]
     [InlineData("process", true)]
-    public async Task Scan_OfKv_ThatPausesForMoreThanAMinute_PrintsEverything(string pauses, bool byARouter)
-    {
-        await using var cluster = await FaultCluster.StartAsync(nodes: 1);
-        var address = byARouter ? cluster.StartRouter() : cluster.DirectEndpoints[0];
-        await LoadAsync(address, byARouter);
-        using var kv = Process.Start(new ProcessStartInfo(Tools.Built("kv", "KvCluster.Cli"), ["scan", "small/", "--endpoint", address, .. byARouter ? (string[])["--gateway"] : []])
-        {
-            RedirectStandardOutput = true,
-            RedirectStandardError = true,
-        })!;
-        Assert.NotNull(await kv.StandardOutput.ReadLineAsync());
-        if (pauses == "process")
-            Signals.Pause(kv.Id);
-        await Task.Delay(LongPause);
-        if (pauses == "process")
-            Signals.Resume(kv.Id);
-        var lines = 1;
-        var errors = kv.StandardError.ReadToEndAsync();
-        while (await kv.StandardOutput.ReadLineAsync().WaitAsync(Eventually.Limit) is not null)
-            lines++;
-        await kv.WaitForExitAsync().WaitAsync(Eventually.Limit);
-        Assert.Equal((SmallKeys, 0, ""), (lines, kv.ExitCode, await errors));
-    }
+    public Task Scan_OfKv_ThatPausesForMoreThanAMinute_PrintsEverything(string pauses, bool byARouter) => ScanAsync(pauses, LongPause, byARouter);
+
+    /// <summary>All at once, each on a cluster of its own, because they only wait.</summary>
+    [LongToolFact("etcd", "etcdctl")]
+    public Task ScansLoadsAndWatches_OfKv_ThatPauseForTenMinutes_MissNothing() => Task.WhenAll(((bool[])[false, true]).SelectMany(static byARouter => (Task[])
+    [
+        ScanAsync("reader", VeryLongPause, byARouter),
+        ScanAsync("process", VeryLongPause, byARouter),
+        LoadStandingStillAsync(VeryLongPause, byARouter),
+        WatchIntoAPipeAsync("reader", VeryLongPause, byARouter),
+        WatchIntoAPipeAsync("process", VeryLongPause, byARouter),
+    ]));
 
     /// <summary>A load whose process stood still for longer than it waits for an acknowledgement gave up at once.</summary>
     [LongToolTheory("etcd", "etcdctl")]
     [InlineData(false)]
     [InlineData(true)]
-    public async Task Load_OfKv_WhoseProcessStandsStillForMoreThanAMinute_WritesEverything(bool byARouter)
-    {
-        await using var cluster = await FaultCluster.StartAsync(nodes: 1);
-        var address = byARouter ? cluster.StartRouter() : cluster.DirectEndpoints[0];
-        using var kv = Process.Start(new ProcessStartInfo(Tools.Built("kv", "KvCluster.Cli"), ["load", "-", "--endpoint", address, .. byARouter ? (string[])["--gateway"] : []])
-        {
-            RedirectStandardInput = true,
-            RedirectStandardOutput = true,
-            RedirectStandardError = true,
-        })!;
-        for (var number = 0; number < SmallKeys; number++)
-        {
-            if (number == SmallKeys / 2)
-            {
-                Signals.Pause(kv.Id);
-                await Task.Delay(LongPause);
-                Signals.Resume(kv.Id);
-            }
-            await kv.StandardInput.WriteAsync(string.Create(CultureInfo.InvariantCulture, $"small/{number:d8}\tvalue\n"));
-        }
-        kv.StandardInput.Close();
-        var (output, errors) = (kv.StandardOutput.ReadToEndAsync(), kv.StandardError.ReadToEndAsync());
-        await kv.WaitForExitAsync().WaitAsync(Eventually.Limit);
-        Assert.True(kv.ExitCode == 0, await output + await errors);
-        await using var client = new KvClient(new KvClientOptions { Endpoints = [address], Gateway = byARouter, Timeout = Eventually.Limit });
-        Assert.Equal(SmallKeys, await client.CountAsync("small/"u8.ToArray()));
-    }
+    public Task Load_OfKv_WhoseProcessStandsStillForMoreThanAMinute_WritesEverything(bool byARouter) => LoadStandingStillAsync(LongPause, byARouter);
 
     /// <summary>A scan and a load whose peer stands still fail over if there is another, and otherwise wait for it as long as they may.</summary>
     [ToolTheory("etcd", "etcdctl")]
@@ -170,13 +136,13 @@ public sealed class PauseTests
     [ToolTheory("etcd", "etcdctl")]
     [InlineData(false)]
     [InlineData(true)]
-    public Task Watch_OfKv_IntoAPipeThatNobodyReadsForSeconds_PrintsEverything(bool byARouter) => WatchIntoAPipeAsync(ShortPause, byARouter);
+    public Task Watch_OfKv_IntoAPipeThatNobodyReadsForSeconds_PrintsEverything(bool byARouter) => WatchIntoAPipeAsync("reader", ShortPause, byARouter);
 
     /// <summary>The node ends a stream that nobody reads for a minute, and the watch goes on after its position.</summary>
     [LongToolTheory("etcd", "etcdctl")]
     [InlineData(false)]
     [InlineData(true)]
-    public Task Watch_OfKv_IntoAPipeThatNobodyReadsForMoreThanAMinute_PrintsEverything(bool byARouter) => WatchIntoAPipeAsync(LongPause, byARouter);
+    public Task Watch_OfKv_IntoAPipeThatNobodyReadsForMoreThanAMinute_PrintsEverything(bool byARouter) => WatchIntoAPipeAsync("reader", LongPause, byARouter);
 
     /// <summary>Each page is a call of its own, from the state at its moment.</summary>
     [ToolTheory("etcd", "etcdctl")]
@@ -323,8 +289,60 @@ public sealed class PauseTests
         await AssertSeesAsync(watch, Watched(0));
     }
 
+    private static async Task ScanAsync(string pauses, TimeSpan pause, bool byARouter)
+    {
+        await using var cluster = await FaultCluster.StartAsync(nodes: 1);
+        var address = byARouter ? cluster.StartRouter() : cluster.DirectEndpoints[0];
+        await LoadAsync(address, byARouter);
+        using var kv = Process.Start(new ProcessStartInfo(Tools.Built("kv", "KvCluster.Cli"), ["scan", "small/", "--endpoint", address, .. byARouter ? (string[])["--gateway"] : []])
+        {
+            RedirectStandardOutput = true,
+            RedirectStandardError = true,
+        })!;
+        Assert.NotNull(await kv.StandardOutput.ReadLineAsync());
+        if (pauses == "process")
+            Signals.Pause(kv.Id);
+        await Task.Delay(pause);
+        if (pauses == "process")
+            Signals.Resume(kv.Id);
+        var lines = 1;
+        var errors = kv.StandardError.ReadToEndAsync();
+        while (await kv.StandardOutput.ReadLineAsync().WaitAsync(Eventually.Limit) is not null)
+            lines++;
+        await kv.WaitForExitAsync().WaitAsync(Eventually.Limit);
+        Assert.Equal((SmallKeys, 0, ""), (lines, kv.ExitCode, await errors));
+    }
+
+    private static async Task LoadStandingStillAsync(TimeSpan pause, bool byARouter)
+    {
+        await using var cluster = await FaultCluster.StartAsync(nodes: 1);
+        var address = byARouter ? cluster.StartRouter() : cluster.DirectEndpoints[0];
+        using var kv = Process.Start(new ProcessStartInfo(Tools.Built("kv", "KvCluster.Cli"), ["load", "-", "--endpoint", address, .. byARouter ? (string[])["--gateway"] : []])
+        {
+            RedirectStandardInput = true,
+            RedirectStandardOutput = true,
+            RedirectStandardError = true,
+        })!;
+        for (var number = 0; number < SmallKeys; number++)
+        {
+            if (number == SmallKeys / 2)
+            {
+                Signals.Pause(kv.Id);
+                await Task.Delay(pause);
+                Signals.Resume(kv.Id);
+            }
+            await kv.StandardInput.WriteAsync(string.Create(CultureInfo.InvariantCulture, $"small/{number:d8}\tvalue\n"));
+        }
+        kv.StandardInput.Close();
+        var (output, errors) = (kv.StandardOutput.ReadToEndAsync(), kv.StandardError.ReadToEndAsync());
+        await kv.WaitForExitAsync().WaitAsync(Eventually.Limit);
+        Assert.True(kv.ExitCode == 0, await output + await errors);
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [address], Gateway = byARouter, Timeout = Eventually.Limit });
+        Assert.Equal(SmallKeys, await client.CountAsync("small/"u8.ToArray()));
+    }
+
     // More is changed than what is on the way to a reader, and less than what a journal keeps for one.
-    private static async Task WatchIntoAPipeAsync(TimeSpan pause, bool byARouter)
+    private static async Task WatchIntoAPipeAsync(string pauses, TimeSpan pause, bool byARouter)
     {
         const int changes = 500;
         await using var cluster = await FaultCluster.StartAsync(nodes: 1);
@@ -341,9 +359,13 @@ public sealed class PauseTests
             Assert.StartsWith(string.Create(CultureInfo.InvariantCulture, $"put\t{Encoding.UTF8.GetString(Watched(seen))}\t"), line, StringComparison.Ordinal);
             if (seen++ > 0)
                 continue;
+            if (pauses == "process")
+                Signals.Pause(kv.Id);
             for (var number = 1; number <= changes; number++)
                 await client.PutAsync(Watched(number), value);
             await Task.Delay(pause);
+            if (pauses == "process")
+                Signals.Resume(kv.Id);
         }
         await kv.WaitForExitAsync().WaitAsync(Eventually.Limit);
         Assert.Equal((changes + 1, 0, ""), (seen, kv.ExitCode, await kv.StandardError.ReadToEndAsync()));

@@ -101,14 +101,6 @@ public sealed class KnownRecordsTests : IDisposable
         Assert.DoesNotContain('\n', failure.Message);
     }
 
-    [Fact]
-    public void Open_OfACopyOfADevelopmentVersion_TakesIt()
-    {
-        Open().TryKeep(Record(4));
-        File.WriteAllText(PathOf("cluster"), "{ \"cluster_id\": \"c\", \"recovery\": \"2\" }");
-        Assert.Equal(2UL, Open().Recovery.Number);
-    }
-
     /// <summary>What a node has reported stays true until it has joined the recovery: it takes no record that is newer.</summary>
     [Fact]
     public void TryKeep_AfterTryBind_IsRefusedUntilTheRecoveryIsJoinedOrGivenUp()
