@@ -145,6 +145,8 @@ internal sealed class KvProxy(
         {
             var response = MessageBytes.Rent();
             received.WriteTo(response.Append(received.CalculateSize()));
+            // Only the encoded message is held while it is not read. The budget has counted it once.
+            received.Events.Clear();
             if (!await StalledWrite.EndsAsync(responseStream.WriteAsync(response), memory.Replies).ConfigureAwait(false))
                 throw CallStatus.Create(StatusCode.ResourceExhausted, "NOT_READ", "The caller does not read the events that it asked for. Watch again after the last position received.", "no").ToRpcException();
         }

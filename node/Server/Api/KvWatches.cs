@@ -169,7 +169,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
         }
         finally
         {
-            held.GiveBack();
+            held.GiveBackAfter(output.Writing);
         }
     }
 
@@ -208,8 +208,8 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
         }
         finally
         {
-            held.GiveBack();
-            more.GiveBack();
+            held.GiveBackAfter(output.Writing);
+            more.GiveBackAfter(output.Writing);
         }
         switch (page?.State)
         {
@@ -363,7 +363,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
         }
         finally
         {
-            held.GiveBack();
+            held.GiveBackAfter(output.Writing);
         }
     }
 
@@ -398,7 +398,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
         }
         finally
         {
-            held.GiveBack();
+            held.GiveBackAfter(output.Writing);
         }
     }
 
@@ -407,8 +407,12 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
     {
         if (message.Count > AnnouncedBytesMin
             && !await StalledWrite.EndsAsync(output.Responses.WriteAsync(WatchMessages.Announce(message.Count)), memory.Replies, clock).ConfigureAwait(false))
+        {
+            message.Return();
             return ApiErrors.NotRead;
-        var writing = StalledWrite.EndsAsync(output.Responses.WriteAsync(message), memory.Replies, clock).AsTask();
+        }
+        output.Writing = output.Responses.WriteAsync(message);
+        var writing = StalledWrite.EndsAsync(output.Writing, memory.Replies, clock).AsTask();
         while (entries is { IsOver: false } && !writing.IsCompleted)
         {
             await ((Task)writing).WaitAsync(SnapshotLook, clock).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
@@ -480,6 +484,9 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
         public IServerStreamWriter<MessageBytes> Responses => responses;
 
         public CancellationToken Cancellation => cancellation;
+
+        /// <summary>The write of the last message, which may go on when the stream has ended because it is not read. Until then the message is held.</summary>
+        public Task Writing { get; set; } = Task.CompletedTask;
 
         /// <summary>When a message was last written, as a timestamp of the clock.</summary>
         public long WrittenTimestamp { get; set; }

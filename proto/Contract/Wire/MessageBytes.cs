@@ -1,6 +1,9 @@
 using System.Buffers;
 using System.Collections.Concurrent;
 using Grpc.Core;
+#if GRPC_IN_TREE
+using Grpc.Shared;
+#endif
 
 namespace KvCluster.Wire;
 
@@ -9,6 +12,9 @@ namespace KvCluster.Wire;
 /// returned when it has been written to the connection. It has one owner at a time, or several that only read it.
 /// </summary>
 internal sealed class MessageBytes
+#if GRPC_IN_TREE
+    : IEncodedMessage
+#endif
 {
     private const int BytesMin = 1 << 10;
     private const int PooledBytesMax = 256 << 10;

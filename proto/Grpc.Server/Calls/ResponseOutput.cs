@@ -4,7 +4,10 @@
 //    that is, when it awaits something that is not complete. A handler that blocks its thread delays what it wrote.
 //  - Otherwise a flush is queued to the pool; what is written until it runs is flushed with it.
 //  - From StagedFrames.BytesMax on a write flushes at once, and waits if the caller does not keep up.
+//  - A large message that is encoded already is written in pieces, each when the caller has read those before. As a whole it would be a copy in the pipe of
+//    each stream that is not read, which no budget counts.
 // Pooled with its call. Everything takes _gate unless it says otherwise.
+using System.Buffers;
 using System.IO.Pipelines;
 using Grpc.Core;
 using Grpc.Shared;
@@ -16,6 +19,12 @@ namespace Grpc.AspNetCore.Server.Calls;
 /// <summary>Writes messages and decides when they are flushed.</summary>
 internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
 {
+    /// <summary>An encoded message of more bytes is written in pieces. For smaller ones, such as most pages, a copy costs less than the waits.</summary>
+    private const int WholeBytesMax = 256 * 1024;
+
+    /// <summary>The bytes of a piece: what a stream that is not read has in the pipe.</summary>
+    private const int PieceBytes = 64 * 1024;
+
     private readonly Lock _gate = new();
     private readonly FrameWriter _frames = new();
     private readonly StagedFrames _staged = new();
@@ -117,6 +126,8 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
                 throw ServerCall.Gone(null);
             if (_flushing is not null)
                 return WriteAfterAsync(_flushing, message, marshaller, moreFollows);
+            if (message is IEncodedMessage { Memory.Length: > WholeBytesMax } encoded)
+                return WriteInPiecesLocked(encoded);
             WriteLocked(message, marshaller);
             if (_staged.MustFlush)
                 return FlushLocked();
@@ -174,6 +185,51 @@ internal sealed class ResponseOutput(ServerCall call) : IThreadPoolWorkItem
         finally
         {
             HasContent |= _frames.HasWritten;
+        }
+    }
+
+    private Task WriteInPiecesLocked(IEncodedMessage message)
+    {
+        Invariant.CheckHeld(_gate);
+        _frames.Begin(_staged, message.Memory.Length, call.Settings.ResponseBytesMax);
+        HasContent = true;
+        var writing = SendPiecesAsync(_pipe!, message);
+        // As in FlushLocked. Until it is complete, other writes wait for it, and nobody else uses the pipe.
+        if (!writing.IsCompleted)
+            _flushing = writing;
+        return writing;
+    }
+
+    // Begins under the gate. Never fails, as AwaitFlushAsync. It goes on after the call has ended, so that a caller that reads late gets the rest and the status.
+    private async Task SendPiecesAsync(PipeWriter pipe, IEncodedMessage message)
+    {
+        var (left, isGone) = (message.Memory, false);
+        try
+        {
+            _staged.MoveToPipe();
+            while (!isGone && !left.IsEmpty)
+            {
+                var piece = left[..Math.Min(left.Length, PieceBytes)];
+                pipe.Write(piece.Span);
+                left = left[piece.Length..];
+                isGone = IsGone(await pipe.FlushAsync().ConfigureAwait(false));
+            }
+        }
+        catch (Exception failure) when (failure is IOException or OperationCanceledException or ObjectDisposedException)
+        {
+            CallLog.FlushFailed(call.Settings.Log, failure);
+            isGone = true;
+        }
+        finally
+        {
+            message.Return();
+        }
+        lock (_gate)
+        {
+            if (left.IsEmpty)
+                _frames.End();
+            _isCallerGone |= isGone;
+            _flushing = null;
         }
     }
 

@@ -52,6 +52,21 @@ internal sealed class FrameWriter : SerializationContext, IBufferWriter<byte>
         return FrameFormat.HeaderBytes + _writtenBytes;
     }
 
+    /// <summary>Begins a frame whose payload its caller writes behind it. Until <see cref="End"/> it is a part of a frame.</summary>
+    /// <exception cref="RpcException">RESOURCE_EXHAUSTED: larger than the limit; nothing was written.</exception>
+    public void Begin(IBufferWriter<byte> output, int payloadBytes, int messageBytesMax)
+    {
+        _messageBytesMax = messageBytesMax;
+        _mode = Mode.Unannounced;
+        CheckLength(payloadBytes);
+        FrameFormat.WriteHeader(output.GetSpan(FrameFormat.HeaderBytes), payloadBytes);
+        output.Advance(FrameFormat.HeaderBytes);
+        _mode = Mode.Streaming;
+    }
+
+    /// <summary>The payload of the frame that was begun is complete.</summary>
+    public void End() => _mode = Mode.Completed;
+
     public override void SetPayloadLength(int payloadLength)
     {
         if (_announcedBytes >= 0)

@@ -58,5 +58,17 @@ internal sealed class MessageRoom(ByteBudget budget)
             if (Exceeds)
                 Volatile.Write(ref Room._isExceeded, 0);
         }
+
+        /// <summary>Gives it back, once, when the write of its message has ended. Until then the message is held, although nobody may wait for it any more.</summary>
+        public void GiveBackAfter(Task write)
+        {
+            if (Room is null || write.IsCompleted)
+            {
+                GiveBack();
+                return;
+            }
+            write.ContinueWith(
+                static (_, held) => ((Held)held!).GiveBack(), this, CancellationToken.None, TaskContinuationOptions.ExecuteSynchronously, TaskScheduler.Default);
+        }
     }
 }

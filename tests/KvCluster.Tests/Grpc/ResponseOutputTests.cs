@@ -5,6 +5,7 @@ using KvCluster.Tests.Grpc.Proto;
 using Microsoft.AspNetCore.Http.Features;
 using Grpc.AspNetCore.Server;
 using Grpc.AspNetCore.Server.Calls;
+using Grpc.Shared;
 using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Grpc;
@@ -86,6 +87,80 @@ public sealed class ResponseOutputTests
         Assert.Empty(_pipe.Bytes);
     }
 
+    /// <summary>Two hundred callers that read nothing each had a copy of one value of 8 MiB in the pipe of their stream, which no budget counted.</summary>
+    [Fact]
+    public async Task Write_OfALargeEncodedMessage_HasNoMoreInThePipeThanAPiece()
+    {
+        const int Pieces = 17;
+        var message = new EncodedBytes((1 << 20) + 7);
+        _pipe.IsHeld = true;
+        var writing = _output.WriteAsync(message, EncodedBytes.Marshaller, moreFollows: false);
+        var next = _output.WriteAsync(new EchoReply { Payload = ByteString.CopyFromUtf8("next") }, Marshaller, moreFollows: false);
+        for (var piece = 1; piece <= Pieces; piece++)
+        {
+            await Eventually.TrueAsync(() => _pipe.IsWaiting, "a piece is in the pipe");
+            Assert.InRange(_pipe.Unread, 1, (64 << 10) + 5);
+            Assert.Equal((false, false, 0), (writing.IsCompleted, next.IsCompleted, message.Returns));
+            Assert.True(_output.LeftPartialFrame);
+            _pipe.IsHeld = piece < Pieces;
+            _pipe.Read(default);
+        }
+        await writing.WaitAsync(Eventually.Limit);
+        Assert.Equal(1, message.Returns);
+        Assert.False(_output.LeftPartialFrame);
+        await next.WaitAsync(Eventually.Limit);
+        await _output.CompleteAsync();
+        Assert.Equal((byte[])[0, 0, 16, 0, 7, .. message.Memory.ToArray()], _pipe.Bytes.Take(5 + message.Memory.Length).ToArray());
+        Assert.Equal("next", EchoReply.Parser.ParseFrom(_pipe.Bytes.Skip(5 + message.Memory.Length + 5).ToArray()).Payload.ToStringUtf8());
+    }
+
+    [Fact]
+    public async Task Write_OfALargeEncodedMessage_WhoseCallerGoes_ReturnsItAndLeavesAPart()
+    {
+        var message = new EncodedBytes(1 << 20);
+        _pipe.IsHeld = true;
+        var writing = _output.WriteAsync(message, EncodedBytes.Marshaller, moreFollows: false);
+        var ended = _output.CompleteAsync();
+        Assert.False(ended.IsCompleted);
+        _pipe.Read(new FlushResult(isCanceled: false, isCompleted: true));
+        await Task.WhenAll(writing, ended).WaitAsync(Eventually.Limit);
+        Assert.Equal(1, message.Returns);
+        // Its status cannot follow, and the stream is reset.
+        Assert.True(_output.LeftPartialFrame);
+        Assert.Equal(5 + (64 << 10), _pipe.Bytes.Count);
+    }
+
+    [Fact]
+    public void Write_OfAnEncodedMessageBeyondTheLimit_WritesNothing()
+    {
+        var output = new ServerCall(new CallSettings(new GrpcServiceOptions { MaxSendMessageSize = 1 << 19 }, memory: null, unreadable: null, sizes: null, NullLogger.Instance)).Responses;
+        output.Begin(_pipe);
+        var failure = Assert.Throws<RpcException>(() => { _ = output.WriteAsync(new EncodedBytes(1 << 20), EncodedBytes.Marshaller, moreFollows: false); });
+        Assert.Equal(StatusCode.ResourceExhausted, failure.StatusCode);
+        Assert.Empty(_pipe.Bytes);
+        Assert.False(output.LeftPartialFrame);
+    }
+
+    /// <summary>A message that is encoded already, and counts how often it was returned.</summary>
+    private sealed class EncodedBytes : IEncodedMessage
+    {
+        public static readonly Marshaller<EncodedBytes> Marshaller = Marshallers.Create<EncodedBytes>(
+            static (_, _) => throw new InvalidOperationException("It was serialized as a whole."), static _ => throw new NotSupportedException());
+
+        public EncodedBytes(int count)
+        {
+            var bytes = new byte[count];
+            new Random(1).NextBytes(bytes);
+            Memory = bytes;
+        }
+
+        public ReadOnlyMemory<byte> Memory { get; }
+
+        public int Returns { get; private set; }
+
+        public void Return() => Returns++;
+    }
+
     /// <summary>A replacement for Kestrel's pipe that keeps what is written and reports what is not flushed.</summary>
     private sealed class RecordedPipe : PipeWriter, IHttpResponseBodyFeature
     {
@@ -93,11 +168,29 @@ public sealed class ResponseOutputTests
         private byte[] _block = [];
         private int _unflushed;
         private int _flushes;
+        private int _unread;
+        private TaskCompletionSource<FlushResult>? _flushing;
 
         public List<byte> Bytes { get; } = [];
 
         /// <summary>Whether its memory was released, as that of a connection is when the server has stopped.</summary>
         public bool IsReleased { get; set; }
+
+        /// <summary>Whether a flush waits for <see cref="Read"/>, as it does while a caller does not read.</summary>
+        public bool IsHeld { get; set; }
+
+        /// <summary>Whether a flush waits.</summary>
+        public bool IsWaiting
+        {
+            get
+            {
+                lock (_gate)
+                    return _flushing is not null;
+            }
+        }
+
+        /// <summary>Bytes since the last <see cref="Read"/>.</summary>
+        public int Unread => Volatile.Read(ref _unread);
 
         public int Unflushed => Volatile.Read(ref _unflushed);
 
@@ -113,6 +206,7 @@ public sealed class ResponseOutputTests
             {
                 Bytes.AddRange(_block.AsSpan(0, bytes));
                 _unflushed += bytes;
+                _unread += bytes;
             }
         }
 
@@ -130,8 +224,23 @@ public sealed class ResponseOutputTests
             {
                 _unflushed = 0;
                 _flushes++;
+                if (!IsHeld)
+                    return default;
+                _flushing = new TaskCompletionSource<FlushResult>();
+                return new ValueTask<FlushResult>(_flushing.Task);
             }
-            return default;
+        }
+
+        /// <summary>The caller has read everything, and the flush that waits ends so.</summary>
+        public void Read(FlushResult result)
+        {
+            TaskCompletionSource<FlushResult>? flushing;
+            lock (_gate)
+            {
+                _unread = 0;
+                (flushing, _flushing) = (_flushing, null);
+            }
+            flushing?.SetResult(result);
         }
 
         public override void CancelPendingFlush()

@@ -23,6 +23,23 @@ public sealed class MessageRoomTests
         Assert.Equal(0, budget.Taken);
     }
 
+    /// <summary>A caller that does not read is given up, but its message is held until its write has ended.</summary>
+    [Fact]
+    public async Task GiveBackAfter_AWriteThatGoesOn_IsWhenItHasEnded()
+    {
+        var budget = new ByteBudget(BudgetBytes);
+        var (room, write) = (new MessageRoom(budget), new TaskCompletionSource());
+        Assert.True(room.TryTake(28 << 20, out var held));
+        held.GiveBackAfter(write.Task);
+        Assert.Equal(28 << 20, budget.Taken);
+        write.SetException(new IOException());
+        await Eventually.TrueAsync(() => budget.Taken == 0, "the room is given back");
+        Assert.True(room.TryTake(28 << 20, out var next));
+        next.GiveBackAfter(Task.CompletedTask);
+        Assert.Equal(0, budget.Taken);
+        default(MessageRoom.Held).GiveBackAfter(new TaskCompletionSource().Task);
+    }
+
     [Fact]
     public void TryTake_OfOrdinaryMessages_StaysWithinTheBudget()
     {

@@ -30,7 +30,10 @@ internal sealed class ResponseFrames
         return true;
     }
 
-    /// <summary>The memory to read into: space for the rest of the message that has begun, and at least for some bytes.</summary>
+    /// <summary>
+    /// The memory to read into: space for the rest of the message that has begun, and at least for some bytes. Behind a large message nothing is read, so that
+    /// <see cref="ReleaseLarge"/> has nothing to keep.
+    /// </summary>
     /// <param name="bytesMin">Size of the first buffer.</param>
     /// <param name="messageBytesMax">The maximum size of a message.</param>
     public Memory<byte> Room(int bytesMin, int messageBytesMax)
@@ -45,10 +48,20 @@ internal sealed class ResponseFrames
             _bytes.AsSpan(_start, held).CopyTo(_bytes);
         _start = 0;
         _end = held;
-        return _bytes.AsMemory(_end);
+        return needed > CallBuffers.PooledBytesMax ? _bytes.AsMemory(_end, needed - held) : _bytes.AsMemory(_end);
     }
 
     public void Filled(int count) => _end += count;
+
+    /// <summary>
+    /// Releases the array of a large message that was taken and is not read any more. The next one may be long in coming, and of many open streams each kept such an
+    /// array. Must not be called while a read is in progress.
+    /// </summary>
+    public void ReleaseLarge()
+    {
+        if (IsEmpty && _bytes.Length > CallBuffers.PooledBytesMax)
+            Clear();
+    }
 
     /// <summary>Empties it. Must not be called while a read is in progress.</summary>
     public void Clear()

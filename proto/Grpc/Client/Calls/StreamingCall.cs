@@ -225,6 +225,7 @@ internal sealed class StreamingCall<TRequest, TResponse> : ClientCall, IAsyncStr
         if (!_frames.TryTake(Channel.ResponseBytesMax, out var payload, out var isCompressed))
             return false;
         Current = _payload.Read(isCompressed ? Decompress(payload) : payload, _method.ResponseMarshaller);
+        _frames.ReleaseLarge();
         return true;
     }
 

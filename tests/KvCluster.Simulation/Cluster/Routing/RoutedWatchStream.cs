@@ -11,6 +11,7 @@ internal sealed class RoutedWatchStream(ClusterRun run, RoutedNetwork network, C
     private readonly CancellationTokenSource _gone = new();
     private readonly Queue<WatchResponse> _arrived = new();
     private TaskCompletionSource<bool>? _waiting;
+    private TaskCompletionSource? _writing;
     private RpcException? _end;
     private readonly int _thread = Environment.CurrentManagedThreadId;
     private ulong _process;
@@ -50,7 +51,7 @@ internal sealed class RoutedWatchStream(ClusterRun run, RoutedNetwork network, C
         message.Return();
         if (_gone.IsCancellationRequested)
             return Task.FromCanceled(_gone.Token);
-        var written = new TaskCompletionSource();
+        var written = _writing = new TaskCompletionSource();
         Later(() =>
         {
             // What is dropped is written until the stream breaks.
@@ -110,7 +111,12 @@ internal sealed class RoutedWatchStream(ClusterRun run, RoutedNetwork network, C
         if (_end is not null)
             return;
         _end = end;
-        Later(() => InProcess(_gone.Cancel));
+        Later(() => InProcess(() =>
+        {
+            _gone.Cancel();
+            // As on a connection. The room of its message is given back then.
+            _writing?.TrySetResult();
+        }));
         if (_waiting is { Task.IsCompleted: false } waiting)
             waiting.SetException(end);
     }

@@ -281,6 +281,32 @@ public sealed class WatchApiTests
     }
 
     /// <summary>nats.net #639: one watch over many keys stopped.</summary>
+    /// <summary>Of more than 256 KiB they are sent in pieces, of more than 1 MiB they are announced before, and the arrays that they were in are used again.</summary>
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public async Task WatchAsync_OfLargeValues_ReturnsTheirBytes(bool throughRouter)
+    {
+        await using var shards = await TwoShards.StartAsync(throughRouter);
+        var (client, random, values, seen) = (shards.Client, new Random(1), new List<byte[]>(), new List<byte[]>());
+        var before = await client.PutAsync("a", "before");
+        foreach (var bytes in (int[])[5 << 20, 300_000, 100, 2 << 20, 200_000, 5 << 20])
+        {
+            var value = new byte[bytes];
+            random.NextBytes(value);
+            values.Add(value);
+            await client.PutAsync("a"u8.ToArray(), value);
+        }
+        await foreach (var message in client.WatchAsync(new KvWatch { Prefix = Bytes("a").Memory, AfterPositions = [before] }))
+        {
+            seen.AddRange(message.Events.Select(static one => one.Value.ToArray()));
+            if (seen.Count >= values.Count)
+                break;
+        }
+        Assert.Equal(values.Select(static value => value.Length), seen.Select(static value => value.Length));
+        Assert.All(values.Zip(seen), static one => Assert.True(one.First.AsSpan().SequenceEqual(one.Second)));
+    }
+
     [Fact]
     public async Task WatchAsync_OfFiveThousandKeys_SeesThemAll()
     {

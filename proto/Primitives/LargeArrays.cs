@@ -1,4 +1,4 @@
-namespace KvCluster.Wire;
+namespace KvCluster;
 
 /// <summary>
 /// Arrays of large messages that are not in use any more. The garbage collector frees such arrays late, so a new one for each message of some MiB would take many
