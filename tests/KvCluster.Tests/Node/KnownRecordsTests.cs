@@ -102,11 +102,13 @@ public sealed class KnownRecordsTests : IDisposable
     }
 
     [Fact]
-    public void Open_OfACopyOfADevelopmentVersion_TakesIt()
+    public void Open_OfACopyWithoutAChecksum_CountsItAsDamaged()
     {
         Open().TryKeep(Record(4));
-        File.WriteAllText(PathOf("cluster"), "{ \"cluster_id\": \"c\", \"recovery\": \"2\" }");
-        Assert.Equal(2UL, Open().Recovery.Number);
+        File.WriteAllText(PathOf("shard-1"), "{ \"shard\": 1, \"generation\": \"4\" }\n");
+        Assert.Empty(Open().Shards);
+        File.WriteAllText(PathOf("cluster"), "{ \"cluster_id\": \"c\", \"recovery\": \"2\" }\n");
+        Assert.Throws<DirectoryFormatException>(() => Open());
     }
 
     /// <summary>What a node has reported stays true until it has joined the recovery: it takes no record that is newer.</summary>
