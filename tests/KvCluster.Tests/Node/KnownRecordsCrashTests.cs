@@ -200,7 +200,7 @@ public sealed class KnownRecordsCrashTests
     }
 
     /// <summary>The next process has the state before or after the interrupted write, repeats that and makes the others, and then all of them stay.</summary>
-    private static void CheckGoesOn(SimulatedDisk disk, IReadOnlyList<string> states, int done, string story)
+    private static void CheckGoesOn(SimulatedDisk disk, List<string> states, int done, string story)
     {
         var known = KnownRecords.Open(disk, Data);
         CheckIsBeforeOrAfter(known, states, done, story);
@@ -216,7 +216,7 @@ public sealed class KnownRecordsCrashTests
         Assert.All(disk.List(Known), static file => Assert.DoesNotContain(".new", file, StringComparison.Ordinal));
     }
 
-    private static void CheckIsBeforeOrAfter(KnownRecords known, IReadOnlyList<string> states, int done, string story)
+    private static void CheckIsBeforeOrAfter(KnownRecords known, List<string> states, int done, string story)
     {
         var found = TextOf(known);
         Assert.True(found == states[done] || found == states[Math.Min(done + 1, Steps.Length)], $"{story}: {found} is there");
