@@ -14,8 +14,8 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Node;
 
 /// <summary>
-/// What a node asks the coordinator before it opens its data: the cluster's record, whether it runs already, and whether its directory is its newest. Waits
-/// for answers, and says why it waits. Used by <see cref="NodeHost"/> as it starts, by one task.
+/// What a node asks before it opens its data: the coordinator for the cluster's record, whether it runs already, and whether its directory is its newest, and the other nodes whether they
+/// have joined a later recovery. Waits for the coordinator's answers, and says why it waits. Used by <see cref="NodeHost"/> as it starts, by one task.
 /// </summary>
 /// <param name="options">The node's options.</param>
 /// <param name="coordinator">The coordinator.</param>

@@ -296,8 +296,8 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
         async () =>
         {
             var record = await cluster.RecordAsync(etcd: etcd);
-            return record.Removed.Count > 0 && record.Replicas.Count == 3 && record.Replicas.All(static replica => replica is { Learner: false, Absent: false, Created: true })
-                && record.Replicas.Any(replica => replica.Node == node);
+            return record.Removed.Count > 0 && record.Replicas.Count == 3
+                && record.Replicas.All(static replica => replica is { Learner: false, Absent: false, Created: true }) && record.Replicas.Any(replica => replica.Node == node);
         },
         $"node {node} has a new replica");
 
