@@ -4,6 +4,7 @@ using KvCluster.Internal.V1;
 using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
+using KvCluster.Node.Recovery;
 using KvCluster.Replication.Protocol;
 using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Admin;
@@ -13,8 +14,8 @@ using Microsoft.Extensions.Logging;
 namespace KvCluster.Node;
 
 /// <summary>
-/// What a node asks the coordinator before it opens its data: the cluster's record, whether it runs already, and whether its directory is its newest. Waits
-/// for answers, and says why it waits. Used by <see cref="NodeHost"/> as it starts, by one task.
+/// What a node asks before it opens its data: the coordinator for the cluster's record, whether it runs already, and whether its directory is its newest, and the other nodes whether they
+/// have joined a later recovery. Waits for the coordinator's answers, and says why it waits. Used by <see cref="NodeHost"/> as it starts, by one task.
 /// </summary>
 /// <param name="options">The node's options.</param>
 /// <param name="coordinator">The coordinator.</param>
@@ -29,13 +30,16 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
     /// different one.
     /// </param>
     /// <param name="known">The record that the directory goes by; null if it has none. A coordinator with an earlier recovery, or lower levels, is not followed.</param>
+    /// <param name="askOthers">Asks which recovery the other nodes have joined. A coordinator with an earlier one is not followed. Called once, because no node leaves a recovery.</param>
     /// <param name="missing">Called each time the coordinator lacks the cluster to which the directory belongs, or has an earlier state of it.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     /// <returns>The record, and its value as it was read.</returns>
     /// <exception cref="DirectoryFormatException">This program does not support the cluster's levels.</exception>
-    public async Task<(ClusterRecord Record, string Text)> WaitForClusterAsync(bool mayCreate, ClusterRecord? known, Func<Task> missing, CancellationToken cancellationToken)
+    public async Task<(ClusterRecord Record, string Text)> WaitForClusterAsync(bool mayCreate, ClusterRecord? known, Func<Task<JoinedElsewhere?>> askOthers, Func<Task> missing, CancellationToken cancellationToken)
     {
         (ClusterRecord Record, string Text)? found = null;
+        Task<JoinedElsewhere?>? others = null;
+        var alarms = new OncePerReason();
         await AskUntilAnsweredAsync(async () =>
         {
             CoordinatorRead read;
@@ -52,10 +56,12 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
                     NodeLog.CreatedCluster(log, options.Cluster, created.SplitKeys.Count + 1, created.ReplicationFactor, created.Nodes.Count);
             }
             var record = CheckLevel(RecordText.Parse<ClusterRecord>(read.Value));
-            if (record.ClusterId == known?.ClusterId && CoordinatorFence.WhyOlder(record, known) is { } older)
+            if (record.ClusterId == known?.ClusterId && (CoordinatorFence.WhyOlder(record, known) ?? (await (others ??= askOthers()).ConfigureAwait(false))?.WhyOlder(record)) is { } older)
             {
                 await missing().ConfigureAwait(false);
-                return $"the coordinator is not followed, because {older}. Raise its records with those of the nodes: kv admin coordinator recover";
+                if (alarms.MaySay(older))
+                    NodeLog.NotFollowed(log, older);
+                return $"the coordinator is not followed, because {older}. Is it the one that the other nodes use? If so, raise its records to what the nodes know: kv admin coordinator recover";
             }
             found = (record, read.Value);
             return null;

@@ -187,7 +187,7 @@ internal sealed class NodeHost : IAsyncDisposable
         Func<NodeId, string, GrpcChannel> channelTo = (node, address) => PeerTransport.ChannelTo(node, address, _options.Cluster, tls?.Files);
         var entry = new ClusterEntry(_options, coordinator, keys, _health, _log);
         var unguarded = coordinator;
-        var (cluster, clusterText) = await WaitForClusterAsync(entry, directory, listenPeers, tls, hosted => RecoveryOf(unguarded, keys, directory, hosted, channelTo, static () => []), logs, cancellationToken).ConfigureAwait(false);
+        var (cluster, clusterText) = await WaitForClusterAsync(entry, directory, listenPeers, tls, hosted => RecoveryOf(unguarded, keys, directory, hosted, channelTo, static () => []), channelTo, logs, cancellationToken).ConfigureAwait(false);
         _health.Waits("it is opening its data");
         directory.Claim(_options.Node, cluster.ClusterId, Lineage.Read(cluster.Lineage));
         var pays = directory.MeasureWhatPays();
@@ -270,7 +270,7 @@ internal sealed class NodeHost : IAsyncDisposable
 
     // While the coordinator lacks the cluster, or has an older state of it, this node tells others what it knows, and an operator may have the records rebuilt through it.
     private async Task<(ClusterRecord Record, string Text)> WaitForClusterAsync(
-        ClusterEntry entry, NodeDirectory directory, Uri listenPeers, ServerTls? tls, Func<ShardHost?, (NodeReporter Reporter, CoordinatorRecovery Recovery)> recoveryOf, ILoggerFactory logs, CancellationToken cancellationToken)
+        ClusterEntry entry, NodeDirectory directory, Uri listenPeers, ServerTls? tls, Func<ShardHost?, (NodeReporter Reporter, CoordinatorRecovery Recovery)> recoveryOf, Func<NodeId, string, GrpcChannel> channelTo, ILoggerFactory logs, CancellationToken cancellationToken)
     {
         OwnedServer? waiting = null;
         try
@@ -279,6 +279,7 @@ internal sealed class NodeHost : IAsyncDisposable
             return await entry.WaitForClusterAsync(
                 mayCreate: !directory.IsClaimed,
                 directory.Known.Cluster,
+                () => JoinedElsewhere.FindAsync(_options.Node, directory.Known, channelTo, cancellationToken),
                 async () => waiting ??= listenPeers.Port == 0 ? null : await ServeWaitingAsync(recoveryOf(null), logs, listenPeers, tls, cancellationToken).ConfigureAwait(false),
                 cancellationToken).ConfigureAwait(false);
         }

@@ -22,4 +22,7 @@ internal static partial class NodeLog
 
     [LoggerMessage(6, LogLevel.Information, "Waiting for {What} of cluster {Cluster}: {Reason}")]
     public static partial void WaitsForCluster(ILogger log, string what, string cluster, string reason);
+
+    [LoggerMessage(53, LogLevel.Critical, "ALARM: the coordinator is not followed: {Reason}. The node waits; see 'The coordinator's data is lost' in deploy/OPERATIONS.md")]
+    public static partial void NotFollowed(ILogger log, string reason);
 }

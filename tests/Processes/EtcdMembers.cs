@@ -115,7 +115,7 @@ internal sealed class EtcdMembers : IAsyncDisposable
         await UntilAsync(IsServingAsync);
     }
 
-    /// <summary>Stops all members, restores a snapshot in the place of their data, as an operator does, and restarts them. Needs etcdutl.</summary>
+    /// <summary>Stops all members, restores a snapshot in the place of their data, as an operator does, and restarts them. Needs etcdutl: since etcd 3.6 etcdctl cannot restore.</summary>
     /// <param name="snapshot">The file.</param>
     /// <param name="isRevisionRaised">Continues above all revisions that were ever assigned.</param>
     public Task RestoreAsync(string snapshot, bool isRevisionRaised) => RestartAsync(() =>

@@ -1,6 +1,7 @@
 // Copies of the coordinator's records in the data directory, from which they are rebuilt when the coordinator's data is lost (node/Server/Recovery/README.md). One file a
 // record, under known/, in the coordinator's format and with a checksum, replaced by rename. Kept before a record is acted on. Any thread; callers wait for the disk under one
-// lock, which is fine for records that change only with the shards' replicas. A failure to write is a StorageIoException; the copy is then the one before.
+// lock, which is fine for records that change only with the shards' replicas. A failure to write is a StorageIoException: this process goes on with the copy before, and on the disk
+// is that one or the new one. A crash at any point leaves one of the two, complete, and what an open has read stays.
 using System.Globalization;
 using System.Text;
 using KvCluster.Internal.V1;
@@ -44,6 +45,7 @@ internal sealed class KnownRecords
     private IReadOnlyList<NodeRecord> _nodes = [];
     private RecoveryClaim? _bound;
     private long _boundSince;
+    private bool _areNodesDurable;
     private bool _isDirectoryDurable;
 
     private KnownRecords(IFileSystem files, string path, TimeProvider clock) => (_files, _path, _clock) = (files, path, clock);
@@ -111,6 +113,7 @@ internal sealed class KnownRecords
     /// <param name="directory">The data directory.</param>
     /// <param name="clock">The boot clock; null: the machine's.</param>
     /// <exception cref="DirectoryFormatException">One of those two is damaged.</exception>
+    /// <exception cref="StorageIoException">What an earlier process wrote could not be made durable.</exception>
     public static KnownRecords Open(IFileSystem files, string directory, TimeProvider? clock = null)
     {
         var known = new KnownRecords(files, Path.Combine(directory, "known"), clock ?? BootClock.Instance);
@@ -154,16 +157,18 @@ internal sealed class KnownRecords
     {
         lock (_gate)
         {
-            if (nodes.SequenceEqual(_nodes))
+            if (_areNodesDurable && nodes.SequenceEqual(_nodes))
                 return;
+            // A write that fails may have arrived. Unlike the other records, those of before may be the right ones again.
+            _areNodesDurable = false;
             WriteLocked(NodesFile, string.Concat(nodes.Select(static node => RecordText.Format(node) + "\n")));
-            _nodes = nodes;
+            (_nodes, _areNodesDurable) = (nodes, true);
         }
     }
 
     /// <summary>Binds this node to a recovery: from now on <see cref="TryKeep"/> refuses every record of an earlier one. Durable when it returns.</summary>
     /// <returns>Why not; null if it is bound.</returns>
-    /// <exception cref="StorageIoException">It could not be written.</exception>
+    /// <exception cref="StorageIoException">It could not be written, so this process is not bound. If it arrived nevertheless, it binds the next process for its time.</exception>
     public string? TryBind(RecoveryClaim claim)
     {
         lock (_gate)
@@ -179,13 +184,15 @@ internal sealed class KnownRecords
     }
 
     /// <summary>That recovery will never be complete. Does nothing if this node is bound to another one or none.</summary>
-    /// <exception cref="StorageIoException">The file could not be deleted.</exception>
+    /// <exception cref="StorageIoException">The file could not be deleted. The promise remains until its time is over.</exception>
     public void Release(RecoveryClaim claim)
     {
         lock (_gate)
         {
-            if (_bound is not null && _bound.Equals(claim))
-                ReleaseLocked();
+            if (_bound is null || !_bound.Equals(claim))
+                return;
+            DeleteBoundLocked();
+            _bound = null;
         }
     }
 
@@ -199,14 +206,15 @@ internal sealed class KnownRecords
             return null;
         if (_clock.GetElapsedTime(_boundSince) < BoundTimeMax)
             return _bound;
-        ReleaseLocked();
+        // Its time is over, whether the file can be deleted or not.
+        _bound = null;
+        DeleteBoundLocked();
         return null;
     }
 
-    private void ReleaseLocked()
+    private void DeleteBoundLocked()
     {
         Invariant.CheckHeld(_gate);
-        _bound = null;
         _files.Delete(Path.Combine(_path, BoundFile));
         _files.SyncDirectory(_path);
     }
@@ -215,19 +223,26 @@ internal sealed class KnownRecords
     {
         lock (_gate)
         {
-            foreach (var name in _files.DirectoryExists(_path) ? _files.List(_path) : [])
+            if (!_files.DirectoryExists(_path))
+                return;
+            // An earlier process may have ended between a rename and the sync of the directory. Whoever acts on what is read here must not find the copy before after a power loss.
+            MakeDirectoryDurableLocked();
+            _files.SyncDirectory(_path);
+            foreach (var name in _files.List(_path))
             {
                 if (name == ClusterFile)
                     _cluster = TryParse<ClusterRecord>(TryRead(name)) ?? throw Damaged(directory, name);
                 else if (name == BoundFile)
                     (_bound, _boundSince) = (TryParse<RecoveryClaim>(TryRead(name)) ?? throw Damaged(directory, name), _clock.GetTimestamp());
                 else if (name == NodesFile)
-                    _nodes = [.. (TryRead(name) ?? "").Split('\n', StringSplitOptions.RemoveEmptyEntries).Select(TryParse<NodeRecord>).OfType<NodeRecord>()];
+                    (_nodes, _areNodesDurable) = (ParseNodes(TryRead(name) ?? ""), true);
                 else if (name.StartsWith(ShardPrefix, StringComparison.Ordinal) && !name.EndsWith(IncomingSuffix, StringComparison.Ordinal) && TryParse<ShardRecord>(TryRead(name)) is { } record)
                     _shards[record.ShardId] = record;
             }
         }
     }
+
+    private static IReadOnlyList<NodeRecord> ParseNodes(string text) => [.. text.Split('\n', StringSplitOptions.RemoveEmptyEntries).Select(TryParse<NodeRecord>).OfType<NodeRecord>()];
 
     private static DirectoryFormatException Damaged(string directory, string name) => new(
         directory, $"its file 'known/{name}' is damaged or cannot be read, so it is not known which state of the coordinator this node must refuse. Nothing was changed. Move the directory away and start the node with an empty one; its replicas are then rebuilt from the other nodes");
@@ -269,15 +284,20 @@ internal sealed class KnownRecords
         }
     }
 
+    private void MakeDirectoryDurableLocked()
+    {
+        Invariant.CheckHeld(_gate);
+        _files.SyncDirectory(Path.GetDirectoryName(_path)!);
+        _isDirectoryDurable = true;
+    }
+
     private void WriteLocked(string name, string body)
     {
         Invariant.CheckHeld(_gate);
         if (!_isDirectoryDurable)
         {
-            // An earlier process may have created it, and ended before the name was durable.
             _files.CreateDirectory(_path);
-            _files.SyncDirectory(Path.GetDirectoryName(_path)!);
-            _isDirectoryDurable = true;
+            MakeDirectoryDurableLocked();
         }
         var path = Path.Combine(_path, name);
         var incoming = path + IncomingSuffix;

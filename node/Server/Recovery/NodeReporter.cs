@@ -54,6 +54,15 @@ internal sealed class NodeReporter(NodeId node, NodeDirectory directory, ShardHo
         return report;
     }
 
+    /// <summary>Only which recovery the node has joined. Asks nobody.</summary>
+    public NodeReport ReportCluster()
+    {
+        var report = new NodeReport { Node = node.Value };
+        if (directory.Known.Cluster is { } cluster)
+            report.Cluster = cluster;
+        return report;
+    }
+
     /// <summary>The recovery of this claim will not be complete.</summary>
     /// <exception cref="StorageIoException">The promise remains until its time is over.</exception>
     public void Release(RecoveryClaim claim) => directory.Known.Release(claim);

@@ -135,6 +135,113 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
     }
 
     /// <summary>
+    /// etcd's data is gone again, before the node that was down has joined the first recovery. It comes back after the second one, or already takes part in that: in both cases nothing of
+    /// its replicas counts, and new ones are built.
+    /// </summary>
+    [ToolTheory("etcd", "etcdctl", "lincheck")]
+    [InlineData(false)]
+    [InlineData(true)]
+    public async Task F53_EtcdWipedAgainBeforeANodeHasJoined_RecoversTwiceAndRebuildsTheNode(bool isBackForTheSecond)
+    {
+        await using var cluster = await FaultCluster.StartAsync();
+        await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
+        await histories.MoreChangesAsync(Some);
+        var before = await cluster.RecordAsync();
+        var down = await cluster.FollowerAsync();
+        int[] up = [.. Enumerable.Range(1, 3).Where(node => node != down)];
+        await cluster.Node(down).KillAsync();
+        await WipeAsync(cluster);
+        await cluster.UntilMoreChangesOrLeaderlessAsync(histories, Some);
+        var since = cluster.LogLengths();
+        var (exitCode, output, error) = await RecoverAsync(cluster.DirectEndpoints[up[0] - 1], "--without", $"{down}");
+        Assert.True(exitCode == 0, $"{output}\n{error}");
+        foreach (var node in up)
+            await cluster.UntilSaidAsync(node, "(recovery 1)", since[node]);
+        await histories.MoreChangesAsync(Some);
+
+        since = cluster.LogLengths();
+        await WipeAsync(cluster);
+        foreach (var node in up)
+            await cluster.UntilSaidAsync(node, "ALARM", since[node]);
+        await cluster.UntilMoreChangesOrLeaderlessAsync(histories, Some);
+        string[] without = isBackForTheSecond ? [] : ["--without", $"{down}"];
+        if (isBackForTheSecond)
+        {
+            cluster.Node(down).Start();
+            await cluster.UntilSaidAsync(down, "kv admin coordinator recover", since[down]);
+        }
+
+        (exitCode, output, error) = await RecoverAsync(cluster.DirectEndpoints[up[0] - 1], without);
+        Assert.True(exitCode == 0, $"{output}\n{error}");
+        foreach (var node in up)
+            await cluster.UntilSaidAsync(node, "(recovery 2)", since[node]);
+        await histories.MoreChangesAsync(Some);
+        if (!isBackForTheSecond)
+            cluster.Node(down).Start();
+        await cluster.UntilSaidAsync(down, "the coordinator's records were rebuilt without this node", since[down]);
+        await UntilReplacedAsync(cluster, down, cluster.Etcd);
+        var after = await cluster.RecordAsync();
+        Assert.Equal((before.Lineage, 2UL), (after.Lineage, after.Recovery));
+        await FailOverAsync(cluster, histories);
+        await histories.CheckAsync();
+        await cluster.UntilEqualAsync();
+    }
+
+    /// <summary>
+    /// A new etcd has another address, which two nodes have got and the third has not when the records are to be rebuilt. While the third runs, the old etcd is not lost. Stopped and
+    /// left out, and started again with the old address, it followed the old etcd, which was back, and nobody was told.
+    /// </summary>
+    [ToolFact("etcd", "etcdctl", "lincheck")]
+    public async Task F53_NewAddressOnTwoNodesOnly_OldEtcdIsNotFollowedAndTheThirdEndsInTheNewOne()
+    {
+        await using var cluster = await FaultCluster.StartAsync();
+        await using var created = await EtcdMembers.StartAsync();
+        await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
+        await histories.MoreChangesAsync(Some);
+        var before = await cluster.RecordAsync();
+        var last = await cluster.FollowerAsync();
+        int[] moved = [.. Enumerable.Range(1, 3).Where(node => node != last)];
+        var asked = cluster.PeerEndpoints[moved[0] - 1];
+        await cluster.Etcd.KillAsync(0);
+        var since = cluster.LogLengths();
+        foreach (var node in moved)
+        {
+            await cluster.Node(node).KillAsync();
+            Move(cluster.Node(node), created);
+        }
+
+        foreach (var node in moved)
+            await cluster.UntilSaidAsync(node, "kv admin coordinator recover", since[node]);
+        await UntilRefusedAsync(asked, $"node {last} cannot tell whether its coordinator has lost the cluster");
+        cluster.Etcd.Start(0);
+        Assert.Equal(before.Lineage, (await cluster.RecordAsync()).Lineage);
+        await UntilRefusedAsync(asked, $"node {last} has a coordinator with a record of the cluster, which is therefore not lost");
+        await UntilRefusedAsync(asked, $"node {last} is named by --without, but it answers", "--without", $"{last}");
+        Assert.Equal("", await created.ControlAsync("get", "--prefix", "--keys-only", "/kvcluster/"));
+
+        await cluster.Node(last).KillAsync();
+        var (exitCode, output, error) = await RecoverAsync(asked, "--without", $"{last}");
+        Assert.True(exitCode == 0, $"{output}\n{error}");
+        await histories.MoreChangesAsync(Some);
+        since = cluster.LogLengths();
+        cluster.Node(last).Start();
+        await cluster.UntilSaidAsync(last, "ALARM: the coordinator is not followed: its records are older, of recovery 0, and node", since[last]);
+        await histories.MoreChangesAsync(Some);
+        Assert.Null(await cluster.StatusOfAsync(last));
+
+        await cluster.Node(last).KillAsync();
+        since = cluster.LogLengths();
+        Move(cluster.Node(last), created);
+        await cluster.UntilSaidAsync(last, "the coordinator's records were rebuilt without this node", since[last]);
+        await UntilReplacedAsync(cluster, last, created);
+        var after = await cluster.RecordAsync(etcd: created);
+        Assert.Equal((before.Lineage, 1UL), (after.Lineage, after.Recovery));
+        await FailOverAsync(cluster, histories);
+        await histories.CheckAsync();
+        await cluster.UntilEqualAsync();
+    }
+
+    /// <summary>
     /// How long one command takes until every shard takes writes again, with a hundred shards whose nodes were all restarted after the loss: the slowest case, because
     /// nobody leads. The time is printed and not judged: `dotnet test tests/KvCluster.ClusterTests -c Release --filter HundredShards --logger "console;verbosity=detailed"`.
     /// </summary>
@@ -167,6 +274,32 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
     }
 
     private static Task WipeAsync(FaultCluster cluster) => cluster.Etcd.RestartAsync(() => Directory.Delete(cluster.Etcd.DataOf(0), recursive: true));
+
+    private static void Move(NodeProcess node, EtcdMembers etcd)
+    {
+        node.Coordinator = "etcd=" + string.Join(',', etcd.Endpoints);
+        node.Start();
+    }
+
+    // What a node says of its coordinator follows etcd's end or start a moment later.
+    private static Task UntilRefusedAsync(string endpoint, string reason, params string[] arguments) => Eventually.TrueAsync(
+        async () =>
+        {
+            var (exitCode, output, error) = await RecoverAsync(endpoint, arguments);
+            Assert.True(exitCode == Refused, $"{exitCode}: {output}\n{error}");
+            return output.Contains(reason, StringComparison.Ordinal);
+        },
+        $"the command is refused, because {reason}");
+
+    // A new replica votes in the place of the one that counts for nothing.
+    private static Task UntilReplacedAsync(FaultCluster cluster, int node, EtcdMembers etcd) => Eventually.TrueAsync(
+        async () =>
+        {
+            var record = await cluster.RecordAsync(etcd: etcd);
+            return record.Removed.Count > 0 && record.Replicas.Count == 3
+                && record.Replicas.All(static replica => replica is { Learner: false, Absent: false, Created: true }) && record.Replicas.Any(replica => replica.Node == node);
+        },
+        $"node {node} has a new replica");
 
     private static Task<(int ExitCode, string Output, string Error)> RecoverAsync(string endpoint, params string[] arguments) =>
         Tools.RunAsync(Tools.Built("kv", "KvCluster.Cli"), ["admin", "coordinator", "recover", "--endpoint", endpoint, .. arguments]);

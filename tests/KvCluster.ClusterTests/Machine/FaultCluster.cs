@@ -259,8 +259,9 @@ internal sealed class FaultCluster : IAsyncDisposable
     public async Task<ulong> EpochAsync(uint shard = 0) => (await RecordAsync(shard)).Epoch;
 
     /// <summary>The shard's record in etcd.</summary>
-    public async Task<ShardRecord> RecordAsync(uint shard = 0) =>
-        Google.Protobuf.JsonParser.Default.Parse<ShardRecord>(await Etcd.ControlAsync("get", "--print-value-only", string.Create(CultureInfo.InvariantCulture, $"/kvcluster/local/shards/{shard}")));
+    /// <param name="etcd">Another one than the cluster was created in.</param>
+    public async Task<ShardRecord> RecordAsync(uint shard = 0, EtcdMembers? etcd = null) =>
+        Google.Protobuf.JsonParser.Default.Parse<ShardRecord>(await (etcd ?? Etcd).ControlAsync("get", "--print-value-only", string.Create(CultureInfo.InvariantCulture, $"/kvcluster/local/shards/{shard}")));
 
     /// <summary>Waits until the nodes have equally many replicas, as the placement of replicas makes them, and none is being moved.</summary>
     public Task UntilLevelAsync() => Eventually.TrueAsync(async () =>

@@ -38,6 +38,9 @@ internal sealed class NodeProcess(int node, string data, IReadOnlyList<string> a
     /// <summary>Options of the program in addition to those of every node.</summary>
     public IReadOnlyList<string> Options { get; set; } = [];
 
+    /// <summary>The coordinator that the next start uses, instead of that of every node. Not through a relay.</summary>
+    public string? Coordinator { get; set; }
+
     /// <summary>What the next start runs: the program itself, or another version of it.</summary>
     public string Executable { get; set; } = Program;
 
@@ -49,6 +52,8 @@ internal sealed class NodeProcess(int node, string data, IReadOnlyList<string> a
     public IReadOnlyList<string> CommandWith(string option = "", string value = "")
     {
         string[] command = ["run", "--node", node.ToString(CultureInfo.InvariantCulture), "--data", data, .. arguments, .. Options];
+        if (Coordinator is not null)
+            command[Array.IndexOf(command, "--coordinator") + 1] = Coordinator;
         if (option.Length > 0)
             command[Array.IndexOf(command, option) + 1] = value;
         return command;

@@ -187,6 +187,51 @@ public sealed class EmbeddedCoordinatorTests : IDisposable
         }
     }
 
+    /// <summary>A process ended between a write and its sync. The next one answered from what was only in memory, and a power loss undid it, so an epoch could be assigned twice.</summary>
+    [Fact]
+    public async Task Open_AfterAChangeThatWasNotSynced_AnswersWhatStays()
+    {
+        using var disk = DiskWithDirectory();
+        await using (var coordinator = EmbeddedCoordinator.Open(_directory.Path, _time, disk))
+        {
+            var set = await coordinator.CompareAndSetAsync("/k", 0, "1", 0, Never);
+            disk.Refuse = static (operation, path) => operation == "Sync" ? new StorageIoException(operation, path, "planned") : null;
+            await Assert.ThrowsAsync<CoordinatorUnavailableException>(() => coordinator.CompareAndSetAsync("/k", set.Revision, "2", 0, Never));
+        }
+
+        disk.Refuse = null;
+        string? answered;
+        await using (var next = EmbeddedCoordinator.Open(_directory.Path, _time, disk))
+            answered = (await next.GetAsync("/k", Never)).Value;
+        disk.Restart(UnsyncedWrites.Dropped);
+        await using var last = EmbeddedCoordinator.Open(_directory.Path, _time, disk);
+        Assert.Equal(answered, (await last.GetAsync("/k", Never)).Value);
+    }
+
+    /// <summary>A process ended between the rename of the rewritten file and the sync of the directory. The next one appended to a file whose name a power loss took away, with all that was in it.</summary>
+    [Fact]
+    public async Task Open_AfterARewriteWhoseNameWasNotSynced_KeepsWhatIsAppended()
+    {
+        using var disk = DiskWithDirectory();
+        await using (var coordinator = EmbeddedCoordinator.Open(_directory.Path, _time, disk))
+        {
+            disk.Refuse = static (operation, path) => operation == "Sync directory" ? new StorageIoException(operation, path, "planned") : null;
+            await Assert.ThrowsAsync<CoordinatorUnavailableException>(async () =>
+            {
+                var revision = 0L;
+                for (var change = 0; change < 50; change++)
+                    revision = (await coordinator.CompareAndSetAsync("/k", revision, new string('x', 200_000), 0, Never)).Revision;
+            });
+        }
+
+        disk.Refuse = null;
+        await using (var next = EmbeddedCoordinator.Open(_directory.Path, _time, disk))
+            Assert.Equal(SetOutcome.Won, (await next.CompareAndSetAsync("/after", 0, "1", 0, Never)).Outcome);
+        disk.Restart(UnsyncedWrites.Dropped);
+        await using var last = EmbeddedCoordinator.Open(_directory.Path, _time, disk);
+        Assert.Equal("1", (await last.GetAsync("/after", Never)).Value);
+    }
+
     // Writes values that grow by 200,000 bytes each time, so that the file is rewritten. Returns the number of answered changes.
     private async Task<int> CountUntilCrashAsync(SimulatedDisk disk)
     {

@@ -101,6 +101,16 @@ public sealed class KnownRecordsTests : IDisposable
         Assert.DoesNotContain('\n', failure.Message);
     }
 
+    [Fact]
+    public void Open_OfACopyWithoutAChecksum_CountsItAsDamaged()
+    {
+        Open().TryKeep(Record(4));
+        File.WriteAllText(PathOf("shard-1"), "{ \"shard\": 1, \"generation\": \"4\" }\n");
+        Assert.Empty(Open().Shards);
+        File.WriteAllText(PathOf("cluster"), "{ \"cluster_id\": \"c\", \"recovery\": \"2\" }\n");
+        Assert.Throws<DirectoryFormatException>(() => Open());
+    }
+
     /// <summary>What a node has reported stays true until it has joined the recovery: it takes no record that is newer.</summary>
     [Fact]
     public void TryKeep_AfterTryBind_IsRefusedUntilTheRecoveryIsJoinedOrGivenUp()

@@ -49,10 +49,10 @@ internal sealed class CoordinatorFile : IDisposable
         {
             var bytes = Replay(file, path, replay);
             if (bytes < file.Length)
-            {
                 file.Resize(bytes);
-                file.Sync();
-            }
+            // The process before may have ended between a write and its sync, or between the rename of a new file and the sync of the directory. What is answered from here on must stay.
+            file.Sync();
+            files.SyncDirectory(directory);
             return new CoordinatorFile(files, directory, file, bytes);
         }
         catch
