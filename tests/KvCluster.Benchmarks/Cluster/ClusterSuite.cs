@@ -22,6 +22,9 @@ internal static class ClusterSuite
     private const string Peer = "etcd, unary";
     private const int AttemptsMax = 5;
     private const int EtcdNodes = 3;
+    private const int WarmUpsMax = 8;
+    private const double SettledPart = 0.85;
+
     private static readonly int[] CallerCounts = [64, 256];
 
     public static async Task<IReadOnlyList<BenchmarkRow>> Run(bool quick, Action<string> progress, CancellationToken cancellation)
@@ -81,7 +84,7 @@ internal static class ClusterSuite
         var (runs, duration) = quick ? (1, TimeSpan.FromSeconds(2)) : (5, TimeSpan.FromSeconds(4));
         var outcomes = targets.ToDictionary(target => target.Name, _ => new List<ClosedLoop.Outcome>());
         foreach (var target in targets)
-            await RunUndisturbedAsync(target, callers, duration / 2, operation(target), progress, cancellation);
+            await WarmUpAsync(target, callers, duration / 2, operation(target), progress, cancellation);
         for (var run = 0; run < runs; run++)
         {
             foreach (var target in targets)
@@ -93,6 +96,20 @@ internal static class ClusterSuite
         }
 
         return [.. outcomes.SelectMany(system => RowsOf(workload, system.Key, system.Value))];
+    }
+
+    // Until the servers' CPU an operation falls no more: on a slow machine the runtime compiles the paths of the first workload for several seconds, at several times their cost.
+    private static async Task WarmUpAsync(
+        ClusterTarget target, int callers, TimeSpan duration, Func<int, int, Task> operation, Action<string> progress, CancellationToken cancellation)
+    {
+        var before = double.PositiveInfinity;
+        for (var run = 0; run < WarmUpsMax; run++)
+        {
+            var cpu = (await RunUndisturbedAsync(target, callers, duration, operation, progress, cancellation)).CpuMicroseconds;
+            if (cpu > before * SettledPart)
+                return;
+            before = cpu;
+        }
     }
 
     // A unary client talks to one node. If the leadership moves during the run, as on an overloaded machine, the run is repeated.
