@@ -282,6 +282,7 @@ public sealed class WatchApiTests
 
     /// <summary>nats.net #639: one watch over many keys stopped.</summary>
     [Fact]
+    [Trait("Turn", "4")]
     public async Task WatchAsync_OfFiveThousandKeys_SeesThemAll()
     {
         const int Keys = 5_000;
