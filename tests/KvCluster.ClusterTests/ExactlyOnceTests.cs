@@ -11,6 +11,7 @@ namespace KvCluster.ClusterTests;
 /// outcome is known. A put applied twice, or applied but reported as a failed condition, leaves a counter at a value that differs from what its
 /// callers counted. Here only kills make outcomes unknown; lost answers, transfers and cut tails do so in the simulation.
 /// </summary>
+[Trait("Turn", "3")]
 public sealed class ExactlyOnceTests
 {
     private const int Kills = 4;

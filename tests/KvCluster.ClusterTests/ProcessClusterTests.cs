@@ -62,10 +62,14 @@ public sealed class ProcessClusterTests
         }
     }
 
-    [Theory]
-    [InlineData(false, 1)]
-    [InlineData(true, 4)]
-    public async Task Console_OfALocalCluster_ShowsItAndAcceptsTheTokenOfItsFile(bool processes, int consoles)
+    [Fact]
+    public Task Console_OfALocalCluster_ShowsItAndAcceptsTheTokenOfItsFile() => ShowAsync(processes: false, consoles: 1);
+
+    [Fact]
+    [Trait("Turn", "7")]
+    public Task Consoles_OfAClusterOfProcesses_ShowItAndAcceptTheTokenOfItsFile() => ShowAsync(processes: true, consoles: 4);
+
+    private static async Task ShowAsync(bool processes, int consoles)
     {
         using var folder = new TemporaryDirectory();
         await using var cluster = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), processes ? ["--processes"] : []);
@@ -123,7 +127,7 @@ public sealed class ProcessClusterTests
     }
 
     [Fact]
-    [Trait("Turn", "3")]
+    [Trait("Turn", "7")]
     public async Task KillHard_OfALeaderUnderWrites_LosesNothingAcknowledged()
     {
         using var folder = new TemporaryDirectory();
@@ -152,7 +156,7 @@ public sealed class ProcessClusterTests
     }
 
     [Fact]
-    [Trait("Turn", "3")]
+    [Trait("Turn", "7")]
     public async Task KillHard_OfTheLauncher_EndsItsChildrenAndReleasesTheDirectory()
     {
         using var folder = new TemporaryDirectory();
@@ -173,7 +177,7 @@ public sealed class ProcessClusterTests
     }
 
     [Fact]
-    [Trait("Turn", "3")]
+    [Trait("Turn", "7")]
     public async Task Stop_OfAClusterInOneProcess_IsCleanAndKeepsItsData()
     {
         using var folder = new TemporaryDirectory();

@@ -10,7 +10,7 @@ using Role = KvCluster.V1.ReplicaStatus.Types.Role;
 namespace KvCluster.ClusterTests;
 
 /// <summary>`kv selftest` against real processes: directly, through the router, and while leaders are killed at random. It leaves everything as it was.</summary>
-[Trait("Turn", "1")]
+[Trait("Turn", "4")]
 public sealed class SelftestTests
 {
     private static readonly string[] ThreeShards = ["--processes", "--split-at", "files/,packages/"];
@@ -45,7 +45,6 @@ public sealed class SelftestTests
     }
 
     [Fact]
-    [Trait("Turn", "3")]
     public async Task Selftest_WhileLeadersAreKilledAtRandom_Passes()
     {
         using var folder = new TemporaryDirectory();

@@ -4,7 +4,7 @@ using Xunit.Abstractions;
 namespace KvCluster.Simulation;
 
 /// <summary>The suite tests itself: each bug, injected on purpose, is caught by the scenarios in which correct code breaks no rule.</summary>
-[Trait("Turn", "1")]
+[Trait("Turn", "7")]
 public sealed class InjectedBugTests(ITestOutputHelper output)
 {
     private const int SeedsForABug = 1_000;

@@ -6,7 +6,7 @@ namespace KvCluster.Simulation;
 /// A leader whose disk took 10 ms for a write kept its shard and slowed the whole cluster down to its disk's speed, because only a second counted as
 /// slow. KV_LONG=1 runs ten minutes of each seed instead of half a minute.
 /// </summary>
-[Trait("Turn", "2")]
+[Trait("Turn", "5")]
 public sealed class SlowLeaderTests
 {
     [Theory]

@@ -29,17 +29,21 @@ internal static class Suite
         return sum;
     }
 
-    /// <summary>Runs seeds in order.</summary>
+    /// <summary>Runs seeds that follow one another, in order.</summary>
     /// <param name="first">The first seed.</param>
     /// <param name="count">The number of seeds.</param>
     /// <param name="scenarios">The scenarios to draw from by weight, or null for all.</param>
     /// <param name="bug">Injected into all of them.</param>
     /// <param name="stopAtFailure">Run no seeds after the first one that fails.</param>
-    public static IReadOnlyList<SeedResult> Run(int first, int count, IReadOnlyList<Scenario>? scenarios, InjectedBug bug, bool stopAtFailure)
+    public static IReadOnlyList<SeedResult> Run(int first, int count, IReadOnlyList<Scenario>? scenarios, InjectedBug bug, bool stopAtFailure) =>
+        Run(Enumerable.Range(first, count), scenarios, bug, stopAtFailure);
+
+    /// <summary>The same for any seeds, from the smallest on.</summary>
+    public static IReadOnlyList<SeedResult> Run(IEnumerable<int> ascending, IReadOnlyList<Scenario>? scenarios, InjectedBug bug, bool stopAtFailure)
     {
         var results = new ConcurrentBag<SeedResult>();
         // One by one, so that all seeds below a failing one have run, and "the first" is the smallest.
-        var seeds = Partitioner.Create(Enumerable.Range(first, count), EnumerablePartitionerOptions.NoBuffering);
+        var seeds = Partitioner.Create(ascending, EnumerablePartitionerOptions.NoBuffering);
         Parallel.ForEach(seeds, new ParallelOptions { MaxDegreeOfParallelism = Environment.ProcessorCount }, (seed, state) =>
         {
             var result = RunSeed(seed, Scenarios.Of(seed, scenarios ?? Scenarios.All), bug);

@@ -32,13 +32,14 @@ public sealed class CancellingCallerTests(CancellingCallerTests.ThreeNodes clust
     [GreedyTheory]
     [InlineData(false)]
     [InlineData(true)]
+    [Trait("Turn", "5")]
     public Task CallersWithShortDeadlines_LeaveTheConnectionOfARouterToTheOthers(bool nodesStandStill) => LeaveAsync("short", atTheRouter: true, nodesStandStill);
 
     /// <summary>Scans, watches, loads and exchanges that are given up, by hundreds.</summary>
     [GreedyTheory]
     [InlineData(false)]
     [InlineData(true)]
-    [Trait("Turn", "1")]
+    [Trait("Turn", "5")]
     public Task CallersThatGiveUpStreams_LeaveTheConnectionToTheOthers(bool atTheRouter) => LeaveAsync("streams", atTheRouter, nodesStandStill: false);
 
     private async Task LeaveAsync(string kind, bool atTheRouter, bool nodesStandStill)
@@ -76,7 +77,7 @@ public sealed class CancellingCallerTests(CancellingCallerTests.ThreeNodes clust
     [GreedyTheory]
     [InlineData(false)]
     [InlineData(true)]
-    [Trait("Turn", "3")]
+    [Trait("Turn", "5")]
     public async Task ConnectionsThatBreakUnderResets_GiveTheirPlacesBack(bool atTheRouter)
     {
         var leader = await cluster.Cluster.LeaderAsync();
@@ -147,6 +148,7 @@ public sealed class CancellingCallerTests(CancellingCallerTests.ThreeNodes clust
     /// <summary>A node allows so many streams on a connection, and all watches and scans of a process were on one: the next scan waited without limit.</summary>
     [GreedyTheory]
     [InlineData(1_200)]
+    [Trait("Turn", "5")]
     public async Task MoreWatchesThanStreamsOfAConnection_LeaveRoomForScansOfTheRouter(int watches)
     {
         var address = cluster.RouterAddress;
@@ -160,7 +162,7 @@ public sealed class CancellingCallerTests(CancellingCallerTests.ThreeNodes clust
     /// <summary>The same with the library, whose watches all go to the leader's node. It allows 1,024 streams on a connection.</summary>
     [GreedyTheory]
     [InlineData(2_500)]
-    [Trait("Turn", "2")]
+    [Trait("Turn", "5")]
     public async Task MoreWatchesThanStreamsOfAConnection_LeaveRoomForScansOfTheLibrary(int watches)
     {
         await using var client = new KvClient(new KvClientOptions { Endpoints = cluster.Cluster.Endpoints, Timeout = Eventually.Limit });
@@ -177,7 +179,7 @@ public sealed class CancellingCallerTests(CancellingCallerTests.ThreeNodes clust
     /// <summary>A client has so many scans open at one node. Whoever begins a further one is told so, and others are served.</summary>
     [GreedyTheory]
     [InlineData(1_024)]
-    [Trait("Turn", "2")]
+    [Trait("Turn", "5")]
     public async Task MoreScansThanAClientMayHaveAtANode_AreBusyUntilOneEnds(int scansMax)
     {
         await cluster.Cluster.LeaderAsync();

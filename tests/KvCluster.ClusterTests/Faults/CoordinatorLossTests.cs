@@ -8,7 +8,7 @@ using Xunit.Abstractions;
 namespace KvCluster.ClusterTests.Faults;
 
 /// <summary>F53: etcd's data is gone, and `kv admin coordinator recover` rebuilds the records from the nodes, under five client processes whose histories must be linearizable.</summary>
-[Trait("Turn", "2")]
+[Trait("Turn", "3")]
 public sealed class CoordinatorLossTests(ITestOutputHelper printed)
 {
     private const int Some = 100;

@@ -10,7 +10,7 @@ namespace KvCluster.ClusterTests.Faults;
 /// F11 and F41: etcd's data was saved, replicas have moved since, and the old data is restored. `kv admin coordinator recover` raises it to what the nodes know. Five client
 /// processes make calls meanwhile, and their histories must be linearizable.
 /// </summary>
-[Trait("Turn", "3")]
+[Trait("Turn", "7")]
 public sealed class CoordinatorSnapshotTests
 {
     private const int Some = 100;

@@ -17,7 +17,7 @@ public sealed class DiskFaultTests
     private const int Follower = 3;
 
     [SmallDiskFact]
-    [Trait("Turn", "1")]
+    [Trait("Turn", "4")]
     public async Task F18_FollowersDiskFull_DelaysNobodyAndCatchesUpWhenThereIsRoom()
     {
         await using var disk = await SmallDisk.CreateAsync(DiskMebibytes, 2 * DiskMebibytes);
@@ -36,7 +36,7 @@ public sealed class DiskFaultTests
 
     /// <summary>The leader's node. Its leaderships move to nodes with space, and no write is refused meanwhile.</summary>
     [SmallDiskFact]
-    [Trait("Turn", "3")]
+    [Trait("Turn", "4")]
     public async Task F18_LeadersDiskFull_TransfersItsLeaderships()
     {
         await using var disk = await SmallDisk.CreateAsync(DiskMebibytes, 2 * DiskMebibytes);
@@ -58,7 +58,7 @@ public sealed class DiskFaultTests
 
     /// <summary>All three nodes. Puts are refused with the reason, reads and deletes work, and puts work again when there is space.</summary>
     [SmallDiskFact]
-    [Trait("Turn", "1")]
+    [Trait("Turn", "4")]
     public async Task F18_AllDisksFull_RefusesPutsReadsAndDeletesAndRecovers()
     {
         var disks = new List<SmallDisk>();
@@ -129,7 +129,7 @@ public sealed class DiskFaultTests
     /// without leading, and writes again without a restart when there is space.
     /// </summary>
     [SmallDiskFact]
-    [Trait("Turn", "1")]
+    [Trait("Turn", "4")]
     public async Task F18_DeviceWithoutRoomUnderTheLeader_AnotherLeadsAndItRecoversWhenThereIsRoom()
     {
         await using var disk = await SmallDisk.CreateAsync(DiskMebibytes, DiskMebibytes / 2);

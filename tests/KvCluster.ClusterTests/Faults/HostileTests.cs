@@ -11,7 +11,7 @@ using KvCluster.Processes;
 namespace KvCluster.ClusterTests.Faults;
 
 /// <summary>False peers, and more waiting calls than usual, beside five client processes whose histories must be linearizable.</summary>
-[Trait("Turn", "1")]
+[Trait("Turn", "5")]
 public sealed class HostileTests(SharedCluster shared) : IClassFixture<SharedCluster>
 {
     private const int Some = 150;

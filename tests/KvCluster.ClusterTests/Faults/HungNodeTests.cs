@@ -5,7 +5,7 @@ using KvCluster.Processes;
 namespace KvCluster.ClusterTests.Faults;
 
 /// <summary>Operators' calls while a node stands still, as under SIGSTOP or in a paused container: it accepts connections, and answers nothing.</summary>
-[Trait("Turn", "1")]
+[Trait("Turn", "5")]
 public sealed class HungNodeTests
 {
     private const int ProblemsFound = 7;

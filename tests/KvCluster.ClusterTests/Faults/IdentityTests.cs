@@ -8,7 +8,7 @@ namespace KvCluster.ClusterTests.Faults;
 /// Nodes started with the data or etcd of others, beside five client processes whose histories must be linearizable. Each is refused with one line
 /// and an exit code, nothing else is disturbed, and the node works when it is started correctly.
 /// </summary>
-[Trait("Turn", "1")]
+[Trait("Turn", "4")]
 public sealed class IdentityTests(SharedCluster shared) : IClassFixture<SharedCluster>
 {
     private const int Some = 100;

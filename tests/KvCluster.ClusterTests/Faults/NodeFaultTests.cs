@@ -52,7 +52,7 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
 
     /// <summary>Clients can always reach the old leader, and it can reach etcd.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
-    [Trait("Turn", "1")]
+    [Trait("Turn", "7")]
     public async Task F3_LeaderCutOffFromItsFollowers_IsReplacedAndRejoins()
     {
         var (cluster, histories) = await shared.BeginAsync();
@@ -69,7 +69,7 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
 
     /// <summary>Its heartbeats arrive, but nothing returns to it. It must not hold the shard for ever.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
-    [Trait("Turn", "1")]
+    [Trait("Turn", "7")]
     public async Task F3_LeaderThatSendsButReceivesNothing_StepsDown()
     {
         var (cluster, histories) = await shared.BeginAsync();
@@ -85,7 +85,7 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
     }
 
     [ToolFact("etcd", "etcdctl", "lincheck")]
-    [Trait("Turn", "1")]
+    [Trait("Turn", "7")]
     public async Task F4_FollowerSlowThenCutOffThenDead_DelaysNobody()
     {
         var (cluster, histories) = await shared.BeginAsync();
@@ -111,7 +111,7 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
 
     /// <summary>First the router reaches no node and so knows no shard. Later it was cut off and does not know the new leader. Neither loses a call.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
-    [Trait("Turn", "1")]
+    [Trait("Turn", "7")]
     public async Task F23_RouterWithAnEmptyThenAStaleMap_AnswersEveryCall()
     {
         var (cluster, histories) = await shared.BeginAsync();
@@ -141,6 +141,7 @@ public sealed class NodeFaultTests(SharedCluster shared) : IClassFixture<SharedC
     /// disks lose or tear them.
     /// </summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
+    [Trait("Turn", "7")]
     public async Task F15_AllNodesDieAtOnce_NothingAcknowledgedIsLost()
     {
         var (cluster, histories) = await shared.BeginAsync();

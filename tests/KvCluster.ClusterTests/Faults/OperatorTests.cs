@@ -7,7 +7,7 @@ using Role = KvCluster.V1.ReplicaStatus.Types.Role;
 namespace KvCluster.ClusterTests.Faults;
 
 /// <summary>Operations of an operator, under five client processes whose histories must be linearizable: F25.</summary>
-[Trait("Turn", "2")]
+[Trait("Turn", "4")]
 public sealed class OperatorTests
 {
     private const int Some = 100;

@@ -11,7 +11,7 @@ using KvCluster.V1;
 namespace KvCluster.ClusterTests.Faults;
 
 /// <summary>More load than a cluster can process, beside five client processes whose histories must be linearizable: F28.</summary>
-[Trait("Turn", "2")]
+[Trait("Turn", "5")]
 public sealed class OverloadTests(SharedCluster shared) : IClassFixture<SharedCluster>
 {
     private const int Some = 150;

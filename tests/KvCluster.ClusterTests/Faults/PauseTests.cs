@@ -14,7 +14,7 @@ namespace KvCluster.ClusterTests.Faults;
 /// Long calls whose reader, process or peer pauses, from outside: they go on after what was received. The table is in client/README.md. Pauses of seconds end
 /// a stream only while memory is short; those of a minute do in any case, and are tested with KV_LONG=1.
 /// </summary>
-[Trait("Turn", "3")]
+[Trait("Turn", "2")]
 public sealed class PauseTests
 {
     private const int BigBytes = 4 << 20;

@@ -10,7 +10,7 @@ namespace KvCluster.ClusterTests.Faults;
 /// F46: a bad sector under one node. It ended the process by SIGBUS at every touch and was not found at any start. Nobody repaired it, and all other
 /// shards of the node went down as well.
 /// </summary>
-[Trait("Turn", "3")]
+[Trait("Turn", "6")]
 public sealed class ReadErrorTests
 {
     // A node that leads nothing unless both others fail.

@@ -19,7 +19,7 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
     private const int Follower = 3;
 
     [ToolFact("etcd", "etcdctl", "lincheck")]
-    [Trait("Turn", "2")]
+    [Trait("Turn", "7")]
     public async Task F29_WipedDisk_IsReplacedUnderANewIdAndCatchesUp()
     {
         var (cluster, histories) = await shared.BeginAsync();
@@ -38,7 +38,7 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
 
     /// <summary>With an old copy of its data, the node would vote and acknowledge as if it had never had the later records.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
-    [Trait("Turn", "2")]
+    [Trait("Turn", "7")]
     public async Task F29_OldCopyOfTheData_IsSetAsideAndReplacedThroughALearner()
     {
         var (cluster, histories) = await shared.BeginAsync();
@@ -72,22 +72,22 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
 
     /// <summary>Every page of the trees is damaged and the meta pages are sound. The first page read reveals it.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
-    [Trait("Turn", "2")]
+    [Trait("Turn", "6")]
     public Task F16_FlippedBitsInTheTree_AreFoundAndRepairedFromAPeer() => DamageAsync(Follower, static state => FlipBits(DataOf(state), PageBytes, from: MetaBytes));
 
     /// <summary>Neither meta page leads to the trees any more.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
-    [Trait("Turn", "2")]
+    [Trait("Turn", "6")]
     public Task F16_FlippedBitsInBothMetaPages_AreFoundAndRepairedFromAPeer() => DamageAsync(Follower, static state => FlipBits(DataOf(state), PageBytes, from: 0, end: MetaBytes));
 
     /// <summary>Each page of the trees is sound but in the place of another one, as after misplaced writes.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
-    [Trait("Turn", "2")]
+    [Trait("Turn", "6")]
     public Task F16_SwappedPages_AreFoundAndRepairedFromAPeer() => DamageAsync(Follower, static state => SwapPages(DataOf(state)));
 
     /// <summary>The preferred node of the shard, which would lead again as soon as it may. All its files are damaged.</summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
-    [Trait("Turn", "2")]
+    [Trait("Turn", "6")]
     public Task F16_FlippedBitsInAllOfTheLeadersFiles_AreFoundAndRepairedFromAPeer() => DamageAsync(Leader, static state =>
     {
         FlipBits(DataOf(state), PageBytes, from: 0);
@@ -100,7 +100,7 @@ public sealed class ReplicaFaultTests(SharedCluster shared) : IClassFixture<Shar
     /// as if that were everything.
     /// </summary>
     [ToolFact("etcd", "etcdctl", "lincheck")]
-    [Trait("Turn", "2")]
+    [Trait("Turn", "6")]
     public async Task F16_FlippedBitsInTheJournal_AreFoundAndRepairedFromAPeer()
     {
         var (cluster, histories) = await shared.BeginAsync();

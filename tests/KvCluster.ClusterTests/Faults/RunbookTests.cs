@@ -40,7 +40,7 @@ public sealed class RunbookTests
     /// <summary>Its process ends, then it loses its disk, then it does not come back and another node takes its place, and in the end it is emptied.</summary>
     [ToolFact("etcd", "etcdctl", "bash")]
     [Trait(Entry, "KvClusterNodeUnreachable")]
-    [Trait("Turn", "3")]
+    [Trait("Turn", "2")]
     public async Task Node_ThatIsUnreachable_IsStartedRebuiltReplacedAndEmptied()
     {
         const string Unreachable = "KvClusterNodeUnreachable";
@@ -90,7 +90,7 @@ public sealed class RunbookTests
     [ToolFact("etcd", "etcdctl", "bash")]
     [Trait(Entry, "KvClusterNoLeader")]
     [Trait(Entry, "KvClusterNotSeen")]
-    [Trait("Turn", "1")]
+    [Trait("Turn", "2")]
     public async Task Shards_WithoutALeader_AndAClusterThatIsGone_ComeBack()
     {
         await using var cluster = await FaultCluster.StartAsync();
@@ -158,7 +158,7 @@ public sealed class RunbookTests
 
     [ToolFact("etcd", "etcdctl", "bash")]
     [Trait(Entry, "KvClusterCoordinatorUnreachable")]
-    [Trait("Turn", "3")]
+    [Trait("Turn", "2")]
     public async Task Coordinator_ThatIsGone_IsNamedByDoctor()
     {
         await using var cluster = await FaultCluster.StartAsync();
@@ -207,7 +207,7 @@ public sealed class RunbookTests
     [Trait(Entry, "KvClusterFollowerLags")]
     [Trait(Entry, "KvClusterWritesSlow")]
     [Trait(Entry, "KvClusterLeadersMove")]
-    [Trait("Turn", "1")]
+    [Trait("Turn", "2")]
     public async Task Replicas_ThatLag_AreSlow_OrChangeTheirLeader_AreShown()
     {
         await using var cluster = await FaultCluster.StartAsync();
@@ -259,7 +259,7 @@ public sealed class RunbookTests
     /// <summary>A node that the system kills whenever it has run for a while, and whose settings are then corrected, with a mistake at first.</summary>
     [ToolFact("etcd", "etcdctl", "bash")]
     [Trait(Entry, "KvClusterNodeRestarts")]
-    [Trait("Turn", "3")]
+    [Trait("Turn", "2")]
     public async Task Node_ThatRestartsAgainAndAgain_IsStoppedAndStartsWithOtherSettings()
     {
         const string Restart = "KvClusterNodeRestarts";
@@ -337,7 +337,7 @@ public sealed class RunbookTests
     [ToolFact("etcd", "etcdctl", "bash")]
     [Trait(Entry, "KvClusterRequestsFail")]
     [Trait(Entry, "KvClusterNodesRefuse")]
-    [Trait("Turn", "1")]
+    [Trait("Turn", "5")]
     public async Task Calls_ThatRoutersAndNodesRefuse_AreExplainedByDoctor_AndSucceedAgain()
     {
         string[] entries = ["KvClusterRequestsFail", "KvClusterNodesRefuse"];
@@ -367,7 +367,7 @@ public sealed class RunbookTests
     /// <summary>A disk with little room, from which a replica is moved to a further node.</summary>
     [SmallDiskFact]
     [Trait(Entry, "KvClusterDiskFills")]
-    [Trait("Turn", "3")]
+    [Trait("Turn", "5")]
     public async Task Disk_ThatFills_IsMeasured_AndAReplicaIsMovedToAnotherNode()
     {
         const string Fills = "KvClusterDiskFills";
@@ -393,7 +393,7 @@ public sealed class RunbookTests
     /// <summary>The certificate of a node expires in two days, and is replaced while the node runs.</summary>
     [ToolFact("bash", "openssl")]
     [Trait(Entry, "KvClusterCertificateExpires")]
-    [Trait("Turn", "1")]
+    [Trait("Turn", "5")]
     public async Task Certificate_ThatExpires_IsReplacedWithoutARestart()
     {
         const string Expires = "KvClusterCertificateExpires";
@@ -435,7 +435,7 @@ public sealed class RunbookTests
     /// <summary>One node runs another version, and goes back. Its program differs from the others' in what it says of its version and in nothing else.</summary>
     [ToolFact("etcd", "etcdctl", "bash")]
     [Trait(Entry, "KvClusterVersionsDiffer")]
-    [Trait("Turn", "2")]
+    [Trait("Turn", "5")]
     public async Task Node_OfAnotherVersion_IsNamedByDoctor_AndGoesBack()
     {
         const string Differ = "KvClusterVersionsDiffer";

@@ -9,6 +9,7 @@ using KvCluster.V1;
 namespace KvCluster.ClusterTests.Faults;
 
 /// <summary>F43 with real processes: strangers with a plain gRPC client, at a node and through a router, want another client's session or all sessions.</summary>
+[Trait("Turn", "3")]
 public sealed class SessionFaultTests
 {
     private const int Changes = 20;
@@ -50,7 +51,6 @@ public sealed class SessionFaultTests
 
     /// <summary>One connection takes every session of a shard and asks for more. Another one still gets its session at once.</summary>
     [Fact]
-    [Trait("Turn", "3")]
     public async Task F43_OneClientThatOpensSessionsWithoutEnd_LeavesPlacesForOthers()
     {
         using var folder = new TemporaryDirectory();

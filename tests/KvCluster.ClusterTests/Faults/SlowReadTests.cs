@@ -9,7 +9,7 @@ namespace KvCluster.ClusterTests.Faults;
 /// A disk that is slow to read, under data that is not in memory. Reads ran on the thread pool, which the disk blocked. 128 Gets at 200 ms a read
 /// stalled a leader's pool for 20.9 seconds, and it lost its shard.
 /// </summary>
-[Trait("Turn", "1")]
+[Trait("Turn", "4")]
 public sealed class SlowReadTests
 {
     // A node that leads nothing, so leases do not matter.

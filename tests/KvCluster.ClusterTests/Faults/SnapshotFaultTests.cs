@@ -6,7 +6,7 @@ using KvCluster.Processes;
 namespace KvCluster.ClusterTests.Faults;
 
 /// <summary>F40: a failed snapshot costs no healthy replica and is repeated. F54: so is one for which a damaged copy has to give way.</summary>
-[Trait("Turn", "3")]
+[Trait("Turn", "6")]
 public sealed class SnapshotFaultTests
 {
     private const int Some = 150;

@@ -29,6 +29,7 @@ public sealed class WatchFaultTests
     [ToolTheory("etcd")]
     [InlineData(false)]
     [InlineData(true)]
+    [Trait("Turn", "1")]
     public async Task F49_LeaderDiesInTheBeginning_ViewEqualsTheStore(bool throughRouter)
     {
         await using var cluster = await FaultCluster.StartAsync();
@@ -64,7 +65,7 @@ public sealed class WatchFaultTests
     /// completed.
     /// </summary>
     [ToolFact("etcd", "etcdctl")]
-    [Trait("Turn", "1")]
+    [Trait("Turn", "4")]
     public async Task F49_ReaderThatNeedsLongerThanASnapshotIsKept_ComesToTheEndOfTheBeginning()
     {
         const int keys = 3_000;
@@ -129,7 +130,7 @@ public sealed class WatchFaultTests
 
     /// <summary>The same with one client of the library and three nodes. Each of them took 2.6 GB.</summary>
     [ToolFact("etcd", "etcdctl")]
-    [Trait("Turn", "1")]
+    [Trait("Turn", "3")]
     public async Task F50_ManyWatchersOfALargeValueInOneClient_StayWithinTheBudget()
     {
         await using var cluster = await FaultCluster.StartAsync();

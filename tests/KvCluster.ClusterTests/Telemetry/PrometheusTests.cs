@@ -33,7 +33,7 @@ public sealed class PrometheusTests(ITestOutputHelper output)
 
     /// <summary>A healthy cluster: its series exist, and no alert fires.</summary>
     [ToolFact("etcd", "etcdctl", "prometheus")]
-    [Trait("Turn", "1")]
+    [Trait("Turn", "5")]
     public async Task Cluster_UnderLoad_IsScrapedAndNoAlertFires()
     {
         await using var cluster = await ScrapedCluster.StartAsync(dataOf: _ => null);

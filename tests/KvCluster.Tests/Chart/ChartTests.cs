@@ -107,6 +107,7 @@ public sealed class ChartTests
     [InlineData("tls.enabled=false,tls.certManager.enabled=true", "tls.certManager.enabled is set without TLS")]
     [InlineData("tls.certManager.enabled=true", "tls.certManager.enabled requires the name of an issuer")]
     [InlineData("etcd.tls.enabled=true,etcd.tls.secret=a,etcd.enabled=false,externalEtcd.endpoints={http://a:2379}", "etcd.tls is for the release's own etcd, and etcd.enabled is false")]
+    [Trait("Turn", "1")]
     public async Task Template_WithAMistake_SaysWhichValueAndWhy(string value, string message)
     {
         var (exitCode, _, error) = await HelmAsync("template", "store", Chart, "--set", value);
@@ -221,6 +222,7 @@ public sealed class ChartTests
     [ToolTheory("helm")]
     [InlineData("node")]
     [InlineData("router")]
+    [Trait("Turn", "1")]
     public async Task Setting_Changed_RestartsThePodsOfItsProgramOnly(string part)
     {
         foreach (var other in (string[])["node", "router"])
@@ -319,6 +321,7 @@ public sealed class ChartTests
     [InlineData("--listen-client-urls=https://0.0.0.0:2379", true, true, true)]
     [InlineData(null, true, false, false)]
     [InlineData(null, true, true, true)]
+    [Trait("Turn", "1")]
     public async Task Tls_WithoutAValue_IsThatOfWhatExists(string? statefulSet, bool hasVolumes, bool hasCertificate, bool expected)
     {
         var found = $"{(statefulSet is null ? "dict" : $"(dict \"text\" \"{statefulSet}\")")} {Object(hasVolumes)} {Object(hasCertificate)}";
@@ -376,6 +379,7 @@ public sealed class ChartTests
     [InlineData("tls.certManager.enabled=true,tls.certManager.issuerRef.name=authority", "")]
     [InlineData("tls.nodeSecret=n,tls.routerSecret=r", "store-kvcluster-etcd-tls")]
     [InlineData("etcd.enabled=false,externalEtcd.endpoints={http://etcd:2379}", "store-kvcluster-node-tls store-kvcluster-router-tls store-kvcluster-client-tls")]
+    [Trait("Turn", "1")]
     public async Task Certificates_ThatComeFromElsewhere_AreNotMade(string values, string made)
     {
         var (exitCode, rendered, error) = await HelmAsync("template", "store", Chart, "--set", values);
@@ -502,6 +506,7 @@ public sealed class ChartTests
     [InlineData("tls.enabled=true,etcd.tls.enabled=true,etcd.tls.secret=e")]
     [InlineData("tls.enabled=true,etcd.enabled=false,externalEtcd.endpoints={https://etcd:2379}")]
     [InlineData("tls.enabled=true,etcd.enabled=false,externalEtcd.endpoints={https://etcd:2379},networkPolicy.enabled=true,metrics.serviceMonitor.enabled=true", "networkPolicy.monitoring is empty")]
+    [Trait("Turn", "1")]
     public async Task Notes_OnWhatIsOpen_WarnOfThatAlone(string values, params string[] warnings)
     {
         var notes = await NotesAsync("--set", "tls.nodeSecret=n,tls.routerSecret=r," + values);

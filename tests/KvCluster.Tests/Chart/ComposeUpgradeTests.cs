@@ -3,6 +3,7 @@ using KvCluster.Processes;
 namespace KvCluster.Tests.Chart;
 
 /// <summary>deploy/compose/upgrade, with a program in the place of Docker that notes what is done. tests/nightly/docker runs it on containers under load.</summary>
+[Trait("Turn", "7")]
 public sealed class ComposeUpgradeTests : IDisposable
 {
     private static readonly string Repository = Tools.Repository();

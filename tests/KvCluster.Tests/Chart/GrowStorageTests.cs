@@ -8,6 +8,7 @@ namespace KvCluster.Tests.Chart;
 /// a script, nothing made volumes larger: an upgrade with another node.storage.size was forbidden.
 /// </summary>
 [UnsupportedOSPlatform("windows")]
+[Trait("Turn", "5")]
 public sealed class GrowStorageTests : IDisposable
 {
     // Each file is one thing that Kubernetes has. "calls" has the commands that change something, and with a file "broken" no StatefulSet can be created.

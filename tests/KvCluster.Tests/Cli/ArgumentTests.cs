@@ -58,6 +58,7 @@ public sealed class ArgumentTests
     [InlineData(@"printf '\nput k caf\xe9\n' | $KV txn", "line 2: it is not UTF-8")]
     [InlineData(@"printf '\nput k ""a\\nb""\n' | $KV txn", "line 2: a backslash in quotes is neither before a quote nor before another backslash")]
     [InlineData(@"printf '\nput k v 1,5\n' | $KV txn", "line 2: the lifetime '1,5' is not a number of seconds.")]
+    [Trait("Turn", "7")]
     public async Task Kv_WithAWrongArgument_NamesItInOneLine(string script, string expected)
     {
         var (exitCode, output, error) = await KvProcess.RunInShellAsync(script);
@@ -149,6 +150,7 @@ public sealed class ArgumentTests
     [ToolTheory("bash")]
     [InlineData("$KV get @there")]
     [InlineData(@"$KV get $'\xef\xbf\xbd'")]
+    [Trait("Turn", "7")]
     public async Task Get_OfAnOddKey_ReachesTheCluster(string script)
     {
         const int unavailable = 3;

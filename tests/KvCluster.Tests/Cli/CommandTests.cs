@@ -26,6 +26,7 @@ public sealed class CommandTests(KvApiTests.OneNode fixture) : IClassFixture<KvA
     }
 
     [ToolFact("bash")]
+    [Trait("Turn", "3")]
     public async Task Put_ThatKeeps_LeavesTheLife_WhichGetTells()
     {
         var (_, opened, _) = await RunAsync($"$KV session open {_key} --lifetime 3600 --output json");
@@ -105,6 +106,7 @@ public sealed class CommandTests(KvApiTests.OneNode fixture) : IClassFixture<KvA
 
     /// <summary>The token of a message was printed although the count ended before its last event, so that whoever went on with it missed the rest.</summary>
     [ToolFact("bash")]
+    [Trait("Turn", "3")]
     public async Task Watch_ThatEndsWithinAMessage_PrintsNoTokenBehindWhatItLeavesOut()
     {
         string? begun = null;
@@ -135,6 +137,7 @@ public sealed class CommandTests(KvApiTests.OneNode fixture) : IClassFixture<KvA
 
     /// <summary>Tokens came only with events, so that of a quiet prefix was COMPACTED when it was needed.</summary>
     [ToolFact("bash", "timeout")]
+    [Trait("Turn", "3")]
     public async Task Watch_ThatIsEndedWithoutEvents_PrintsItsPosition()
     {
         var told = "";
@@ -152,6 +155,7 @@ public sealed class CommandTests(KvApiTests.OneNode fixture) : IClassFixture<KvA
     }
 
     [ToolFact("bash")]
+    [Trait("Turn", "3")]
     public async Task Watch_WithBookmarks_PrintsPositionsWhileNothingChanges()
     {
         var (exitCode, output, error) = await RunAsync(
@@ -176,6 +180,7 @@ public sealed class CommandTests(KvApiTests.OneNode fixture) : IClassFixture<KvA
 
     /// <summary>With TLS where there is none, no call succeeds, and that is known at once.</summary>
     [ToolFact("bash")]
+    [Trait("Turn", "3")]
     public async Task Placement_ThatMaySkip_SucceedsIfNothingAnswers_AndFailsIfAClusterRefuses()
     {
         const int unavailable = 3;

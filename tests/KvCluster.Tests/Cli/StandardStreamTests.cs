@@ -90,6 +90,7 @@ public sealed class StandardStreamTests
     }
 
     [ToolFact("bash")]
+    [Trait("Turn", "6")]
     public async Task Get_WithAFullErrorStream_KeepsItsExitCode()
     {
         var (exitCode, _, _) = await KvProcess.RunInShellAsync("$KV get key 2> /dev/full");

@@ -31,6 +31,7 @@ public sealed class ValueBytesTests
     [InlineData("@@@", "@@")]
     [InlineData("me@home", "me@home")]
     [InlineData("", "")]
+    [Trait("Turn", "2")]
     public async Task Put_OfAValueWithAt_ReadsAFileOnlyAfterALeadingAt(string argument, string value)
     {
         await using var cluster = await FakeCluster.StartAsync(1);
@@ -40,6 +41,7 @@ public sealed class ValueBytesTests
     }
 
     [ToolFact("bash")]
+    [Trait("Turn", "2")]
     public async Task Put_OfAPipe_ReadsAllOfIt()
     {
         await using var cluster = await FakeCluster.StartAsync(1);
@@ -64,6 +66,7 @@ public sealed class ValueBytesTests
     [InlineData("$KV put there v --if-etag 00000000-0000-0009-0000-000000000009", ConditionFailed, "--if-etag: 'there' has a different etag or does not exist. Nothing was changed.")]
     [InlineData("$KV put there v --if-absent --if-value v", Usage, "--if-absent and --if-value exclude each other. A command takes one condition.")]
     [InlineData("$KV put there v --if-etag 7", Usage, "--if-etag '7' is not an etag")]
+    [Trait("Turn", "2")]
     public async Task Command_ThatFails_NamesTheOptionAndTheKey(string script, int exitCode, string expected)
     {
         await using var cluster = await FakeCluster.StartAsync(1);
@@ -83,6 +86,7 @@ public sealed class ValueBytesTests
     }
 
     [ToolFact("bash")]
+    [Trait("Turn", "2")]
     public async Task Get_ClusterNotFound_NamesTheKey()
     {
         var (exitCode, _, error) = await KvProcess.RunInShellAsync("$KV get greeting");

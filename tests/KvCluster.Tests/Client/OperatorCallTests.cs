@@ -59,6 +59,7 @@ public sealed class OperatorCallTests
 
     /// <summary>The first node got the whole time of the call, so one that stood still blocked every upgrade of the chart.</summary>
     [Fact]
+    [Trait("Turn", "3")]
     public async Task Place_WhileNodesStandStill_IsDoneByAnother()
     {
         await using var cluster = await FakeCluster.StartAsync(3);
@@ -71,6 +72,7 @@ public sealed class OperatorCallTests
 
     [Theory]
     [MemberData(nameof(Calls))]
+    [Trait("Turn", "3")]
     public async Task Change_CallerStopsWaiting_IsCancelled(string name, bool gateway)
     {
         await using var cluster = await FakeCluster.StartAsync(1);

@@ -85,6 +85,7 @@ public sealed class CallTests
     /// or received another stream's bytes.
     /// </summary>
     [Fact]
+    [Trait("Turn", "2")]
     public async Task ServerStreams_LargerThanEveryBuffer_NeverStall()
     {
         await using var server = await EchoServer.StartAsync();

@@ -11,7 +11,7 @@ using Method = KvCluster.V1.Method;
 namespace KvCluster.Tests.Node;
 
 /// <summary>The limits of answers that kv.proto documents, with values up to the largest, at a node and through a router.</summary>
-public sealed class AnswerLimitTests : IAsyncLifetime
+public sealed class AnswerLimitTests(AnswerLimitTests.TwoShards cluster) : IClassFixture<AnswerLimitTests.TwoShards>
 {
     private const int MessageBytesMax = 4 << 20;
 
@@ -21,27 +21,6 @@ public sealed class AnswerLimitTests : IAsyncLifetime
         ("a", 100_000), ("b", (4 << 20) - 70_000), ("c", 10), ("d", 8 << 20), ("e", 20_000), ("f", 4 << 20), ("g", 1), ("h", 8 << 20),
         ("k", 120_000), ("l", 8 << 20), ("m", (4 << 20) - 4_096), ("n", 3),
     ];
-
-    private NodeCluster _cluster = null!;
-    private RouterHost _router = null!;
-    private GrpcChannel _channel = null!;
-
-    public async Task InitializeAsync()
-    {
-        _cluster = await NodeCluster.StartAsync(1, "k"u8.ToArray());
-        _router = await RouterHost.StartAsync(
-            new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = [_cluster.AddressOf(1)] }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
-        _channel = GrpcChannel.ForAddress(_router.Address, new GrpcChannelOptions { MaxReceiveMessageSize = null });
-        foreach (var (key, valueBytes) in Entries)
-            await _cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8(key), Value = UnsafeByteOperations.UnsafeWrap(new byte[valueBytes]) }, key[0] < 'k' ? 0u : 1);
-    }
-
-    public async Task DisposeAsync()
-    {
-        _channel.Dispose();
-        await _router.DisposeAsync();
-        await _cluster.DisposeAsync();
-    }
 
     /// <summary>
     /// A page was filled to 128 KiB plus one entry. With an entry of nearly 4 MiB it exceeded the limit of a client that would have accepted each
@@ -170,5 +149,32 @@ public sealed class AnswerLimitTests : IAsyncLifetime
         Assert.Equal((StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE"), (failure.StatusCode, failure.GetRpcStatus()!.GetDetail<ErrorInfo>()!.Reason));
     }
 
-    private Kv.KvClient Kv(bool byRouter) => byRouter ? new Kv.KvClient(_channel) : _cluster.KvOf(1);
+    private Kv.KvClient Kv(bool byRouter) => byRouter ? new Kv.KvClient(cluster.Channel) : cluster.Nodes.KvOf(1);
+
+    /// <summary>A node with two shards and all entries, which the tests only read, and a router.</summary>
+    public sealed class TwoShards : IAsyncLifetime
+    {
+        private RouterHost _router = null!;
+
+        internal NodeCluster Nodes { get; private set; } = null!;
+
+        internal GrpcChannel Channel { get; private set; } = null!;
+
+        public async Task InitializeAsync()
+        {
+            Nodes = await NodeCluster.StartAsync(1, "k"u8.ToArray());
+            _router = await RouterHost.StartAsync(
+                new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = [Nodes.AddressOf(1)] }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+            Channel = GrpcChannel.ForAddress(_router.Address, new GrpcChannelOptions { MaxReceiveMessageSize = null });
+            foreach (var (key, valueBytes) in Entries)
+                await Nodes.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8(key), Value = UnsafeByteOperations.UnsafeWrap(new byte[valueBytes]) }, key[0] < 'k' ? 0u : 1);
+        }
+
+        public async Task DisposeAsync()
+        {
+            Channel.Dispose();
+            await _router.DisposeAsync();
+            await Nodes.DisposeAsync();
+        }
+    }
 }

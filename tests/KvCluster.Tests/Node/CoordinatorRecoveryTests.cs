@@ -202,6 +202,7 @@ public sealed class CoordinatorRecoveryTests
     }
 
     [Fact]
+    [Trait("Turn", "7")]
     public async Task Recover_WhileNodesWait_StartsThem()
     {
         await using var cluster = await StartAsync();

@@ -43,6 +43,7 @@ public sealed class CopyReleaseTests
 
     /// <summary>Without equal digests a majority might have a tree in which something is missing that the copy has.</summary>
     [Fact]
+    [Trait("Turn", "6")]
     public async Task Copy_WhileTreesAreNotCompared_IsKeptAndTheReasonNamed()
     {
         await using var cluster = await NodeCluster.StartAsync(3, NodeCluster.Steady with { DigestIntervalUs = 0 }, Short);
@@ -52,6 +53,7 @@ public sealed class CopyReleaseTests
 
     /// <summary>A copy that says nothing of how far it reached may have the newest data there is.</summary>
     [Fact]
+    [Trait("Turn", "6")]
     public async Task Copy_WhoseNewestRecordIsUnknown_IsKeptAndTheReasonNamed()
     {
         await using var cluster = await NodeCluster.StartAsync(3, NodeCluster.Steady, Short);

@@ -22,6 +22,7 @@ public sealed class DigestComparisonTests
     }
 
     [Fact]
+    [Trait("Turn", "1")]
     public async Task SilentlyChangedValue_InAFollower_IsDetectedAndTheReplicaRebuiltDuringWrites()
     {
         await using var cluster = await StartAsync(new ReplicationOptions());

@@ -166,6 +166,7 @@ public sealed class EmbeddedCoordinatorTests : IDisposable
     /// requested.
     /// </summary>
     [Fact]
+    [Trait("Turn", "4")]
     public async Task Open_AfterACrashAtAnyCall_HasEveryAnsweredChange()
     {
         for (var call = 1; ; call++)

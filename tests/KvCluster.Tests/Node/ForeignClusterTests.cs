@@ -9,7 +9,7 @@ using Microsoft.Extensions.Logging.Abstractions;
 namespace KvCluster.Tests.Node;
 
 /// <summary>Calls that name the cluster that they are meant for, at a node and through a router.</summary>
-[Trait("Turn", "2")]
+[Trait("Turn", "6")]
 public sealed class ForeignClusterTests
 {
     private static readonly ByteString Key = ByteString.CopyFromUtf8("k");

@@ -66,6 +66,7 @@ public sealed class LeaderPlacementTests
     }
 
     [Fact]
+    [Trait("Turn", "4")]
     public async Task Drain_TransfersEveryLeadership_AndTheNodeTakesNoneUntilUndrained()
     {
         await using var cluster = await NodeCluster.StartAsync(3, "h"u8.ToArray(), "p"u8.ToArray());

@@ -92,6 +92,7 @@ public sealed class LevelTests
 
     /// <summary>Between the raise and the last restart each node follows each other one, whichever level they use.</summary>
     [Fact]
+    [Trait("Turn", "1")]
     public async Task Nodes_OfWhichSomeUseTheRaisedLevel_FollowEachOther()
     {
         await using var cluster = await NodeCluster.StartAtFormatLevelAsync(3, Earliest);
@@ -122,6 +123,7 @@ public sealed class LevelTests
 
     /// <summary>What a process appends has the version of the levels in force when it started, so that an older program knows its journals.</summary>
     [Fact]
+    [Trait("Turn", "1")]
     public async Task Journal_HasTheVersionOfTheRaisedLevel_FromTheNextStartOn()
     {
         await using var cluster = await NodeCluster.StartAtFormatLevelAsync(1, Earliest);

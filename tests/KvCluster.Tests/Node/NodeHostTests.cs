@@ -104,7 +104,7 @@ public sealed class NodeHostTests
     {
         await using var cluster = await NodeCluster.StartAsync(1);
         await cluster.PutAsync(Request("k", "v"));
-        for (var restart = 0; restart < 3; restart++)
+        for (var restart = 0; restart < 2; restart++)
         {
             await cluster.StopNodeAsync(1);
             await cluster.StartNodeAsync(1);
@@ -173,6 +173,7 @@ public sealed class NodeHostTests
 
     /// <summary>A replica that may have promised and acknowledged is never created again under its id.</summary>
     [Fact]
+    [Trait("Turn", "7")]
     public async Task Start_WithAReplicasDirectoryMissing_ReportsItLost()
     {
         await using var cluster = await NodeCluster.StartAsync(1, "m"u8.ToArray());
@@ -190,6 +191,7 @@ public sealed class NodeHostTests
     }
 
     [Fact]
+    [Trait("Turn", "7")]
     public async Task Start_WithATemporarilyUnreadableReplica_OpensItLater()
     {
         await using var cluster = await NodeCluster.StartAsync(1);

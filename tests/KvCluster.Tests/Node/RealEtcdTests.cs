@@ -11,7 +11,7 @@ using Microsoft.Extensions.Logging.Abstractions;
 namespace KvCluster.Tests.Node;
 
 /// <summary>The client for etcd's API against the real etcd: one member and three, in clear text and with TLS, with users, and with members that stop.</summary>
-[Trait("Turn", "1")]
+[Trait("Turn", "7")]
 public sealed class RealEtcdTests
 {
     private static readonly CancellationToken Never = CancellationToken.None;

@@ -11,6 +11,7 @@ namespace KvCluster.Tests.Node;
 public sealed class ReplicaPlacementTests
 {
     [Fact]
+    [Trait("Turn", "5")]
     public async Task Nodes_JoiningAndLeaving_GetReplicasAndLoseThem()
     {
         await using var cluster = await NodeCluster.StartAsync(3, "f"u8.ToArray(), "p"u8.ToArray());
@@ -46,6 +47,7 @@ public sealed class ReplicaPlacementTests
 
     /// <summary>A node that was removed was leaving for ever, and a new one with its id got no replicas.</summary>
     [Fact]
+    [Trait("Turn", "5")]
     public async Task Node_ThatLeftAndIsGoneForLong_IsForgotten()
     {
         await using var cluster = await NodeCluster.StartAsync(1);

@@ -13,7 +13,7 @@ namespace KvCluster.Tests.Node;
 /// <summary>
 /// Replicas that are replaced on request, because they are lost, or because they are quarantined. Each new one has a new id and the same content.
 /// </summary>
-[Trait("Turn", "2")]
+[Trait("Turn", "6")]
 public sealed class ReplicaReplacementTests
 {
     [Fact]

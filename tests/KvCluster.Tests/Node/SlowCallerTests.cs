@@ -6,7 +6,7 @@ using static Google.Protobuf.ByteString;
 namespace KvCluster.Tests.Node;
 
 /// <summary>Callers that send their requests a byte at a time, to hold connections and memory with little effort (the attack of the program Slowloris).</summary>
-[Trait("Turn", "3")]
+[Trait("Turn", "1")]
 public sealed class SlowCallerTests
 {
     private const int Callers = 1_000;

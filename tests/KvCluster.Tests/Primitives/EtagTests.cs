@@ -76,6 +76,7 @@ public sealed class EtagTests(ITestOutputHelper output)
     }
 
     [Fact]
+    [Trait("Turn", "1")]
     public void TryParse_WithAnyCharacterAtAnyPlace_AcceptsDigitsAndHyphensOnly()
     {
         const string Good = "01234567-89AB-CDEF-fedc-ba9876543210";

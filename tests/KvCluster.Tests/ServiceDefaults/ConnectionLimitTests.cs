@@ -17,10 +17,13 @@ public sealed class ConnectionLimitTests
 {
     private const int Limit = 8;
 
+    [Fact]
+    [Trait("Turn", "4")]
+    public Task Connect_BeyondTheDefaultLimit_ClosesUnusedConnections() => Connect_BeyondTheLimit_ClosesUnusedConnections(ListenerLimits.ConnectionsDefault, 10_000);
+
     /// <summary>A caller that opened many connections and sent nothing kept all others out, or there was no limit at all.</summary>
     [Theory]
     [InlineData(Limit, 3 * Limit)]
-    [InlineData(ListenerLimits.ConnectionsDefault, 10_000)]
     public async Task Connect_BeyondTheLimit_ClosesUnusedConnections(int limit, int unused)
     {
         var builder = ServerBuilder.Create(NullLoggerFactory.Instance, new Uri("http://127.0.0.1:0"), limits: ListenerLimits.OfClients(limit));

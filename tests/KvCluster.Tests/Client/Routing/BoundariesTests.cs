@@ -26,6 +26,7 @@ public sealed class BoundariesTests(ITestOutputHelper output)
     }
 
     [Fact]
+    [Trait("Turn", "7")]
     public void CountNotAfter_OfManyPaths_CountsWhatASortedListCounts()
     {
         var random = Seeds.Next(output);

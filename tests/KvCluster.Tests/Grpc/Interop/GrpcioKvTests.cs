@@ -9,7 +9,7 @@ using Microsoft.Extensions.Logging.Abstractions;
 namespace KvCluster.Tests.Grpc.Interop;
 
 /// <summary>The service Kv from Python's grpcio, whose authors have not seen ours, at a node and through a router. The cases are in tests/interop/kv.py.</summary>
-[Trait("Turn", "1")]
+[Trait("Turn", "3")]
 public sealed class GrpcioKvTests
 {
     private static readonly FileDescriptor[] Files = [Google.Rpc.StatusReflection.Descriptor, Google.Rpc.ErrorDetailsReflection.Descriptor, V1.KvReflection.Descriptor];

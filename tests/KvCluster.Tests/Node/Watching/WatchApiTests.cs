@@ -308,6 +308,7 @@ public sealed class WatchApiTests
     }
 
     [Fact]
+    [Trait("Turn", "4")]
     public async Task WatchAsync_OfFiveThousandKeys_SeesThemAll()
     {
         const int Keys = 5_000;

@@ -207,6 +207,7 @@ public sealed class FileSpaceTests
     [InlineData(1)]
     [InlineData(2)]
     [InlineData(3)]
+    [Trait("Turn", "2")]
     public void Crash_AtEveryCallWhileTheFileShrinks_LeavesTheOldOrTheNewState(int unsynced)
     {
         // The checkpoint after two rounds makes holes, the one after four records a shorter file, and the one after five cuts it.

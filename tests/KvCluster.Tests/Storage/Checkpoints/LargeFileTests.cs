@@ -14,6 +14,7 @@ public sealed class LargeFileTests
     private static readonly PageStoreOptions Options = new() { WriteBytes = Page.Bytes };
 
     [Fact]
+    [Trait("Turn", "3")]
     public void File_Of200Gigabytes_IsWrittenReadAndFreed()
     {
         using var file = new DataFile(Options);

@@ -60,6 +60,7 @@ public sealed class MapRangeTests
     }
 
     [Fact]
+    [Trait("Turn", "1")]
     public void RandomOperations_WithSmallPieces_MatchTheModel() => Seeds.Run(3, random =>
     {
         using var store = new ModelStore(Small);

@@ -29,6 +29,7 @@ public sealed class SubsetsInFlightTests : IDisposable
     [Theory]
     [InlineData(2, 10_000, 6)]
     [InlineData(4, 5_000, 8)]
+    [Trait("Turn", "2")]
     public void PowerLoss_AnySubsetOfTheBlocksOnTheDisk_LeavesThePrefixOfWholeRecords(int writes, int valueBytes, int blocksExpected)
     {
         HaveInFlight(writes, valueBytes);

@@ -9,7 +9,7 @@ public sealed class DataFormatTests
 {
     /// <summary>Files with all kinds of keys, read by the document alone.</summary>
     [Theory]
-    [MemberData(nameof(KeyProfile.Names), MemberType = typeof(KeyProfile))]
+    [MemberData(nameof(KeyProfile.NamesOfSmall), MemberType = typeof(KeyProfile))]
     public void File_ReadByTheDocumentAlone_HoldsWhatWasWritten(string profile) => Seeds.Run(2, random =>
     {
         using var store = new ModelStore();
@@ -51,6 +51,11 @@ public sealed class DataFormatTests
         Assert.True(seen.Depth > 1 || profile == "zeros", $"The tree has {seen.Depth} levels.");
         Assert.True(seen.Prefix > 10 || profile != "paths", $"The longest prefix has only {seen.Prefix} bytes.");
     });
+
+    [Theory]
+    [MemberData(nameof(KeyProfile.NamesOfLarge), MemberType = typeof(KeyProfile))]
+    [Trait("Turn", "5")]
+    public void File_ReadByTheDocumentAlone_HoldsWhatWasWritten_WithLargeEntries(string profile) => File_ReadByTheDocumentAlone_HoldsWhatWasWritten(profile);
 
     [Fact]
     public void MetaPageAndLeaf_Bytes_ArePinned()

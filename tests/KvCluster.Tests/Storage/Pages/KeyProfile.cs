@@ -19,6 +19,11 @@ internal sealed record KeyProfile(string Name, Func<Random, byte[]> Key, Func<Ra
     /// <summary>The names of all profiles, for theories.</summary>
     public static TheoryData<string> Names => [.. All.Select(profile => profile.Name)];
 
+    /// <summary>Those with large entries, which take most of the time. Some tests run them in their turn, and the others with every change.</summary>
+    public static TheoryData<string> NamesOfLarge => ["long keys", "all values", "kilobyte values"];
+
+    public static TheoryData<string> NamesOfSmall => ["numbers", "zeros", "paths"];
+
     public static KeyProfile Of(string name) => All.Single(profile => profile.Name == name);
 
     private static byte[] Bytes(Random random, int count)

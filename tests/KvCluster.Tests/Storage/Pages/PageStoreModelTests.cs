@@ -10,7 +10,7 @@ namespace KvCluster.Tests.Storage.Pages;
 public sealed class PageStoreModelTests
 {
     [Theory]
-    [MemberData(nameof(KeyProfile.Names), MemberType = typeof(KeyProfile))]
+    [MemberData(nameof(KeyProfile.NamesOfSmall), MemberType = typeof(KeyProfile))]
     public void RandomOperations_MatchTheModel(string profile) => Seeds.Run(3, random =>
     {
         using var store = new ModelStore(new PageStoreOptions { MapBytes = 1L << 30, StepPages = 1 << random.Next(12) });
@@ -27,6 +27,11 @@ public sealed class PageStoreModelTests
         store.CheckPublished();
         store.Store.Verify();
     });
+
+    [Theory]
+    [MemberData(nameof(KeyProfile.NamesOfLarge), MemberType = typeof(KeyProfile))]
+    [Trait("Turn", "6")]
+    public void RandomOperations_MatchTheModel_WithLargeEntries(string profile) => RandomOperations_MatchTheModel(profile);
 
     /// <summary>
     /// A few keys with large values, which grow, shrink and go, and a checkpoint after every few batches: nearly every page of the file is freed, becomes a hole, is taken

@@ -103,6 +103,7 @@ public sealed partial class DamagedFieldTests : IDisposable
 
     /// <summary>A whole slot, header, record, page or run is missing, torn, as in an older version, or another one of its kind, or the file ends in it.</summary>
     [Fact]
+    [Trait("Turn", "5")]
     public void Structure_MissingTornOlderSwappedOrCut_IsFoundOrHarmless()
     {
         var (tried, found) = (0, 0);
@@ -140,6 +141,7 @@ public sealed partial class DamagedFieldTests : IDisposable
 
     /// <summary>A page inside of a run has no header of its own: only the checksum of the whole run, which the leaf has, tells it from another one.</summary>
     [Fact]
+    [Trait("Turn", "5")]
     public void PageInsideARun_ZeroedOlderOrAnother_IsFound()
     {
         var (data, before) = (_bench.Disk.ReadAll(Data), _older.ReadAll(Data));
@@ -168,6 +170,7 @@ public sealed partial class DamagedFieldTests : IDisposable
     /// checksums are right, so only the comparison with the child finds it.
     /// </summary>
     [Fact]
+    [Trait("Turn", "5")]
     public void Link_WrongInASoundParent_IsFound()
     {
         var data = _bench.Disk.ReadAll(Data);
@@ -211,6 +214,7 @@ public sealed partial class DamagedFieldTests : IDisposable
     }
 
     [Fact]
+    [Trait("Turn", "5")]
     public void File_MissingTruncatedOrExtended_IsFoundOrHarmless()
     {
         var found = 0;

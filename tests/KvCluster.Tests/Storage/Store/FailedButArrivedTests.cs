@@ -24,11 +24,16 @@ public sealed class FailedButArrivedTests
     private static readonly int Seed = Seeds.Given ?? (Seeds.IsLong ? Random.Shared.Next() : 29);
 
     [Theory]
-    [InlineData("NoRoomAfterwards", true)]
     [InlineData("NoRoomAfterwards", false)]
     [InlineData("NoRoom", true)]
-    [InlineData("NoRoom", false)]
     [InlineData("ErrorAfterwards", true)]
+    [Trait("Turn", "2")]
+    public void AnyCall_FailsAlthoughItArrivedInOtherModes_LosesNothingThatWasAnswered(string name, bool hasDirect) =>
+        AnyCall_FailsAlthoughItArrived_LosesNothingThatWasAnswered(name, hasDirect);
+
+    [Theory]
+    [InlineData("NoRoomAfterwards", true)]
+    [InlineData("NoRoom", false)]
     [InlineData("ErrorAfterwards", false)]
     public void AnyCall_FailsAlthoughItArrived_LosesNothingThatWasAnswered(string name, bool hasDirect)
     {

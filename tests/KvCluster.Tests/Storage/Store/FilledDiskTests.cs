@@ -9,6 +9,7 @@ namespace KvCluster.Tests.Storage.Store;
 /// A store that fills its disk with its own data recovers with deletes alone: they are served, checkpoints go through, space is given back, and puts work
 /// again.
 /// </summary>
+[Trait("Turn", "2")]
 public sealed class FilledDiskTests
 {
     private static readonly StoreOptions Options = new()

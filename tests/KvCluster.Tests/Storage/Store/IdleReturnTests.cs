@@ -108,7 +108,7 @@ public sealed class IdleReturnTests
     /// <summary>Power is lost at every call while a store becomes small, except that only some of the calls that make holes are looked at.</summary>
     [Theory]
     [MemberData(nameof(Modes))]
-    [Trait("Turn", "1")]
+    [Trait("Turn", "7")]
     public void Crash_AtEveryCallOfAnIdleStore_LosesNothing(string mode)
     {
         using var loaded = new StoreBench(options: Options);
@@ -139,6 +139,7 @@ public sealed class IdleReturnTests
 
     /// <summary>The older meta page still counts if the newest one is damaged, so the journal since then stays until both cover it (S5).</summary>
     [Fact]
+    [Trait("Turn", "7")]
     public void Open_NewestMetaPageDamagedWhileTheStoreBecomesIdle_ReplaysFromTheOther()
     {
         using var bench = new StoreBench(options: Options);

@@ -25,6 +25,7 @@ public sealed class MaintenanceFaultTests
 
     [Theory]
     [MemberData(nameof(FaultsAndNoRoom))]
+    [Trait("Turn", "7")]
     public void ShrinkingFile_AnyCallFails_EndsTheEngineOrWaitsForRoomAndLosesNothing(string name)
     {
         var fault = Enum.Parse<DiskFault>(name);

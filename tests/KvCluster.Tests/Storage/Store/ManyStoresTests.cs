@@ -17,7 +17,7 @@ namespace KvCluster.Tests.Storage.Store;
 /// and the memory of the process stay within it, nobody stalls, and memory falls when the load ends. KV_LONG=1 takes the budget and the load of a small node.
 /// </summary>
 [Collection(AloneCollection.Name)]
-[Trait("Turn", "3")]
+[Trait("Turn", "2")]
 public sealed partial class ManyStoresTests(ITestOutputHelper output) : IDisposable
 {
     private const int Stores = 300;

@@ -294,6 +294,7 @@ public sealed class MemoryBudgetTests : IDisposable
 
     // Their steps cost more than the longest pause, and the rest was forgiven. Forty followers passed the budget within two seconds.
     [Fact]
+    [Trait("Turn", "5")]
     public void Followers_ThatCatchUpAtOnce_StayWithinTheBudgetAndArrive()
     {
         const int Followers = 40;

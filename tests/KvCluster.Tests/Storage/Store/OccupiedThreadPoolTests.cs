@@ -60,7 +60,7 @@ public sealed class OccupiedThreadPoolTests : IDisposable
     /// way while the queue is full, and takes back what it does not wait for any more.
     /// </summary>
     [Fact]
-    [Trait("Turn", "2")]
+    [Trait("Turn", "4")]
     public async Task Write_OfAnEmbeddedStoreByAThreadThatWaits_NeedsNoThreadOfThePool()
     {
         var options = new KvStoreOptions { MemoryBudgetBytes = KvStoreOptions.MemoryBudgetBytesMin };

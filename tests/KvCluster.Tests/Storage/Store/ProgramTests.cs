@@ -13,6 +13,7 @@ namespace KvCluster.Tests.Storage.Store;
 public sealed class ProgramTests
 {
     [Fact]
+    [Trait("Turn", "6")]
     public void Store_UnderAnyProgram_AgreesWithTheModel() =>
         Seeds.Run(150, random => ProgramSearch.Run(random, StoreCommands.AnyWithRequests, NewStore, model => model.Check()));
 

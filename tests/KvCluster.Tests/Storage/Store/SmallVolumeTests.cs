@@ -14,7 +14,7 @@ namespace KvCluster.Tests.Storage.Store;
 /// A store on a real ext4 that others fill, and give back in steps of 1 MiB. It stayed full for ever: a failed <c>fallocate</c> kept what it had found, and the journal took
 /// 64 MiB for its next segment before the checkpoint, which alone frees anything, got what it needed. Opening the store again did not help.
 /// </summary>
-[Trait("Turn", "1")]
+[Trait("Turn", "4")]
 public sealed class SmallVolumeTests(ITestOutputHelper output)
 {
     private const int VolumeMebibytes = 160;

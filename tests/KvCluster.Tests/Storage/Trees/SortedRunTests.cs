@@ -16,7 +16,7 @@ public sealed class SortedRunTests
     /// middle, and over the places where prefixes end.
     /// </summary>
     [Theory]
-    [MemberData(nameof(KeyProfile.Names), MemberType = typeof(KeyProfile))]
+    [MemberData(nameof(KeyProfile.NamesOfSmall), MemberType = typeof(KeyProfile))]
     public void RandomRuns_MatchTheModel(string profile) => Seeds.Run(3, random =>
     {
         using var store = new ModelStore(new PageStoreOptions { MapBytes = 1L << 30, StepPages = 1 << random.Next(12) });
@@ -34,6 +34,11 @@ public sealed class SortedRunTests
         store.Publish();
         store.CheckEverywhere();
     });
+
+    [Theory]
+    [MemberData(nameof(KeyProfile.NamesOfLarge), MemberType = typeof(KeyProfile))]
+    [Trait("Turn", "1")]
+    public void RandomRuns_MatchTheModel_WithLargeEntries(string profile) => RandomRuns_MatchTheModel(profile);
 
     /// <summary>A key of one length is a prefix of the next one, and zero bytes at its end look like the padding of heads.</summary>
     [Fact]

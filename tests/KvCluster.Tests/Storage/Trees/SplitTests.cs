@@ -117,6 +117,7 @@ public sealed unsafe class SplitTests
     });
 
     [Fact]
+    [Trait("Turn", "6")]
     public void Branch_SeparatorDoesNotFit_IsSplitSoThatBothHalvesFit() => Seeds.Run(150, random =>
     {
         using var pages = new Pages();
