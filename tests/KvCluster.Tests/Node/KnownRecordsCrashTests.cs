@@ -72,6 +72,7 @@ public sealed class KnownRecordsCrashTests
 
     /// <summary>Power is lost once more while the interrupted write is repeated, over what it has left.</summary>
     [Theory]
+    [Trait("Turn", "4")]
     [MemberData(nameof(Modes))]
     public void Crash_AtEveryCallOfTheRepetition_LeavesTheStateBeforeItOrAfterIt(string mode)
     {
@@ -139,6 +140,7 @@ public sealed class KnownRecordsCrashTests
     /// was there again: a node had left a recovery that it had joined.
     /// </summary>
     [Theory]
+    [Trait("Turn", "4")]
     [MemberData(nameof(Faults))]
     public void AnyCall_FailsAndTheProcessEnds_WhatTheNextOneReadsStays(string name)
     {
