@@ -81,13 +81,21 @@ internal static class CommandLine
         return ExitCodes.Done;
     }
 
-    private static async Task<int> InitAsync(Settings settings, CancellationToken stop)
+    internal static async Task<int> InitAsync(Settings settings, CancellationToken stop)
     {
         using var logs = ProcessLogs.Create(settings);
         await using var coordinator = new EtcdCoordinator(NodeSettings.EtcdOptionsOf(settings), logs.CreateLogger<EtcdCoordinator>());
         var (name, cluster) = (settings.Get(NodeSettings.Cluster)!, NodeSettings.NewClusterOf(settings, NodeSettings.Nodes));
-        if (!await ClusterInit.CreateAsync(coordinator, name, cluster, stop).ConfigureAwait(false))
-            return Program.Tell([$"The cluster '{name}' already exists; nothing was changed."], ExitCodes.Unavailable);
+        try
+        {
+            if (!await ClusterInit.CreateAsync(coordinator, name, cluster, stop).ConfigureAwait(false))
+                return Program.Tell([$"The cluster '{name}' already exists; nothing was changed."], ExitCodes.Unavailable);
+        }
+        catch (OperationCanceledException) when (stop.IsCancellationRequested)
+        {
+            // A Job whose pod ends with 0 has succeeded.
+            return Program.Tell([$"Stopped before it was certain that the cluster '{name}' exists. The same command completes it."], ExitCodes.Unavailable);
+        }
         Console.WriteLine($"Created the cluster '{name}': {cluster.SplitKeys.Count + 1} shards of {cluster.ReplicationFactor} replicas on {cluster.Nodes.Count} nodes.");
         return ExitCodes.Done;
     }
@@ -102,7 +110,7 @@ internal static class CommandLine
         return ExitCodes.Done;
     }
 
-    private static async Task<int> SnapshotAsync(Settings settings, CancellationToken stop)
+    internal static async Task<int> SnapshotAsync(Settings settings, CancellationToken stop)
     {
         using var logs = ProcessLogs.Create(settings);
         using var stopping = InputEnd.Link(settings.Get(CommonSettings.UntilStdinEnds), stop);
@@ -119,9 +127,19 @@ internal static class CommandLine
             await snapshots.RunAsync(TimeSpan.FromMinutes(minutes), stopping.Token).ConfigureAwait(false);
             return ExitCodes.Done;
         }
-        var saved = await snapshots.SaveAsync(SnapshotPatience, stopping.Token).ConfigureAwait(false);
-        Console.WriteLine($"Saved the coordinator's data in '{saved.Path}': {saved.Bytes} bytes. Older snapshots deleted: {saved.Deleted}.");
-        return ExitCodes.Done;
+        try
+        {
+            var saved = await snapshots.SaveAsync(SnapshotPatience, stopping.Token).ConfigureAwait(false);
+            var done = $"Saved the coordinator's data in '{saved.Path}': {saved.Bytes} bytes. Older snapshots deleted: {saved.Deleted}.";
+            if (saved.Untold is { } reason)
+                return Program.Tell([$"{done} But its time could not be put into the coordinator, so nodes take an earlier snapshot for the newest: {reason}"], ExitCodes.Unavailable);
+            Console.WriteLine(done);
+            return ExitCodes.Done;
+        }
+        catch (OperationCanceledException) when (stopping.IsCancellationRequested)
+        {
+            return Program.Tell(["Stopped before the snapshot was complete; no file was added. Run this again."], ExitCodes.Unavailable);
+        }
     }
 
     private static async Task WaitAsync(CancellationToken stop) => await Task.Delay(Timeout.Infinite, stop).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);

@@ -1,6 +1,7 @@
 // Saves the coordinator's data into a directory, for the day on which it is lost: a file for each snapshot, of which the newest are kept. Called by a command of kv-node, by one task. Nodes
 // only read the time of the newest one from the coordinator. A file has its name when it is complete, checked and durable, so an end at any point leaves at most a part, which a later
-// snapshot deletes. An exception means that no file was added or removed, or that all is done but the time was not put.
+// snapshot deletes. An exception of the coordinator, or a cancellation, means that no snapshot was added or removed. A time that could not be put is none, because whoever repeats a save
+// replaces an older snapshot.
 using System.Globalization;
 using System.Security.Cryptography;
 using KvCluster.Node.Coordination;
@@ -31,6 +32,9 @@ internal sealed partial class CoordinatorSnapshots(Func<EtcdCoordinator> connect
     private const int BufferBytes = 64 << 10;
 
     private static readonly TimeSpan RetryPause = TimeSpan.FromSeconds(2);
+
+    /// <summary>How long the coordinator may take to accept the time of a snapshot.</summary>
+    private static readonly TimeSpan TellTimeMax = TimeSpan.FromSeconds(30);
 
     /// <summary>Between two attempts of the loop, each of which logs why it failed.</summary>
     private static readonly TimeSpan FailedPause = TimeSpan.FromMinutes(1);
@@ -65,7 +69,10 @@ internal sealed partial class CoordinatorSnapshots(Func<EtcdCoordinator> connect
             try
             {
                 var saved = await SaveAsync(stop).ConfigureAwait(false);
-                Saved(log, saved.Path, saved.Bytes, saved.Deleted);
+                if (saved.Untold is { } reason)
+                    SavedUntold(log, saved.Path, saved.Bytes, saved.Deleted, reason);
+                else
+                    Saved(log, saved.Path, saved.Bytes, saved.Deleted);
             }
             catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException or StorageIoException)
             {
@@ -95,8 +102,7 @@ internal sealed partial class CoordinatorSnapshots(Func<EtcdCoordinator> connect
             files.Rename(path + PartSuffix, path);
             files.SyncDirectory(folder.Path);
             var deleted = DeleteOldest(name);
-            await TellAsync(coordinator, taken, cancellationToken).ConfigureAwait(false);
-            return new SavedSnapshot(path, bytes, deleted);
+            return new SavedSnapshot(path, bytes, deleted, await TellAsync(coordinator, taken, cancellationToken).ConfigureAwait(false));
         }
     }
 
@@ -156,14 +162,29 @@ internal sealed partial class CoordinatorSnapshots(Func<EtcdCoordinator> connect
         return old.Count;
     }
 
-    private async Task TellAsync(EtcdCoordinator coordinator, DateTimeOffset taken, CancellationToken cancellationToken)
+    // An etcd without space sends snapshots and refuses puts. If that failed the save, each attempt would add a snapshot and delete the oldest, until all were of the same hour.
+    // Returns the reason for which the time was not put; null if it was.
+    private async Task<string?> TellAsync(EtcdCoordinator coordinator, DateTimeOffset taken, CancellationToken cancellationToken)
     {
-        while (true)
+        using var limit = new CancellationTokenSource(TellTimeMax, time);
+        using var ended = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken, limit.Token);
+        try
         {
-            var read = await coordinator.GetAsync(keys.Snapshot, cancellationToken).ConfigureAwait(false);
-            var set = await coordinator.SetUntilSettledAsync(keys.Snapshot, read.ModRevision, SnapshotTime.Format(taken), 0, cancellationToken).ConfigureAwait(false);
-            if (set.Outcome == SetOutcome.Won)
-                return;
+            while (true)
+            {
+                var read = await coordinator.GetAsync(keys.Snapshot, ended.Token).ConfigureAwait(false);
+                var set = await coordinator.SetUntilSettledAsync(keys.Snapshot, read.ModRevision, SnapshotTime.Format(taken), 0, ended.Token).ConfigureAwait(false);
+                if (set.Outcome == SetOutcome.Won)
+                    return null;
+            }
+        }
+        catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException)
+        {
+            return failure.Message;
+        }
+        catch (OperationCanceledException)
+        {
+            return cancellationToken.IsCancellationRequested ? "This was stopped." : $"No answer came within {TellTimeMax.TotalSeconds:0} s.";
         }
     }
 
@@ -188,6 +209,9 @@ internal sealed partial class CoordinatorSnapshots(Func<EtcdCoordinator> connect
     [LoggerMessage(51, LogLevel.Information, "Saved the coordinator's data in '{Path}' ({Bytes} bytes); {Deleted} older snapshots were deleted")]
     private static partial void Saved(ILogger log, string path, long bytes, int deleted);
 
+    [LoggerMessage(54, LogLevel.Warning, "Saved the coordinator's data in '{Path}' ({Bytes} bytes); {Deleted} older snapshots were deleted. But its time could not be put into the coordinator, so nodes take an earlier snapshot for the newest: {Reason}")]
+    private static partial void SavedUntold(ILogger log, string path, long bytes, int deleted, string reason);
+
     [LoggerMessage(52, LogLevel.Warning, "The coordinator's data was not saved, and will be tried again: {Reason}")]
     private static partial void NotSaved(ILogger log, string reason);
 }
@@ -201,7 +225,8 @@ internal sealed record SnapshotFolder(string Path, int Keep);
 /// <param name="Path">Its file.</param>
 /// <param name="Bytes">The file's size.</param>
 /// <param name="Deleted">How many older ones were deleted.</param>
-internal sealed record SavedSnapshot(string Path, long Bytes, int Deleted);
+/// <param name="Untold">Why its time is not in the coordinator; null if it is.</param>
+internal sealed record SavedSnapshot(string Path, long Bytes, int Deleted, string? Untold);
 
 /// <summary>The coordinator lacks a cluster of which there are snapshots. Waiting does not help.</summary>
 internal sealed class CoordinatorLostException(string reason) : CoordinatorUnavailableException(reason);

@@ -22,7 +22,7 @@ internal static class CommonSettings
         "Serve operators' calls (kv admin, kv doctor) at the address for clients too. Without it a router serves none, and a node serves them at listen-peers only.", SettingForms.Switch) { IsSwitch = true };
 
     public static readonly Setting<int?> CallMemoryMebibytes = new("call-memory-mib", "MIB",
-        "Memory for the requests and replies of all client calls together. A call that does not fit is refused with BUSY. By default 256, and in a container with a limit a quarter of that, but at least 128.", SettingForms.OptionalNumber(CallMemory.MebibytesMin, 65_536));
+        "Memory for the requests and replies of all client calls together. A call that does not fit is refused with BUSY. By default 256; in a container with a limit a quarter of the limit, from 128 to 256.", SettingForms.OptionalNumber(CallMemory.MebibytesMin, 65_536));
 
     public static readonly Setting<int> ConnectionsMax = new("connections-max", "N",
         "Limit of open client connections. One address (IPv6: one /64 network) may use three quarters of them. At the limit, the oldest connection without a call is closed, or the new one if there is none.", SettingForms.Number(16, 1_000_000)) { Default = Text(ListenerLimits.ConnectionsDefault) };

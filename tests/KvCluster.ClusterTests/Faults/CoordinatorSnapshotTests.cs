@@ -1,3 +1,4 @@
+using System.Diagnostics;
 using System.Globalization;
 using System.Runtime.CompilerServices;
 using KvCluster.Admin.V1;
@@ -16,6 +17,7 @@ public sealed class CoordinatorSnapshotTests
     private const int Some = 100;
     private const int Nodes = 4;
     private const int Shards = 4;
+    private const int Unavailable = 3;
     private const string FourShards = "h,p,w";
     private const string SnapshotKey = "/kvcluster/local/snapshot";
 
@@ -61,7 +63,6 @@ public sealed class CoordinatorSnapshotTests
     [ToolFact("etcd", "etcdctl")]
     public async Task Snapshots_TakenByTheCommand_AreKnownToEveryNodeAndOutliveTheLossOfTheData()
     {
-        const int Unavailable = 3;
         await using var cluster = await FaultCluster.StartAsync(etcdMembers: 1, secure: true);
         var folder = Path.Combine(cluster.Folder, "snapshots");
         var before = DateTimeOffset.UtcNow.ToUnixTimeSeconds();
@@ -76,6 +77,27 @@ public sealed class CoordinatorSnapshotTests
         Assert.True(exitCode == Unavailable, error);
         Assert.Contains("has no record /kvcluster/local/cluster", error, StringComparison.Ordinal);
         Assert.Single(Directory.GetFiles(folder));
+    }
+
+    /// <summary>A Job of Kubernetes whose pod ends with 0 has succeeded, and this one had saved nothing.</summary>
+    [Fact]
+    public async Task Snapshot_StoppedWhileItWaitsForTheCoordinator_EndsWithAFailure()
+    {
+        using var folder = new TemporaryDirectory();
+        string[] arguments = ["coordinator-snapshot", "--coordinator", "etcd=http://127.0.0.1:1", "--snapshot-dir", Path.Combine(folder.Path, "snapshots")];
+        using var process = Process.Start(new ProcessStartInfo(NodeProcess.Program, arguments) { RedirectStandardOutput = true, RedirectStandardError = true })!;
+        // By its second attempt it certainly handles signals.
+        for (var failures = 0; failures < 2;)
+        {
+            var line = await process.StandardOutput.ReadLineAsync().WaitAsync(Eventually.Limit);
+            Assert.NotNull(line);
+            if (line.Contains("does not answer", StringComparison.Ordinal))
+                failures++;
+        }
+        Signals.End(process.Id);
+        var error = await process.StandardError.ReadToEndAsync().WaitAsync(Eventually.Limit);
+        await process.WaitForExitAsync().WaitAsync(Eventually.Limit);
+        Assert.Equal((Unavailable, "kv-node: Stopped before the snapshot was complete; no file was added. Run this again."), (process.ExitCode, error.Trim()));
     }
 
     // Saves etcd, moves a replica to the node that has none, transfers, restores what was saved, and recovers.

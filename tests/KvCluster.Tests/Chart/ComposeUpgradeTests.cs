@@ -1,8 +1,10 @@
+using System.Runtime.Versioning;
 using KvCluster.Processes;
 
 namespace KvCluster.Tests.Chart;
 
 /// <summary>deploy/compose/upgrade, with a program in the place of Docker that notes what is done. tests/nightly/docker runs it on containers under load.</summary>
+[UnsupportedOSPlatform("windows")]
 [Trait("Turn", "7")]
 public sealed class ComposeUpgradeTests : IDisposable
 {
@@ -114,6 +116,18 @@ public sealed class ComposeUpgradeTests : IDisposable
         var (exitCode, output, error) = await RunAsync("--tag", "2");
         Assert.True(exitCode == 0, output + error);
         Assert.Equal(["KV_PORT=7000", "NODE_IMAGE=registry.example:5000/node:2", "ROUTER_IMAGE=kvcluster/router:2", "CLI_IMAGE=kvcluster/cli:2"], await File.ReadAllLinesAsync(PathOf(".env")));
+    }
+
+    /// <summary>It may have passwords, and was readable by everybody afterwards.</summary>
+    [ToolFact("bash", "env")]
+    public async Task Upgrade_WithATag_LeavesTheModeOfTheFile()
+    {
+        const UnixFileMode OwnerOnly = UnixFileMode.UserRead | UnixFileMode.UserWrite;
+        await File.WriteAllTextAsync(PathOf(".env"), "GF_SECURITY_ADMIN_PASSWORD=secret\n");
+        File.SetUnixFileMode(PathOf(".env"), OwnerOnly);
+        var (exitCode, output, error) = await RunAsync("--tag", "2");
+        Assert.True(exitCode == 0, output + error);
+        Assert.Equal(OwnerOnly, File.GetUnixFileMode(PathOf(".env")));
     }
 
     [ToolTheory("bash", "env")]

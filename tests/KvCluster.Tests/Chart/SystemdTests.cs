@@ -35,6 +35,20 @@ public sealed partial class SystemdTests
         Assert.Equal([ExitCodes.Usage], Codes("kv-router.service"));
     }
 
+    /// <summary>The router's settings were not installed and its unit not enabled, and both units named a document that nobody installs.</summary>
+    [Fact]
+    public void Upgrading_InstallsEveryFile_AndEnablesBothUnits()
+    {
+        var text = House.House.Read("deploy/UPGRADING.md");
+        foreach (var path in Directory.GetFiles(Path.Combine(House.House.Root, Folder)))
+        {
+            Assert.Contains(Folder + Path.GetFileName(path), text, StringComparison.Ordinal);
+            Assert.DoesNotContain("=file:", File.ReadAllText(path), StringComparison.Ordinal);
+        }
+        Assert.Contains("systemctl enable --now kv-node@1\n", text, StringComparison.Ordinal);
+        Assert.Contains("systemctl enable --now kv-router ", text, StringComparison.Ordinal);
+    }
+
     [ToolTheory("systemd-analyze")]
     [InlineData("kv-node@.service", "kv-node@1.service")]
     [InlineData("kv-router.service", "kv-router.service")]

@@ -1,15 +1,18 @@
 using System.Security.Cryptography;
+using Grpc.Core;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Coordination.Embedded;
 using KvCluster.Node.Coordination.Etcd;
 using KvCluster.Node.Recovery;
 using KvCluster.Processes;
 using KvCluster.Storage.Files;
+using KvCluster.Tests.ServiceDefaults.Security;
+using Microsoft.Extensions.Logging;
 using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Node;
 
-/// <summary>Snapshots of a real etcd, and what nodes know of them. Their restore is tried with processes.</summary>
+/// <summary>Snapshots of a real etcd, and of one that fails in ways that a real one cannot be made to fail in; and what nodes know of them. Their restore is tried with processes.</summary>
 public sealed class CoordinatorSnapshotsTests : IDisposable
 {
     private const string AgeName = "kvcluster.node.coordinator.snapshot.age";
@@ -73,6 +76,83 @@ public sealed class CoordinatorSnapshotsTests : IDisposable
         var lost = await Assert.ThrowsAsync<CoordinatorLostException>(() => Of(etcd.Endpoints, keep: 1).SaveAsync(Eventually.Limit, Never));
         Assert.Contains("its data is lost", lost.Message, StringComparison.Ordinal);
         Assert.Equal([Path.GetFileName(snapshot.Path)], FilesOf(Snapshots));
+    }
+
+    /// <summary>
+    /// An etcd without space sends snapshots and refuses puts. The whole save was repeated for two minutes: each attempt added a snapshot and deleted the oldest, and one run could
+    /// replace all of them.
+    /// </summary>
+    [Fact]
+    public async Task Save_WhoseTimeIsRefused_AddsOneFileAndSaysSo()
+    {
+        await using var etcd = await SnapshotEtcd.StartAsync();
+        await etcd.Coordinator.CompareAndSetAsync(Keys.Cluster, 0, "{}", 0, Never);
+        var before = await Of([etcd.Address], keep: 2).SaveAsync(TimeSpan.Zero, Never);
+        Assert.Null(before.Untold);
+
+        etcd.Refusal = new Status(StatusCode.ResourceExhausted, "etcdserver: mvcc: database space exceeded");
+        var saved = await Of([etcd.Address], keep: 2, TimeProvider.System).SaveAsync(TimeSpan.FromSeconds(5), Never);
+
+        Assert.Contains("database space exceeded", saved.Untold, StringComparison.Ordinal);
+        Assert.Equal((2, 0), (etcd.Snapshots, saved.Deleted));
+        Assert.Equal([Path.GetFileName(before.Path), Path.GetFileName(saved.Path)], FilesOf(Snapshots));
+    }
+
+    [Fact]
+    public async Task Run_WhenTheTimeIsRefused_SaysThatTheSnapshotWasSaved()
+    {
+        await using var etcd = await SnapshotEtcd.StartAsync();
+        await etcd.Coordinator.CompareAndSetAsync(Keys.Cluster, 0, "{}", 0, Never);
+        etcd.Refusal = new Status(StatusCode.ResourceExhausted, "etcdserver: mvcc: database space exceeded");
+        var log = new LinesLog();
+        using var stop = new CancellationTokenSource();
+        var running = Of([etcd.Address], keep: 2, log: log).RunAsync(TimeSpan.FromHours(6), stop.Token);
+        await Eventually.TrueAsync(() => log.Lines.Length > 0, "the loop says what became of the snapshot");
+        await stop.CancelAsync();
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => running);
+
+        var line = Assert.Single(log.Lines);
+        Assert.StartsWith("Warning: Saved the coordinator's data in ", line, StringComparison.Ordinal);
+        Assert.Contains("its time could not be put into the coordinator", line, StringComparison.Ordinal);
+        Assert.Single(FilesOf(Snapshots));
+    }
+
+    /// <summary>Whether a change without an answer was applied is unknown, and it would be repeated for ever.</summary>
+    [Theory]
+    [InlineData(false, "No answer came within 30 s.")]
+    [InlineData(true, "This was stopped.")]
+    public async Task Save_WhoseTimeIsNotAnswered_EndsInTimeAndKeepsTheFile(bool isStopped, string reason)
+    {
+        await using var etcd = await SnapshotEtcd.StartAsync();
+        await etcd.Coordinator.CompareAndSetAsync(Keys.Cluster, 0, "{}", 0, Never);
+        etcd.Refusal = new Status(StatusCode.Unavailable, "etcdserver: leader changed");
+        using var stop = new CancellationTokenSource();
+        var saving = Of([etcd.Address], keep: 1).SaveAsync(TimeSpan.Zero, stop.Token);
+        await Eventually.TrueAsync(() => etcd.Changes > 0, "the time is put");
+        if (isStopped)
+            await stop.CancelAsync();
+        else
+            _time.Advance(TimeSpan.FromMinutes(1));
+
+        var saved = await saving.WaitAsync(Eventually.Limit);
+
+        Assert.Equal(reason, saved.Untold);
+        Assert.Equal([Path.GetFileName(saved.Path)], FilesOf(Snapshots));
+    }
+
+    /// <summary>A member that hangs may still answer pings. It held the loop for ever, and nothing said so.</summary>
+    [Fact]
+    public async Task Save_FromAMemberThatFallsSilent_EndsWithoutAFile()
+    {
+        await using var etcd = await SnapshotEtcd.StartAsync();
+        await etcd.Coordinator.CompareAndSetAsync(Keys.Cluster, 0, "{}", 0, Never);
+        etcd.FallsSilent = true;
+        var saving = Of([etcd.Address], keep: 1, silenceMax: TimeSpan.FromMilliseconds(200)).SaveAsync(TimeSpan.Zero, Never);
+
+        var failure = await Assert.ThrowsAsync<CoordinatorUnavailableException>(() => saving.WaitAsync(Eventually.Limit));
+
+        Assert.Equal($"The coordinator at {etcd.Address} sent nothing of its snapshot for 0.2 s. Nothing was saved or deleted.", failure.Message);
+        Assert.Empty(FilesOf(Snapshots));
     }
 
     [Fact]
@@ -143,6 +223,8 @@ public sealed class CoordinatorSnapshotsTests : IDisposable
         return CoordinatorSnapshots.IsComplete(file, content.Length);
     }
 
-    private CoordinatorSnapshots Of(IReadOnlyList<string> endpoints, int keep) => new(
-        () => new EtcdCoordinator(new EtcdOptions { Endpoints = endpoints, RequestTime = Eventually.Limit }, NullLogger.Instance), Keys, LocalDisk.Instance, new SnapshotFolder(Snapshots, keep), _time, NullLogger.Instance);
+    private CoordinatorSnapshots Of(IReadOnlyList<string> endpoints, int keep, TimeProvider? time = null, TimeSpan? silenceMax = null, ILogger? log = null) => new(
+        () => new EtcdCoordinator(
+            new EtcdOptions { Endpoints = endpoints, RequestTime = Eventually.Limit, SnapshotSilenceMax = silenceMax ?? Eventually.Limit }, NullLogger.Instance),
+        Keys, LocalDisk.Instance, new SnapshotFolder(Snapshots, keep), time ?? _time, log ?? NullLogger.Instance);
 }

@@ -39,6 +39,15 @@ public sealed class MutationTests
         Assert.All(Field(lines, "tests: ").Split(' '), test => Assert.Contains(TestNames.Value, full => full.Contains(test, StringComparison.Ordinal)));
     }
 
+    /// <summary>The script's part of the mistakes follows from the length of a round, which was a number of its own. With other
+    /// checks some parts would hardly ever be made.</summary>
+    [Fact]
+    public void Turn_FollowsFromTheNumberOfChecksOfARound()
+    {
+        Assert.Contains("\nexport KV_ROUND_HOURS=${#proofs[@]}\n", House.House.Read("tests/nightly/run"), StringComparison.Ordinal);
+        Assert.Contains("/ 3600 / ${KV_ROUND_HOURS:-1} %", House.House.Read("tests/nightly/mutants"), StringComparison.Ordinal);
+    }
+
     private static string Field(string[] lines, string name) => lines.Single(line => line.StartsWith(name, StringComparison.Ordinal))[name.Length..].Trim();
 
     private static List<string> Changed(string[] lines, char sign) => [.. lines.Where(line => line.StartsWith(sign)).Select(static line => line[1..].Trim())];

@@ -154,17 +154,31 @@ internal sealed partial class EtcdCoordinator : ICoordinator
     /// </summary>
     /// <param name="write">Receives the parts in order, one at a time. They are valid during the call.</param>
     /// <param name="cancellationToken">Ends the stream. What was received is of no use.</param>
-    /// <exception cref="CoordinatorUnavailableException">No answer, or it ended early.</exception>
+    /// <exception cref="CoordinatorUnavailableException">No answer, it ended early, or nothing came for <see cref="EtcdOptions.SnapshotSilenceMax"/>.</exception>
     public async Task SnapshotAsync(Action<ReadOnlyMemory<byte>> write, CancellationToken cancellationToken)
     {
         _check.ThrowIfAlarmed();
         var endpoint = Current;
         var token = await TokenAsync(endpoint, cancellationToken).ConfigureAwait(false);
-        using var call = endpoint.Maintenance.Snapshot(new SnapshotRequest(), Headers(token), cancellationToken: cancellationToken);
+        // A member that hangs may answer pings, and a snapshot has no size by which to set a deadline.
+        using var silence = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
+        silence.CancelAfter(_options.SnapshotSilenceMax);
+        using var call = endpoint.Maintenance.Snapshot(new SnapshotRequest(), Headers(token), cancellationToken: silence.Token);
         try
         {
-            while (await call.ResponseStream.MoveNext(cancellationToken).ConfigureAwait(false))
+            while (await call.ResponseStream.MoveNext(silence.Token).ConfigureAwait(false))
+            {
+                // The receiver's disk may take its time.
+                silence.CancelAfter(Timeout.InfiniteTimeSpan);
                 write(call.ResponseStream.Current.Blob.Memory);
+                silence.CancelAfter(_options.SnapshotSilenceMax);
+            }
+        }
+        catch (Exception failure) when (failure is RpcException or OperationCanceledException && silence.IsCancellationRequested && !cancellationToken.IsCancellationRequested)
+        {
+            MoveOn(endpoint);
+            throw new CoordinatorUnavailableException(
+                $"The coordinator at {endpoint.Address} sent nothing of its snapshot for {_options.SnapshotSilenceMax.TotalSeconds:0.###} s. Nothing was saved or deleted.", failure);
         }
         catch (RpcException failure)
         {

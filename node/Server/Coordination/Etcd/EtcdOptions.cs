@@ -18,6 +18,9 @@ internal sealed record EtcdOptions
     /// <summary>Timeout of one request, and of a connection, TLS included. Longer than an election of etcd.</summary>
     public TimeSpan RequestTime { get; init; } = TimeSpan.FromSeconds(3);
 
+    /// <summary>How long a member that sends a snapshot may send nothing. Longer than an election, and than a busy disk takes to read a part.</summary>
+    public TimeSpan SnapshotSilenceMax { get; init; } = TimeSpan.FromSeconds(30);
+
     /// <summary>User to authenticate as; null: none.</summary>
     public string? User { get; init; }
 

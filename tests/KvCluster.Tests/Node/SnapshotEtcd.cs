@@ -1,0 +1,89 @@
+using System.Security.Cryptography;
+using Etcdserverpb;
+using Google.Protobuf;
+using Grpc.Core;
+using KvCluster.Node.Coordination.Embedded;
+using KvCluster.Node.Coordination.Etcd;
+using KvCluster.ServiceDefaults;
+using Microsoft.AspNetCore.Builder;
+using Microsoft.Extensions.DependencyInjection;
+using Microsoft.Extensions.Logging.Abstractions;
+
+namespace KvCluster.Tests.Node;
+
+/// <summary>An embedded coordinator behind etcd's API that, unlike the real server of one, sends snapshots: some random bytes and their checksum. It can fail as etcd does.</summary>
+internal sealed class SnapshotEtcd : IAsyncDisposable
+{
+    private const int PagesBytes = 8_192;
+
+    private readonly TemporaryDirectory _directory = new();
+    private readonly WebApplication _app;
+    private int _changes;
+    private int _snapshots;
+
+    private SnapshotEtcd()
+    {
+        Coordinator = EmbeddedCoordinator.Open(_directory.Path, TimeProvider.System);
+        var builder = ServerBuilder.Create(NullLoggerFactory.Instance, new Uri("http://127.0.0.1:0"), limits: ListenerLimits.OfCoordinator());
+        builder.Services.AddGrpc();
+        builder.Services.AddSingleton(new KvCalls(this)).AddSingleton(new MaintenanceCalls(this));
+        _app = builder.Build();
+        _app.MapGrpcService<KvCalls>();
+        _app.MapGrpcService<MaintenanceCalls>();
+    }
+
+    public EmbeddedCoordinator Coordinator { get; }
+
+    public string Address => _app.Urls.Single();
+
+    /// <summary>The answer to every change; null: they are applied.</summary>
+    public Status? Refusal { get; set; }
+
+    /// <summary>Whether a snapshot stops after its first part, while the connection stays open.</summary>
+    public bool FallsSilent { get; set; }
+
+    /// <summary>Changes received.</summary>
+    public int Changes => Volatile.Read(ref _changes);
+
+    /// <summary>Snapshots begun.</summary>
+    public int Snapshots => Volatile.Read(ref _snapshots);
+
+    public static async Task<SnapshotEtcd> StartAsync()
+    {
+        var etcd = new SnapshotEtcd();
+        await etcd._app.StartAsync();
+        return etcd;
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        await _app.StopAsync(new CancellationToken(canceled: true));
+        await _app.DisposeAsync();
+        await Coordinator.DisposeAsync();
+        _directory.Dispose();
+    }
+
+    private sealed class KvCalls(SnapshotEtcd etcd) : KV.KVBase
+    {
+        public override Task<RangeResponse> Range(RangeRequest request, ServerCallContext context) => EtcdStatus.Answer(() => etcd.Coordinator.Range(request));
+
+        public override Task<TxnResponse> Txn(TxnRequest request, ServerCallContext context)
+        {
+            Interlocked.Increment(ref etcd._changes);
+            return etcd.Refusal is { } refusal ? throw new RpcException(refusal) : EtcdStatus.Answer(() => etcd.Coordinator.Execute(request));
+        }
+    }
+
+    private sealed class MaintenanceCalls(SnapshotEtcd etcd) : Maintenance.MaintenanceBase
+    {
+        public override async Task Snapshot(SnapshotRequest request, IServerStreamWriter<SnapshotResponse> responseStream, ServerCallContext context)
+        {
+            Interlocked.Increment(ref etcd._snapshots);
+            var pages = RandomNumberGenerator.GetBytes(PagesBytes);
+            await responseStream.WriteAsync(new SnapshotResponse { Blob = ByteString.CopyFrom(pages) });
+            if (etcd.FallsSilent)
+                await Task.Delay(Timeout.Infinite, context.CancellationToken);
+            await responseStream.WriteAsync(new SnapshotResponse { Blob = ByteString.CopyFrom(SHA256.HashData(pages)) });
+        }
+    }
+}
