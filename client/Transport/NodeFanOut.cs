@@ -132,6 +132,9 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
                         throw attempts.Weakest();
                 }
             }
+            // Also of a map that names no node, so that nobody was asked.
+            if (Environment.TickCount64 >= deadlineMs)
+                throw attempts.WeakestOr(CallStatus.Create(StatusCode.Unavailable, "NODE_UNREACHABLE", "The shard map names no node that could be asked. Nothing was applied; try again.", "no"));
             await Task.Delay(RetryPauseMs, cancellationToken).ConfigureAwait(false);
         }
     }
@@ -269,5 +272,8 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
         }
 
         public RpcException Weakest() => (_unknown ?? _last)!.ToRpcException();
+
+        /// <param name="untried">The error if there was no attempt.</param>
+        public RpcException WeakestOr(Google.Rpc.Status untried) => (_unknown ?? _last ?? untried).ToRpcException();
     }
 }

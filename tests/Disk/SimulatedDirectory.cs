@@ -3,7 +3,7 @@ namespace KvCluster.Disk;
 /// <summary>A directory of the <see cref="SimulatedDisk"/>: its names as the machine sees them, and the changes not yet synced.</summary>
 internal sealed class SimulatedDirectory
 {
-    private readonly List<Action<SimulatedDirectory>> _unsynced = [];
+    private readonly List<Unsynced> _unsynced = [];
     private Dictionary<string, SimulatedNode> _durableFiles = [];
     private Dictionary<string, SimulatedDirectory> _durableDirectories = [];
 
@@ -15,11 +15,7 @@ internal sealed class SimulatedDirectory
 
     public void Set(string name, SimulatedDirectory node) => Change(directory => directory.Directories[name] = node);
 
-    public void Remove(string name) => Change(directory =>
-    {
-        directory.Files.Remove(name);
-        directory.Directories.Remove(name);
-    });
+    public void Remove(string name) => Change(directory => directory.Erase(name));
 
     /// <summary>The new name refers to the file of the old one, even if the change that gave it the old name is lost.</summary>
     public void Rename(string name, string newName)
@@ -27,19 +23,28 @@ internal sealed class SimulatedDirectory
         var (file, child) = (Files.GetValueOrDefault(name), Directories.GetValueOrDefault(name));
         Change(directory =>
         {
-            directory.Files.Remove(name);
-            directory.Directories.Remove(name);
-            if (file is not null)
-                directory.Files[newName] = file;
-            if (child is not null)
-                directory.Directories[newName] = child;
+            directory.Erase(name);
+            directory.Name(newName, file, child);
         });
+    }
+
+    /// <summary>
+    /// Renames what has a name here to a name in another directory. A power loss never leaves it without a name; until both directories are synced it may leave it with both.
+    /// </summary>
+    public void Move(string name, SimulatedDirectory target, string newName)
+    {
+        var (file, child) = (Files.GetValueOrDefault(name), Directories.GetValueOrDefault(name));
+        var arrival = new Arrival();
+        target.Change(directory => directory.Name(newName, file, child), arrival);
+        Change(directory => directory.Erase(name), arrival, isDeparture: true);
     }
 
     public void Sync()
     {
         _durableFiles = new(Files);
         _durableDirectories = new(Directories);
+        foreach (var change in _unsynced)
+            change.Arrival?.Happens(static () => true);
         _unsynced.Clear();
     }
 
@@ -48,9 +53,9 @@ internal sealed class SimulatedDirectory
     {
         Files = new(_durableFiles);
         Directories = new(_durableDirectories);
-        foreach (var change in _unsynced)
+        foreach (var (change, arrival, isDeparture) in _unsynced)
         {
-            if (unsynced == UnsyncedWrites.Kept || (unsynced != UnsyncedWrites.Dropped && random.Next(2) == 0))
+            if (arrival is null ? Stays() : arrival.Happens(Stays) && (!isDeparture || Stays()))
                 change(this);
         }
         Sync();
@@ -58,6 +63,8 @@ internal sealed class SimulatedDirectory
             file.Settle(unsynced, random);
         foreach (var (_, directory) in Directories.OrderBy(pair => pair.Key, StringComparer.Ordinal))
             directory.Settle(unsynced, random);
+
+        bool Stays() => unsynced == UnsyncedWrites.Kept || (unsynced != UnsyncedWrites.Dropped && random.Next(2) == 0);
     }
 
     /// <summary>Copies all that is here and below to an empty directory, durably.</summary>
@@ -82,9 +89,36 @@ internal sealed class SimulatedDirectory
 
     public long Bytes() => Files.Values.Sum(file => file.AllocatedBytes) + Directories.Values.Sum(directory => directory.Bytes());
 
-    private void Change(Action<SimulatedDirectory> change)
+    private void Change(Action<SimulatedDirectory> change, Arrival? arrival = null, bool isDeparture = false)
     {
         change(this);
-        _unsynced.Add(change);
+        _unsynced.Add(new Unsynced(change, arrival, isDeparture));
+    }
+
+    private void Erase(string name)
+    {
+        Files.Remove(name);
+        Directories.Remove(name);
+    }
+
+    private void Name(string name, SimulatedNode? file, SimulatedDirectory? child)
+    {
+        if (file is not null)
+            Files[name] = file;
+        if (child is not null)
+            Directories[name] = child;
+    }
+
+    /// <param name="Apply">Makes the change.</param>
+    /// <param name="Arrival">Of a move: whether its new name survives a power loss.</param>
+    /// <param name="IsDeparture">Whether it is the other half of the move, which is lost with the arrival.</param>
+    private sealed record Unsynced(Action<SimulatedDirectory> Apply, Arrival? Arrival, bool IsDeparture);
+
+    /// <summary>Whether the new name of something that was moved survives. Two directories ask, and the first one decides.</summary>
+    private sealed class Arrival
+    {
+        private bool? _happens;
+
+        public bool Happens(Func<bool> decide) => _happens ??= decide();
     }
 }

@@ -108,6 +108,19 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
         }
     }
 
+    /// <summary>Creates a directory and its parents, durably.</summary>
+    public void CreateDirectories(string path)
+    {
+        var made = "/";
+        foreach (var part in Split(path))
+        {
+            var parent = made;
+            made = Path.Combine(parent, part);
+            CreateDirectory(made);
+            SyncDirectory(parent);
+        }
+    }
+
     /// <summary>Flips a bit behind the engine's back, as failing media do.</summary>
     public void FlipBit(string path, long offset)
     {
@@ -236,18 +249,21 @@ internal sealed class SimulatedDisk : IFileSystem, IDisposable
     }
 
     /// <inheritdoc/>
-    /// <remarks>Within one directory, which is all that the engine does.</remarks>
     public void Rename(string from, string to)
     {
         lock (_lock)
         {
             var (parent, name) = Parent(from);
             var (target, newName) = Parent(to);
-            if (!ReferenceEquals(parent, target))
-                throw new NotSupportedException($"The simulated disk renames within one directory only, not '{from}' to '{to}'.");
             if (!parent.Files.ContainsKey(name) && !parent.Directories.ContainsKey(name))
                 throw new StorageIoException("rename", from, "no such file");
-            Change("Rename", from, () => parent.Rename(name, newName));
+            Change("Rename", from, () =>
+            {
+                if (ReferenceEquals(parent, target))
+                    parent.Rename(name, newName);
+                else
+                    parent.Move(name, target, newName);
+            });
         }
     }
 

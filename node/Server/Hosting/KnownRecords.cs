@@ -29,8 +29,6 @@ internal sealed class KnownRecords
 
     private const string ShardPrefix = "shard-";
 
-    private const string IncomingSuffix = ".new";
-
     /// <summary>Many times a record of the most replicas, and of the most nodes.</summary>
     private const int FileBytesMax = 16 << 20;
 
@@ -236,7 +234,7 @@ internal sealed class KnownRecords
                     (_bound, _boundSince) = (TryParse<RecoveryClaim>(TryRead(name)) ?? throw Damaged(directory, name), _clock.GetTimestamp());
                 else if (name == NodesFile)
                     (_nodes, _areNodesDurable) = (ParseNodes(TryRead(name) ?? ""), true);
-                else if (name.StartsWith(ShardPrefix, StringComparison.Ordinal) && !name.EndsWith(IncomingSuffix, StringComparison.Ordinal) && TryParse<ShardRecord>(TryRead(name)) is { } record)
+                else if (name.StartsWith(ShardPrefix, StringComparison.Ordinal) && !name.EndsWith(DurableFile.IncomingSuffix, StringComparison.Ordinal) && TryParse<ShardRecord>(TryRead(name)) is { } record)
                     _shards[record.ShardId] = record;
             }
         }
@@ -299,15 +297,6 @@ internal sealed class KnownRecords
             _files.CreateDirectory(_path);
             MakeDirectoryDurableLocked();
         }
-        var path = Path.Combine(_path, name);
-        var incoming = path + IncomingSuffix;
-        _files.Delete(incoming);
-        using (var file = _files.Open(incoming, new StorageFileOptions(StorageFileMode.CreateNew)))
-        {
-            file.Write(Encoding.UTF8.GetBytes(body + ChecksumOf(body)), 0);
-            file.Sync();
-        }
-        _files.Rename(incoming, path);
-        _files.SyncDirectory(_path);
+        DurableFile.Replace(_files, Path.Combine(_path, name), Encoding.UTF8.GetBytes(body + ChecksumOf(body)));
     }
 }

@@ -1,9 +1,10 @@
 // A node's data directory. LOCK is held while the directory is used; `format` has the layout's version, `owner` the node, cluster and lineage, `starts` which
 // starts of the node were counted with it (DirectoryStarts); shards/{id} has one replica each; aside/{id} has the one that was set aside last, or an earlier one that has more, and then aside/{id}-later the
 // other (AsideCopies); retired/{id}-{replica} has replicas that left, until space is needed; known/ has copies of the coordinator's records (KnownRecords);
-// `kv doctor` writes `examined` to test the disk, and a start `.probe`. Used while the node starts,
-// on one thread.
+// `kv doctor` writes `examined` to test the disk, and a start `.probe`. Opened, claimed and counted by one task as the node starts. Afterwards the host's loop moves directories of replicas, those of
+// different shards at once; reports and readings read it on any thread.
 using System.Globalization;
+using System.Text;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Inspection;
 
@@ -13,6 +14,9 @@ namespace KvCluster.Node.Hosting;
 internal sealed class NodeDirectory : IAsyncDisposable
 {
     private const string FormatText = "kvcluster node 3";
+    private const string FormatFile = "format";
+    private const string IncomingFormatFile = FormatFile + DurableFile.IncomingSuffix;
+    private const string ShardsDirectory = "shards";
 
     private readonly IFileSystem _files;
     private readonly string _path;
@@ -54,7 +58,7 @@ internal sealed class NodeDirectory : IAsyncDisposable
 
     private string StartsPath => Path.Combine(_path, "starts");
 
-    private string ShardsPath => Path.Combine(_path, "shards");
+    private string ShardsPath => Path.Combine(_path, ShardsDirectory);
 
     /// <summary>Whether a directory is the data directory of a node, of whatever format. Changes nothing.</summary>
     public static bool IsOne(string path) => LocalDisk.Instance.FileExists(FormatIn(path));
@@ -91,7 +95,7 @@ internal sealed class NodeDirectory : IAsyncDisposable
             Write(OwnerPath, own);
             return;
         }
-        var owner = File.ReadAllText(OwnerPath);
+        var owner = Read(OwnerPath);
         if (owner == own)
             return;
         var (lines, ours) = (owner.Split('\n'), own.Split('\n'));
@@ -129,9 +133,10 @@ internal sealed class NodeDirectory : IAsyncDisposable
     {
         _files.CreateDirectory(RetiredPath);
         _files.SyncDirectory(_path);
-        Directory.Move(ShardPath(shard), Path.Combine(RetiredPath, string.Create(CultureInfo.InvariantCulture, $"{shard}-{replica:x16}")));
-        _files.SyncDirectory(ShardsPath);
+        _files.Rename(ShardPath(shard), Path.Combine(RetiredPath, string.Create(CultureInfo.InvariantCulture, $"{shard}-{replica:x16}")));
+        // The new name first: if power is lost in between, it has both names on some file systems, and on none neither.
         _files.SyncDirectory(RetiredPath);
+        _files.SyncDirectory(ShardsPath);
     }
 
     /// <summary>The length of all files that were set aside. Any thread.</summary>
@@ -141,7 +146,7 @@ internal sealed class NodeDirectory : IAsyncDisposable
     /// <summary>Deletes the directory of a replica that was just created and has promised nothing.</summary>
     public void Delete(ShardId shard)
     {
-        Directory.Delete(ShardPath(shard), recursive: true);
+        _files.DeleteDirectory(ShardPath(shard));
         _files.SyncDirectory(ShardsPath);
     }
 
@@ -162,7 +167,7 @@ internal sealed class NodeDirectory : IAsyncDisposable
         return ValueTask.CompletedTask;
     }
 
-    private static string FormatIn(string path) => Path.Combine(path, "format");
+    private static string FormatIn(string path) => Path.Combine(path, FormatFile);
 
     private static NodeDirectory TakeAndCheck(string path, IFileSystem files)
     {
@@ -185,16 +190,18 @@ internal sealed class NodeDirectory : IAsyncDisposable
     {
         if (_files.FileExists(FormatPath))
         {
-            var format = File.ReadAllText(FormatPath);
+            var format = Read(FormatPath);
             if (format != FormatText)
                 throw new DirectoryFormatException(_path, $"its format is '{format.Trim()}', but this program supports '{FormatText}'");
             Starts = ReadStarts();
             // A copy may have been made without empty directories.
             _files.CreateDirectory(ShardsPath);
+            // An earlier process may have ended between a change and the sync of its directory. What is read from here on must stay.
             _files.SyncDirectory(_path);
+            _files.SyncDirectory(ShardsPath);
             return;
         }
-        if (_files.List(_path).Any(name => name is not ("LOCK" or "format.new" or "shards")))
+        if (_files.List(_path).Any(name => name is not (DirectoryLock.FileName or IncomingFormatFile or ShardsDirectory)))
             throw new DirectoryFormatException(_path, "it has no file 'format' but is not empty");
         _files.CreateDirectory(ShardsPath);
         // Written last: with this file the directory is complete.
@@ -205,19 +212,15 @@ internal sealed class NodeDirectory : IAsyncDisposable
     {
         if (!_files.FileExists(StartsPath))
             return DirectoryStarts.None;
-        return DirectoryStarts.TryParse(File.ReadAllText(StartsPath)) ?? throw new DirectoryFormatException(_path, "its file 'starts' does not have two records of starts");
+        return DirectoryStarts.TryParse(Read(StartsPath)) ?? throw new DirectoryFormatException(_path, "its file 'starts' does not have two records of starts");
     }
 
-    private void Write(string path, string text)
+    private void Write(string path, string text) => DurableFile.Replace(_files, path, Encoding.UTF8.GetBytes(text));
+
+    private string Read(string path)
     {
-        var incoming = path + ".new";
-        _files.Delete(incoming);
-        using (var file = _files.Open(incoming, new StorageFileOptions(StorageFileMode.CreateNew)))
-        {
-            file.Write(System.Text.Encoding.UTF8.GetBytes(text), 0);
-            file.Sync();
-        }
-        _files.Rename(incoming, path);
-        _files.SyncDirectory(_path);
+        using var file = _files.Open(path, new StorageFileOptions(StorageFileMode.ReadOnly));
+        var content = new byte[file.Length];
+        return Encoding.UTF8.GetString(content.AsSpan(0, file.Read(content, 0)));
     }
 }

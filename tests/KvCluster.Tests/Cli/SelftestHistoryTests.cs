@@ -166,6 +166,15 @@ public sealed class SelftestHistoryTests
         Found(_watch.Judge, "certainly not applied");
     }
 
+    /// <summary>A key that ended a fiftieth of its time early passed, and the cluster promises that none ends early.</summary>
+    [Fact]
+    public void Expiry_KeyGoneBeforeItsTime_IsFoundUnlessAClockMayBeTheReason()
+    {
+        Found(static () => ConcurrentChecks.CheckNotEarly(isThere: false, ConcurrentChecks.TimeToLive * 0.998), "was gone after 1.996 s");
+        ConcurrentChecks.CheckNotEarly(isThere: false, ConcurrentChecks.TimeToLive * 0.9995);
+        ConcurrentChecks.CheckNotEarly(isThere: true, TimeSpan.Zero);
+    }
+
     private static void Found(Action judge, string told) => Assert.Contains(told, Assert.Throws<SelftestFailure>(judge).Message, StringComparison.Ordinal);
 
     private static Etag Etag(ulong change) => new(1, change);

@@ -44,6 +44,9 @@ internal sealed class FakeCluster : IAsyncDisposable
     /// <summary>Addresses that the map contains instead of a node's own.</summary>
     public ConcurrentDictionary<uint, string> AddressesTold { get; } = new();
 
+    /// <summary>Whether the map names the nodes. Without them it has the shards only.</summary>
+    public bool NamesNodes { get; set; } = true;
+
     public string Endpoint => Nodes[0].Address;
 
     /// <summary>A client with a timeout that none of its calls reaches, on any machine.</summary>
@@ -118,7 +121,7 @@ internal sealed class FakeCluster : IAsyncDisposable
                 ClusterId = ClusterId,
                 Complete = true,
                 Shards = { _routes },
-                Nodes = { Nodes.Select(node => new NodeAddress { Node = node.Id, Address = AddressesTold.GetValueOrDefault(node.Id, node.Address) }) },
+                Nodes = { Nodes.Where(_ => NamesNodes).Select(node => new NodeAddress { Node = node.Id, Address = AddressesTold.GetValueOrDefault(node.Id, node.Address) }) },
             };
         }
     }

@@ -70,6 +70,27 @@ public sealed class OperatorCallTests
         Assert.Equal(1, cluster.Nodes[2].AdminCallsSeen);
     }
 
+    /// <summary>Nobody was asked, so no attempt failed, and the call never ended.</summary>
+    [Theory]
+    [InlineData("place")]
+    [InlineData("raise")]
+    public async Task Change_MapWithoutNodes_EndsAtItsTimeout(string name)
+    {
+        await using var cluster = await FakeCluster.StartAsync(1);
+        cluster.NamesNodes = false;
+        await Eventually.LongEnoughAsync(TimeSpan.FromMilliseconds(400), async time =>
+        {
+            await using var client = ClientOf(cluster, gateway: false, time);
+            var failure = await Assert.ThrowsAsync<KvUnavailableException>(() => CallAsync(client, name, CancellationToken.None).WaitAsync(Eventually.Limit));
+            // A time that was too short for the map.
+            if (!failure.Message.Contains("names no node", StringComparison.Ordinal))
+                return false;
+            Assert.Equal(("NODE_UNREACHABLE", ChangeOutcome.NotApplied), (failure.Reason, failure.Outcome));
+            return true;
+        });
+        Assert.Equal(0, cluster.Nodes[0].AdminCallsSeen);
+    }
+
     [Theory]
     [MemberData(nameof(Calls))]
     [Trait("Turn", "3")]

@@ -259,14 +259,7 @@ public sealed class EmbeddedCoordinatorTests : IDisposable
     private SimulatedDisk DiskWithDirectory()
     {
         var disk = new SimulatedDisk();
-        var path = "";
-        foreach (var part in _directory.Path.Split(Path.DirectorySeparatorChar, StringSplitOptions.RemoveEmptyEntries))
-        {
-            var parent = path.Length == 0 ? "/" : path;
-            path += "/" + part;
-            disk.CreateDirectory(path);
-            disk.SyncDirectory(parent);
-        }
+        disk.CreateDirectories(_directory.Path);
         return disk;
     }
 

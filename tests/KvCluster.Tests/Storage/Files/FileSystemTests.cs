@@ -81,10 +81,13 @@ public sealed class FileSystemTests : IDisposable
         files.SyncDirectory(path);
         Assert.Equal(["b", "moved"], files.List(path));
         Assert.Equal((false, true, true, false), (files.FileExists($"{path}/a"), files.FileExists($"{path}/moved/x"), files.DirectoryExists($"{path}/moved"), files.DirectoryExists($"{path}/b")));
+        files.CreateDirectory($"{path}/other");
+        files.Rename($"{path}/moved", $"{path}/other/again");
+        Assert.Equal((true, false), (files.FileExists($"{path}/other/again/x"), files.DirectoryExists($"{path}/moved")));
         files.Delete($"{path}/b");
         files.Delete($"{path}/b");
-        files.DeleteDirectory($"{path}/moved");
-        files.DeleteDirectory($"{path}/moved");
+        files.DeleteDirectory($"{path}/other");
+        files.DeleteDirectory($"{path}/other");
         Assert.Empty(files.List(path));
         Assert.Throws<StorageIoException>(() => files.List(path + "-none"));
     }

@@ -101,6 +101,31 @@ public sealed class SimulatedFaultTests : IDisposable
         Assert.Equal(["a b", "a b d", "a", "a d", "b c", "b c d", "c", "c d"], seen.Order(StringComparer.Ordinal).OrderBy(names => names[0]).ThenBy(names => !names.Contains('b') && names[0] == 'a'));
     }
 
+    /// <summary>Both names until both directories are synced, but never none.</summary>
+    [Theory]
+    [InlineData("", "x| x|y |y")]
+    [InlineData("/from", "|y")]
+    [InlineData("/to", "x|y |y")]
+    [InlineData("/to /from", "|y")]
+    public void PowerLoss_MoveToAnotherDirectory_LeavesAName(string synced, string states)
+    {
+        var seen = new HashSet<string>();
+        for (var seed = 0; seed < 200; seed++)
+        {
+            using var disk = new SimulatedDisk();
+            disk.CreateDirectories("/from");
+            disk.CreateDirectories("/to");
+            disk.Open("/from/x", new StorageFileOptions(StorageFileMode.CreateNew)).Dispose();
+            disk.SyncDirectory("/from");
+            disk.Rename("/from/x", "/to/y");
+            foreach (var directory in synced.Split(' ', StringSplitOptions.RemoveEmptyEntries))
+                disk.SyncDirectory(directory);
+            disk.Restart(UnsyncedWrites.Reordered, seed);
+            seen.Add($"{string.Join(' ', disk.List("/from"))}|{string.Join(' ', disk.List("/to"))}");
+        }
+        Assert.Equal(states.Split(' '), seen.Order(StringComparer.Ordinal));
+    }
+
     [Fact]
     public void AnyCall_Error_FailsAndDoesNothing()
     {
