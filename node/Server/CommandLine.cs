@@ -131,8 +131,9 @@ internal static class CommandLine
         {
             var saved = await snapshots.SaveAsync(SnapshotPatience, stopping.Token).ConfigureAwait(false);
             var done = $"Saved the coordinator's data in '{saved.Path}': {saved.Bytes} bytes. Older snapshots deleted: {saved.Deleted}.";
+            // It is there. A Job that counted as failed would be repeated, and each repetition would delete an older one.
             if (saved.Untold is { } reason)
-                return Program.Tell([$"{done} But its time could not be put into the coordinator, so nodes take an earlier snapshot for the newest: {reason}"], ExitCodes.Unavailable);
+                return Program.Tell([$"{done} But its time could not be put into the coordinator, so nodes take an earlier snapshot for the newest: {reason}"], ExitCodes.Done);
             Console.WriteLine(done);
             return ExitCodes.Done;
         }
