@@ -201,7 +201,8 @@ public sealed class KvAdmin
     /// <param name="stay">Nodes that may have replicas again.</param>
     /// <param name="stayUpTo">Of all nodes, those with greater ids leave and the others stay.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
-    /// <exception cref="KvUnavailableException">Too few nodes would stay, or the coordinator does not answer; nothing was changed.</exception>
+    /// <exception cref="KvException">Reason NOT_PLACED: too few nodes would stay, or the coordinator does not answer; nothing was changed.</exception>
+    /// <exception cref="KvOutcomeUnknownException">The coordinator failed during the change, or the answer was lost.</exception>
     public async Task<PlacementStatus> PlaceAsync(
         bool? paused = null, IReadOnlyList<uint>? leave = null, IReadOnlyList<uint>? stay = null, uint? stayUpTo = null, CancellationToken cancellationToken = default)
     {

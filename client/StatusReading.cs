@@ -22,6 +22,7 @@ internal static class StatusReading
         OpenFilesMax = message.OpenFilesMax,
         CoordinatorTime = TimeSpan.FromMicroseconds(message.CoordinatorUs),
         CoordinatorError = message.CoordinatorError,
+        CoordinatorRefusal = message.CoordinatorRefusal,
         CertificateEnd = message.CertificateFile.Length == 0 ? null : DateTimeOffset.UnixEpoch.AddMicroseconds(message.CertificateEndsUs),
         CertificateFile = message.CertificateFile,
         CertificateError = message.CertificateError,

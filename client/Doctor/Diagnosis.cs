@@ -148,6 +148,8 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
     {
         { CoordinatorError.Length: > 0 } => new Finding(Severity.Problem, "coordinator", $"does not answer node {node.Node}: {node.CoordinatorError}",
             "Shards that have a leader continue; failover waits. Check `etcdctl endpoint health --cluster`, the network between the node and etcd, and the user and password."),
+        { CoordinatorRefusal.Length: > 0 } => new Finding(Severity.Problem, "coordinator", $"is not followed by node {node.Node}: {node.CoordinatorRefusal}",
+            "Leaders go on and nobody can take over. If its data is lost or old: `kv admin coordinator recover --plan`."),
         _ when node.CoordinatorTime < CoordinatorWarning => new Finding(Severity.Ok, "coordinator", $"answers node {node.Node} within {Milliseconds(node.CoordinatorTime)}"),
         _ => new Finding(Severity.Warning, "coordinator", $"answers node {node.Node} within {Milliseconds(node.CoordinatorTime)}",
             "A failover needs several of its answers. Give etcd a fast disk of its own; `etcdctl check perf` measures it."),

@@ -37,6 +37,9 @@ public sealed record NodeExamination(uint Node, string Address, string Version, 
     /// <summary>Why the coordinator did not answer; empty if it did.</summary>
     public string CoordinatorError { get; init; } = "";
 
+    /// <summary>Why the node does not go by the coordinator's records, although the coordinator answers; empty if it does.</summary>
+    public string CoordinatorRefusal { get; init; } = "";
+
     /// <summary>When the first of its certificates expires; null if it has none.</summary>
     public DateTimeOffset? CertificateEnd { get; init; }
 

@@ -48,6 +48,8 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
                 if (!mayCreate)
                 {
                     await missing().ConfigureAwait(false);
+                    if (alarms.MaySay(CoordinatorFence.Lost))
+                        NodeLog.NotFollowed(log, CoordinatorFence.Lost);
                     return "the coordinator has none, but this data directory belongs to a cluster. Is it the right coordinator? If its data is lost, rebuild it from the nodes: kv admin coordinator recover";
                 }
                 if (options.Bootstrap is not { } created)

@@ -213,6 +213,8 @@ internal sealed class NodeHost : IAsyncDisposable
         var metrics = Own("the metrics", new NodeMetrics(identity, _options.ShardSeriesMax));
         var measured = new MeasuredCoordinator(coordinator, metrics);
         var fence = Own("the fence of the coordinator", new CoordinatorFence(measured, keys, identity, directory.Known, clusterText, _log));
+        fence.Followed = measured.Followed;
+        metrics.CoordinatorFollowed = () => fence.Refusal is null;
         coordinator = new GuardedCoordinator(measured, () => fence.Guard) { Renew = fence.RenewAsync, Alarmed = measured.Alarm };
         var map = Own("the shard map", new ShardDirectory(coordinator, keys, () => directory.Known.Recovery, _log));
         metrics.CoordinatorSavedAt = () => map.CoordinatorSavedAt;
@@ -237,7 +239,7 @@ internal sealed class NodeHost : IAsyncDisposable
         });
         var witness = new CopyWitness(identity, shards, coordinator);
         var copies = Own("the space of copies that were set aside", new CopyRelease(identity, directory, map, shards, peers, witness, coordinator, metrics, _log));
-        var examiner = new NodeDiagnostics(identity, _options.DataDirectory, LocalDisk.Instance, coordinator, tls?.Files, TimeProvider.System) { Stalls = shards.Threads.Stalls, Memory = memory, Copies = copies };
+        var examiner = new NodeDiagnostics(identity, _options.DataDirectory, LocalDisk.Instance, coordinator, tls?.Files, TimeProvider.System) { Stalls = shards.Threads.Stalls, Memory = memory, Copies = copies, CoordinatorRefusal = () => fence.Refusal };
         var found = new OperatorShards(identity, shards);
         var operations = Own("the operations", new ReplaceOperations(identity, replacement, map, shards, _log));
         var replaceCalls = new ReplaceCalls(identity, found, placement, replacement, operations);

@@ -21,7 +21,7 @@ internal static class CoordinatorCommands
             throw new CliException(ExitCodes.Usage, "coordinator recover does not go through a router: leave out --gateway, and give --endpoint the port for nodes (listen-peers) of a node.");
         await using var client = Globals.ClientOf(arguments, CallLimit);
         var request = new RecoverRequest { PlanOnly = arguments.GetValue(PlanOnly), Without = { arguments.GetValue(Without) ?? [] } };
-        var found = await client.RecoverCoordinatorAsync(request, CallLimit, stop);
+        var found = await LongCall.EndAsync(client.RecoverCoordinatorAsync(request, CallLimit, stop), output, request.PlanOnly ? "the nodes are asked" : "the nodes are asked and the records rebuilt");
         if (output.IsJson)
             output.Document(ToDocument(found));
         else
@@ -46,6 +46,8 @@ internal static class CoordinatorCommands
             output.Line($"refused: {refusal}");
         if (found.Applied)
             output.Line(FormattableString.Invariant($"the coordinator has the records of {found.Shards.Count} shards (recovery {found.Recovery})"));
+        else if (found.Refusals.Count == 0)
+            output.Line("nothing was changed; the same command without --plan writes this");
     }
 
     private static string Nodes(IReadOnlyCollection<uint> nodes) => nodes.Count == 0 ? "no node" : string.Join(", ", nodes.Select(static node => FormattableString.Invariant($"{node}")));

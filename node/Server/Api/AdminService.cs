@@ -140,9 +140,13 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
             var (answer, refusal) = await replicas.PlaceAsync(request, context.CancellationToken).ConfigureAwait(false);
             return answer ?? throw ApiErrors.NotPlaced(refusal).ToStatus().ToRpcException();
         }
-        catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException)
+        catch (ChangeUnknownException failure)
         {
             throw ApiErrors.CoordinatorFailed(failure.Message).ToStatus().ToRpcException();
+        }
+        catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException or CoordinatorRecordException)
+        {
+            throw ApiErrors.NotPlaced(failure.Message.TrimEnd('.')).ToStatus().ToRpcException();
         }
     }
 
@@ -153,7 +157,7 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
             var (answer, refusal) = await levels.AskAsync(request, context.CancellationToken).ConfigureAwait(false);
             return answer ?? throw ApiErrors.NotRaised(refusal).ToStatus().ToRpcException();
         }
-        catch (RaiseUnknownException failure)
+        catch (ChangeUnknownException failure)
         {
             throw ApiErrors.CoordinatorFailed(failure.Message).ToStatus().ToRpcException();
         }

@@ -259,7 +259,7 @@ internal static class ApiErrors
     /// <summary>For a recovery of the coordinator's records that did not begin.</summary>
     public static ApiError NotRecovered(string reason) => new(StatusCode.FailedPrecondition, "NOT_RECOVERED", $"Nothing was changed: {reason}");
 
-    /// <summary>For one that put some records, but certainly not that of the cluster.</summary>
+    /// <summary>For one that ended after its claim was put, perhaps after some records, but certainly before that of the cluster.</summary>
     public static ApiError RecoveryEnded(string reason) =>
         new(StatusCode.FailedPrecondition, "NOT_RECOVERED", $"The recovery ended before it was complete: {reason}. No node follows what it wrote, and leaders go on. Run it again.");
 

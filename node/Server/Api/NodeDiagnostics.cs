@@ -42,6 +42,9 @@ internal sealed class NodeDiagnostics(NodeIdentity identity, string dataDirector
     /// <summary>The copies of replicas that were set aside; null if there is no data directory of a running node.</summary>
     public CopyRelease? Copies { get; init; }
 
+    /// <summary>Why the node does not follow the coordinator, although it answers; null if it does.</summary>
+    public Func<string?> CoordinatorRefusal { get; init; } = static () => null;
+
     public async Task<NodeExamination> ExamineAsync(CancellationToken cancellationToken)
     {
         await _turn.WaitAsync(cancellationToken).ConfigureAwait(false);
@@ -85,8 +88,14 @@ internal sealed class NodeDiagnostics(NodeIdentity identity, string dataDirector
         {
             await coordinator.GetAsync(new CoordinatorKeys(identity.Cluster).Cluster, limit.Token).ConfigureAwait(false);
             found.CoordinatorUs = (ulong)time.GetElapsedTime(begun).TotalMicroseconds;
+            found.CoordinatorRefusal = CoordinatorRefusal() ?? "";
         }
-        catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException)
+        catch (CoordinatorAlarmException alarm)
+        {
+            // It answers, as another store than before.
+            found.CoordinatorRefusal = CoordinatorRefusal() ?? alarm.Message;
+        }
+        catch (CoordinatorUnavailableException failure)
         {
             found.CoordinatorError = failure.Message;
         }

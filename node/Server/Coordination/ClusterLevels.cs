@@ -19,7 +19,7 @@ internal sealed partial class ClusterLevels(ICoordinator coordinator, Coordinato
     /// <summary>Returns the levels in force and what each node supports, after raising them if asked to.</summary>
     /// <returns>If there is no answer, why nothing was changed.</returns>
     /// <exception cref="CoordinatorUnavailableException">The coordinator does not answer. Nothing was changed.</exception>
-    /// <exception cref="RaiseUnknownException">The coordinator failed during the change.</exception>
+    /// <exception cref="ChangeUnknownException">The coordinator failed during the change.</exception>
     public async Task<(LevelsResponse? Answer, string Refusal)> AskAsync(LevelsRequest request, CancellationToken cancellationToken)
     {
         while (true)
@@ -32,7 +32,7 @@ internal sealed partial class ClusterLevels(ICoordinator coordinator, Coordinato
             if (!request.Raise)
                 return (Describe(record, record, nodes), "");
             if (coordinator.Guard is { } guard && RecoveryNumber.Of(record) != guard.Recovery)
-                return (null, "the coordinator's records are not those that this node goes by; they were rebuilt a moment ago, or are to be rebuilt. Ask again, and see kv doctor");
+                return (null, CoordinatorGuard.WhyNotChanged);
             var (format, contract, refusal) = Highest(record.FormatLevel, record.ContractLevel, nodes);
             if (refusal is not null)
                 return (null, refusal);
@@ -40,7 +40,10 @@ internal sealed partial class ClusterLevels(ICoordinator coordinator, Coordinato
             (raised.FormatLevel, raised.ContractLevel) = (format, contract);
             if (raised.Equals(record))
                 return (Describe(record, record, nodes), "");
-            if (!await SetAsync(raised, revision, cancellationToken).ConfigureAwait(false))
+            var (isSet, unset) = await SetAsync(raised, revision, cancellationToken).ConfigureAwait(false);
+            if (unset.Length > 0)
+                return (null, unset);
+            if (!isSet)
                 continue;
             Raised(log, format, contract, record.FormatLevel, record.ContractLevel);
             return (Describe(raised, record, nodes), "");
@@ -78,15 +81,19 @@ internal sealed partial class ClusterLevels(ICoordinator coordinator, Coordinato
     }
 
     // It does not matter which of two calls at once has written the record, because both want the same.
-    private async Task<bool> SetAsync(ClusterRecord raised, long revision, CancellationToken cancellationToken)
+    private async Task<(bool IsSet, string Refusal)> SetAsync(ClusterRecord raised, long revision, CancellationToken cancellationToken)
     {
         try
         {
-            return (await coordinator.SetUntilSettledAsync(keys.Cluster, revision, RecordText.Format(raised), 0, cancellationToken).ConfigureAwait(false)).Outcome == SetOutcome.Won;
+            return ((await coordinator.SetUntilSettledAsync(keys.Cluster, revision, RecordText.Format(raised), 0, cancellationToken).ConfigureAwait(false)).Outcome == SetOutcome.Won, "");
+        }
+        catch (CoordinatorGuardException)
+        {
+            return (false, CoordinatorGuard.WhyNotChanged);
         }
         catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException)
         {
-            throw new RaiseUnknownException(failure.Message);
+            throw new ChangeUnknownException(failure.Message.TrimEnd('.'));
         }
     }
 
@@ -123,6 +130,3 @@ internal sealed partial class ClusterLevels(ICoordinator coordinator, Coordinato
     [LoggerMessage(49, LogLevel.Warning, "An operator raised the levels in force to format level {Format} and contract level {Contract}, from {FormatBefore} and {ContractBefore}. Programs without them cannot be nodes of the cluster any more")]
     private static partial void Raised(ILogger log, uint format, uint contract, uint formatBefore, uint contractBefore);
 }
-
-/// <summary>The coordinator failed while the levels were raised. They may or may not have been.</summary>
-internal sealed class RaiseUnknownException(string reason) : Exception(reason);

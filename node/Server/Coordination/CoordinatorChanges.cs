@@ -25,13 +25,24 @@ internal static class CoordinatorChanges
 
     /// <inheritdoc cref="SetUntilSettledAsync(ICoordinator, string, long, string, long, CancellationToken)"/>
     /// <param name="guard">The guard of every attempt; null: none.</param>
+    /// <exception cref="CoordinatorGuardException">The guard does not hold. No attempt changed anything.</exception>
+    /// <exception cref="CoordinatorUnavailableException">The coordinator refused an attempt, or the guard did not hold after one without an answer.</exception>
     public static async Task<CompareAndSetResult> SetUntilSettledAsync(
         this ICoordinator coordinator, string key, long expectedRevision, string value, long lease, CoordinatorGuard? guard, CancellationToken cancellationToken)
     {
         var attempts = default(SetAttempts);
         while (true)
         {
-            var result = await coordinator.CompareAndSetAsync(key, expectedRevision, value, lease, guard, cancellationToken).ConfigureAwait(false);
+            CompareAndSetResult result;
+            try
+            {
+                result = await coordinator.CompareAndSetAsync(key, expectedRevision, value, lease, guard, cancellationToken).ConfigureAwait(false);
+            }
+            catch (CoordinatorGuardException broken) when (attempts.IsInDoubt)
+            {
+                // This attempt changed nothing, but one before it may have.
+                throw new CoordinatorUnavailableException("the coordinator did not answer, and then its records were not those that this node goes by", broken);
+            }
             switch (attempts.Next(result.Outcome))
             {
                 case SetStep.Repeat:

@@ -20,6 +20,9 @@ internal class CoordinatorAlarmException(string reason) : Exception(reason);
 /// </summary>
 internal sealed class CoordinatorGuardException(string reason) : CoordinatorAlarmException(reason);
 
+/// <summary>The coordinator failed during an operator's change, which may or may not have been made.</summary>
+internal sealed class ChangeUnknownException(string reason) : Exception(reason);
+
 /// <summary>A watch requested changes that are no longer kept. The caller must list and watch from there.</summary>
 internal sealed class CoordinatorCompactedException(long keptFrom) : Exception($"Changes before revision {keptFrom} are no longer kept.")
 {

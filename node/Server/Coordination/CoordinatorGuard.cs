@@ -9,6 +9,9 @@ namespace KvCluster.Node.Coordination;
 /// <param name="Recovery">The recovery in it.</param>
 internal sealed record CoordinatorGuard(string Key, string Value, RecoveryNumber Recovery)
 {
+    /// <summary>Why an operator's change was not made whose guard does not hold.</summary>
+    public const string WhyNotChanged = "the coordinator's records are not those that this node goes by; they were rebuilt a moment ago, or are to be rebuilt. Ask again, and see kv doctor";
+
     /// <summary>The guard does not hold, so nothing was changed.</summary>
     public CoordinatorGuardException Broken() =>
         new($"the coordinator's record {Key} is not the one that this node goes by; it was restored, replaced or deleted. Nothing was changed.");

@@ -13,7 +13,7 @@ internal sealed class GuardedCoordinator(ICoordinator inner, Func<CoordinatorGua
     /// </summary>
     public Func<CoordinatorGuard, CancellationToken, Task<CoordinatorGuard?>> Renew { get; init; } = static (_, _) => Task.FromResult<CoordinatorGuard?>(null);
 
-    /// <summary>Called if a guard does not hold for another reason. Must not wait.</summary>
+    /// <summary>Called if a guard does not hold that is still in force: it was not of the time before a recovery that this node has joined. Must not wait.</summary>
     public Action Alarmed { get; init; } = static () => { };
 
     public override async Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken)
@@ -26,7 +26,8 @@ internal sealed class GuardedCoordinator(ICoordinator inner, Func<CoordinatorGua
         {
             if (await Renew(guardedBy, cancellationToken).ConfigureAwait(false) is { } renewed)
                 return await Inner.CompareAndSetAsync(key, expectedRevision, value, lease, renewed, cancellationToken).ConfigureAwait(false);
-            Alarmed();
+            if (guard().Value == guardedBy.Value)
+                Alarmed();
             throw;
         }
     }

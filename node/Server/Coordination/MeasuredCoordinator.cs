@@ -28,18 +28,15 @@ internal sealed class MeasuredCoordinator(ICoordinator inner, NodeMetrics metric
     public override Task<bool> KeepAliveAsync(long lease, CancellationToken cancellationToken) =>
         MeasureAsync("keep_alive", Inner.KeepAliveAsync(lease, cancellationToken));
 
-    public override void ContinueAs(ICoordinator anew)
-    {
-        Inner.ContinueAs(anew);
-        Interlocked.Exchange(ref _hasAlarmed, false);
-    }
-
     /// <summary>Counts an alarm about the coordinator, once until it is followed again.</summary>
     public void Alarm()
     {
         if (Interlocked.Exchange(ref _hasAlarmed, true) is false)
             metrics.Alarmed();
     }
+
+    /// <summary>The coordinator is followed, so that the next alarm counts again.</summary>
+    public void Followed() => Interlocked.Exchange(ref _hasAlarmed, false);
 
     private async Task<T> MeasureAsync<T>(string call, Task<T> calling, Func<T, string?>? errorOf = null)
     {

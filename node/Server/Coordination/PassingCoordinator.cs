@@ -29,7 +29,7 @@ internal class PassingCoordinator(ICoordinator inner) : ICoordinator
 
     public virtual ICoordinator Anew() => Inner.Anew();
 
-    public virtual void ContinueAs(ICoordinator anew) => Inner.ContinueAs(anew);
+    public void ContinueAs(ICoordinator anew) => Inner.ContinueAs(anew);
 
     public virtual ValueTask DisposeAsync() => ValueTask.CompletedTask;
 }

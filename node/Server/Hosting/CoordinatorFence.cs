@@ -14,6 +14,9 @@ namespace KvCluster.Node.Hosting;
 /// <summary>Keeps the guard of a node's changes at the coordinator, and joins a recovery once it is complete.</summary>
 internal sealed partial class CoordinatorFence : IAsyncDisposable
 {
+    /// <summary>Why a coordinator without the cluster's record is not followed.</summary>
+    public const string Lost = "it has no record of the cluster, so its data is lost";
+
     /// <summary>A recovery is joined soon after it is complete, and one read in this time costs the coordinator little.</summary>
     private static readonly TimeSpan Interval = TimeSpan.FromSeconds(1);
 
@@ -26,6 +29,7 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
     private readonly SemaphoreSlim _turn = new(1);
     private readonly BackgroundLoop _loop;
     private volatile CoordinatorGuard _guard;
+    private volatile string? _refusal;
 
     /// <param name="coordinator">The coordinator, not guarded.</param>
     /// <param name="keys">The cluster's keys.</param>
@@ -42,6 +46,16 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
 
     /// <summary>What every change of this node at the coordinator compares. Any thread.</summary>
     public CoordinatorGuard Guard => _guard;
+
+    /// <summary>Why the coordinator is not followed, by its last answer; null if it is. Any thread.</summary>
+    public string? Refusal => _refusal;
+
+    /// <summary>Called after each look by which the coordinator is followed. Must not wait.</summary>
+    public Action Followed
+    {
+        get => Volatile.Read(ref field);
+        set => Volatile.Write(ref field, value);
+    } = static () => { };
 
     /// <summary>Called after a recovery was joined, in which this node's registration may be missing. Must not wait.</summary>
     public Action Joined
@@ -70,7 +84,7 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
     internal static string? WhyNot(string? text, NodeIdentity identity, ClusterRecord known, bool isAnotherStore)
     {
         if (text is null)
-            return "it has no record of the cluster, so its data is lost";
+            return Lost;
         var record = RecordText.Parse<ClusterRecord>(text);
         return record.ClusterId != identity.ClusterId || Lineage.Read(record.Lineage) != identity.Lineage ? $"it has another cluster, {record.ClusterId} of lineage {Lineage.Read(record.Lineage)}"
             : WhyOlder(record, known) is { } older ? older
@@ -95,22 +109,37 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
         {
             try
             {
-                Judge((await _coordinator.GetAsync(_key, cancellationToken).ConfigureAwait(false)).Value, isAnotherStore: false);
+                if (Judge((await _coordinator.GetAsync(_key, cancellationToken).ConfigureAwait(false)).Value, isAnotherStore: false))
+                    Followed();
             }
-            catch (CoordinatorAlarmException)
+            catch (CoordinatorAlarmException alarm)
             {
+                // The store that answers now may not be there long enough to say more.
+                _refusal ??= alarm.Message;
                 var anew = _coordinator.Anew();
                 await using (anew.ConfigureAwait(false))
                 {
                     if (Judge((await anew.GetAsync(_key, cancellationToken).ConfigureAwait(false)).Value, isAnotherStore: true))
+                    {
                         _coordinator.ContinueAs(anew);
+                        Followed();
+                    }
                 }
             }
         }
-        catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorRecordException or StorageIoException)
+        catch (CoordinatorUnavailableException)
         {
-            if (failure is not CoordinatorUnavailableException && _refusals.MaySay(failure.Message))
-                NotFollowed(_log, failure.Message);
+            // Nothing is known of its records. What is tried without an answer is logged elsewhere.
+        }
+        catch (CoordinatorRecordException failure)
+        {
+            Refuse(failure.Message);
+        }
+        catch (StorageIoException failure)
+        {
+            // It says nothing of the coordinator, which is judged again when the disk takes the record.
+            if (_refusals.MaySay(failure.Message))
+                NotKept(_log, failure.Message);
         }
         finally
         {
@@ -123,21 +152,20 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
     {
         if (!isAnotherStore && text == _guard.Value)
         {
-            _refusals.Forget();
+            Accept();
             return true;
         }
         var before = _known.Cluster!;
         if (WhyNot(text, _identity, before, isAnotherStore) is { } reason)
         {
-            if (_refusals.MaySay(reason))
-                NotFollowed(_log, reason);
+            Refuse(reason);
             return false;
         }
         var record = RecordText.Parse<ClusterRecord>(text!);
         var isLater = record.Recovery > before.Recovery;
         _known.Keep(record);
         _guard = new CoordinatorGuard(_key, text!, RecoveryNumber.Of(record));
-        _refusals.Forget();
+        Accept();
         if (isLater)
         {
             GoesBy(_log, record.Recovery);
@@ -148,8 +176,24 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
         return true;
     }
 
+    private void Refuse(string reason)
+    {
+        _refusal = reason;
+        if (_refusals.MaySay(reason))
+            NotFollowed(_log, reason);
+    }
+
+    private void Accept()
+    {
+        _refusal = null;
+        _refusals.Forget();
+    }
+
     [LoggerMessage(44, LogLevel.Critical, "ALARM: the coordinator is not followed: {Reason}. Leaders go on; see 'The coordinator's data is lost' in deploy/OPERATIONS.md")]
     private static partial void NotFollowed(ILogger log, string reason);
+
+    [LoggerMessage(66, LogLevel.Error, "The coordinator's record could not be kept on this node's disk, so the node goes by the one before and tries again: {Reason}")]
+    private static partial void NotKept(ILogger log, string reason);
 
     [LoggerMessage(45, LogLevel.Warning, "The coordinator's records were rebuilt from the nodes (recovery {Recovery}); this node goes by them from now on")]
     private static partial void GoesBy(ILogger log, ulong recovery);

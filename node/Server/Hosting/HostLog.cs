@@ -41,7 +41,7 @@ internal static partial class HostLog
     [LoggerMessage(24, LogLevel.Warning, "Shard {Shard}: it is unknown whether its record was changed: {Reason}")]
     public static partial void RecordNotSet(ILogger log, ShardId shard, string reason);
 
-    [LoggerMessage(40, LogLevel.Error, "Shard {Shard}: replica {Replica:x16} is kept although the record that was read does not name it: {Reason}. The coordinator may have been restored from an old copy; repair the record")]
+    [LoggerMessage(40, LogLevel.Error, "Shard {Shard}: replica {Replica:x16} is kept although the record that was read does not name it: {Reason}. If the coordinator was restored from an old copy, raise its records: kv admin coordinator recover --plan")]
     public static partial void ReplicaNotRetired(ILogger log, ShardId shard, ReplicaId replica, string reason);
 
     [LoggerMessage(41, LogLevel.Information, "The retired replica {Name} is deleted because its space is needed")]

@@ -79,7 +79,8 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
 
     /// <summary>Changes the placement record and returns the result. Any thread.</summary>
     /// <returns>If there is no answer, why nothing was changed.</returns>
-    /// <exception cref="CoordinatorUnavailableException">The coordinator does not answer.</exception>
+    /// <exception cref="CoordinatorUnavailableException">The coordinator does not answer. Nothing was changed.</exception>
+    /// <exception cref="ChangeUnknownException">The coordinator failed during the change.</exception>
     public async Task<(PlaceResponse? Answer, string Refusal)> PlaceAsync(PlaceRequest request, CancellationToken cancellationToken)
     {
         var known = await KnownNodesAsync(cancellationToken).ConfigureAwait(false);
@@ -95,9 +96,19 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
                 return (null, $"only {staying} nodes would remain, but every shard has {_replicationFactor} replicas");
             if (changed.Equals(record))
                 return (Describe(changed, known), "");
-            var set = await _coordinator.SetUntilSettledAsync(_keys.Placement, revision, RecordText.Format(changed), 0, cancellationToken).ConfigureAwait(false);
-            if (set.Outcome == SetOutcome.Won)
-                return (Describe(changed, known), "");
+            try
+            {
+                if ((await _coordinator.SetUntilSettledAsync(_keys.Placement, revision, RecordText.Format(changed), 0, cancellationToken).ConfigureAwait(false)).Outcome == SetOutcome.Won)
+                    return (Describe(changed, known), "");
+            }
+            catch (CoordinatorGuardException)
+            {
+                return (null, CoordinatorGuard.WhyNotChanged);
+            }
+            catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException)
+            {
+                throw new ChangeUnknownException(failure.Message.TrimEnd('.'));
+            }
         }
     }
 
@@ -164,7 +175,7 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
             if (move is not null)
                 _moving = MoveAsync(move, stop);
         }
-        catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException)
+        catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException or CoordinatorRecordException)
         {
             // Retried in the next turn, and logged once per reason.
             Say(failure.Message);

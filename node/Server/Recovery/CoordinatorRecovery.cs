@@ -43,7 +43,7 @@ internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coor
     private readonly SemaphoreSlim _turn = new(1);
 
     /// <summary>Plans a recovery and, unless only the plan is asked for or it is refused, executes it.</summary>
-    /// <exception cref="RecoveryEndedException">It ended after some records were put. It is to be run again.</exception>
+    /// <exception cref="RecoveryEndedException">It ended after the claim was put, perhaps after some records. It is to be run again.</exception>
     /// <exception cref="CoordinatorUnavailableException">The coordinator does not answer. Nothing was changed.</exception>
     public async Task<RecoverResponse> RecoverAsync(RecoverRequest request, CancellationToken cancellationToken)
     {
@@ -57,7 +57,7 @@ internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coor
                 // Before the nodes are asked: whatever changes from here on ends the recovery.
                 var held = await store.ListAsync(keys.Root, cancellationToken).ConfigureAwait(false);
                 var findings = Read(held) with { Without = request.Without.Select(static gone => new NodeId(gone)).ToHashSet() };
-                var found = await AskAsync(findings, claim: null, cancellationToken).ConfigureAwait(false);
+                var found = await AskAsync(findings, claim: null, [], cancellationToken).ConfigureAwait(false);
                 var plan = RecoveryPlan.Of(found, id);
                 if (request.PlanOnly || plan.Refusals.Count > 0)
                     return Describe(plan, found);
@@ -76,13 +76,13 @@ internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coor
         var guard = new CoordinatorGuard(keys.Recovery, RecordText.Format(claim), default);
         var claimed = await store.SetUntilSettledAsync(guard.Key, RevisionOf(held, guard.Key), guard.Value, 0, cancellationToken).ConfigureAwait(false);
         if (claimed.Outcome != SetOutcome.Won)
-            throw new CoordinatorUnavailableException("somebody else rebuilds the records at this moment.");
+            throw new CoordinatorUnavailableException("somebody else rebuilds the records at this moment. Wait until that has ended, and run this again.");
         using var limit = new CancellationTokenSource(CompleteTimeMax, clock);
-        var found = findings;
+        var asked = new Dictionary<NodeId, string>();
         var isOpen = false;
         try
         {
-            found = await AskAsync(findings, claim, limit.Token).ConfigureAwait(false);
+            var found = await AskAsync(findings, claim, asked, limit.Token).ConfigureAwait(false);
             var plan = RecoveryPlan.Of(found, claim.RecoveryId);
             var response = Describe(plan, found);
             if (plan.Refusals.Count == 0 && plan.Number != claim.Recovery)
@@ -96,7 +96,7 @@ internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coor
             response.Applied = true;
             return response;
         }
-        catch (Exception failure) when (!isOpen && failure is CoordinatorUnavailableException or CoordinatorAlarmException or OperationCanceledException)
+        catch (Exception failure) when (!isOpen && failure is CoordinatorUnavailableException or CoordinatorAlarmException or OperationCanceledException or RpcException or StorageIoException)
         {
             throw new RecoveryEndedException(WhyEnded(failure));
         }
@@ -104,7 +104,7 @@ internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coor
         {
             // From the moment at which the cluster's record may have been put, only what the coordinator has decides.
             if (!isOpen)
-                await ReleaseAsync(found, claim).ConfigureAwait(false);
+                await ReleaseAsync(asked, claim).ConfigureAwait(false);
         }
     }
 
@@ -125,18 +125,26 @@ internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coor
         };
     }
 
-    // Whoever answers may name further nodes, until all that are named have been asked. With a claim each is bound to the recovery before it answers.
-    private async Task<RecoveryFindings> AskAsync(RecoveryFindings found, RecoveryClaim? claim, CancellationToken cancellationToken)
+    // Whoever answers may name further nodes, until all that are named have been asked. With a claim each is bound to the recovery before it answers. Whoever was asked, and so may be
+    // bound even if no answer came, is in `asked` with its address.
+    private async Task<RecoveryFindings> AskAsync(RecoveryFindings found, RecoveryClaim? claim, Dictionary<NodeId, string> asked, CancellationToken cancellationToken)
     {
+        asked[node] = "";
         var reports = new List<NodeReport> { await ownReport(claim, cancellationToken).ConfigureAwait(false) };
         var silent = new Dictionary<NodeId, string>();
         while (true)
         {
             found = found with { Reports = [.. reports], Silent = silent };
-            var asked = found.Named.Union(found.Without).Where(other => !silent.ContainsKey(other) && reports.All(report => report.Node != other.Value)).ToList();
-            if (asked.Count == 0)
+            var next = found.Named.Union(found.Without).Where(other => !silent.ContainsKey(other) && reports.All(report => report.Node != other.Value))
+                .Select(other => (Node: other, Address: AddressOf(other, reports))).ToList();
+            if (next.Count == 0)
                 return found;
-            foreach (var (other, report, error) in await Task.WhenAll(asked.Select(name => AskAsync(name, AddressOf(name, reports), claim, cancellationToken))).ConfigureAwait(false))
+            foreach (var (other, address) in next)
+            {
+                if (address is not null)
+                    asked[other] = address;
+            }
+            foreach (var (other, report, error) in await Task.WhenAll(next.Select(one => AskAsync(one.Node, one.Address, claim, cancellationToken))).ConfigureAwait(false))
             {
                 if (report is not null)
                     reports.Add(report);
@@ -215,17 +223,18 @@ internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coor
     private static string WhyEnded(Exception failure) => failure switch
     {
         CoordinatorGuardException => "somebody else has begun to rebuild the records",
-        OperationCanceledException => $"it took more than {CompleteTimeMax.TotalMinutes:0} minutes, or the coordinator did not answer",
+        StorageIoException => $"this node could not note on its disk that it reports: {failure.Message}",
+        // A call that the limit has cancelled ends with its status.
+        OperationCanceledException or RpcException => $"it took more than {CompleteTimeMax.TotalMinutes:0} minutes, or the coordinator did not answer",
         _ => failure.Message,
     };
 
     private static long RevisionOf(CoordinatorList held, string key) => held.Entries.FirstOrDefault(entry => entry.Key == key).ModRevision;
 
-    // Whoever does not hear of it is released when its time is over, or by the next recovery.
-    private Task ReleaseAsync(RecoveryFindings found, RecoveryClaim claim) => Task.WhenAll(found.Reports.Where(report => claim.Equals(report.Bound))
-        .Select(report => ReleaseAsync(new NodeId(report.Node), AddressOf(new NodeId(report.Node), [.. found.Reports]), claim)));
+    // Also those whose answers were lost or late. Whoever does not hear of it is released when its time is over, or by the next recovery.
+    private Task ReleaseAsync(Dictionary<NodeId, string> asked, RecoveryClaim claim) => Task.WhenAll(asked.Select(one => ReleaseAsync(one.Key, one.Value, claim)));
 
-    private async Task ReleaseAsync(NodeId other, string? address, RecoveryClaim claim)
+    private async Task ReleaseAsync(NodeId other, string address, RecoveryClaim claim)
     {
         try
         {
@@ -235,7 +244,7 @@ internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coor
                 return;
             }
 
-            using var channel = channelTo(other, address!);
+            using var channel = channelTo(other, address);
             await new Internal.V1.Recovery.RecoveryClient(channel).ReleaseAsync(new BindRequest { Node = node.Value, Claim = claim }, deadline: DateTime.UtcNow + ReleaseTimeMax).ConfigureAwait(false);
         }
         catch (Exception failure) when (failure is RpcException or ArgumentException or StorageIoException)
@@ -270,14 +279,14 @@ internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coor
     [LoggerMessage(47, LogLevel.Warning, "Recovery {Recovery} of the coordinator's records begins: {Shards} shards and the starts of {Nodes} nodes are put. No node follows them before the cluster's record")]
     private static partial void Puts(ILogger log, ulong recovery, int shards, int nodes);
 
-    [LoggerMessage(51, LogLevel.Warning, "Node {Node} was not told that the recovery has ended, so it acts on no record of a shard until the next one, or for ten minutes: {Reason}")]
+    [LoggerMessage(51, LogLevel.Warning, "Node {Node} was not told that the recovery has ended. If it has reported for it, it acts on no record of a shard until the next one, or for ten minutes: {Reason}")]
     private static partial void NotReleased(ILogger log, NodeId node, string reason);
 
     [LoggerMessage(48, LogLevel.Warning, "Recovery {Recovery} of the coordinator's records is complete")]
     private static partial void Done(ILogger log, ulong recovery);
 }
 
-/// <summary>A recovery ended after it had begun to put records. The next one replaces them.</summary>
+/// <summary>A recovery ended after its claim was put, perhaps after some records. The next one replaces them.</summary>
 /// <param name="reason">Why.</param>
 /// <param name="mayBeComplete">Whether the cluster's record may have been put, so that the nodes follow. Otherwise nobody follows what was put.</param>
 internal sealed class RecoveryEndedException(string reason, bool mayBeComplete = false) : Exception(reason)

@@ -58,6 +58,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
     private volatile Func<long>? _watchers;
     private volatile Func<long>? _watchLag;
     private volatile Func<DateTimeOffset?>? _coordinatorSavedAt;
+    private volatile Func<bool>? _coordinatorFollowed;
     private long _activeRequests;
     private long _elections;
     private long _transfersDone;
@@ -97,6 +98,8 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _checkpointSize = _meter.CreateHistogram("kvcluster.node.checkpoint.size", "By", "Bytes of changed pages that one checkpoint wrote.", null, Buckets.Bytes);
         _expiryDelay = Seconds("kvcluster.node.expiry.delay.duration", "At a leader: for each record in which keys expire, how late the first of them does, by shard time.");
         _coordinatorCalls = Seconds("kvcluster.node.coordinator.call.duration", "Duration of calls to the coordinator.");
+        // A node that has begun to serve has followed it.
+        _meter.CreateObservableGauge("kvcluster.node.coordinator.followed", () => _coordinatorFollowed?.Invoke() == false ? 0L : 1L, "{coordinator}", "1 if the node goes by the coordinator's records, 0 if those are lost, older than what it has seen, or of another cluster.");
         _meter.CreateObservableGauge("kvcluster.node.coordinator.reachable", () => Volatile.Read(ref _coordinatorAnswers), "{coordinator}", "1 if the coordinator answered the last call, else 0.");
         _meter.CreateObservableGauge("kvcluster.node.coordinator.snapshot.age", CoordinatorSnapshotAge, "s", "Age of the newest snapshot of the coordinator's data that the node knows of. Absent if it knows of none.");
         _meter.CreateObservableGauge("kvcluster.node.info", () => InfoOf(identity), "{node}", "Always 1. The node and its version are labels.");
@@ -161,6 +164,12 @@ internal sealed class NodeMetrics : IAsyncDisposable
     public Func<DateTimeOffset?> CoordinatorSavedAt
     {
         set => _coordinatorSavedAt = value;
+    }
+
+    /// <summary>Whether the node goes by the coordinator's records. Set when something looks at them.</summary>
+    public Func<bool> CoordinatorFollowed
+    {
+        set => _coordinatorFollowed = value;
     }
 
     public void RequestBegan() => Interlocked.Increment(ref _activeRequests);

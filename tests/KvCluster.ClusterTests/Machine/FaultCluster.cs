@@ -90,6 +90,8 @@ internal sealed class FaultCluster : IAsyncDisposable
 
     public Admin.V1.Admin.AdminClient AdminOf(int node) => new(_channels[node - 1]);
 
+    public Admin.V1.Coordinator.CoordinatorClient CoordinatorOf(int node) => new(_channels[node - 1]);
+
     /// <summary>Starts a router, which reaches the nodes through the network's relays, and returns its address. It ends with the cluster.</summary>
     /// <param name="options">In addition to those of every router.</param>
     public string StartRouter(params string[] options)

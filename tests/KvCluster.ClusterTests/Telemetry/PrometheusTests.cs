@@ -200,6 +200,12 @@ public sealed class PrometheusTests(ITestOutputHelper output)
             await FireAsync(fire);
             scraped.Cluster.Etcd.Start(0);
         }),
+        (["KvClusterCoordinatorNotFollowed"], async fire =>
+        {
+            await scraped.Cluster.Etcd.ControlAsync("del", "--prefix", "/kvcluster/");
+            await FireAsync(fire);
+            await Eventually.TrueAsync(async () => (await scraped.Cluster.CoordinatorOf(1).RecoverAsync(new RecoverRequest())).Applied, "the coordinator's records are rebuilt");
+        }),
         (["KvClusterWritesSlow"], async fire =>
         {
             foreach (var (one, other) in new[] { (1, 2), (1, 3), (2, 3) })

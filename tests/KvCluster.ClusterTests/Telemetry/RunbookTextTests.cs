@@ -50,6 +50,15 @@ public sealed partial class RunbookTextTests
         Assert.All((string[])["KvClusterRequestsFail", "KvClusterNodesRefuse"], alert => Assert.Equal(advised, TelemetryFiles.ReasonsOf(alert).Order()));
     }
 
+    /// <summary>The alarms of the coordinator are of level Critical, which the entry did not name, and it led nowhere.</summary>
+    [Fact]
+    public void Alarm_AboutTheCoordinator_LeadsToTheRecovery()
+    {
+        var entry = Runbook.Text.Split("## ").Single(static section => section.StartsWith("KvClusterAlarm\n", StringComparison.Ordinal));
+        Assert.Contains("level Critical, Error or Warning", entry, StringComparison.Ordinal);
+        Assert.Contains("(../OPERATIONS.md#the-coordinators-data-is-lost)", entry, StringComparison.Ordinal);
+    }
+
     [GeneratedRegex(@"See RUNBOOK\.md, (\w+)")]
     private static partial Regex LinkedEntry();
 

@@ -209,6 +209,15 @@ public sealed class CommandTests(KvApiTests.OneNode fixture) : IClassFixture<KvA
         Assert.Equal(3, document.GetProperty("nodes")[0].GetProperty("format_in_use").GetInt32());
     }
 
+    /// <summary>A plan ended without a verdict.</summary>
+    [ToolFact("bash")]
+    public async Task PlanOfARecovery_SaysThatNothingWasChanged()
+    {
+        var (exitCode, output, error) = await RunAsync("$KV admin coordinator recover --plan");
+        Assert.True(exitCode == 0, error);
+        Assert.EndsWith("nothing was changed; the same command without --plan writes this\n", output, StringComparison.Ordinal);
+    }
+
     private Task<(int ExitCode, string Output, string Error)> RunAsync(string script) =>
         KvProcess.RunInShellAsync($"export KV_ENDPOINT={fixture.Cluster.AddressOf(1)}; {script}");
 }

@@ -44,6 +44,7 @@ public sealed class DiagnosisTests
         },
         { "warning", Sound(2) with { CoordinatorTime = TimeSpan.FromMilliseconds(300) }, "coordinator", "answers node 2 within 300.0 ms" },
         { "problem", Sound(2) with { CoordinatorError = "refused" }, "coordinator", "does not answer node 2: refused" },
+        { "problem", Sound(2) with { CoordinatorRefusal = "its data is lost" }, "coordinator", "is not followed by node 2: its data is lost" },
         { "warning", Sound(2) with { OpenFilesMax = 1_024 }, "open files of node 2", "100 of 1024" },
         { "problem", Sound(2) with { OpenFiles = 900, OpenFilesMax = 1_024 }, "open files of node 2", "900 of 1024" },
         { "warning", Stalled(300), "stalls of node 2", "7 since it started, the last one 5 minutes ago: no processor" },
@@ -63,6 +64,15 @@ public sealed class DiagnosisTests
         var findings = Diagnose([Sound(1), Sound(2) with { DiskFreeBytes = freeBytes }, Sound(3)], Leader(1));
 
         Assert.Contains("deploy/kubernetes/grow-storage", Assert.Single(findings, finding => finding.Subject == "free space of node 2").Advice, StringComparison.Ordinal);
+    }
+
+    /// <summary>The advice was to check the network and the password.</summary>
+    [Fact]
+    public void Findings_OfACoordinatorThatIsNotFollowed_NameTheRecovery()
+    {
+        var findings = Diagnose([Sound(1), Sound(2) with { CoordinatorRefusal = "its data is lost" }, Sound(3)], Leader(1));
+
+        Assert.Contains("kv admin coordinator recover --plan", Assert.Single(findings, static finding => finding.Severity == Severity.Problem).Advice, StringComparison.Ordinal);
     }
 
     [Theory]

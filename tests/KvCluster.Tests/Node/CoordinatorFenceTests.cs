@@ -1,10 +1,14 @@
+using System.Diagnostics.Metrics;
+using KvCluster.Disk;
 using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Coordination.Embedded;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Runtime;
+using KvCluster.Node.Telemetry;
 using KvCluster.Replication.Protocol;
 using KvCluster.Storage.Files;
+using KvCluster.Tests.ServiceDefaults.Security;
 using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Node;
@@ -111,6 +115,88 @@ public sealed class CoordinatorFenceTests
         await Eventually.TrueAsync(() => known.Recovery.Number == 1 && fence.Guard.Value == RecordText.Format(record), "the node joins the recovery");
         Assert.Equal(SetOutcome.Lost, (await guarded.CompareAndSetAsync("/test", 0, "2", 0, CancellationToken.None)).Outcome);
         Assert.Equal(1UL, KnownRecords.Open(LocalDisk.Instance, folder.Path).Recovery.Number);
+    }
+
+    /// <summary>A second loss was never counted, and the first change after a recovery, which still had the guard of before, counted as one.</summary>
+    [Fact]
+    public async Task Alarms_AreCountedOnceForEachLoss_AndNotForAChangeFromBeforeTheRecovery()
+    {
+        using var folder = new TemporaryDirectory();
+        await using var coordinator = EmbeddedCoordinator.Open(Path.Combine(folder.Path, "coordinator"), TimeProvider.System);
+        var keys = new CoordinatorKeys("local");
+        await ClusterInit.CreateAsync(coordinator, "local", new NewCluster([new(1)], 1, []), CancellationToken.None);
+        var text = (await coordinator.GetAsync(keys.Cluster, CancellationToken.None)).Value!;
+        var record = RecordText.Parse<ClusterRecord>(text);
+        var known = KnownRecords.Open(LocalDisk.Instance, folder.Path);
+        known.Keep(record);
+        var identity = Identity with { ClusterId = record.ClusterId, Lineage = Lineage.Read(record.Lineage) };
+        await using var metrics = new NodeMetrics(identity, shardSeriesMax: 1);
+        await using var measured = new MeasuredCoordinator(coordinator, metrics);
+        await using var fence = new CoordinatorFence(measured, keys, identity, known, text, NullLogger.Instance) { Followed = measured.Followed };
+        await using var guarded = new GuardedCoordinator(measured, () => fence.Guard) { Renew = fence.RenewAsync, Alarmed = measured.Alarm };
+        var before = fence.Guard;
+        Assert.Null(fence.Refusal);
+
+        for (var loss = 1UL; loss <= 2; loss++)
+        {
+            var held = await coordinator.GetAsync(keys.Cluster, CancellationToken.None);
+            await coordinator.CompareAndSetAsync(keys.Cluster, held.ModRevision, null, 0, CancellationToken.None);
+            for (var change = 0; change < 2; change++)
+                await Assert.ThrowsAsync<CoordinatorGuardException>(() => guarded.CompareAndSetAsync("/test", 0, "1", 0, CancellationToken.None));
+            Assert.Equal(((long)loss, CoordinatorFence.Lost), (AlarmsOf(metrics), fence.Refusal));
+
+            record.Recovery = loss;
+            await coordinator.CompareAndSetAsync(keys.Cluster, 0, RecordText.Format(record), 0, CancellationToken.None);
+            var number = loss;
+            await Eventually.TrueAsync(() => known.Recovery.Number == number && fence.Refusal is null, "the node joins the recovery");
+            await Assert.ThrowsAsync<CoordinatorGuardException>(() => guarded.CompareAndSetAsync("/test", 0, "1", 0, before, CancellationToken.None));
+            Assert.Equal((long)loss, AlarmsOf(metrics));
+        }
+    }
+
+    /// <summary>It was logged as a coordinator that is not followed, which sends an operator to rebuild records that are not lost.</summary>
+    [Fact]
+    public async Task Fence_WhoseDiskRefusesARaisedRecord_NamesTheDisk_AndKeepsTheRecordLater()
+    {
+        using var folder = new TemporaryDirectory();
+        using var disk = new SimulatedDisk();
+        await using var coordinator = EmbeddedCoordinator.Open(Path.Combine(folder.Path, "coordinator"), TimeProvider.System);
+        var keys = new CoordinatorKeys("local");
+        await ClusterInit.CreateAsync(coordinator, "local", new NewCluster([new(1)], 1, []), CancellationToken.None);
+        var text = await SetFormatAsync(coordinator, keys, format: 1);
+        disk.CreateDirectory("/data");
+        var known = KnownRecords.Open(disk, "/data");
+        known.Keep(RecordText.Parse<ClusterRecord>(text));
+        var identity = Identity with { ClusterId = known.Cluster!.ClusterId, Lineage = Lineage.Read(known.Cluster.Lineage) };
+        var log = new LinesLog();
+        disk.Refuse = static (operation, path) => new StorageIoException(operation, path, "a test");
+        await using var fence = new CoordinatorFence(coordinator, keys, identity, known, text, log);
+
+        var raised = await SetFormatAsync(coordinator, keys, format: 2);
+        await Eventually.TrueAsync(() => log.Lines.Length > 0, "the disk has refused");
+        Assert.StartsWith("Error: The coordinator's record could not be kept on this node's disk, so the node goes by the one before and tries again: ", Assert.Single(log.Lines), StringComparison.Ordinal);
+        Assert.Equal(text, fence.Guard.Value);
+        Assert.Null(fence.Refusal);
+
+        disk.Refuse = null;
+        await Eventually.TrueAsync(() => fence.Guard.Value == raised, "the record is kept");
+    }
+
+    private static long AlarmsOf(NodeMetrics metrics)
+    {
+        var alarms = -1L;
+        using var listener = new MeterListener
+        {
+            InstrumentPublished = (instrument, listens) =>
+            {
+                if (ReferenceEquals(instrument.Meter, metrics.Meter) && instrument.Name == "kvcluster.node.alarms")
+                    listens.EnableMeasurementEvents(instrument);
+            },
+        };
+        listener.SetMeasurementEventCallback<long>((_, counted, _, _) => alarms = counted);
+        listener.Start();
+        listener.RecordObservableInstruments();
+        return alarms;
     }
 
     private static async Task<string> SetFormatAsync(EmbeddedCoordinator coordinator, CoordinatorKeys keys, uint format)

@@ -132,6 +132,53 @@ public sealed class CoordinatorRecoveryTests
         await PutAsync(cluster);
     }
 
+    /// <summary>Its caller was told only that somebody else was at it.</summary>
+    [Fact]
+    public async Task Recover_WhileAnotherHasJustBegun_SaysWhatToDo()
+    {
+        await using var cluster = await StartAsync();
+        await DeleteAsync(cluster);
+        var changed = new Changed(cluster.Coordinator, async (key, put) => key == cluster.Keys.Recovery ? new CompareAndSetResult(SetOutcome.Lost, 0) : await put());
+        var refused = await Assert.ThrowsAsync<CoordinatorUnavailableException>(() => RecoveryOf(cluster, changed).RecoverAsync(new RecoverRequest(), CancellationToken.None));
+        Assert.EndsWith("Wait until that has ended, and run this again.", refused.Message, StringComparison.Ordinal);
+    }
+
+    /// <summary>Only nodes whose answers had arrived were released. One that was late elected nobody and changed no replicas for ten minutes.</summary>
+    [Fact]
+    public async Task Recover_RefusedBecauseAnAnswerIsLost_ReleasesTheNodeThatIsBound()
+    {
+        const uint Late = 2;
+        await using var cluster = await StartAsync();
+        await DeleteAsync(cluster);
+        using var losing = new LosesBoundReports();
+        var recovery = RecoveryOf(cluster, cluster.Coordinator, channelTo: (node, address) => GrpcChannel.ForAddress(address, new GrpcChannelOptions { HttpHandler = node.Value == Late ? losing : null }));
+        var response = await recovery.RecoverAsync(new RecoverRequest(), CancellationToken.None);
+        Assert.False(response.Applied);
+        Assert.False(response.Nodes.Single(static node => node.Node == Late).Answered);
+        Assert.True(losing.Lost > 0);
+        for (var node = 1U; node <= Nodes; node++)
+            Assert.Null((await ReportOfAsync(cluster, node)).Bound);
+        Assert.True((await RecoverAsync(cluster)).Applied);
+    }
+
+    /// <summary>Its caller was told that nothing was changed, although the claim was there, and a node that was bound nevertheless stayed so.</summary>
+    [Fact]
+    public async Task Recover_WhoseOwnPromiseCannotBeWritten_HasEndedEarlyAndReleasesTheNode()
+    {
+        await using var cluster = await StartAsync();
+        await DeleteAsync(cluster);
+        var recovery = RecoveryOf(cluster, cluster.Coordinator, async claim =>
+        {
+            var report = await ReportOfAsync(cluster, 1, claim);
+            return claim is null ? report : throw new StorageIoException("write", "known/bound", "a test");
+        });
+        var ended = await Assert.ThrowsAsync<RecoveryEndedException>(() => recovery.RecoverAsync(new RecoverRequest(), CancellationToken.None));
+        Assert.False(ended.MayBeComplete);
+        Assert.Contains("this node could not note on its disk that it reports", ended.Message, StringComparison.Ordinal);
+        Assert.NotNull((await cluster.Coordinator.GetAsync(cluster.Keys.Recovery, CancellationToken.None)).Value);
+        Assert.Null((await ReportOfAsync(cluster, 1)).Bound);
+    }
+
     /// <summary>A leader reports, and its coordinator comes back. Whatever it then changed there, the rebuilt record would not have.</summary>
     [Fact]
     public async Task Bind_BeforeAChangeOfReplicas_RefusesItUntilTheRecoveryHasEnded()
@@ -301,17 +348,18 @@ public sealed class CoordinatorRecoveryTests
         }
     }
 
-    private static CoordinatorRecovery RecoveryOf(NodeCluster cluster, ICoordinator coordinator) => new(
+    private static CoordinatorRecovery RecoveryOf(
+        NodeCluster cluster, ICoordinator coordinator, Func<RecoveryClaim?, Task<NodeReport>>? ownReport = null, Func<NodeId, string, GrpcChannel>? channelTo = null) => new(
         new(1),
         coordinator,
         cluster.Keys,
-        async (claim, _) => await ReportOfAsync(cluster, 1, claim),
+        (claim, _) => ownReport?.Invoke(claim) ?? ReportOfAsync(cluster, 1, claim),
         claim =>
         {
             using var channel = GrpcChannel.ForAddress(cluster.PeerAddressOf(1));
             new Internal.V1.Recovery.RecoveryClient(channel).Release(new BindRequest { Node = 1, Claim = claim });
         },
-        static (_, address) => GrpcChannel.ForAddress(address),
+        channelTo ?? (static (_, address) => GrpcChannel.ForAddress(address)),
         TimeProvider.System,
         NullLogger.Instance);
 
@@ -327,6 +375,26 @@ public sealed class CoordinatorRecoveryTests
         var done = new TaskCompletionSource<CompareAndSetResult>(TaskCreationOptions.RunContinuationsAsynchronously);
         records.CompareAndSet(new(0), record, expectedRevision, done.SetResult);
         return done.Task;
+    }
+
+    /// <summary>A network that loses the answers of nodes that have bound themselves.</summary>
+    private sealed class LosesBoundReports() : DelegatingHandler(new SocketsHttpHandler())
+    {
+        private int _lost;
+
+        public int Lost => Volatile.Read(ref _lost);
+
+        protected override async Task<HttpResponseMessage> SendAsync(HttpRequestMessage request, CancellationToken cancellationToken)
+        {
+            var response = await base.SendAsync(request, cancellationToken);
+            if (!request.RequestUri!.AbsolutePath.EndsWith("/Bind", StringComparison.Ordinal))
+                return response;
+            // The node has done what it was asked for.
+            await response.Content.ReadAsByteArrayAsync(cancellationToken);
+            response.Dispose();
+            Interlocked.Increment(ref _lost);
+            throw new HttpRequestException("The answer was lost.");
+        }
     }
 
     /// <summary>A coordinator whose changes a test can refuse, or act before.</summary>

@@ -214,8 +214,27 @@ public sealed class LevelTests
         using var folder = new TemporaryDirectory();
         await using var failing = new RefusingCoordinator(await CreateAsync(folder.Path), Keys.Cluster, refusals: 1);
         var levels = new ClusterLevels(failing, Keys, NullLogger.Instance);
-        await Assert.ThrowsAsync<RaiseUnknownException>(() => levels.AskAsync(new LevelsRequest { Raise = true }, CancellationToken.None));
+        await Assert.ThrowsAsync<ChangeUnknownException>(() => levels.AskAsync(new LevelsRequest { Raise = true }, CancellationToken.None));
         Assert.Equal(3U, (await levels.AskAsync(new LevelsRequest { Raise = true }, CancellationToken.None)).Answer!.Format);
+    }
+
+    /// <summary>One line said that the change may have been made, and that nothing was changed.</summary>
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public async Task Raise_WhoseGuardDoesNotHold_ChangesNothing_UnlessAnAttemptBeforeHadNoAnswer(bool hasNoAnswer)
+    {
+        using var folder = new TemporaryDirectory();
+        await using var rebuilt = new Rebuilt(await CreateAsync(folder.Path), hasNoAnswer);
+        var levels = new ClusterLevels(rebuilt, Keys, NullLogger.Instance);
+        if (hasNoAnswer)
+        {
+            await Assert.ThrowsAsync<ChangeUnknownException>(() => levels.AskAsync(new LevelsRequest { Raise = true }, CancellationToken.None));
+            return;
+        }
+        var (answer, refusal) = await levels.AskAsync(new LevelsRequest { Raise = true }, CancellationToken.None);
+        Assert.Null(answer);
+        Assert.Equal(CoordinatorGuard.WhyNotChanged, refusal);
     }
 
     // A cluster of format level 1 with one node, which is registered.
@@ -258,6 +277,22 @@ public sealed class LevelTests
             return await cluster.LeaderOfAsync(0) == node;
         },
         $"node {node} leads");
+
+    /// <summary>A coordinator whose records were rebuilt a moment ago.</summary>
+    private sealed class Rebuilt(ICoordinator inner, bool hasNoAnswer) : PassingCoordinator(inner)
+    {
+        private bool _hasNoAnswer = hasNoAnswer;
+
+        public override Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken)
+        {
+            if (!_hasNoAnswer)
+                throw new CoordinatorGuardException("the record is another one. Nothing was changed.");
+            _hasNoAnswer = false;
+            return Task.FromResult(new CompareAndSetResult(SetOutcome.Unknown, 0));
+        }
+
+        public override ValueTask DisposeAsync() => Inner.DisposeAsync();
+    }
 
     // Of all files that begin as a segment does.
     private static IEnumerable<uint> SegmentVersions(string directory)

@@ -1,9 +1,13 @@
 using Google.Protobuf;
 using Grpc.Core;
+using Grpc.Net.Client;
 using KvCluster.Admin.V1;
 using KvCluster.Internal.V1;
+using KvCluster.Node;
 using KvCluster.Node.Coordination;
+using KvCluster.ServiceDefaults.Admin;
 using KvCluster.V1;
+using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Node;
 
@@ -103,6 +107,46 @@ public sealed class ReplicaPlacementTests
         Assert.False((await PlaceAsync(cluster, new PlaceRequest { Paused = false })).Paused);
     }
 
+    /// <summary>A read was said to have changed something perhaps, because the coordinator did not answer.</summary>
+    [Fact]
+    public async Task Place_WithoutTheCoordinator_ChangesNothing_UnlessItFailsDuringTheChange()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        await cluster.StopNodeAsync(1);
+        await using var failing = new Failing(cluster.Coordinator, cluster.Keys.Placement);
+        await using var node = await NodeHost.StartAsync(cluster.OptionsOf(1), failing, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+        using var channel = GrpcChannel.ForAddress(node.Address);
+        var admin = new Admin.V1.Admin.AdminClient(channel);
+
+        failing.AtChanges = true;
+        await Refusal.ExpectAsync(() => PlaceAsync(new PlaceRequest { Paused = true }), StatusCode.Unknown, "OUTCOME_UNKNOWN", "may or may not have been made: it is gone. Repeat the call");
+        failing.AtReads = true;
+        await Refusal.ExpectAsync(() => PlaceAsync(new PlaceRequest()), StatusCode.FailedPrecondition, "NOT_PLACED", "Nothing was changed: it is gone.");
+        (failing.AtReads, failing.AtChanges) = (false, false);
+        Assert.True((await PlaceAsync(new PlaceRequest { Paused = true })).Paused);
+
+        Task<PlaceResponse> PlaceAsync(PlaceRequest request) => admin.PlaceAsync(request, deadline: DateTime.UtcNow + Eventually.Limit).ResponseAsync;
+    }
+
+    /// <summary>An operator was told in one line that the change may have been made and that nothing was changed.</summary>
+    [Fact]
+    public async Task Place_InACoordinatorWithoutTheClustersRecord_ChangesNothing()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        var held = await cluster.Coordinator.GetAsync(cluster.Keys.Cluster, CancellationToken.None);
+        await cluster.Coordinator.CompareAndSetAsync(cluster.Keys.Cluster, held.ModRevision, null, 0, CancellationToken.None);
+        await Refusal.ExpectAsync(() => PlaceAsync(cluster, new PlaceRequest { Paused = true }), StatusCode.FailedPrecondition, "NOT_PLACED", $"Nothing was changed: {CoordinatorGuard.WhyNotChanged}.");
+        Assert.Null((await cluster.Coordinator.GetAsync(cluster.Keys.Placement, CancellationToken.None)).Value);
+    }
+
+    [Fact]
+    public async Task Place_WithARecordThatCannotBeRead_ChangesNothing()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        await cluster.Coordinator.CompareAndSetAsync(cluster.Keys.Placement, 0, "no record", 0, CancellationToken.None);
+        await Refusal.ExpectAsync(() => PlaceAsync(cluster, new PlaceRequest()), StatusCode.FailedPrecondition, "NOT_PLACED", "The coordinator holds a PlacementRecord that cannot be read");
+    }
+
     private static readonly (string Key, uint Shard)[] Keys = [("a", 0), ("g", 1), ("q", 2)];
 
     private static async Task<PlaceResponse> PlaceAsync(NodeCluster cluster, PlaceRequest request) =>
@@ -121,5 +165,33 @@ public sealed class ReplicaPlacementTests
         var list = await cluster.Coordinator.ListAsync(cluster.Keys.Shards, CancellationToken.None);
         var replicas = list.Entries.SelectMany(entry => RecordText.Parse<ShardRecord>(entry.Value!).Replicas).Where(replica => !replica.Learner).ToList();
         return [.. Enumerable.Range(1, 5).Select(node => replicas.Count(replica => replica.Node == node))];
+    }
+
+    /// <summary>A coordinator that can fail whenever it is asked for one key.</summary>
+    private sealed class Failing(ICoordinator inner, string key) : PassingCoordinator(inner)
+    {
+        private volatile bool _atReads;
+        private volatile bool _atChanges;
+
+        public bool AtReads
+        {
+            get => _atReads;
+            set => _atReads = value;
+        }
+
+        public bool AtChanges
+        {
+            get => _atChanges;
+            set => _atChanges = value;
+        }
+
+        public override Task<CoordinatorRead> GetAsync(string read, CancellationToken cancellationToken) =>
+            AtReads && read == key ? throw new CoordinatorUnavailableException("it is gone.") : base.GetAsync(read, cancellationToken);
+
+        public override Task<CompareAndSetResult> CompareAndSetAsync(
+            string changed, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken) =>
+            AtChanges && changed == key
+                ? throw new CoordinatorUnavailableException("it is gone.")
+                : base.CompareAndSetAsync(changed, expectedRevision, value, lease, guardedBy, cancellationToken);
     }
 }

@@ -1,6 +1,7 @@
 using KvCluster.Internal.V1;
 using KvCluster.Node.Hosting;
 using KvCluster.Replication.Protocol;
+using KvCluster.Tests.ServiceDefaults.Security;
 using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Node;
@@ -41,6 +42,15 @@ public sealed class RetirementTests
         var seen = Seen with { Version = recovery == 0 ? new RecordVersion(1, 1) : new RecordVersion(0, 100) };
         var record = new ShardRecord { Generation = 6, Epoch = 8, Recovery = recovery, Removed = { 42 } };
         Assert.Equal(isAllowed, seen.WhyNot(record, revision, new(42)) is null);
+    }
+
+    /// <summary>The advice was to repair the record, which nothing does.</summary>
+    [Fact]
+    public void Replica_ThatIsKeptAgainstItsRecord_IsLoggedWithTheCommandThatRaisesOldRecords()
+    {
+        var log = new LinesLog();
+        HostLog.ReplicaNotRetired(log, new(3), new(42), "it is older");
+        Assert.EndsWith("raise its records: kv admin coordinator recover --plan", Assert.Single(log.Lines), StringComparison.Ordinal);
     }
 
     [Fact]
