@@ -34,6 +34,8 @@ internal sealed class NodeReporter(NodeId node, NodeDirectory directory, ShardHo
     public async Task<NodeReport> ReportAsync(RecoveryClaim? claim, CancellationToken cancellationToken)
     {
         var (state, found) = await AskCoordinatorAsync(cancellationToken).ConfigureAwait(false);
+        // Whoever asked and has gone away may have released this node already.
+        cancellationToken.ThrowIfCancellationRequested();
         // Whatever is read from here on cannot change any more before the recovery is complete.
         var unbound = claim is null ? null : WhyNot(claim, state, found) ?? directory.Known.TryBind(claim);
         var report = new NodeReport { Node = node.Value, Starts = directory.Starts.Put, Nodes = { directory.Known.Nodes }, Coordinator = state, Unbound = unbound ?? "", Hears = { hears().Select(static other => other.Value) } };

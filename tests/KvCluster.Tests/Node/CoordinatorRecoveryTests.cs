@@ -5,6 +5,7 @@ using KvCluster.Admin.V1;
 using KvCluster.Internal.V1;
 using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
+using KvCluster.Node.Coordination.Embedded;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Recovery;
 using KvCluster.Node.Shards;
@@ -159,6 +160,23 @@ public sealed class CoordinatorRecoveryTests
         for (var node = 1U; node <= Nodes; node++)
             Assert.Null((await ReportOfAsync(cluster, node)).Bound);
         Assert.True((await RecoverAsync(cluster)).Applied);
+    }
+
+    /// <summary>It came after the release by whoever had asked and given up, and held the node for ten minutes.</summary>
+    [Fact]
+    public async Task Bind_WhoseCallerHasGoneAway_IsNotMade()
+    {
+        using var folder = new TemporaryDirectory();
+        await using var coordinator = EmbeddedCoordinator.Open(Path.Combine(folder.Path, "coordinator"), TimeProvider.System);
+        var keys = new CoordinatorKeys("local");
+        var claim = new RecoveryClaim { Recovery = 1, RecoveryId = 9, Node = 2 };
+        await coordinator.CompareAndSetAsync(keys.Recovery, 0, RecordText.Format(claim), 0, CancellationToken.None);
+        await using var directory = NodeDirectory.Open(Path.Combine(folder.Path, "node"), LocalDisk.Instance);
+        var reporter = new NodeReporter(new(1), directory, hosted: null, coordinator, keys, static () => []);
+        using var gone = new CancellationTokenSource();
+        await gone.CancelAsync();
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => reporter.ReportAsync(claim, gone.Token));
+        Assert.Null(directory.Known.Bound);
     }
 
     /// <summary>Its caller was told that nothing was changed, although the claim was there, and a node that was bound nevertheless stayed so.</summary>
