@@ -7,8 +7,9 @@ internal static class DurableFile
     public const string IncomingSuffix = ".new";
 
     /// <summary>
-    /// Creates a file or replaces it. Durable when it returns. After a crash or a failure there is the file of before or the new one, complete, and which of them a later power loss leaves is open
-    /// until the directory is synced. A file whose name has <see cref="IncomingSuffix"/> may be left as well. The next call replaces it.
+    /// Creates a file or replaces it. Durable when it returns. After a crash or a failure there is the file of before or the new one, complete, and which of
+    /// them a later power loss leaves is open until the directory is synced. A file whose name has <see cref="IncomingSuffix"/> may be left as well; the next
+    /// call replaces it.
     /// </summary>
     public static void Replace(IFileSystem files, string path, ReadOnlySpan<byte> content)
     {

@@ -1,3 +1,6 @@
+using System.Globalization;
+using Etcdserverpb;
+using Google.Protobuf;
 using KvCluster.Disk;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Coordination.Embedded;
@@ -8,6 +11,8 @@ namespace KvCluster.Tests.Node;
 
 public sealed class EmbeddedCoordinatorTests : IDisposable
 {
+    private const int KeysInParts = 3;
+
     private static readonly CancellationToken Never = CancellationToken.None;
 
     private readonly TemporaryDirectory _directory = new();
@@ -99,6 +104,91 @@ public sealed class EmbeddedCoordinatorTests : IDisposable
         Assert.EndsWith("x199", (await reopened.GetAsync("/k", Never)).Value, StringComparison.Ordinal);
     }
 
+    /// <summary>The whole state was one record. Beyond 64 MiB it was written all the same, and the next start took it for damaged: all records were lost.</summary>
+    [Fact]
+    public async Task Rewrite_OfMuch_MakesSeveralRecords()
+    {
+        var state = StateOf(values: 5, Value(100_000));
+        var parts = state.Whole();
+        Assert.Equal([2, 2, 1], parts.Select(static part => part.Events.Count));
+        Assert.Equal([2u, 1u, 0u], parts.Select(static part => part.Following));
+        using (var file = NewFile())
+        {
+            file.Rewrite(parts);
+            Assert.Equal(new FileInfo(FilePath).Length, file.Bytes);
+        }
+
+        await using var reopened = Open();
+        var list = await reopened.ListAsync("/", Never);
+        Assert.Equal(["/0", "/1", "/2", "/3", "/4"], list.Entries.Select(static entry => entry.Key));
+        Assert.Equal(state.Revision, list.Revision);
+        Assert.Equal(SetOutcome.Won, (await reopened.CompareAndSetAsync("/4", list.Entries[^1].ModRevision, "1", 0, Never)).Outcome);
+    }
+
+    /// <summary>They are written at once, so none is the rest of an append that was interrupted.</summary>
+    [Fact]
+    public async Task Open_WithTheLastOfSeveralFirstRecordsDamaged_IsRefusedAndChangesNothing()
+    {
+        using (var file = NewFile())
+            file.Rewrite(StateOf(values: 3, Value(200_000)).Whole());
+        var good = await File.ReadAllBytesAsync(FilePath);
+        var lastRecord = good.AsSpan().LastIndexOf("KVCO"u8);
+        byte[] flipped = [.. good];
+        flipped[^1] ^= 1;
+        foreach (var bad in (byte[][])[flipped, good[..^1], good[..lastRecord]])
+        {
+            await File.WriteAllBytesAsync(FilePath, bad);
+            Assert.Throws<CorruptCoordinatorFileException>(() => Open());
+            Assert.Equal(bad, await File.ReadAllBytesAsync(FilePath));
+        }
+    }
+
+    /// <summary>As earlier programs wrote it, and refused to read it.</summary>
+    [Fact]
+    public async Task Open_WithEverythingInOneRecordBeyondTheLimit_RestoresEverything()
+    {
+        var whole = new Internal.V1.CoordinatorRecord { ClusterId = 5, Revision = 3 };
+        foreach (var part in StateOf(values: 2, Value((CoordinatorFile.PayloadBytesMax / 2) + 1)).Whole())
+            whole.Events.Add(part.Events);
+        Assert.True(whole.CalculateSize() > CoordinatorFile.PayloadBytesMax);
+        CoordinatorFile.Open(LocalDisk.Instance, _directory.Path, () => whole, static _ => { }).Dispose();
+
+        await using (var reopened = Open())
+            await reopened.CompareAndSetAsync("/2", 0, "1", 0, Never);
+        await using var again = Open();
+        Assert.Equal(3, again.Range(new RangeRequest { Key = ByteString.CopyFromUtf8("/"), RangeEnd = ByteString.CopyFromUtf8("0"), CountOnly = true }).Count);
+    }
+
+    [Fact]
+    public async Task CompareAndSet_LongerThanARecordMayBe_IsRefusedAndChangesNothing()
+    {
+        await using (var coordinator = Open())
+        {
+            await coordinator.CompareAndSetAsync("/k", 0, "1", 0, Never);
+            var (before, tooLong) = (coordinator.FileBytes, new string('x', CoordinatorFile.PayloadBytesMax));
+            var refused = await Assert.ThrowsAsync<CoordinatorUnavailableException>(() => coordinator.CompareAndSetAsync("/l", 0, tooLong, 0, Never));
+            Assert.Contains("Nothing was changed", refused.Message, StringComparison.Ordinal);
+            Assert.Equal(before, coordinator.FileBytes);
+            Assert.Equal(before, new FileInfo(FilePath).Length);
+            Assert.Equal(SetOutcome.Won, (await coordinator.CompareAndSetAsync("/l", 0, "2", 0, Never)).Outcome);
+        }
+        await using var reopened = Open();
+        Assert.Equal([("/k", "1"), ("/l", "2")], (await reopened.ListAsync("/", Never)).Entries.Select(static entry => (entry.Key, entry.Value)));
+    }
+
+    /// <summary>The file is read as a whole, which cannot be done with any length.</summary>
+    [Fact]
+    public void Plan_BeyondTheLimitOfAllKeysAndValues_IsRefusedUnlessItMakesRoom()
+    {
+        var value = Value(32 << 20);
+        var state = StateOf(values: 7, value);
+        Assert.Contains("Nothing was changed", Assert.Throws<CoordinatorRequestException>(() => Plan(state, Put("/7", value))).Message, StringComparison.Ordinal);
+        Assert.NotNull(Plan(state, Put("/6", value)));
+        state.Apply(Plan(state, new RequestOp { RequestDeleteRange = new DeleteRangeRequest { Key = ByteString.CopyFromUtf8("/0") } }));
+        state.Apply(Plan(state, Put("/7", value)));
+        Assert.Equal(7 * (value.Length + 2L), state.LiveBytes);
+    }
+
     [Fact]
     public async Task Lease_NotKeptAlive_EndsWithItsKeys()
     {
@@ -188,6 +278,31 @@ public sealed class EmbeddedCoordinatorTests : IDisposable
         }
     }
 
+    /// <summary>Power is lost at every call of a run that rewrites the file in several records. Every answered change is there, and nothing that was not requested.</summary>
+    [Fact]
+    public async Task Open_AfterACrashAtAnyCallOfARewriteInParts_HasEveryAnsweredChange()
+    {
+        var crashed = true;
+        for (var call = 1; crashed; call++)
+        {
+            foreach (var unsynced in Enum.GetValues<UnsyncedWrites>())
+            {
+                using var disk = DiskWithDirectory();
+                disk.CrashAtCall = disk.Calls + call;
+                var answered = await CountUntilCrashInPartsAsync(disk);
+                crashed = disk.IsOff;
+                disk.Restart(unsynced, seed: call);
+                await using var reopened = EmbeddedCoordinator.Open(_directory.Path, _time, disk);
+                for (var key = 0; key < KeysInParts; key++)
+                {
+                    var found = (await reopened.GetAsync(KeyInParts(key), Never)).Value is { } value ? int.Parse(value.TrimEnd('x'), CultureInfo.InvariantCulture) : -1;
+                    var last = Enumerable.Range(0, answered).LastOrDefault(change => change % KeysInParts == key, -1);
+                    Assert.True(found == last || (found == answered && found % KeysInParts == key), $"call {call}, {unsynced}: {KeyInParts(key)} has change {found}, and {answered} changes were answered");
+                }
+            }
+        }
+    }
+
     /// <summary>A process ended between a write and its sync. The next one answered from what was only in memory, and a power loss undid it, so an epoch could be assigned twice.</summary>
     [Fact]
     public async Task Open_AfterAChangeThatWasNotSynced_AnswersWhatStays()
@@ -255,6 +370,55 @@ public sealed class EmbeddedCoordinatorTests : IDisposable
         }
         return answered;
     }
+
+    private static string KeyInParts(int change) => string.Create(CultureInfo.InvariantCulture, $"/{change % KeysInParts}");
+
+    // Changes three keys in turn, whose values are long enough for two records, until after the file was rewritten. Returns the number of answered changes.
+    private async Task<int> CountUntilCrashInPartsAsync(SimulatedDisk disk)
+    {
+        var answered = 0;
+        try
+        {
+            await using var coordinator = EmbeddedCoordinator.Open(_directory.Path, _time, disk);
+            var (revisions, wasRewritten) = (new long[KeysInParts], false);
+            for (var after = 0; after < 2; after += wasRewritten ? 1 : 0)
+            {
+                var before = coordinator.FileBytes;
+                var value = answered.ToString(CultureInfo.InvariantCulture).PadRight(100_000, 'x');
+                revisions[answered % KeysInParts] = (await coordinator.CompareAndSetAsync(KeyInParts(answered), revisions[answered % KeysInParts], value, 0, Never)).Revision;
+                answered++;
+                wasRewritten |= coordinator.FileBytes < before;
+                Assert.True(wasRewritten || answered < 50, "The file was not rewritten.");
+            }
+        }
+        catch (Exception failure) when (failure is SimulatedCrashException or CoordinatorUnavailableException)
+        {
+            Assert.True(disk.IsOff);
+        }
+        return answered;
+    }
+
+    private static ByteString Value(int bytes) => UnsafeByteOperations.UnsafeWrap(new byte[bytes]);
+
+    private static RequestOp Put(string key, ByteString value) => new() { RequestPut = new PutRequest { Key = ByteString.CopyFromUtf8(key), Value = value } };
+
+    private static Internal.V1.CoordinatorRecord Plan(CoordinatorState state, RequestOp operation)
+    {
+        state.Plan(new TxnRequest { Success = { operation } }, out var change);
+        return change!;
+    }
+
+    // The keys /0, /1 and so on, all with this value.
+    private static CoordinatorState StateOf(int values, ByteString value)
+    {
+        var state = new CoordinatorState(historyEventsMax: 10);
+        state.Apply(CoordinatorState.Empty(5));
+        for (var key = 0; key < values; key++)
+            state.Apply(Plan(state, Put(string.Create(CultureInfo.InvariantCulture, $"/{key}"), value)));
+        return state;
+    }
+
+    private CoordinatorFile NewFile() => CoordinatorFile.Open(LocalDisk.Instance, _directory.Path, static () => CoordinatorState.Empty(5), static _ => { });
 
     private SimulatedDisk DiskWithDirectory()
     {

@@ -1,6 +1,7 @@
-// The embedded coordinator's file: a sequence of records, each synced before the next is appended. A record is a header of 12 bytes (magic,
-// payload length in bytes, CRC-32C of both and the payload, all little-endian) and a payload (CoordinatorRecord). Used under the coordinator's lock. A
-// StorageIoException means that the outcome of the append is unknown; the coordinator stops.
+// The embedded coordinator's file: a sequence of records. The first ones hold what there was when the file was written, and are synced together; each of the
+// others is synced before the next is appended. A record is a header of 12 bytes (magic, payload length in bytes, CRC-32C of both and the payload, all
+// little-endian) and a payload (CoordinatorRecord). Used under the coordinator's lock. A StorageIoException means that the outcome of the append is unknown; the
+// coordinator stops.
 using System.Buffers.Binary;
 using System.Numerics;
 using Google.Protobuf;
@@ -12,9 +13,11 @@ namespace KvCluster.Node.Coordination.Embedded;
 /// <summary>Appends records durably, and replaces the file by a shorter one with the same contents.</summary>
 internal sealed class CoordinatorFile : IDisposable
 {
+    /// <summary>The largest payload of a change. Earlier programs take a longer one for damage; here whatever its checksum confirms is read.</summary>
+    public const int PayloadBytesMax = 64 << 20;
+
     private const uint Magic = 0x4F43_564B; // "KVCO"
     private const int HeaderBytes = 12;
-    private const int PayloadBytesMax = 64 << 20;
 
     private readonly IFileSystem _files;
     private readonly string _directory;
@@ -33,17 +36,13 @@ internal sealed class CoordinatorFile : IDisposable
 
     /// <summary>Opens the file in a directory and replays its records in order. An append interrupted by a crash is dropped; it was never answered.</summary>
     /// <param name="first">The first record, written if there is no file yet.</param>
+    /// <param name="replay">Is given each record.</param>
     /// <exception cref="CorruptCoordinatorFileException">A record that was durable is damaged.</exception>
     public static CoordinatorFile Open(IFileSystem files, string directory, Func<CoordinatorRecord> first, Action<CoordinatorRecord> replay)
     {
         var path = PathIn(directory);
         if (!files.FileExists(path))
-        {
-            var record = first();
-            var (created, createdBytes) = Write(files, directory, record);
-            replay(record);
-            return new CoordinatorFile(files, directory, created, createdBytes);
-        }
+            DurableFile.Replace(files, path, Encode([first()]));
         var file = files.Open(path, new StorageFileOptions(StorageFileMode.OpenExisting));
         try
         {
@@ -65,54 +64,46 @@ internal sealed class CoordinatorFile : IDisposable
     /// <summary>Appends a record. Durable when it returns.</summary>
     public void Append(CoordinatorRecord record)
     {
-        var bytes = Encode(record);
+        var bytes = Encode([record]);
         _file.Write(bytes, Bytes);
         _file.Sync();
         Bytes += bytes.Length;
     }
 
-    /// <summary>Replaces all records by one with the same contents. A crash leaves the old or the new file, complete.</summary>
-    public void Rewrite(CoordinatorRecord whole)
+    /// <summary>Replaces all records by others with the same contents. A crash leaves the old or the new file, complete.</summary>
+    public void Rewrite(IReadOnlyCollection<CoordinatorRecord> whole)
     {
-        var (file, bytes) = Write(_files, _directory, whole);
+        var bytes = Encode(whole);
+        var path = PathIn(_directory);
+        DurableFile.Replace(_files, path, bytes);
+        var file = _files.Open(path, new StorageFileOptions(StorageFileMode.OpenExisting));
         _file.Dispose();
         _file = file;
-        Bytes = bytes;
+        Bytes = bytes.Length;
     }
 
     public void Dispose() => _file.Dispose();
 
     private static string PathIn(string directory) => Path.Combine(directory, "coordinator");
 
-    private static (IStorageFile File, long Bytes) Write(IFileSystem files, string directory, CoordinatorRecord record)
+    private static byte[] Encode(IReadOnlyCollection<CoordinatorRecord> records)
     {
-        var incoming = PathIn(directory) + ".new";
-        files.Delete(incoming);
-        var bytes = Encode(record);
-        var file = files.Open(incoming, new StorageFileOptions(StorageFileMode.CreateNew));
-        try
-        {
-            file.Write(bytes, 0);
-            file.Sync();
-            files.Rename(incoming, PathIn(directory));
-            files.SyncDirectory(directory);
-            return (file, bytes.Length);
-        }
-        catch
-        {
-            file.Dispose();
-            throw;
-        }
+        var bytes = new byte[records.Sum(static record => HeaderBytes + record.CalculateSize())];
+        var at = 0;
+        foreach (var record in records)
+            at += Encode(record, bytes.AsSpan(at));
+        return bytes;
     }
 
-    private static byte[] Encode(CoordinatorRecord record)
+    // Returns the length.
+    private static int Encode(CoordinatorRecord record, Span<byte> destination)
     {
-        var bytes = new byte[HeaderBytes + record.CalculateSize()];
-        record.WriteTo(bytes.AsSpan(HeaderBytes));
-        BinaryPrimitives.WriteUInt32LittleEndian(bytes, Magic);
-        BinaryPrimitives.WriteInt32LittleEndian(bytes.AsSpan(4), bytes.Length - HeaderBytes);
-        BinaryPrimitives.WriteUInt32LittleEndian(bytes.AsSpan(8), Checksum(bytes.AsSpan(0, 8), bytes.AsSpan(HeaderBytes)));
-        return bytes;
+        var payload = destination.Slice(HeaderBytes, record.CalculateSize());
+        record.WriteTo(payload);
+        BinaryPrimitives.WriteUInt32LittleEndian(destination, Magic);
+        BinaryPrimitives.WriteInt32LittleEndian(destination[4..], payload.Length);
+        BinaryPrimitives.WriteUInt32LittleEndian(destination[8..], Checksum(destination[..8], payload));
+        return HeaderBytes + payload.Length;
     }
 
     // Returns the end of the complete records.
@@ -121,15 +112,19 @@ internal sealed class CoordinatorFile : IDisposable
         var content = new byte[file.Length];
         if (file.Read(content, 0) != content.Length)
             throw new CorruptCoordinatorFileException(path, 0, "it is shorter than its length");
-        var at = 0;
+        var (at, following) = (0, 0u);
         while (TryDecode(content.AsSpan(at), out var payload))
         {
-            replay(CoordinatorRecord.Parser.ParseFrom(payload));
+            var record = CoordinatorRecord.Parser.ParseFrom(payload);
+            replay(record);
             at += HeaderBytes + payload.Length;
+            following = record.Following;
         }
         if (at == 0)
             throw new CorruptCoordinatorFileException(path, at, "its first record is damaged");
-        // Records are synced one by one, so only the last can be torn. A valid record after an invalid one means damage.
+        if (following > 0)
+            throw new CorruptCoordinatorFileException(path, at, "the record there is damaged or missing, and was written with those before it");
+        // All others are synced one by one, so only the last can be torn. A valid record after an invalid one means damage.
         for (var next = at + 1; next < content.Length; next++)
         {
             if (TryDecode(content.AsSpan(next), out _))
@@ -144,7 +139,7 @@ internal sealed class CoordinatorFile : IDisposable
         if (bytes.Length < HeaderBytes || BinaryPrimitives.ReadUInt32LittleEndian(bytes) != Magic)
             return false;
         var payloadBytes = BinaryPrimitives.ReadInt32LittleEndian(bytes[4..]);
-        if (payloadBytes is < 0 or > PayloadBytesMax || payloadBytes > bytes.Length - HeaderBytes)
+        if (payloadBytes < 0 || payloadBytes > bytes.Length - HeaderBytes)
             return false;
         payload = bytes.Slice(HeaderBytes, payloadBytes);
         return Checksum(bytes[..8], payload) == BinaryPrimitives.ReadUInt32LittleEndian(bytes[8..]);

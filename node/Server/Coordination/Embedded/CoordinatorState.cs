@@ -13,6 +13,12 @@ namespace KvCluster.Node.Coordination.Embedded;
 /// <param name="historyEventsMax">Changes kept for watches.</param>
 internal sealed class CoordinatorState(int historyEventsMax)
 {
+    /// <summary>All keys and values together. The file has up to four times as much and the newest change, and is read as a whole, for which 2 GiB are the limit.</summary>
+    public const long LiveBytesMax = 256 << 20;
+
+    /// <summary>Keys and values in one record of the whole state. An entry that is larger has a record of its own.</summary>
+    private const int PartBytes = 256 << 10;
+
     private readonly SortedDictionary<ByteString, KeyValue> _keys = new(ByteStringOrder.Instance);
     private readonly Queue<Event> _history = new();
     private readonly Dictionary<long, long> _leaseSeconds = [];
@@ -37,13 +43,25 @@ internal sealed class CoordinatorState(int historyEventsMax)
     /// <summary>The first record of a file.</summary>
     public static CoordinatorRecord Empty(ulong clusterId) => new() { ClusterId = clusterId, Revision = 1 };
 
-    /// <summary>The whole state, as the first record of a new file.</summary>
-    public CoordinatorRecord Whole()
+    /// <summary>The whole state, as the first records of a new file. In parts, so that none grows with the state.</summary>
+    public IReadOnlyList<CoordinatorRecord> Whole()
     {
-        var record = new CoordinatorRecord { ClusterId = ClusterId, Revision = Revision };
-        record.Events.AddRange(_keys.Values.Select(kv => new Event { Kv = kv }));
-        record.Granted.AddRange(_leaseSeconds.Select(lease => new CoordinatorLease { Id = lease.Key, TtlSeconds = lease.Value }));
-        return record;
+        var parts = new List<CoordinatorRecord> { new() { ClusterId = ClusterId, Revision = Revision } };
+        parts[0].Granted.AddRange(_leaseSeconds.Select(lease => new CoordinatorLease { Id = lease.Key, TtlSeconds = lease.Value }));
+        var bytes = 0L;
+        foreach (var kv in _keys.Values)
+        {
+            if (bytes > 0 && bytes + BytesOf(kv) > PartBytes)
+            {
+                parts.Add(new CoordinatorRecord { ClusterId = ClusterId, Revision = Revision });
+                bytes = 0;
+            }
+            parts[^1].Events.Add(new Event { Kv = kv });
+            bytes += BytesOf(kv);
+        }
+        for (var part = 0; part < parts.Count; part++)
+            parts[part].Following = (uint)(parts.Count - part - 1);
+        return parts;
     }
 
     /// <summary>Replay is finished. From here on changes are kept for watches.</summary>
@@ -115,6 +133,8 @@ internal sealed class CoordinatorState(int historyEventsMax)
         foreach (var operation in response.Succeeded ? request.Success : request.Failure)
             response.Responses.Add(Plan(operation, events));
         change = events.Count == 0 ? null : new CoordinatorRecord { ClusterId = ClusterId, Revision = Revision + 1, Events = { events } };
+        if (change is not null)
+            CheckRoom(change);
         return response;
     }
 
@@ -227,15 +247,27 @@ internal sealed class CoordinatorState(int historyEventsMax)
     public Event Deleted(ByteString key) =>
         new() { Type = Event.Types.EventType.Delete, Kv = new KeyValue { Key = key, ModRevision = Revision + 1 } };
 
+    // What is written must be read at the next start.
+    private void CheckRoom(CoordinatorRecord change)
+    {
+        var bytes = change.CalculateSize();
+        if (bytes > CoordinatorFile.PayloadBytesMax)
+            throw new CoordinatorRequestException($"The change has {bytes:N0} bytes, and the embedded coordinator takes at most {CoordinatorFile.PayloadBytesMax:N0} at once. Nothing was changed; make smaller changes.");
+        var growth = change.Events.Sum(GrowthBy);
+        if (growth > 0 && LiveBytes + growth > LiveBytesMax)
+            throw new CoordinatorRequestException($"The embedded coordinator has {LiveBytes:N0} bytes of keys and values and takes at most {LiveBytesMax:N0}. Nothing was changed; delete keys, or use etcd.");
+    }
+
+    private long GrowthBy(Event change) => (change.Type == Event.Types.EventType.Put ? BytesOf(change.Kv) : 0) - (_keys.TryGetValue(change.Kv.Key, out var before) ? BytesOf(before) : 0);
+
+    private static long BytesOf(KeyValue kv) => kv.Key.Length + kv.Value.Length;
+
     private void Apply(Event change)
     {
-        if (_keys.Remove(change.Kv.Key, out var before))
-            LiveBytes -= before.Key.Length + before.Value.Length;
+        LiveBytes += GrowthBy(change);
+        _keys.Remove(change.Kv.Key);
         if (change.Type == Event.Types.EventType.Put)
-        {
             _keys.Add(change.Kv.Key, change.Kv);
-            LiveBytes += change.Kv.Key.Length + change.Kv.Value.Length;
-        }
         _history.Enqueue(change);
     }
 }

@@ -83,7 +83,7 @@ internal sealed class EmbeddedCoordinator : ICoordinator
 
     public Task<CompareAndSetResult> CompareAndSetAsync(string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guardedBy, CancellationToken cancellationToken)
     {
-        var response = Execute(EtcdRequests.CompareAndSet(key, expectedRevision, value, lease, guardedBy));
+        var response = ExecuteOwn(EtcdRequests.CompareAndSet(key, expectedRevision, value, lease, guardedBy));
         if (EtcdRequests.IsBroken(guardedBy, response))
             return Task.FromException<CompareAndSetResult>(guardedBy!.Broken());
         return Task.FromResult(new CompareAndSetResult(response.Succeeded ? SetOutcome.Won : SetOutcome.Lost, response.Header.Revision));
@@ -245,6 +245,19 @@ internal sealed class EmbeddedCoordinator : ICoordinator
             _changed.SetResult();
         }
         return ValueTask.CompletedTask;
+    }
+
+    // The node's own requests, which take a refusal for a missing answer, as they do with etcd.
+    private TxnResponse ExecuteOwn(TxnRequest request)
+    {
+        try
+        {
+            return Execute(request);
+        }
+        catch (CoordinatorRequestException refused)
+        {
+            throw new CoordinatorUnavailableException(refused.Message, refused);
+        }
     }
 
     private static TaskCompletionSource NewSignal() => new(TaskCreationOptions.RunContinuationsAsynchronously);
