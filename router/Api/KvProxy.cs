@@ -39,6 +39,13 @@ internal sealed class KvProxy(
     public static readonly Google.Rpc.Status RepliesWait = CallStatus.Create(
         StatusCode.Unavailable, "BUSY", "The router has reached its limit of memory for unread replies. Try again.", "no");
 
+    // What a node that does not keep it says. The walk over the shards replaces the token with those of its own, and drops them from the pages it returns.
+    private static readonly Google.Rpc.Status SnapshotNotKept = CallStatus.Create(
+        StatusCode.Aborted,
+        CallStatus.SnapshotTooOld,
+        "A router keeps no snapshots, and does not know which node keeps the one of the token. The entries received are valid; begin again without the token, or continue after the last entry in a newer snapshot.",
+        "no");
+
     private readonly AbandonedWork _abandoned = new(memory.Requests);
     private readonly ExchangePlaces _places = new(memory.Requests);
     private readonly MessageRoom _watchRoom = new(memory.Replies);
@@ -92,6 +99,8 @@ internal sealed class KvProxy(
             requestBytes = HoldRequest(request, RequestParts.CountPositions(request.Written, ScanRequest.ReadFieldNumber), RequestParts.TooManyPositions);
             var message = ScanParser.ParseFrom(request.Written);
             request.Return();
+            if (!message.Snapshot.IsEmpty)
+                throw SnapshotNotKept.ToRpcException();
             await SendPagesAsync(message, responseStream, context).ConfigureAwait(false);
             error = null;
         }

@@ -137,6 +137,21 @@ public sealed class RouterHostTests : IAsyncLifetime
         Assert.Equal(limit == 0 ? expected : expected.Take((int)limit), found);
     }
 
+    // The token was replaced without a word, so whoever went on with one had entries of two snapshots.
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public async Task Scan_WithASnapshotToken_IsRefusedWithoutAskingANode(bool oneSnapshot)
+    {
+        await _kv.PutAsync(new PutRequest { Key = Utf8("a") });
+        using var scan = _kv.Scan(new ScanRequest { Prefix = Utf8("a"), Snapshot = Utf8("jjjjjjjj"), OneSnapshot = oneSnapshot });
+        await Refusal.ExpectAsync(() => scan.ResponseStream.MoveNext(CancellationToken.None), StatusCode.Aborted, "SNAPSHOT_TOO_OLD");
+        Assert.All(_cluster.Nodes, node => Assert.Empty(node.Scans));
+        using var other = _kv.Scan(new ScanRequest { Prefix = Utf8("a"), OneSnapshot = oneSnapshot });
+        Assert.True(await other.ResponseStream.MoveNext(CancellationToken.None));
+        Assert.True(other.ResponseStream.Current.Snapshot.IsEmpty);
+    }
+
     [Fact]
     public async Task Exchange_AnswersEachCallByItsId()
     {
