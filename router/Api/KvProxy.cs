@@ -238,7 +238,7 @@ internal sealed class KvProxy(
         {
             var traceparent = RouterMetrics.TakesSpans ? context.RequestHeaders.GetValue(Spans.Header) : null;
             var forwarded = forwarding.CallAsync(
-                method, UnsafeByteOperations.UnsafeWrap(request.Memory), traceparent, Deadlines.Of(context, options.Timeout), context.Peer, this, context.CancellationToken);
+                method, UnsafeByteOperations.UnsafeWrap(request.Memory), traceparent, Deadlines.Of(method, context, options.Timeout), context.Peer, this, context.CancellationToken);
             if (!forwarded.IsCompleted)
             {
                 var work = forwarded.AsTask();

@@ -1,3 +1,4 @@
+using System.Diagnostics;
 using Google.Protobuf;
 using Grpc.Core;
 using Grpc.Health.V1;
@@ -180,6 +181,35 @@ public sealed class RouterHostTests : IAsyncLifetime
         Assert.Equal((int)StatusCode.InvalidArgument, codes[1_001]);
         Assert.Equal(300, codes.Values.Count(code => code == 0));
         Assert.Equal(300, _cluster.Applied.Count);
+    }
+
+    // The router asked one node after the other until the very deadline, so the caller had the status DEADLINE_EXCEEDED and no details.
+    [Fact]
+    public async Task Get_OfAPositionThatNoNodeHas_IsToldSoBeforeTheDeadline()
+    {
+        RefuseAsBehind();
+        var get = new GetRequest { Key = Utf8("a"), Read = new ReadOptions { Mode = ReadMode.Session } };
+        await Eventually.LongEnoughAsync(TimeSpan.FromSeconds(1), async time =>
+        {
+            var failure = await Assert.ThrowsAsync<RpcException>(() => _kv.GetAsync(get, deadline: DateTime.UtcNow + time).ResponseAsync);
+            return failure.GetRpcStatus()?.GetDetail<Google.Rpc.ErrorInfo>()?.Reason == "REPLICA_BEHIND";
+        });
+    }
+
+    [Fact]
+    public async Task Exchange_WithAReadOfAPositionThatNoNodeHas_IsToldSoBeforeItsTimeout()
+    {
+        RefuseAsBehind();
+        using var stream = _kv.Exchange();
+        var get = new GetRequest { Key = Utf8("a"), Read = new ReadOptions { Mode = ReadMode.Session } }.ToByteString();
+        await Eventually.LongEnoughAsync(TimeSpan.FromSeconds(1), async time =>
+        {
+            var began = Stopwatch.GetTimestamp();
+            await stream.RequestStream.WriteAsync(new ExchangeRequest { Calls = { new Call { Id = 1, Method = Method.Get, Request = get, TimeoutMs = (uint)time.TotalMilliseconds } } });
+            Assert.True(await stream.ResponseStream.MoveNext(CancellationToken.None).WaitAsync(Eventually.Limit));
+            var refusal = Google.Rpc.Status.Parser.ParseFrom(Assert.Single(stream.ResponseStream.Current.Replies).Status);
+            return Stopwatch.GetElapsedTime(began) < time && refusal.GetDetail<Google.Rpc.ErrorInfo>()?.Reason == "REPLICA_BEHIND";
+        });
     }
 
     /// <summary>
@@ -449,6 +479,19 @@ public sealed class RouterHostTests : IAsyncLifetime
     [Fact]
     public async Task Start_OnAPortInUse_ThrowsAnIOException() =>
         await Assert.ThrowsAnyAsync<IOException>(() => StartAsync(_router.Address));
+
+    // As nodes do: a little before the deadline of the attempt.
+    private void RefuseAsBehind()
+    {
+        foreach (var node in _cluster.Nodes)
+        {
+            node.Script = async call =>
+            {
+                await Task.Delay(TimeSpan.FromMilliseconds(call.TimeoutMs * 0.9));
+                return FakeNode.Refuse(call, StatusCode.DeadlineExceeded, "REPLICA_BEHIND");
+            };
+        }
+    }
 
     private static Operation PutOf(string key) => new() { Put = new PutOperation { Key = Utf8(key) } };
 
