@@ -319,6 +319,23 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
         Assert.Equal(HttpStatusCode.OK, await PutAsync(http, "a", "one", etag: null));
     }
 
+    // The node 0 was asked for by its number, although it stands for the one that has most of the journal.
+    [Theory]
+    [InlineData("{\"shard\":1}", null)]
+    [InlineData("{\"shard\":1,\"node\":null}", null)]
+    [InlineData("{\"shard\":1,\"node\":0}", null)]
+    [InlineData("{\"shard\":1,\"node\":3}", 3u)]
+    public async Task Transfer_NamesANodeOnlyIfItIsAskedFor(string body, uint? expected)
+    {
+        using var http = await StartAsync(Token);
+        http.DefaultRequestHeaders.Authorization = new("Bearer", Token);
+        using var content = new StringContent(body, Encoding.UTF8, "application/json");
+        using var answer = await http.PostAsync("/api/transfer", content);
+        Assert.Equal(HttpStatusCode.OK, answer.StatusCode);
+        var asked = Assert.Single(_cluster.Nodes.SelectMany(node => node.Transfers));
+        Assert.Equal(expected, asked.HasToNode ? asked.ToNode : null);
+    }
+
     [Fact]
     public async Task Change_NotJson_IsRefused()
     {
