@@ -349,6 +349,23 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
         Assert.Empty(_cluster.Applied);
     }
 
+    // null became an empty value, and of two keys the last one was taken.
+    [Theory]
+    [InlineData("{\"key\":\"YQ==\",\"value\":null}")]
+    [InlineData("{\"key\":null,\"value\":\"YQ==\"}")]
+    [InlineData("{\"key\":\"YQ==\",\"key\":\"Yg==\",\"value\":\"YQ==\"}")]
+    [InlineData("{\"key\":\"YQ==\",\"Key\":\"Yg==\",\"value\":\"YQ==\"}")]
+    [InlineData("{\"key\":\"YQ==\",\"value\":\"YQ==\",\"ttl\":1}")]
+    public async Task Change_WhoseMeaningIsInDoubt_IsRefused(string body)
+    {
+        using var http = await StartAsync(Token);
+        http.DefaultRequestHeaders.Authorization = new("Bearer", Token);
+        using var content = new StringContent(body, Encoding.UTF8, "application/json");
+        using var answer = await http.PostAsync("/api/put", content);
+        Assert.Equal(HttpStatusCode.BadRequest, answer.StatusCode);
+        Assert.Empty(_cluster.Applied);
+    }
+
     [Fact]
     public async Task Keys_OfAClusterWithClientCertificates_NeedTheToken()
     {
