@@ -129,6 +129,9 @@ internal sealed class KvProxy(
             requestBytes = HoldRequest(request, RequestParts.CountPositionsOfWatch(request.Written), RequestParts.TooManyPositionsOfWatch);
             var message = WatchParser.ParseFrom(request.Written);
             request.Return();
+            if (IsRepeated(message.After.Select(static position => position.Shard))
+                || IsRepeated(message.InitialAfter.Select(static progress => progress.Position?.Shard ?? 0)))
+                throw CallStatus.Invalid("BAD_REQUEST", RequestLimits.RepeatedPositionOfWatch).ToRpcException();
             await SendEventsAsync(message, responseStream, context).ConfigureAwait(false);
         }
         catch (Exception failure) when (failure is InvalidProtocolBufferException or MalformedMessageException)
@@ -139,6 +142,12 @@ internal sealed class KvProxy(
         {
             memory.Requests.GiveBack(requestBytes);
         }
+    }
+
+    private static bool IsRepeated(IEnumerable<uint> shards)
+    {
+        var seen = new HashSet<uint>();
+        return !shards.All(seen.Add);
     }
 
     // The bytes of a message are counted from when a node has sent it until it is read, those of a large one from before it is received.

@@ -154,6 +154,16 @@ public sealed class RouterHostTests : IAsyncLifetime
     }
 
     [Fact]
+    public async Task Watch_AfterTwoPositionsOfOneShard_IsRefused()
+    {
+        var position = new Position { Shard = 1, Etag = new V1.Etag { Epoch = 1 } };
+        using var watch = _kv.Watch(new WatchRequest { After = { position, position } });
+        await Refusal.ExpectAsync(() => watch.ResponseStream.MoveNext(CancellationToken.None), StatusCode.InvalidArgument, "BAD_REQUEST", "one position for each shard");
+        using var other = _kv.Watch(new WatchRequest { Initial = true, InitialAfter = { new InitialProgress { Position = position }, new InitialProgress { Position = position } } });
+        await Refusal.ExpectAsync(() => other.ResponseStream.MoveNext(CancellationToken.None), StatusCode.InvalidArgument, "BAD_REQUEST", "one position for each shard");
+    }
+
+    [Fact]
     public async Task Exchange_AnswersEachCallByItsId()
     {
         using var stream = _kv.Exchange();
