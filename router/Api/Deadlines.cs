@@ -21,6 +21,15 @@ internal static class Deadlines
     public static long Of(Method method, ServerCallContext context, TimeSpan otherwise) =>
         method.IsRead() && context.Deadline != DateTime.MaxValue ? OfAll(context, otherwise) : Of(context, otherwise);
 
+    /// <summary>How long a scan waits for its next page. No longer than its caller, who is still to learn why there is none.</summary>
+    public static TimeSpan PatienceOf(ServerCallContext context, TimeSpan otherwise)
+    {
+        if (context.Deadline == DateTime.MaxValue)
+            return otherwise;
+        var patience = TimeSpan.FromMilliseconds(WaitMs(Of(context, otherwise) - Environment.TickCount64));
+        return patience < otherwise ? patience : otherwise;
+    }
+
     /// <summary>How long to work on an answer for which the caller waits for so many milliseconds. The rest is for the answer to reach it.</summary>
     public static long WaitMs(long leftMs) => leftMs - Math.Min(leftMs / 10, MarginMsMax);
 

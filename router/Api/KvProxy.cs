@@ -173,7 +173,8 @@ internal sealed class KvProxy(
     // The bytes of a page are counted from before it is requested, when its size is guessed, until it is read.
     private async Task SendPagesAsync(ScanRequest message, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
-        await using var pages = new ScanWalk(calls, channels, options.Timeout).PagesAsync(message, context.CancellationToken).GetAsyncEnumerator(context.CancellationToken);
+        var walk = new ScanWalk(calls, channels, Deadlines.PatienceOf(context, options.Timeout));
+        await using var pages = walk.PagesAsync(message, context.CancellationToken).GetAsyncEnumerator(context.CancellationToken);
         var held = FirstPageBytes;
         await HoldAsync(held, context.CancellationToken).ConfigureAwait(false);
         try

@@ -486,6 +486,21 @@ public sealed class RouterHostTests : IAsyncLifetime
         Assert.Contains(failure.StatusCode, (StatusCode[])[StatusCode.Unavailable, StatusCode.DeadlineExceeded]);
     }
 
+    // The scan waited for longer than its caller.
+    [Fact]
+    public async Task Scan_BeforeAnyNodeAnswers_SaysWhyBeforeItsDeadline()
+    {
+        await using var lonely = await RouterHost.StartAsync(
+            new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = ["http://127.0.0.1:1"], Timeout = Eventually.Limit }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+        using var channel = GrpcChannel.ForAddress(lonely.Address);
+        await Eventually.LongEnoughAsync(TimeSpan.FromSeconds(1), async time =>
+        {
+            using var scan = new Kv.KvClient(channel).Scan(new ScanRequest(), deadline: DateTime.UtcNow + time);
+            var failure = await Assert.ThrowsAsync<RpcException>(() => scan.ResponseStream.MoveNext(CancellationToken.None));
+            return failure.GetRpcStatus()?.GetDetail<Google.Rpc.ErrorInfo>()?.Reason == "NO_LEADER";
+        });
+    }
+
     [Fact]
     public async Task Start_OnAPortInUse_ThrowsAnIOException() =>
         await Assert.ThrowsAnyAsync<IOException>(() => StartAsync(_router.Address));
