@@ -1,4 +1,5 @@
 using System.CommandLine;
+using System.Globalization;
 using KvCluster.Client;
 
 namespace KvCluster.Cli;
@@ -106,11 +107,12 @@ internal static class Globals
         return null;
     }
 
-    /// <summary>The value of an option in seconds, from a tenth of a second to a day.</summary>
+    /// <summary>The value of an option in seconds, from a tenth of a second, or another minimum, to a day.</summary>
     /// <exception cref="CliException">The value is out of range.</exception>
-    public static TimeSpan SecondsOf(ParseResult arguments, Option<double> option) => arguments.GetValue(option) is >= SecondsMin and <= SecondsMax and var seconds
-        ? TimeSpan.FromSeconds(seconds)
-        : throw new CliException(ExitCodes.Usage, $"{option.Name} must be from 0.1 to 86400 seconds.");
+    public static TimeSpan SecondsOf(ParseResult arguments, Option<double> option, double secondsMin = SecondsMin) =>
+        arguments.GetValue(option) is <= SecondsMax and var seconds && seconds >= secondsMin
+            ? TimeSpan.FromSeconds(seconds)
+            : throw new CliException(ExitCodes.Usage, string.Create(CultureInfo.InvariantCulture, $"{option.Name} must be from {secondsMin} to {SecondsMax} seconds."));
 
     /// <exception cref="CliException">There is a key without a certificate.</exception>
     public static KvTlsOptions TlsOf(ParseResult arguments)

@@ -31,6 +31,7 @@ internal static class ValueFile
     {
         try
         {
+            RefuseDirectory(path);
             using var file = new FileStream(path, FileMode.Create, FileAccess.Write, FileShare.Read, bufferSize: 0);
             Fill(option, path, file, value);
         }
@@ -53,10 +54,19 @@ internal static class ValueFile
         }
     }
 
+    /// <summary>Refuses what the system would refuse for want of permission, also to those who have every one.</summary>
+    /// <exception cref="IOException">The path is a directory.</exception>
+    public static void RefuseDirectory(string path)
+    {
+        if (Directory.Exists(path))
+            throw new IOException("it is a directory");
+    }
+
     private static FileStream OpenForReading(string argument, string path)
     {
         try
         {
+            RefuseDirectory(path);
             return new FileStream(path, FileMode.Open, FileAccess.Read, FileShare.ReadWrite, bufferSize: 0);
         }
         catch (Exception e) when (IsOfFile(e))

@@ -106,7 +106,12 @@ internal sealed record WatchDocument
 /// <summary>A line of `watch` in JSON that is no event: where the watch is.</summary>
 internal sealed record WatchPositionDocument
 {
-    /// <summary>"bookmark", or "initial_complete" when all entries were printed that there were.</summary>
+    public const string Bookmark = "bookmark";
+
+    /// <summary>All entries were printed that there were.</summary>
+    public const string InitialComplete = "initial_complete";
+
+    /// <summary><see cref="Bookmark"/> or <see cref="InitialComplete"/>.</summary>
     public required string Kind { get; init; }
 
     /// <summary>For `--after`.</summary>

@@ -13,10 +13,14 @@ namespace KvCluster.AdminConsole;
 /// <summary>Creates the endpoints of the console's JSON API.</summary>
 internal sealed class ApiEndpoint(AdminToken token, bool keysNeedToken, IReadOnlySet<string> hosts, TimeProvider time, ILogger log)
 {
-    private static readonly JsonSerializerOptions Json = new(JsonSerializerDefaults.Web)
+    private static readonly JsonSerializerOptions Json = new(JsonSerializerDefaults.Web) { DefaultIgnoreCondition = JsonIgnoreCondition.WhenWritingNull };
+
+    // A change whose meaning is in doubt is not made.
+    private static readonly JsonSerializerOptions Commands = new(JsonSerializerDefaults.Web)
     {
-        DefaultIgnoreCondition = JsonIgnoreCondition.WhenWritingNull,
         UnmappedMemberHandling = JsonUnmappedMemberHandling.Disallow,
+        RespectNullableAnnotations = true,
+        AllowDuplicateProperties = false,
     };
 
     private readonly OncePerHost _refused = new(time);
@@ -43,7 +47,7 @@ internal sealed class ApiEndpoint(AdminToken token, bool keysNeedToken, IReadOnl
         // A form of another site cannot send this content type.
         if (!request.HasJsonContentType())
             throw new BadRequestException("The request is not JSON.");
-        return await request.ReadFromJsonAsync<TRequest>(Json, cancellationToken).ConfigureAwait(false) ?? throw new BadRequestException("The request is empty.");
+        return await request.ReadFromJsonAsync<TRequest>(Commands, cancellationToken).ConfigureAwait(false) ?? throw new BadRequestException("The request is empty.");
     }
 
     private async Task RunAsync(HttpContext context, Access access, Func<HttpRequest, CancellationToken, Task<object>> answer)

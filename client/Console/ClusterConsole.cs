@@ -75,7 +75,8 @@ internal sealed class ClusterConsole : IAsyncDisposable
         _api.Get("/api/token", Access.Change, static (_, _) => Task.FromResult<object>(new { })),
         _api.Post<PutCommand>("/api/put", _keys.PutAsync),
         _api.Post<DeleteCommand>("/api/delete", _keys.DeleteAsync),
-        _api.Post<TransferCommand>("/api/transfer", async (transfer, stop) => new { Leader = await _client.Admin.TransferAsync(transfer.Shard, transfer.Node, stop).ConfigureAwait(false) }),
+        _api.Post<TransferCommand>("/api/transfer", async (transfer, stop) =>
+            new { Leader = await _client.Admin.TransferAsync(transfer.Shard, transfer.Node is > 0 and var node ? node : null, stop).ConfigureAwait(false) }),
         _api.Post<DrainCommand>("/api/drain", async (drain, stop) =>
         {
             var outcome = await _client.Admin.DrainAsync(drain.Node, drain.Draining, cancellationToken: stop).ConfigureAwait(false);

@@ -20,8 +20,8 @@ internal sealed record DrainCommand([property: JsonRequired] uint Node, [propert
 
 /// <summary>Transfers a shard's leadership.</summary>
 /// <param name="Shard">The shard's id.</param>
-/// <param name="Node">The node that is to lead; 0 means the one that has most of the journal.</param>
-internal sealed record TransferCommand([property: JsonRequired] uint Shard, [property: JsonRequired] uint Node);
+/// <param name="Node">The node that is to lead; absent or 0 means the one that has most of the journal.</param>
+internal sealed record TransferCommand([property: JsonRequired] uint Shard, uint? Node);
 
 /// <summary>A request of the page is invalid; the message says why.</summary>
 internal sealed class BadRequestException(string message) : Exception(message);

@@ -19,7 +19,8 @@ internal static class WatchToken
         try
         {
             if (token.StartsWith(Prefix, StringComparison.Ordinal)
-                && WatchRequest.Parser.ParseFrom(Base64Url.DecodeFromChars(token.AsSpan(Prefix.Length))) is { After: { Count: > 0 } positions })
+                && WatchRequest.Parser.ParseFrom(Base64Url.DecodeFromChars(token.AsSpan(Prefix.Length))) is { After: { Count: > 0 } positions }
+                && positions.DistinctBy(static position => position.Shard).Count() == positions.Count)
                 return positions;
         }
         catch (Exception failure) when (failure is FormatException or InvalidProtocolBufferException)

@@ -3,6 +3,7 @@ using Google.Rpc;
 using KvCluster.Client.Runtime;
 using KvCluster.V1;
 using Status = Google.Rpc.Status;
+using StatusCode = Grpc.Core.StatusCode;
 
 namespace KvCluster.Client.Transport;
 
@@ -22,8 +23,8 @@ internal sealed class RoutedCall(ClientRuntime runtime, Method method, ReadOnlyM
 
     private Status? _unknown;
 
-    // The last refusal by a replica that did not catch up in time.
-    private Status? _behind;
+    // The last refusal by a replica that did not catch up in time. Without one, that by a node or router that waited for as long as it was allowed.
+    private Status? _late;
     private string _lastFailure = "no node has been asked yet";
 
     // Whether the last attempt failed because there was no leader, or no connection to one. Otherwise a call that times out had a node that did not answer in
@@ -70,7 +71,7 @@ internal sealed class RoutedCall(ClientRuntime runtime, Method method, ReadOnlyM
     }
 
     /// <summary>The deadline passed between two attempts.</summary>
-    public Attempt TimedOut() => Attempt.Failed(_behind ?? InTime(_lastFailure), mayRetry: false);
+    public Attempt TimedOut() => Attempt.Failed(_late ?? InTime(_lastFailure), mayRetry: false);
 
     /// <summary>There was no node to send to, or a call that changes nothing got no answer.</summary>
     public Attempt Again(string failure, bool lacksLeader = true)
@@ -86,9 +87,12 @@ internal sealed class RoutedCall(ClientRuntime runtime, Method method, ReadOnlyM
         var reason = CallStatus.ReasonOf(status);
         LastReason = reason;
         _lacksLeader = reason is "NOT_LEADER" or "WRONG_SHARD" or "NO_LEADER" or "STOPPING";
-        _behind = reason == ReplicaBehind ? status : _behind;
+        var isLate = (StatusCode)status.Code == StatusCode.DeadlineExceeded;
+        if (isLate && (reason == ReplicaBehind || _late is null))
+            _late = status;
+        // An attempt at any replica was allowed a part of the time only. Any other one all of it, which is over.
         if (!CallStatus.IsUnknown(status))
-            return Attempt.Failed(status, IsRetried(reason), WaitAskedBy(status));
+            return Attempt.Failed(status, isLate ? AtAnyReplica : IsRetried(reason), WaitAskedBy(status));
         if (CallStatus.IsNotExecuted(status))
             return Attempt.Failed(status, mayRetry: false);
         return Unknown(status);
@@ -106,7 +110,7 @@ internal sealed class RoutedCall(ClientRuntime runtime, Method method, ReadOnlyM
         if (answer.Sent)
             _lacksLeader = false;
         return answer.DeadlinePassed && runtime.NowMs >= DeadlineMs
-            ? Attempt.Failed(InTime(failure), mayRetry: false)
+            ? Attempt.Failed(_late ?? InTime(failure), mayRetry: false)
             : Again(failure, lacksLeader: !answer.DeadlinePassed);
     }
 

@@ -7,7 +7,7 @@ internal static class Screen
 {
     public static void Print(TextWriter output, LocalOptions options, DataFolder folder, int sampleRecords)
     {
-        var kv = PathOfKv();
+        var kv = CommandProgram.FindFrom(AppContext.BaseDirectory);
         output.WriteLine($"KvCluster {ProgramVersion.Short}: {Count(folder.Nodes, "node")}, {Count(folder.SplitKeys.Count + 1, "shard")}, {(options.Processes ? "each node a process of its own" : "all in this process")}");
         output.WriteLine();
         output.WriteLine($"  router   {options.RouterAddress}   for kv and any gRPC client");
@@ -18,13 +18,14 @@ internal static class Screen
             output.WriteLine($"  console  {options.NodeConsoleAddress(node)}   node {node}");
         output.WriteLine($"  token    {options.TokenFile}   file with the token for changes in the console");
         output.WriteLine($"  data     {folder.Path}   kept between runs; logs in {folder.Run}");
-        output.WriteLine($"  kv       {kv}");
+        output.WriteLine($"  kv       {kv ?? "not beside this program; install it, or name its path in an alias"}");
         if (sampleRecords > 0)
             output.WriteLine($"  sample   {sampleRecords} records under packages/");
         output.WriteLine();
         output.WriteLine("To try it, in another terminal:");
         output.WriteLine();
-        output.WriteLine($"  alias kv={kv}");
+        if (kv is not null)
+            output.WriteLine($"  alias kv={kv}");
         if (options.TlsFilesOf("client") is { } tls)
         {
             output.WriteLine($"  export KVCLUSTER_TLS_CA={tls.AuthorityFile} KVCLUSTER_TLS_CERT={tls.CertificateFile}");
@@ -38,15 +39,6 @@ internal static class Screen
         output.WriteLine("  kv status");
         output.WriteLine();
         output.WriteLine("Ctrl-C stops the cluster.");
-    }
-
-    // Beside this program if they were published together, else where the build puts it: artifacts/bin/PROJECT/CONFIGURATION/.
-    private static string PathOfKv()
-    {
-        var own = new DirectoryInfo(AppContext.BaseDirectory);
-        var name = OperatingSystem.IsWindows() ? "kv.exe" : "kv";
-        var beside = Path.Combine(own.FullName, name);
-        return File.Exists(Path.Combine(own.FullName, "kv.dll")) ? beside : Path.Combine(own.Parent!.Parent!.FullName, "KvCluster.Cli", own.Name, name);
     }
 
     private static string Count(int count, string what) => count == 1 ? $"1 {what}" : $"{count} {what}s";

@@ -21,6 +21,8 @@ internal readonly record struct TlsFileContents(string Authority, string Certifi
             return "";
         try
         {
+            if (Directory.Exists(file))
+                throw new UnusableFileException(file, "it is a directory");
             if (new FileInfo(file) is { Exists: true, Length: > FileBytesMax })
                 throw new UnusableFileException(file, $"it has more than {FileBytesMax} bytes");
             return File.ReadAllText(file);

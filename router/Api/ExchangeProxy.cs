@@ -247,7 +247,13 @@ internal sealed class ExchangeProxy : IDisposable
     // Never throws. A failure ends the stream through the sender.
     private async Task ForwardAsync(ExchangeCall call)
     {
-        var waitMs = call.TimeoutMs == 0 ? (long)_options.Timeout.TotalMilliseconds : call.TimeoutMs;
+        var waitMs = call switch
+        {
+            { TimeoutMs: 0 } => (long)_options.Timeout.TotalMilliseconds,
+            // The caller is still to get the refusal of a read.
+            { IsRead: true } => Deadlines.WaitMs(call.TimeoutMs),
+            _ => call.TimeoutMs,
+        };
         Reply? reply = null;
         try
         {

@@ -39,6 +39,13 @@ internal sealed class KvProxy(
     public static readonly Google.Rpc.Status RepliesWait = CallStatus.Create(
         StatusCode.Unavailable, "BUSY", "The router has reached its limit of memory for unread replies. Try again.", "no");
 
+    // What a node that does not keep it says. The walk over the shards replaces the token with those of its own, and drops them from the pages it returns.
+    private static readonly Google.Rpc.Status SnapshotNotKept = CallStatus.Create(
+        StatusCode.Aborted,
+        CallStatus.SnapshotTooOld,
+        "A router keeps no snapshots, and does not know which node keeps the one of the token. The entries received are valid; begin again without the token, or continue after the last entry in a newer snapshot.",
+        "no");
+
     private readonly AbandonedWork _abandoned = new(memory.Requests);
     private readonly ExchangePlaces _places = new(memory.Requests);
     private readonly MessageRoom _watchRoom = new(memory.Replies);
@@ -92,6 +99,8 @@ internal sealed class KvProxy(
             requestBytes = HoldRequest(request, RequestParts.CountPositions(request.Written, ScanRequest.ReadFieldNumber), RequestParts.TooManyPositions);
             var message = ScanParser.ParseFrom(request.Written);
             request.Return();
+            if (!message.Snapshot.IsEmpty)
+                throw SnapshotNotKept.ToRpcException();
             await SendPagesAsync(message, responseStream, context).ConfigureAwait(false);
             error = null;
         }
@@ -120,6 +129,9 @@ internal sealed class KvProxy(
             requestBytes = HoldRequest(request, RequestParts.CountPositionsOfWatch(request.Written), RequestParts.TooManyPositionsOfWatch);
             var message = WatchParser.ParseFrom(request.Written);
             request.Return();
+            if (IsRepeated(message.After.Select(static position => position.Shard))
+                || IsRepeated(message.InitialAfter.Select(static progress => progress.Position?.Shard ?? 0)))
+                throw CallStatus.Invalid("BAD_REQUEST", RequestLimits.RepeatedPositionOfWatch).ToRpcException();
             await SendEventsAsync(message, responseStream, context).ConfigureAwait(false);
         }
         catch (Exception failure) when (failure is InvalidProtocolBufferException or MalformedMessageException)
@@ -130,6 +142,12 @@ internal sealed class KvProxy(
         {
             memory.Requests.GiveBack(requestBytes);
         }
+    }
+
+    private static bool IsRepeated(IEnumerable<uint> shards)
+    {
+        var seen = new HashSet<uint>();
+        return !shards.All(seen.Add);
     }
 
     // The bytes of a message are counted from when a node has sent it until it is read, those of a large one from before it is received.
@@ -155,7 +173,8 @@ internal sealed class KvProxy(
     // The bytes of a page are counted from before it is requested, when its size is guessed, until it is read.
     private async Task SendPagesAsync(ScanRequest message, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
-        await using var pages = new ScanWalk(calls, channels, options.Timeout).PagesAsync(message, context.CancellationToken).GetAsyncEnumerator(context.CancellationToken);
+        var walk = new ScanWalk(calls, channels, Deadlines.PatienceOf(context, options.Timeout));
+        await using var pages = walk.PagesAsync(message, context.CancellationToken).GetAsyncEnumerator(context.CancellationToken);
         var held = FirstPageBytes;
         await HoldAsync(held, context.CancellationToken).ConfigureAwait(false);
         try
@@ -229,7 +248,7 @@ internal sealed class KvProxy(
         {
             var traceparent = RouterMetrics.TakesSpans ? context.RequestHeaders.GetValue(Spans.Header) : null;
             var forwarded = forwarding.CallAsync(
-                method, UnsafeByteOperations.UnsafeWrap(request.Memory), traceparent, Deadlines.Of(context, options.Timeout), context.Peer, this, context.CancellationToken);
+                method, UnsafeByteOperations.UnsafeWrap(request.Memory), traceparent, Deadlines.Of(method, context, options.Timeout), context.Peer, this, context.CancellationToken);
             if (!forwarded.IsCompleted)
             {
                 var work = forwarded.AsTask();

@@ -1,3 +1,4 @@
+using System.Buffers;
 using System.CommandLine;
 using System.Globalization;
 using KvCluster.Client;
@@ -7,6 +8,8 @@ namespace KvCluster.Cli.Commands;
 /// <summary>`kv session`: sessions that own keys. A key that was put with --owner ends with its session.</summary>
 internal static class SessionCommands
 {
+    private const int SessionBytes = 16;
+
     private static readonly Argument<string> Key = new("KEY") { Description = "Any key of the shard of the session, such as the one that it owns." };
     private static readonly Argument<string> Session = new("SESSION") { Description = "The session, as open printed it." };
     private static readonly Option<double> Lifetime = Globals.SecondsOption("--lifetime", "The session ends if it is not kept alive for this long.", seconds: 10);
@@ -17,20 +20,17 @@ internal static class SessionCommands
     /// <exception cref="CliException">The text is none that open printed.</exception>
     public static KvSession Parse(string option, string key, string text)
     {
-        try
-        {
-            return new KvSession(Text.ToBytes(key), Convert.FromHexString(text), TimeSpan.Zero);
-        }
-        catch (FormatException)
-        {
-            throw new CliException(ExitCodes.Usage, $"{option} '{text}' is not a session: 32 hexadecimal digits, as `kv session open` prints them.");
-        }
+        var id = new byte[SessionBytes];
+        return text.Length == 2 * SessionBytes && Convert.FromHexString(text, id, out _, out _) == OperationStatus.Done
+            ? new KvSession(Text.ToBytes(key), id, TimeSpan.Zero)
+            : throw new CliException(ExitCodes.Usage, $"{option} '{text}' is not a session: 32 hexadecimal digits, as `kv session open` prints them.");
     }
 
     private static Command Open() => CliCommand.Create("open", "Open a session in the shard of a key, and print its id, which is a secret.", [Key, Lifetime], async (arguments, output, stop) =>
     {
+        var lifetime = Globals.SecondsOf(arguments, Lifetime, secondsMin: 1);
         await using var client = Globals.ClientOf(arguments);
-        var session = await client.Sessions.OpenAsync(Text.ToBytes(arguments.GetRequiredValue(Key)), Globals.SecondsOf(arguments, Lifetime), stop);
+        var session = await client.Sessions.OpenAsync(Text.ToBytes(arguments.GetRequiredValue(Key)), lifetime, stop);
         var id = Convert.ToHexString(session.Id.Span);
         if (output.IsJson)
             output.Document(new { Session = id, LifetimeMs = session.Lifetime.TotalMilliseconds, Etag = session.Opened.ToString() });
@@ -41,8 +41,9 @@ internal static class SessionCommands
 
     private static Command KeepAlive() => CliCommand.Create("keep-alive", "Restart the countdown of a session, and print for how many seconds it lives. The exit code is 1 if it has ended.", [Key, Session], async (arguments, output, stop) =>
     {
+        var session = SessionOf(arguments);
         await using var client = Globals.ClientOf(arguments);
-        var left = await client.Sessions.KeepAliveAsync(SessionOf(arguments), stop);
+        var left = await client.Sessions.KeepAliveAsync(session, stop);
         if (output.IsJson)
             output.Document(new { LeftMs = left.TotalMilliseconds });
         else if (left > TimeSpan.Zero)
@@ -52,8 +53,9 @@ internal static class SessionCommands
 
     private static Command End() => CliCommand.Create("end", "End a session and remove the keys that it owns, and print how many. The exit code is 1 if it had ended.", [Key, Session], async (arguments, output, stop) =>
     {
+        var session = SessionOf(arguments);
         await using var client = Globals.ClientOf(arguments);
-        var removed = await client.Sessions.EndAsync(SessionOf(arguments), stop);
+        var removed = await client.Sessions.EndAsync(session, stop);
         if (output.IsJson)
             output.Document(new { Existed = removed is not null, Removed = removed ?? 0 });
         else if (removed is { } count)

@@ -72,7 +72,7 @@ internal static class WatchCommand
     private static void PrintPosition(Output output, string? token, bool isInitialComplete)
     {
         if (output.IsJson && token is not null)
-            output.Document(new WatchPositionDocument { Kind = isInitialComplete ? "initial_complete" : "bookmark", Token = token });
+            output.Document(new WatchPositionDocument { Kind = isInitialComplete ? WatchPositionDocument.InitialComplete : WatchPositionDocument.Bookmark, Token = token });
     }
 
     private static void PrintForget(Output output, KvRange range)

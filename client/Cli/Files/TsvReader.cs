@@ -51,6 +51,7 @@ internal sealed class TsvReader : IDisposable
             return new TsvReader("standard input", StandardInput.Open(), text);
         try
         {
+            ValueFile.RefuseDirectory(path);
             return new TsvReader(path, new FileStream(path, FileMode.Open, FileAccess.Read, FileShare.ReadWrite, ChunkBytes, FileOptions.SequentialScan), text);
         }
         catch (Exception e) when (e is IOException or UnauthorizedAccessException)

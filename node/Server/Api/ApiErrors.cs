@@ -35,6 +35,9 @@ internal static class ApiErrors
 
     public static readonly ApiError MemberEmpty = new(StatusCode.InvalidArgument, "MEMBER_EMPTY", "A member of a set has at least one byte.");
 
+    public static readonly ApiError MemberBoundTooLong = new(
+        StatusCode.InvalidArgument, "MEMBER_TOO_LONG", $"The start of a range of members has at most {Text(KvLimits.MemberBoundBytesMax)} bytes: a member and one more.");
+
     public static readonly ApiError MemberTooLong = new(StatusCode.InvalidArgument, "MEMBER_TOO_LONG", $"A member of a set has at most {Text(KvLimits.MemberBytesMax)} bytes.");
 
     public static readonly ApiError WriteTooLarge = new(StatusCode.InvalidArgument, "WRITE_TOO_LARGE", $"A write has at most {Text(KvLimits.WriteBytesMax)} bytes.");

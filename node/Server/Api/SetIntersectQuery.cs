@@ -80,7 +80,7 @@ internal sealed class SetIntersectQuery : SnapshotQuery
         if (_membersMax > MembersMax || _facetsMax > FacetsMax)
             return ApiErrors.BadRequest($"A page has at most {MembersMax} members, and a prefix at most {FacetsMax} facets.");
         if (_start.Length > KvLimits.MemberBoundBytesMax)
-            return ApiErrors.MemberTooLong;
+            return ApiErrors.MemberBoundTooLong;
         foreach (var key in Keys.Concat(_prefixes))
         {
             if (RequestRules.CheckKey(key) is { } bad)

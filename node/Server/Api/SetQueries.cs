@@ -45,7 +45,7 @@ internal sealed class SetScanQuery : SnapshotQuery
     private readonly KeyBounds _bounds;
     private readonly bool _isReverse;
     private readonly uint _membersMax = MembersDefault;
-    private readonly bool _isMemberTooLong;
+    private readonly ApiError? _tooLong;
 
     /// <exception cref="MalformedMessageException">The bytes are not a valid message.</exception>
     public SetScanQuery(ReadOnlySpan<byte> request, out ReadOnlySpan<byte> options)
@@ -67,7 +67,9 @@ internal sealed class SetScanQuery : SnapshotQuery
                 default: reader.Skip(); break;
             }
         }
-        _isMemberTooLong = start.Length > KvLimits.MemberBoundBytesMax || Math.Max(prefix.Length, after.Length) > KvLimits.MemberBytesMax;
+        _tooLong = start.Length > KvLimits.MemberBoundBytesMax ? ApiErrors.MemberBoundTooLong
+            : Math.Max(prefix.Length, after.Length) > KvLimits.MemberBytesMax ? ApiErrors.MemberTooLong
+            : null;
         _bounds = KeyBounds.Of(start, default, prefix);
         if (after.Length > 0)
             _bounds = _bounds.Behind(after, _isReverse);
@@ -79,7 +81,7 @@ internal sealed class SetScanQuery : SnapshotQuery
     {
         if (_membersMax > MembersMax)
             return ApiErrors.BadRequest($"A page has at most {MembersMax} members.");
-        return RequestRules.CheckKey(Key) ?? (_isMemberTooLong ? ApiErrors.MemberTooLong : null);
+        return RequestRules.CheckKey(Key) ?? _tooLong;
     }
 
     public override bool Step(TimeProvider clock, long until)

@@ -1,4 +1,5 @@
 using KvCluster.Node.Watching;
+using KvCluster.ServiceDefaults;
 using KvCluster.V1;
 using KvCluster.Wire;
 
@@ -31,6 +32,8 @@ internal sealed class WatchQuery
     {
         query = null!;
         ReadOnlySpan<byte> start = default, end = default, prefix = default;
+        HashSet<uint> after = [], begun = [];
+        var isRepeated = false;
         bool exact = false, initial = false, keysOnly = false, withPrevious = false, withSets = false;
         var reader = new WireReader(message);
         for (int field; (field = reader.ReadField()) != 0;)
@@ -45,9 +48,13 @@ internal sealed class WatchQuery
                 case WatchRequest.KeysOnlyFieldNumber: keysOnly = reader.ReadBool(); break;
                 case WatchRequest.WithPreviousFieldNumber: withPrevious = reader.ReadBool(); break;
                 case WatchRequest.WithSetsFieldNumber: withSets = reader.ReadBool(); break;
+                case WatchRequest.AfterFieldNumber: isRepeated |= !after.Add(ReadQuery.ReadPosition(reader.ReadBytes()).Shard.Value); break;
+                case WatchRequest.InitialAfterFieldNumber: isRepeated |= !begun.Add(ReadProgress(reader.ReadBytes()).Shard.Value); break;
                 default: reader.Skip(); break;
             }
         }
+        if (isRepeated)
+            return ApiErrors.BadRequest(RequestLimits.RepeatedPositionOfWatch);
         if (RequestRules.CheckBounds(start, end, prefix) is { } tooLong)
             return tooLong;
         if (exact && prefix.IsEmpty)

@@ -46,7 +46,7 @@ internal sealed class RequestInput
     /// <summary>Whether the request may have many messages.</summary>
     public bool IsStream { get; private set; }
 
-    /// <summary>Whether a read of the only message is in progress. A failure then means that the caller went away.</summary>
+    /// <summary>Whether a read of the only message is in progress, until the bytes that it brought are given back. A failure of I/O then means that the caller went away.</summary>
     public bool IsReading { get; private set; }
 
     public void Begin(IFeatureCollection features, PipeReader body, string? encoding, int bytesMax)
@@ -101,7 +101,6 @@ internal sealed class RequestInput
     public bool TryTakeOnly<T>(ReadResult read, Marshaller<T> marshaller, ref T? message)
         where T : class
     {
-        IsReading = false;
         var buffer = read.Buffer;
         var end = buffer.End;
         if (message is null && FrameFormat.TryRead(ref buffer, BytesMax, out var isCompressed, out var payload))
@@ -114,7 +113,9 @@ internal sealed class RequestInput
             throw new RpcException(new Status(StatusCode.Internal, "More data came after the only message of the request."));
         // The message is kept while the caller has not ended the request.
         Hold(read.IsCompleted ? 0 : buffer.Length + _onlyBytes);
+        // Also throws if the caller has reset the stream.
         Body.AdvanceTo(buffer.Start, end);
+        IsReading = false;
         _call.ThrowIfPastDeadline();
         if (read.IsCompleted && message is null)
             throw new RpcException(new Status(StatusCode.Internal, "The request ended before its message was complete."));

@@ -319,6 +319,23 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
         Assert.Equal(HttpStatusCode.OK, await PutAsync(http, "a", "one", etag: null));
     }
 
+    // The node 0 was asked for by its number, although it stands for the one that has most of the journal.
+    [Theory]
+    [InlineData("{\"shard\":1}", null)]
+    [InlineData("{\"shard\":1,\"node\":null}", null)]
+    [InlineData("{\"shard\":1,\"node\":0}", null)]
+    [InlineData("{\"shard\":1,\"node\":3}", 3u)]
+    public async Task Transfer_NamesANodeOnlyIfItIsAskedFor(string body, uint? expected)
+    {
+        using var http = await StartAsync(Token);
+        http.DefaultRequestHeaders.Authorization = new("Bearer", Token);
+        using var content = new StringContent(body, Encoding.UTF8, "application/json");
+        using var answer = await http.PostAsync("/api/transfer", content);
+        Assert.Equal(HttpStatusCode.OK, answer.StatusCode);
+        var asked = Assert.Single(_cluster.Nodes.SelectMany(node => node.Transfers));
+        Assert.Equal(expected, asked.HasToNode ? asked.ToNode : null);
+    }
+
     [Fact]
     public async Task Change_NotJson_IsRefused()
     {
@@ -329,6 +346,23 @@ public sealed class ClusterConsoleTests : IAsyncLifetime
             using var answer = await http.PostAsync("/api/put", content);
             Assert.Equal(HttpStatusCode.BadRequest, answer.StatusCode);
         }
+        Assert.Empty(_cluster.Applied);
+    }
+
+    // null became an empty value, and of two keys the last one was taken.
+    [Theory]
+    [InlineData("{\"key\":\"YQ==\",\"value\":null}")]
+    [InlineData("{\"key\":null,\"value\":\"YQ==\"}")]
+    [InlineData("{\"key\":\"YQ==\",\"key\":\"Yg==\",\"value\":\"YQ==\"}")]
+    [InlineData("{\"key\":\"YQ==\",\"Key\":\"Yg==\",\"value\":\"YQ==\"}")]
+    [InlineData("{\"key\":\"YQ==\",\"value\":\"YQ==\",\"ttl\":1}")]
+    public async Task Change_WhoseMeaningIsInDoubt_IsRefused(string body)
+    {
+        using var http = await StartAsync(Token);
+        http.DefaultRequestHeaders.Authorization = new("Bearer", Token);
+        using var content = new StringContent(body, Encoding.UTF8, "application/json");
+        using var answer = await http.PostAsync("/api/put", content);
+        Assert.Equal(HttpStatusCode.BadRequest, answer.StatusCode);
         Assert.Empty(_cluster.Applied);
     }
 

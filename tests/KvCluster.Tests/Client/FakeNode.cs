@@ -63,6 +63,9 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
     /// <summary>The number of replies handed to the connection.</summary>
     public int Replies => Volatile.Read(ref _replies);
 
+    /// <summary>Transfers asked for.</summary>
+    public ConcurrentQueue<TransferRequest> Transfers { get; } = new();
+
     /// <summary>Scans received.</summary>
     public ConcurrentQueue<ScanRequest> Scans { get; } = new();
 
@@ -346,7 +349,11 @@ internal sealed class FakeNode : Kv.KvBase, IAsyncDisposable
             ? Task.FromResult(new ExamineResponse { Nodes = { new Admin.V1.NodeExamination(examination) { ClockUs = (DateTimeOffset.UtcNow - DateTimeOffset.UnixEpoch).Ticks / TimeSpan.TicksPerMicrosecond } } })
             : throw new RpcException(new global::Grpc.Core.Status(StatusCode.Unavailable, "the port is closed"));
 
-        public override Task<TransferResponse> Transfer(TransferRequest request, ServerCallContext context) => ChangeAsync(new TransferResponse { Leader = 2 });
+        public override Task<TransferResponse> Transfer(TransferRequest request, ServerCallContext context)
+        {
+            node.Transfers.Enqueue(request);
+            return ChangeAsync(new TransferResponse { Leader = 2 });
+        }
 
         public override Task<DrainResponse> Drain(DrainRequest request, ServerCallContext context) => ChangeAsync(new DrainResponse());
 

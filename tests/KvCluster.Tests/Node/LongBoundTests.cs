@@ -85,6 +85,10 @@ public sealed class LongBoundTests(KvApiTests.OneNode fixture, ITestOutputHelper
         await _kv.SetAddAsync(new SetAddRequest { Key = key, Members = { first, second } });
         Assert.Equal([second], (await _kv.SetScanAsync(new SetScanRequest { Key = key, Start = After(first) })).Members);
         Assert.Equal([second], (await _kv.SetIntersectAsync(new SetIntersectRequest { Keys = { key }, Start = After(first), Limit = 10 })).Members);
+        // The limit that is named is that of a start, and not of a member.
+        var tooLong = After(After(first));
+        await Refusal.ExpectAsync(() => _kv.SetScanAsync(new SetScanRequest { Key = key, Start = tooLong }).ResponseAsync, StatusCode.InvalidArgument, "MEMBER_TOO_LONG", "1025 bytes");
+        await Refusal.ExpectAsync(() => _kv.SetIntersectAsync(new SetIntersectRequest { Keys = { key }, Start = tooLong, Limit = 10 }).ResponseAsync, StatusCode.InvalidArgument, "MEMBER_TOO_LONG", "1025 bytes");
     }
 
     /// <summary>Against the order of keys: a bound that was shortened divides the keys as it did before.</summary>

@@ -1,3 +1,4 @@
+using System.Diagnostics;
 using Google.Protobuf;
 using Grpc.Core;
 using Grpc.Health.V1;
@@ -137,6 +138,31 @@ public sealed class RouterHostTests : IAsyncLifetime
         Assert.Equal(limit == 0 ? expected : expected.Take((int)limit), found);
     }
 
+    // The token was replaced without a word, so whoever went on with one had entries of two snapshots.
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public async Task Scan_WithASnapshotToken_IsRefusedWithoutAskingANode(bool oneSnapshot)
+    {
+        await _kv.PutAsync(new PutRequest { Key = Utf8("a") });
+        using var scan = _kv.Scan(new ScanRequest { Prefix = Utf8("a"), Snapshot = Utf8("jjjjjjjj"), OneSnapshot = oneSnapshot });
+        await Refusal.ExpectAsync(() => scan.ResponseStream.MoveNext(CancellationToken.None), StatusCode.Aborted, "SNAPSHOT_TOO_OLD");
+        Assert.All(_cluster.Nodes, node => Assert.Empty(node.Scans));
+        using var other = _kv.Scan(new ScanRequest { Prefix = Utf8("a"), OneSnapshot = oneSnapshot });
+        Assert.True(await other.ResponseStream.MoveNext(CancellationToken.None));
+        Assert.True(other.ResponseStream.Current.Snapshot.IsEmpty);
+    }
+
+    [Fact]
+    public async Task Watch_AfterTwoPositionsOfOneShard_IsRefused()
+    {
+        var position = new Position { Shard = 1, Etag = new V1.Etag { Epoch = 1 } };
+        using var watch = _kv.Watch(new WatchRequest { After = { position, position } });
+        await Refusal.ExpectAsync(() => watch.ResponseStream.MoveNext(CancellationToken.None), StatusCode.InvalidArgument, "BAD_REQUEST", "one position for each shard");
+        using var other = _kv.Watch(new WatchRequest { Initial = true, InitialAfter = { new InitialProgress { Position = position }, new InitialProgress { Position = position } } });
+        await Refusal.ExpectAsync(() => other.ResponseStream.MoveNext(CancellationToken.None), StatusCode.InvalidArgument, "BAD_REQUEST", "one position for each shard");
+    }
+
     [Fact]
     public async Task Exchange_AnswersEachCallByItsId()
     {
@@ -165,6 +191,35 @@ public sealed class RouterHostTests : IAsyncLifetime
         Assert.Equal((int)StatusCode.InvalidArgument, codes[1_001]);
         Assert.Equal(300, codes.Values.Count(code => code == 0));
         Assert.Equal(300, _cluster.Applied.Count);
+    }
+
+    // The router asked one node after the other until the very deadline, so the caller had the status DEADLINE_EXCEEDED and no details.
+    [Fact]
+    public async Task Get_OfAPositionThatNoNodeHas_IsToldSoBeforeTheDeadline()
+    {
+        RefuseAsBehind();
+        var get = new GetRequest { Key = Utf8("a"), Read = new ReadOptions { Mode = ReadMode.Session } };
+        await Eventually.LongEnoughAsync(TimeSpan.FromSeconds(1), async time =>
+        {
+            var failure = await Assert.ThrowsAsync<RpcException>(() => _kv.GetAsync(get, deadline: DateTime.UtcNow + time).ResponseAsync);
+            return failure.GetRpcStatus()?.GetDetail<Google.Rpc.ErrorInfo>()?.Reason == "REPLICA_BEHIND";
+        });
+    }
+
+    [Fact]
+    public async Task Exchange_WithAReadOfAPositionThatNoNodeHas_IsToldSoBeforeItsTimeout()
+    {
+        RefuseAsBehind();
+        using var stream = _kv.Exchange();
+        var get = new GetRequest { Key = Utf8("a"), Read = new ReadOptions { Mode = ReadMode.Session } }.ToByteString();
+        await Eventually.LongEnoughAsync(TimeSpan.FromSeconds(1), async time =>
+        {
+            var began = Stopwatch.GetTimestamp();
+            await stream.RequestStream.WriteAsync(new ExchangeRequest { Calls = { new Call { Id = 1, Method = Method.Get, Request = get, TimeoutMs = (uint)time.TotalMilliseconds } } });
+            Assert.True(await stream.ResponseStream.MoveNext(CancellationToken.None).WaitAsync(Eventually.Limit));
+            var refusal = Google.Rpc.Status.Parser.ParseFrom(Assert.Single(stream.ResponseStream.Current.Replies).Status);
+            return Stopwatch.GetElapsedTime(began) < time && refusal.GetDetail<Google.Rpc.ErrorInfo>()?.Reason == "REPLICA_BEHIND";
+        });
     }
 
     /// <summary>
@@ -431,9 +486,37 @@ public sealed class RouterHostTests : IAsyncLifetime
         Assert.Contains(failure.StatusCode, (StatusCode[])[StatusCode.Unavailable, StatusCode.DeadlineExceeded]);
     }
 
+    // The scan waited for longer than its caller.
+    [Fact]
+    public async Task Scan_BeforeAnyNodeAnswers_SaysWhyBeforeItsDeadline()
+    {
+        await using var lonely = await RouterHost.StartAsync(
+            new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = ["http://127.0.0.1:1"], Timeout = Eventually.Limit }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
+        using var channel = GrpcChannel.ForAddress(lonely.Address);
+        await Eventually.LongEnoughAsync(TimeSpan.FromSeconds(1), async time =>
+        {
+            using var scan = new Kv.KvClient(channel).Scan(new ScanRequest(), deadline: DateTime.UtcNow + time);
+            var failure = await Assert.ThrowsAsync<RpcException>(() => scan.ResponseStream.MoveNext(CancellationToken.None));
+            return failure.GetRpcStatus()?.GetDetail<Google.Rpc.ErrorInfo>()?.Reason == "NO_LEADER";
+        });
+    }
+
     [Fact]
     public async Task Start_OnAPortInUse_ThrowsAnIOException() =>
         await Assert.ThrowsAnyAsync<IOException>(() => StartAsync(_router.Address));
+
+    // As nodes do: a little before the deadline of the attempt.
+    private void RefuseAsBehind()
+    {
+        foreach (var node in _cluster.Nodes)
+        {
+            node.Script = async call =>
+            {
+                await Task.Delay(TimeSpan.FromMilliseconds(call.TimeoutMs * 0.9));
+                return FakeNode.Refuse(call, StatusCode.DeadlineExceeded, "REPLICA_BEHIND");
+            };
+        }
+    }
 
     private static Operation PutOf(string key) => new() { Put = new PutOperation { Key = Utf8(key) } };
 

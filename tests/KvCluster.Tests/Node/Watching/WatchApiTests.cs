@@ -102,6 +102,17 @@ public sealed class WatchApiTests
         }
     }
 
+    // One of the two counted, without a word about the other.
+    [Fact]
+    public async Task Watch_AfterTwoPositionsOfOneShard_IsRefused()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        var position = (await cluster.PutAsync(Put("k", "1"))).Position;
+        Assert.Equal((StatusCode.InvalidArgument, "BAD_REQUEST"), await EndAsync(cluster, 1, new WatchRequest { After = { position, position } }));
+        var progress = new InitialProgress { Position = position };
+        Assert.Equal((StatusCode.InvalidArgument, "BAD_REQUEST"), await EndAsync(cluster, 1, new WatchRequest { Initial = true, InitialAfter = { progress, progress } }));
+    }
+
     [Theory]
     [InlineData("", true, "", "KEY_EMPTY")]
     [InlineData("k", false, "k", "BAD_REQUEST")]
@@ -250,6 +261,8 @@ public sealed class WatchApiTests
         await using var client = new KvClient("http://127.0.0.1:1");
         var failure = await Assert.ThrowsAsync<KvInvalidRequestException>(async () => await client.WatchAsync(new KvWatch { After = "w1.!" }).GetAsyncEnumerator().MoveNextAsync());
         Assert.Equal("BAD_REQUEST", failure.Reason);
+        var repeated = WatchToken.Of([new Position { Shard = 1, Etag = new V1.Etag { Epoch = 1 } }, new Position { Shard = 1, Etag = new V1.Etag { Epoch = 2 } }]);
+        await Assert.ThrowsAsync<KvInvalidRequestException>(async () => await client.WatchAsync(new KvWatch { After = repeated }).GetAsyncEnumerator().MoveNextAsync());
     }
 
     /// <summary>The journal of a small bound is recycled under a watcher that was away.</summary>
