@@ -133,29 +133,20 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
     public override async Task<ExamineResponse> Examine(ExamineRequest request, ServerCallContext context) =>
         new() { Nodes = { await examiner.ExamineAsync(context.CancellationToken).ConfigureAwait(false) } };
 
-    public override async Task<PlaceResponse> Place(PlaceRequest request, ServerCallContext context)
-    {
-        try
-        {
-            var (answer, refusal) = await replicas.PlaceAsync(request, context.CancellationToken).ConfigureAwait(false);
-            return answer ?? throw ApiErrors.NotPlaced(refusal).ToStatus().ToRpcException();
-        }
-        catch (ChangeUnknownException failure)
-        {
-            throw ApiErrors.CoordinatorFailed(failure.Message).ToStatus().ToRpcException();
-        }
-        catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException or CoordinatorRecordException)
-        {
-            throw ApiErrors.NotPlaced(failure.Message.TrimEnd('.')).ToStatus().ToRpcException();
-        }
-    }
+    public override Task<PlaceResponse> Place(PlaceRequest request, ServerCallContext context) =>
+        AnswerAsync(replicas.PlaceAsync(request, context.CancellationToken), ApiErrors.NotPlaced);
 
-    public override async Task<LevelsResponse> Levels(LevelsRequest request, ServerCallContext context)
+    public override Task<LevelsResponse> Levels(LevelsRequest request, ServerCallContext context) =>
+        AnswerAsync(levels.AskAsync(request, context.CancellationToken), ApiErrors.NotRaised);
+
+    // The answer to a change of the coordinator's records, or the error that says whether anything was changed.
+    private static async Task<T> AnswerAsync<T>(Task<(T? Answer, string Refusal)> asking, Func<string, ApiError> notDone)
+        where T : class
     {
         try
         {
-            var (answer, refusal) = await levels.AskAsync(request, context.CancellationToken).ConfigureAwait(false);
-            return answer ?? throw ApiErrors.NotRaised(refusal).ToStatus().ToRpcException();
+            var (answer, refusal) = await asking.ConfigureAwait(false);
+            return answer ?? throw notDone(refusal).ToStatus().ToRpcException();
         }
         catch (ChangeUnknownException failure)
         {
@@ -163,7 +154,7 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
         }
         catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException or CoordinatorRecordException)
         {
-            throw ApiErrors.NotRaised(failure.Message.TrimEnd('.')).ToStatus().ToRpcException();
+            throw notDone(failure.Message.TrimEnd('.')).ToStatus().ToRpcException();
         }
     }
 

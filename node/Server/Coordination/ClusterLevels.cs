@@ -1,7 +1,6 @@
 using KvCluster.Admin.V1;
 using KvCluster.Internal.V1;
 using KvCluster.Node.Runtime;
-using KvCluster.Replication.Protocol;
 using Microsoft.Extensions.Logging;
 
 namespace KvCluster.Node.Coordination;
@@ -40,8 +39,9 @@ internal sealed partial class ClusterLevels(ICoordinator coordinator, Coordinato
             (raised.FormatLevel, raised.ContractLevel) = (format, contract);
             if (raised.Equals(record))
                 return (Describe(record, record, nodes), "");
-            var (isSet, unset) = await SetAsync(raised, revision, cancellationToken).ConfigureAwait(false);
-            if (unset.Length > 0)
+            // It does not matter which of two calls at once has written the record, because both want the same.
+            var (isSet, unset) = await coordinator.SetForOperatorAsync(keys.Cluster, revision, RecordText.Format(raised), cancellationToken).ConfigureAwait(false);
+            if (unset is not null)
                 return (null, unset);
             if (!isSet)
                 continue;
@@ -78,23 +78,6 @@ internal sealed partial class ClusterLevels(ICoordinator coordinator, Coordinato
         return lacking.Count == 0
             ? (toFormat, toContract, null)
             : (format, contract, FormattableString.Invariant($"not all nodes support format level {toFormat} and contract level {toContract}: {string.Join("; ", lacking)}. Upgrade them first"));
-    }
-
-    // It does not matter which of two calls at once has written the record, because both want the same.
-    private async Task<(bool IsSet, string Refusal)> SetAsync(ClusterRecord raised, long revision, CancellationToken cancellationToken)
-    {
-        try
-        {
-            return ((await coordinator.SetUntilSettledAsync(keys.Cluster, revision, RecordText.Format(raised), 0, cancellationToken).ConfigureAwait(false)).Outcome == SetOutcome.Won, "");
-        }
-        catch (CoordinatorGuardException)
-        {
-            return (false, CoordinatorGuard.WhyNotChanged);
-        }
-        catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException)
-        {
-            throw new ChangeUnknownException(failure.Message.TrimEnd('.'));
-        }
     }
 
     // A node that is not registered and has no replica is no part of the cluster. If it returns with a program that lacks a level in force, it does not start.

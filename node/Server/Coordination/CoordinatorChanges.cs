@@ -23,6 +23,26 @@ internal static class CoordinatorChanges
         this ICoordinator coordinator, string key, long expectedRevision, string value, long lease, CancellationToken cancellationToken) =>
         coordinator.SetUntilSettledAsync(key, expectedRevision, value, lease, coordinator.Guard, cancellationToken);
 
+    /// <summary>The same for an operator, who is told what was changed.</summary>
+    /// <returns>Whether the key has the value, and otherwise, if asking again at once does not help, why nothing was changed.</returns>
+    /// <exception cref="ChangeUnknownException">The coordinator failed during the change.</exception>
+    public static async Task<(bool IsSet, string? Refusal)> SetForOperatorAsync(
+        this ICoordinator coordinator, string key, long expectedRevision, string value, CancellationToken cancellationToken)
+    {
+        try
+        {
+            return ((await coordinator.SetUntilSettledAsync(key, expectedRevision, value, 0, cancellationToken).ConfigureAwait(false)).Outcome == SetOutcome.Won, null);
+        }
+        catch (CoordinatorGuardException)
+        {
+            return (false, CoordinatorGuard.WhyNotChanged);
+        }
+        catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException)
+        {
+            throw new ChangeUnknownException(failure.Message.TrimEnd('.'));
+        }
+    }
+
     /// <inheritdoc cref="SetUntilSettledAsync(ICoordinator, string, long, string, long, CancellationToken)"/>
     /// <param name="guard">The guard of every attempt; null: none.</param>
     /// <exception cref="CoordinatorGuardException">The guard does not hold. No attempt changed anything.</exception>

@@ -96,19 +96,11 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
                 return (null, $"only {staying} nodes would remain, but every shard has {_replicationFactor} replicas");
             if (changed.Equals(record))
                 return (Describe(changed, known), "");
-            try
-            {
-                if ((await _coordinator.SetUntilSettledAsync(_keys.Placement, revision, RecordText.Format(changed), 0, cancellationToken).ConfigureAwait(false)).Outcome == SetOutcome.Won)
-                    return (Describe(changed, known), "");
-            }
-            catch (CoordinatorGuardException)
-            {
-                return (null, CoordinatorGuard.WhyNotChanged);
-            }
-            catch (Exception failure) when (failure is CoordinatorUnavailableException or CoordinatorAlarmException)
-            {
-                throw new ChangeUnknownException(failure.Message.TrimEnd('.'));
-            }
+            var (isSet, unset) = await _coordinator.SetForOperatorAsync(_keys.Placement, revision, RecordText.Format(changed), cancellationToken).ConfigureAwait(false);
+            if (unset is not null)
+                return (null, unset);
+            if (isSet)
+                return (Describe(changed, known), "");
         }
     }
 
