@@ -46,8 +46,10 @@ internal sealed record JoinedElsewhere(NodeId Node, ulong Number)
                 ? new JoinedElsewhere(other.NodeId, joined.Recovery)
                 : null;
         }
-        catch (Exception failure) when (failure is RpcException or ArgumentException or UriFormatException && !cancellationToken.IsCancellationRequested)
+        catch (Exception failure) when (failure is RpcException or ArgumentException or UriFormatException)
         {
+            // A call that was cancelled ends with its status, and a node that is stopped meanwhile has not failed.
+            cancellationToken.ThrowIfCancellationRequested();
             // It is down, or starts at the same time. What it knows is not needed for safety, because this node's replicas count for nothing in a recovery that was made without them.
             return null;
         }

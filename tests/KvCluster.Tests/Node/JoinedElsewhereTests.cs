@@ -75,7 +75,19 @@ public sealed class JoinedElsewhereTests : IDisposable
         Assert.Null(await FindAsync(known));
     }
 
-    private static Task<JoinedElsewhere?> FindAsync(KnownRecords known) => JoinedElsewhere.FindAsync(new(2), known, static (_, address) => GrpcChannel.ForAddress(address), Never);
+    /// <summary>A node that is stopped while it starts has not failed.</summary>
+    [Fact]
+    public async Task Find_ThatIsCancelled_EndsAsCancelled()
+    {
+        await using var cluster = await NodeCluster.StartAsync(1);
+        var known = KnownRecords.Open(LocalDisk.Instance, _folder.Path);
+        known.Keep(RecordText.Parse<ClusterRecord>((await cluster.Coordinator.GetAsync(cluster.Keys.Cluster, Never)).Value!));
+        known.Keep(NodesOf(cluster));
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => FindAsync(known, new CancellationToken(canceled: true)));
+    }
+
+    private static Task<JoinedElsewhere?> FindAsync(KnownRecords known, CancellationToken cancellationToken = default) =>
+        JoinedElsewhere.FindAsync(new(2), known, static (_, address) => GrpcChannel.ForAddress(address), cancellationToken);
 
     // Nobody listens where nodes 2 and 3 were.
     private static IReadOnlyList<NodeRecord> NodesOf(NodeCluster cluster) =>
