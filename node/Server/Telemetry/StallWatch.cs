@@ -1,6 +1,7 @@
 // Watches the node's own threads, timers and thread pool, because a leader whose writer stalls for a second loses its shards without a fault elsewhere. A
-// dedicated thread looks every 50 ms and reads the counters of kernel and runtime twice a second, at a thousandth of a core. A stall is reported as a
-// warning in the log, as a metric, and in kv doctor. Journal and checkpoint threads are not watched, because waiting for the disk is their work.
+// dedicated thread looks every 50 ms and reads the counters of kernel and runtime twice a second, at a thousandth of a core; it wakes no other thread as long
+// as nothing waits. A stall is reported as a warning in the log, as a metric, and in kv doctor. Journal and checkpoint threads are not watched, because
+// waiting for the disk is their work.
 using System.Diagnostics;
 using System.Globalization;
 using System.Runtime.InteropServices;
@@ -32,11 +33,12 @@ internal sealed partial class StallWatch : IAsyncDisposable
     private readonly ILogger _log;
     private readonly PoolProbe _pool = new();
     private readonly Thread _thread;
-    private readonly ManualResetEventSlim _stopping = new();
+    // Does not spin before it waits: that would be much of what a look costs.
+    private readonly ManualResetEventSlim _stopping = new(initialState: false, spinCount: 0);
     private readonly TaskCompletionSource _ended = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private readonly long _began = Stopwatch.GetTimestamp();
     private readonly Lock _gate = new();
-    private Vitals _own = Vitals.Read(0);
+    private Vitals _own = Vitals.Read(thread: null);
     // The counters before the probe was queued.
     private Vitals _beforePool;
     private volatile LastStall? _last;
@@ -55,7 +57,7 @@ internal sealed partial class StallWatch : IAsyncDisposable
     public void TimersWereLate(TimeSpan late)
     {
         if (late >= Threshold)
-            Report(Stall.Of("timers", "", late, Own, Vitals.Read(0)));
+            Report(Stall.Of("timers", "", late, Own, Vitals.Read(thread: null)));
     }
 
     /// <summary>The last stall and the number since the start; null if there was none. Any thread.</summary>
@@ -66,13 +68,13 @@ internal sealed partial class StallWatch : IAsyncDisposable
         _stopping.Set();
         await _ended.Task.ConfigureAwait(false);
         _stopping.Dispose();
+        foreach (var watched in _watched)
+            watched.Dispose();
     }
 
     private void Run()
     {
         var looked = Now;
-        _beforePool = Own;
-        _pool.Queue();
         for (var look = 0; !_stopping.Wait(Interval); look++)
         {
             var now = Now;
@@ -80,7 +82,7 @@ internal sealed partial class StallWatch : IAsyncDisposable
             looked = now;
             if (late >= Threshold)
             {
-                Report(Stall.Of("process", "", late, Own, Vitals.Read(0)));
+                Report(Stall.Of("process", "", late, Own, Vitals.Read(thread: null)));
                 // What the threads did meanwhile is not known. That everything stalled has been reported.
                 foreach (var watched in _watched)
                     watched.Judge.Forget();
@@ -90,21 +92,24 @@ internal sealed partial class StallWatch : IAsyncDisposable
                 Look(watched, now);
             if (look % ReadEvery != 0)
                 continue;
-            Own = Vitals.Read(0);
+            var own = Own = Vitals.Read(thread: null);
             foreach (var watched in _watched)
-                watched.Read(now);
+                watched.Read(own, now);
         }
         _ended.SetResult();
     }
 
     private void LookAtPool()
     {
-        if (_pool.Waited is not { } waited)
-            return;
-        if (waited >= Threshold)
-            Report(Stall.Of("thread pool", string.Create(CultureInfo.InvariantCulture, $"{ThreadPool.ThreadCount} threads"), waited, _beforePool, Vitals.Read(0)));
-        _beforePool = Own;
-        _pool.Queue();
+        if (_pool.IsQueued)
+        {
+            if (_pool.Take() is not { } waited)
+                return;
+            if (waited >= Threshold)
+                Report(Stall.Of("thread pool", string.Create(CultureInfo.InvariantCulture, $"{ThreadPool.ThreadCount} threads"), waited, _beforePool, Vitals.Read(thread: null)));
+        }
+        if (_pool.TryQueue())
+            _beforePool = Own;
     }
 
     private void Look(Watched watched, TimeSpan now)
@@ -114,7 +119,7 @@ internal sealed partial class StallWatch : IAsyncDisposable
         if (stood >= Threshold)
         {
             var where = $"{watched.Thread.Name}, {(watched.Item is null ? "which had work and did not start" : $"at {watched.Item}")}";
-            Report(Stall.Of("writer", where, stood, watched.Before, Vitals.Read(watched.Id)));
+            Report(Stall.Of("writer", where, stood, watched.Before, Vitals.Read(watched.Counters)));
         }
         watched.Item = (turn & 1) != 0 ? item : null;
     }
@@ -152,16 +157,16 @@ internal sealed partial class StallWatch : IAsyncDisposable
     private static extern int ThreadId();
 
     /// <summary>One watched thread.</summary>
-    private sealed class Watched
+    private sealed class Watched : IDisposable
     {
-        private int _id;
+        private ThreadCounters? _counters;
 
         public Watched(WorkThread thread)
         {
             Thread = thread;
-            Before = Vitals.Read(0);
+            Before = Vitals.Read(thread: null);
             if (OperatingSystem.IsLinux())
-                thread.Post(new WorkAction(() => Volatile.Write(ref _id, ThreadId())));
+                thread.Post(new WorkAction(() => Volatile.Write(ref _counters, new ThreadCounters(ThreadId()))));
         }
 
         public WorkThread Thread { get; }
@@ -171,17 +176,19 @@ internal sealed partial class StallWatch : IAsyncDisposable
         /// <summary>The item that ran at the last look; null if none.</summary>
         public IWorkItem? Item { get; set; }
 
-        /// <summary>The system's id of the thread; 0 if not known.</summary>
-        public int Id => Volatile.Read(ref _id);
+        /// <summary>What the system counts for the thread; null if that is not known.</summary>
+        public ThreadCounters? Counters => Volatile.Read(ref _counters);
 
         /// <summary>The counters from before, or soon after, the beginning of what the thread does now.</summary>
         public Vitals Before { get; private set; }
 
         // Not updated during a stall, because the difference over the stall is wanted.
-        public void Read(TimeSpan now)
+        public void Read(in Vitals process, TimeSpan now)
         {
             if (Judge.StandsFor(now) <= 2 * Interval)
-                Before = Vitals.Read(Id);
+                Before = process.With(Counters);
         }
+
+        public void Dispose() => Counters?.Dispose();
     }
 }

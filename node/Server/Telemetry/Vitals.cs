@@ -21,57 +21,59 @@ internal readonly record struct Vitals(
     // A field of /proc/PID/stat, counted after the name in parentheses, which may contain spaces.
     private const int MajorFaultsField = 9;
 
-    /// <summary>Reads the counters.</summary>
-    /// <param name="thread">The system's id of a thread; 0: none.</param>
-    public static Vitals Read(int thread)
+    private static readonly CounterLine ProcessStat = new("/proc/self/stat");
+    private static readonly CounterLine Pressure = new("/proc/pressure/cpu");
+
+    /// <summary>Reads the counters. Any thread.</summary>
+    /// <param name="thread">Those of a thread; null: none.</param>
+    public static Vitals Read(ThreadCounters? thread)
     {
-        var task = string.Create(CultureInfo.InvariantCulture, $"/proc/self/task/{thread}/");
-        var (ran, waited) = thread == 0 ? default : ParseScheduled(ReadLine(task + "schedstat"));
+        Span<char> line = stackalloc char[CounterLine.CharsMax];
         return new Vitals(
             Stopwatch.GetTimestamp(),
             GC.GetTotalPauseDuration(),
             JitInfo.GetCompilationTime(),
-            ParseMajorFaults(ReadLine("/proc/self/stat")),
-            thread == 0 ? 0 : ParseMajorFaults(ReadLine(task + "stat")),
-            ran,
-            waited,
-            ParsePressure(ReadLine("/proc/pressure/cpu")));
+            ParseMajorFaults(line[..ProcessStat.Read(line)]),
+            0,
+            TimeSpan.Zero,
+            TimeSpan.Zero,
+            ParsePressure(line[..Pressure.Read(line)])).With(thread);
+    }
+
+    /// <summary>The same counters of the process, and those of a thread at this moment.</summary>
+    /// <param name="thread">The thread; null: none.</param>
+    public Vitals With(ThreadCounters? thread)
+    {
+        if (thread is null)
+            return this;
+        Span<char> line = stackalloc char[CounterLine.CharsMax];
+        var faults = ParseMajorFaults(line[..thread.Stat.Read(line)]);
+        var (ran, waited) = ParseScheduled(line[..thread.Scheduled.Read(line)]);
+        return this with { ThreadMajorFaults = faults, ThreadRan = ran, ThreadWaited = waited };
     }
 
     /// <summary>Parses the nanoseconds spent on a processor, and waiting for one.</summary>
-    internal static (TimeSpan Ran, TimeSpan Waited) ParseScheduled(string line)
+    internal static (TimeSpan Ran, TimeSpan Waited) ParseScheduled(ReadOnlySpan<char> line)
     {
-        var fields = line.Split(' ');
-        return fields.Length >= 2 && long.TryParse(fields[0], CultureInfo.InvariantCulture, out var ran) && long.TryParse(fields[1], CultureInfo.InvariantCulture, out var waited)
+        Span<Range> fields = stackalloc Range[3];
+        return line.Split(fields, ' ') >= 2 && long.TryParse(line[fields[0]], CultureInfo.InvariantCulture, out var ran) && long.TryParse(line[fields[1]], CultureInfo.InvariantCulture, out var waited)
             ? (TimeSpan.FromMicroseconds(ran / 1_000), TimeSpan.FromMicroseconds(waited / 1_000))
             : default;
     }
 
-    internal static long ParseMajorFaults(string line)
+    internal static long ParseMajorFaults(ReadOnlySpan<char> line)
     {
-        var fields = line[(line.LastIndexOf(')') + 1)..].Split(' ', StringSplitOptions.RemoveEmptyEntries);
-        return fields.Length > MajorFaultsField && long.TryParse(fields[MajorFaultsField], CultureInfo.InvariantCulture, out var faults) ? faults : 0;
+        var rest = line[(line.LastIndexOf(')') + 1)..];
+        // The last range is all that follows.
+        Span<Range> fields = stackalloc Range[MajorFaultsField + 2];
+        return rest.Split(fields, ' ', StringSplitOptions.RemoveEmptyEntries) > MajorFaultsField && long.TryParse(rest[fields[MajorFaultsField]], CultureInfo.InvariantCulture, out var faults) ? faults : 0;
     }
 
     /// <summary>Parses "some avg10=0.00 avg60=0.00 avg300=0.00 total=MICROSECONDS".</summary>
-    internal static TimeSpan ParsePressure(string line)
+    internal static TimeSpan ParsePressure(ReadOnlySpan<char> line)
     {
         const string total = "total=";
         var at = line.IndexOf(total, StringComparison.Ordinal);
-        return at >= 0 && long.TryParse(line.AsSpan(at + total.Length), CultureInfo.InvariantCulture, out var microseconds) ? TimeSpan.FromMicroseconds(microseconds) : TimeSpan.Zero;
-    }
-
-    private static string ReadLine(string path)
-    {
-        try
-        {
-            using var reader = new StreamReader(path);
-            return reader.ReadLine() ?? "";
-        }
-        catch (Exception absent) when (absent is IOException or UnauthorizedAccessException)
-        {
-            // Another operating system, an old kernel, or a thread that has ended. The value is then not known and reported as 0.
-            return "";
-        }
+        return at >= 0 && long.TryParse(line[(at + total.Length)..], CultureInfo.InvariantCulture, out var microseconds) ? TimeSpan.FromMicroseconds(microseconds) : TimeSpan.Zero;
     }
 }

@@ -12,13 +12,34 @@ public sealed class PoolProbeTests
     public void Probe_BehindItemsThatOccupyEveryThread_ReportsHowLongItWaited()
     {
         var probe = new PoolProbe();
+        TimeSpan? waited = null;
         using (var pool = new OccupiedPool())
         {
-            probe.Queue();
-            Assert.False(SpinWait.SpinUntil(() => probe.Waited is not null, 300));
+            Assert.True(probe.TryQueue());
+            Assert.True(probe.IsQueued);
+            Assert.False(SpinWait.SpinUntil(() => probe.Take() is not null, 300));
             Assert.True(pool.IsFull, "The pool was not occupied for the whole time.");
         }
-        Assert.True(SpinWait.SpinUntil(() => probe.Waited is not null, Eventually.Limit));
-        Assert.True(probe.Waited >= TimeSpan.FromMilliseconds(250));
+        Assert.True(SpinWait.SpinUntil(() => (waited = probe.Take()) is not null, Eventually.Limit));
+        Assert.True(waited >= TimeSpan.FromMilliseconds(250));
+        Assert.False(probe.IsQueued);
+    }
+
+    // An idle node queued one every 50 ms, and each woke a thread that slept.
+    [Fact]
+    public void TryQueue_WhileNothingWaits_DoesNotQueueIt()
+    {
+        var probe = new PoolProbe();
+        Assert.True(SpinWait.SpinUntil(() => !Queues(probe), Eventually.Limit), "Something waits in the pool all the time.");
+        Assert.False(probe.IsQueued);
+    }
+
+    // The pool of the tests has a little work of its own.
+    private static bool Queues(PoolProbe probe)
+    {
+        if (!probe.TryQueue())
+            return false;
+        Assert.True(SpinWait.SpinUntil(() => probe.Take() is not null, Eventually.Limit));
+        return true;
     }
 }

@@ -76,6 +76,30 @@ public sealed class StallWatchTests
         Assert.Equal(TimeSpan.Zero, Vitals.ParsePressure("no such line"));
     }
 
+    // They stay open, so each read must begin anew.
+    [Fact]
+    public void Read_OfTheCountersOfAThread_SeesThemRise()
+    {
+        if (!OperatingSystem.IsLinux())
+            return;
+        using var counters = new ThreadCounters(Environment.ProcessId);
+        var before = Vitals.Read(counters);
+        Assert.True(before.ThreadRan > TimeSpan.Zero);
+        using var line = new CounterLine("/proc/uptime");
+        var uptime = new char[CounterLine.CharsMax];
+        var first = new string(uptime, 0, line.Read(uptime));
+        Assert.True(SpinWait.SpinUntil(() => line.Read(uptime) is var length && !uptime.AsSpan(0, length).SequenceEqual(first), Eventually.Limit));
+        Assert.Equal(before.ThreadRan, before.With(thread: null).ThreadRan);
+        Assert.True(before.With(counters).ThreadRan >= before.ThreadRan);
+    }
+
+    [Fact]
+    public void Read_OfAFileThatDoesNotExist_IsEmpty()
+    {
+        using var line = new CounterLine("/proc/no-such-file");
+        Assert.Equal(0, line.Read(new char[CounterLine.CharsMax]));
+    }
+
     // A leader's process stalled for more than a second and lost its shard, and nobody could tell why.
     [Fact]
     public async Task Watch_OfAStalledWriter_ReportsThreadItemAndReason()
