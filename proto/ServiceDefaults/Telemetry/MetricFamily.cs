@@ -1,3 +1,4 @@
+using System.Buffers;
 using System.Collections.Concurrent;
 using System.Diagnostics.Metrics;
 using System.Globalization;
@@ -15,21 +16,29 @@ internal sealed class MetricFamily
 
     private const string OverflowLabels = "otel_metric_overflow=\"true\"";
 
+    /// <summary>The longest number as text has 24 characters.</summary>
+    private const int ValueBytesMax = 32;
+
     // For instruments that do not specify their buckets. Those of the runtime do.
     private static readonly double[] BoundsOtherwise = [.. Buckets.Seconds.HistogramBucketBoundaries!];
 
     private readonly MetricKind _kind;
-    private readonly string _help;
+    private readonly byte[] _head;
     private readonly double[] _bounds;
     private readonly ConcurrentDictionary<Tag[], MetricSeries> _series = new(TagComparer.Instance);
     private readonly ConcurrentDictionary<Tag[], MetricSeries>.AlternateLookup<ReadOnlySpan<Tag>> _lookup;
     private readonly MetricSeries _overflow;
 
+    // By their labels. Series are never removed, so as many are the same.
+    private MetricSeries[] _sorted = [];
+
     public MetricFamily(Instrument instrument)
     {
         _kind = MetricKind.Of(instrument);
         Name = MetricName.Of(instrument.Name, instrument.Unit, _kind);
-        _help = instrument.Description ?? "";
+        var help = (instrument.Description ?? "").Replace("\\", "\\\\", StringComparison.Ordinal).Replace("\n", "\\n", StringComparison.Ordinal);
+        var type = _kind.IsHistogram ? "histogram" : _kind.IsMonotonic ? "counter" : "gauge";
+        _head = Encoding.UTF8.GetBytes($"# HELP {Name} {help}\n# TYPE {Name} {type}\n");
         _bounds = _kind.IsHistogram ? BoundsOf(instrument) : [];
         _lookup = _series.GetAlternateLookup<ReadOnlySpan<Tag>>();
         _overflow = new MetricSeries(OverflowLabels, _bounds);
@@ -56,24 +65,32 @@ internal sealed class MetricFamily
     public static string LabelOf(Tag tag) => $"{MetricName.OfLabel(tag.Key)}=\"{Escaped(tag.Value)}\"";
 
     /// <summary>Writes the results of a collection; writes nothing if nothing was measured.</summary>
-    /// <param name="text">What is written to.</param>
+    /// <param name="output">What is written to.</param>
     /// <param name="common">Labels that precede those of each series; may be empty.</param>
     /// <param name="collection">The number of the collection.</param>
-    public void WriteTo(StringBuilder text, string common, long collection)
+    public void WriteTo(IBufferWriter<byte> output, string common, long collection)
     {
-        var shown = _series.Values.Append(_overflow).Where(series => IsShown(series, collection)).OrderBy(series => series.Labels, StringComparer.Ordinal).ToArray();
-        if (shown.Length == 0)
-            return;
-        text.Append("# HELP ").Append(Name).Append(' ').Append(_help.Replace("\\", "\\\\", StringComparison.Ordinal).Replace("\n", "\\n", StringComparison.Ordinal)).Append('\n');
-        text.Append("# TYPE ").Append(Name).Append(' ').Append(_kind.IsHistogram ? "histogram" : _kind.IsMonotonic ? "counter" : "gauge").Append('\n');
-        foreach (var series in shown)
+        var hasHead = false;
+        foreach (var series in Sorted())
         {
-            var labels = Joined(common, series.Labels);
+            if (!IsShown(series, collection))
+                continue;
+            if (!hasHead)
+                output.Write(new ReadOnlySpan<byte>(_head));
+            hasHead = true;
+            var beginnings = BeginningsOf(series, common);
             if (_kind.IsHistogram)
-                WriteHistogram(text, labels, series);
+                WriteHistogram(output, beginnings, series);
             else
-                WriteLine(text, Name, labels, Text(series.Value));
+                WriteLine(output, beginnings[0], series.Value);
         }
+    }
+
+    private MetricSeries[] Sorted()
+    {
+        if (_sorted.Length != _series.Count + 1)
+            _sorted = [.. _series.Values.Append(_overflow).OrderBy(static series => series.Labels, StringComparer.Ordinal)];
+        return _sorted;
     }
 
     private bool IsShown(MetricSeries series, long collection) =>
@@ -89,26 +106,57 @@ internal sealed class MetricFamily
     }
 
     // Cumulative, so that no bucket is smaller than the one before it while others measure.
-    private void WriteHistogram(StringBuilder text, string labels, MetricSeries series)
+    private void WriteHistogram(IBufferWriter<byte> output, byte[][] beginnings, MetricSeries series)
     {
         var count = 0L;
         for (var bucket = 0; bucket <= _bounds.Length; bucket++)
-        {
-            count += series.CountOf(bucket);
-            var bound = bucket < _bounds.Length ? Bound(_bounds[bucket]) : "+Inf";
-            WriteLine(text, $"{Name}_bucket", Joined(labels, $"le=\"{bound}\""), Text(count));
-        }
-        WriteLine(text, $"{Name}_sum", labels, Text(series.Value));
-        WriteLine(text, $"{Name}_count", labels, Text(count));
+            WriteLine(output, beginnings[bucket], count += series.CountOf(bucket));
+        WriteLine(output, beginnings[^2], series.Value);
+        WriteLine(output, beginnings[^1], count);
     }
 
-    private static void WriteLine(StringBuilder text, string name, string labels, string value)
+    private static void WriteLine(IBufferWriter<byte> output, byte[] beginning, double value)
     {
-        text.Append(name);
-        if (labels.Length > 0)
-            text.Append('{').Append(labels).Append('}');
-        text.Append(' ').Append(value).Append('\n');
+        var line = output.GetSpan(beginning.Length + ValueBytesMax + 1);
+        beginning.AsSpan().CopyTo(line);
+        var length = beginning.Length + WriteValue(line[beginning.Length..], value);
+        line[length] = (byte)'\n';
+        output.Advance(length + 1);
     }
+
+    private static int WriteValue(Span<byte> text, double value)
+    {
+        if (double.IsInfinity(value))
+        {
+            (value > 0 ? "+Inf"u8 : "-Inf"u8).CopyTo(text);
+            return 4;
+        }
+        var fits = value.TryFormat(text, out var length, "R", CultureInfo.InvariantCulture);
+        Invariant.Check(fits, $"The value {value} of a metric is longer than {ValueBytesMax} characters.");
+        return length;
+    }
+
+    // All of a series' lines but the values. They are most of a page, and the same on each, unless the cluster's name became known.
+    private byte[][] BeginningsOf(MetricSeries series, string common)
+    {
+        if (series.Lines is not { } lines || lines.Common != common)
+            series.Lines = lines = new SeriesLines(common, BeginningsOf(Joined(common, series.Labels)));
+        return lines.Beginnings;
+    }
+
+    private byte[][] BeginningsOf(string labels) => _kind.IsHistogram
+        ?
+        [
+            .. Enumerable.Range(0, _bounds.Length + 1).Select(bucket => Beginning($"{Name}_bucket", Joined(labels, $"le=\"{BoundOf(bucket)}\""))),
+            Beginning($"{Name}_sum", labels),
+            Beginning($"{Name}_count", labels),
+        ]
+        : [Beginning(Name, labels)];
+
+    // Without an exponent, as Prometheus writes the bounds that it receives by OTLP.
+    private string BoundOf(int bucket) => bucket < _bounds.Length ? ((decimal)_bounds[bucket]).ToString(CultureInfo.InvariantCulture) : "+Inf";
+
+    private static byte[] Beginning(string name, string labels) => Encoding.UTF8.GetBytes(labels.Length == 0 ? $"{name} " : $"{name}{{{labels}}} ");
 
     private static string Joined(string labels, string further) => labels.Length == 0 ? further : further.Length == 0 ? labels : $"{labels},{further}";
 
@@ -116,12 +164,6 @@ internal sealed class MetricFamily
 
     private static string Escaped(object? value) => (Convert.ToString(value, CultureInfo.InvariantCulture) ?? "")
         .Replace("\\", "\\\\", StringComparison.Ordinal).Replace("\"", "\\\"", StringComparison.Ordinal).Replace("\n", "\\n", StringComparison.Ordinal);
-
-    private static string Text(double value) =>
-        double.IsPositiveInfinity(value) ? "+Inf" : double.IsNegativeInfinity(value) ? "-Inf" : value.ToString("R", CultureInfo.InvariantCulture);
-
-    // Without an exponent, as Prometheus writes the bounds that it receives by OTLP.
-    private static string Bound(double bound) => ((decimal)bound).ToString(CultureInfo.InvariantCulture);
 
     private static double[] BoundsOf(Instrument instrument) => instrument switch
     {

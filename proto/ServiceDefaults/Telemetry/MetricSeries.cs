@@ -11,6 +11,9 @@ internal sealed class MetricSeries(string labels, double[] bounds)
     /// <summary>The attributes as text.</summary>
     public string Labels => labels;
 
+    /// <summary>Its lines on the pages so far, without their values; null before the first. Of the thread that collects.</summary>
+    public SeriesLines? Lines { get; set; }
+
     /// <summary>The collection in which an observed series was last measured.</summary>
     public long Collection { get; private set; } = -1;
 
@@ -52,3 +55,8 @@ internal sealed class MetricSeries(string labels, double[] bounds)
         Collection = collection;
     }
 }
+
+/// <summary>The lines of a series on a page, up to their values.</summary>
+/// <param name="Common">The labels of all series that they have.</param>
+/// <param name="Beginnings">For a histogram those of its buckets, the sum and the count, otherwise one.</param>
+internal sealed record SeriesLines(string Common, byte[][] Beginnings);

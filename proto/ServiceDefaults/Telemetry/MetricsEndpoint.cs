@@ -21,9 +21,10 @@ internal static class MetricsEndpoint
         return page;
     }
 
-    private static Task WriteAsync(HttpContext context, MetricsPage page)
+    private static async Task WriteAsync(HttpContext context, MetricsPage page)
     {
         context.Response.ContentType = MetricsPage.ContentType;
-        return context.Response.WriteAsync(page.Write(), context.RequestAborted);
+        page.WriteTo(context.Response.BodyWriter);
+        await context.Response.BodyWriter.FlushAsync(context.RequestAborted).ConfigureAwait(false);
     }
 }

@@ -1,7 +1,8 @@
 // The page that Prometheus scrapes, made with the runtime's own MeterListener. It needs no package, and nothing is measured before the first scrape.
-// Measurements arrive on any thread and take no lock once their series exists; pages are written one at a time.
+// Measurements arrive on any thread and take no lock once their series exists; pages are written one at a time. A page has a thousand lines and is scraped every
+// few seconds, also while nothing else happens, so all but the values of its lines is kept.
+using System.Buffers;
 using System.Diagnostics.Metrics;
-using System.Text;
 using KvCluster.ServiceDefaults.Security;
 using Tag = System.Collections.Generic.KeyValuePair<string, object?>;
 
@@ -29,7 +30,8 @@ internal sealed class MetricsPage(Func<Meter, bool> shows, Func<string> cluster)
     public static bool IsOfProcess(Meter meter) => meter.Name is "System.Runtime" or "Microsoft.AspNetCore.Server.Kestrel" or CertificateMetrics.Name;
 
     /// <summary>Collects and writes all metrics.</summary>
-    public string Write()
+    /// <param name="output">Receives the page. Nothing is written to it if the collection fails.</param>
+    public void WriteTo(IBufferWriter<byte> output)
     {
         lock (_gate)
         {
@@ -37,14 +39,12 @@ internal sealed class MetricsPage(Func<Meter, bool> shows, Func<string> cluster)
             _listener ??= Listen();
             _collection++;
             _listener.RecordObservableInstruments();
-            var text = new StringBuilder(64 << 10);
             lock (_families)
             {
                 var common = cluster() is { Length: > 0 } name ? MetricFamily.LabelOf(new Tag("kvcluster.cluster", name)) : "";
                 foreach (var family in _families.Values)
-                    family.WriteTo(text, common, _collection);
+                    family.WriteTo(output, common, _collection);
             }
-            return text.ToString();
         }
     }
 
