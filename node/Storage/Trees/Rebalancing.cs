@@ -13,8 +13,12 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
     /// <summary>A page with less in it is merged with a sibling that has room.</summary>
     private const int UsedMin = Page.BodyBytes / 4;
 
-    private readonly byte[] _copy = GC.AllocateUninitializedArray<byte>(Page.Bytes, pinned: true);
-    private readonly byte[] _secondCopy = GC.AllocateUninitializedArray<byte>(Page.Bytes, pinned: true);
+    /// <summary>
+    /// Memory for copies of two pages while these are rewritten. Of the thread: a node has hundreds of stores with seven trees each, most of which rest, and few
+    /// writers. Nothing is in a copy from one operation to the next.
+    /// </summary>
+    [ThreadStatic]
+    private static byte[]? _copies;
 
     /// <summary>Makes space for an entry of this size, by changing the prefix or removing garbage. False if the page must be split.</summary>
     public bool MakeRoom(byte* page, int index, ReadOnlySpan<byte> key, int bytes, out bool breaksPrefix)
@@ -143,11 +147,23 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
     private static int PrefixOfNext(byte* leaf, int lengthLast, ReadOnlySpan<byte> key) =>
         Math.Min(TreePage.CommonPrefix(leaf, 0, Page.Count(leaf), key), TreePage.RestLength(Math.Min(lengthLast, key.Length)));
 
-    private byte* CopyOf(byte* page)
+    // Pinned, so the address remains valid.
+    private static byte* FirstCopy
     {
-        new ReadOnlySpan<byte>(page, Page.Bytes).CopyTo(_copy);
-        fixed (byte* copy = _copy)
-            return copy;
+        get
+        {
+            fixed (byte* copies = _copies ??= GC.AllocateUninitializedArray<byte>(2 * Page.Bytes, pinned: true))
+                return copies;
+        }
+    }
+
+    private static byte* SecondCopy => FirstCopy + Page.Bytes;
+
+    private static byte* CopyOf(byte* page)
+    {
+        var copy = FirstCopy;
+        Buffer.MemoryCopy(page, copy, Page.Bytes, Page.Bytes);
+        return copy;
     }
 
     private void Rebuild(byte* page, int prefixMax)
@@ -169,22 +185,20 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
             return false;
         byte* one = pages.OwnChild(parent, left), other = pages.OwnChild(parent, left + 1);
         Span<byte> separator = stackalloc byte[Page.KeyBytesMax];
-        fixed (byte* first = _copy, second = _secondCopy)
+        byte* first = FirstCopy, second = SecondCopy;
+        Buffer.MemoryCopy(one, first, Page.Bytes, Page.Bytes);
+        Buffer.MemoryCopy(other, second, Page.Bytes, Page.Bytes);
+        var place = asked == left ? Page.Count(first) + index : index;
+        if (PageSplit.TryRedistribute(first, second, place, key, bytes, one, other, separator, out var length)
+            // The parent's prefix holds for all keys between two of its separators, but not necessarily for keys before the first or after the last.
+            && separator[..length].StartsWith(Page.Prefix(parent)) && Page.Gap(parent) + Page.EntryBytes >= TreePage.BranchEntryBytes(length))
         {
-            Buffer.MemoryCopy(one, first, Page.Bytes, Page.Bytes);
-            Buffer.MemoryCopy(other, second, Page.Bytes, Page.Bytes);
-            var place = asked == left ? Page.Count(first) + index : index;
-            if (PageSplit.TryRedistribute(first, second, place, key, bytes, one, other, separator, out var length)
-                // The parent's prefix holds for all keys between two of its separators, but not necessarily for keys before the first or after the last.
-                && separator[..length].StartsWith(Page.Prefix(parent)) && Page.Gap(parent) + Page.EntryBytes >= TreePage.BranchEntryBytes(length))
-            {
-                TreePage.ReplaceKey(parent, left + 1, separator[..length]);
-                return true;
-            }
-            Buffer.MemoryCopy(first, one, Page.Bytes, Page.Bytes);
-            Buffer.MemoryCopy(second, other, Page.Bytes, Page.Bytes);
-            return false;
+            TreePage.ReplaceKey(parent, left + 1, separator[..length]);
+            return true;
         }
+        Buffer.MemoryCopy(first, one, Page.Bytes, Page.Bytes);
+        Buffer.MemoryCopy(second, other, Page.Bytes, Page.Bytes);
+        return false;
     }
 
     /// <summary>
@@ -290,16 +304,14 @@ internal sealed unsafe class Rebalancing(PageSpace space, BatchPages pages, Tree
         separator = separator[..TreePage.CopyKey(parent, index + 1, separator)];
         pages.Settle(TreePage.Child(parent, index)->Reference, left);
         pages.Settle(rightReference, right);
-        fixed (byte* joined = _secondCopy)
-        {
-            if (!PageSplit.TryMerge(left, right, separator, joined))
-                return false;
-            left = pages.OwnChild(parent, index);
-            // Keep the fields that tie the page to its batch.
-            var (scratchIndex, batch, placed) = (Page.ScratchIndex(left), Page.Batch(left), Page.Placed(left));
-            Buffer.MemoryCopy(joined, left, Page.Bytes, Page.Bytes);
-            (Page.ScratchIndex(left), Page.Batch(left), Page.Placed(left)) = (scratchIndex, batch, placed);
-        }
+        var joined = SecondCopy;
+        if (!PageSplit.TryMerge(left, right, separator, joined))
+            return false;
+        left = pages.OwnChild(parent, index);
+        // Keep the fields that tie the page to its batch.
+        var (scratchIndex, batch, placed) = (Page.ScratchIndex(left), Page.Batch(left), Page.Placed(left));
+        Buffer.MemoryCopy(joined, left, Page.Bytes, Page.Bytes);
+        (Page.ScratchIndex(left), Page.Batch(left), Page.Placed(left)) = (scratchIndex, batch, placed);
         pages.Retire(rightReference);
         TreePage.Remove(parent, index + 1);
         return true;
