@@ -1,4 +1,4 @@
-using System.Runtime.InteropServices;
+using KvCluster.Storage.Files;
 
 namespace KvCluster.Storage.DataFile;
 
@@ -43,10 +43,12 @@ internal sealed unsafe class ReaderSlots
     {
         ArgumentOutOfRangeException.ThrowIfLessThan(slotsMax, SlotsMin);
         _slotsMax = slotsMax;
-        _slots = (ulong*)NativeMemory.AllocZeroed((nuint)(slotsMax + 1) * SlotWords, sizeof(ulong));
+        _slots = (ulong*)SparseMemory.Allocate(Bytes);
     }
 
-    ~ReaderSlots() => NativeMemory.Free(_slots);
+    ~ReaderSlots() => SparseMemory.Free(_slots, Bytes);
+
+    private nuint Bytes => (nuint)(_slotsMax + 1) * SlotWords * sizeof(ulong);
 
     /// <summary>Takes a slot; the ticket proves that the reader holds it. This is a full fence.</summary>
     /// <exception cref="SnapshotLimitException">The limit of open snapshots is reached.</exception>

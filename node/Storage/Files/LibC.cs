@@ -12,10 +12,14 @@ internal static unsafe partial class LibC
     public const int OpenDataSync = 0x1000;
     public const int OpenCloseOnExec = 0x80000;
     public const int ProtectRead = 1;
+    public const int ProtectWrite = 2;
     public const int MapShared = 1;
+    public const int MapPrivate = 2;
+    public const int MapAnonymous = 0x20;
     public const int AdviseRandom = 1;
     public const int AdviseWillNeed = 3;
     public const int AdviseDontNeed = 4;
+    public const int AdviseNoHugePage = 15;
 
     /// <summary>MADV_POPULATE_READ, since Linux 5.14. Older kernels return <see cref="ErrorInvalid"/>.</summary>
     public const int AdvisePopulateRead = 22;

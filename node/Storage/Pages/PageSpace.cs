@@ -55,8 +55,8 @@ internal sealed unsafe class PageSpace
     ~PageSpace()
     {
         for (var piece = 0; piece < _piecesMapped; piece++)
-            NativeMemory.Free(_pieces[piece].Checked + FirstWord(piece));
-        NativeMemory.Free(_noneChecked);
+            FreeBits(_pieces[piece].Checked + FirstWord(piece));
+        FreeBits(_noneChecked);
         NativeMemory.Free(_pieces);
     }
 
@@ -288,8 +288,12 @@ internal sealed unsafe class PageSpace
     /// <summary>The word of the bits of all pages in which those of a piece begin.</summary>
     private long FirstWord(int piece) => ((long)piece << _pieceShift) / (64 * Page.Bytes);
 
+    private nuint BytesOfBits => (nuint)FirstWord(1) * sizeof(ulong);
+
     /// <summary>One bit per page of a piece. The kernel provides memory only where bits are set.</summary>
-    private ulong* NewBits() => (ulong*)NativeMemory.AllocZeroed((nuint)FirstWord(1), sizeof(ulong));
+    private ulong* NewBits() => (ulong*)SparseMemory.Allocate(BytesOfBits);
+
+    private void FreeBits(ulong* bits) => SparseMemory.Free(bits, BytesOfBits);
 
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     private byte* AsNode(PageRef reference, byte* page) => Page.Type(page) is PageType.Leaf or PageType.Branch ? page : throw NoNode(reference, page);
