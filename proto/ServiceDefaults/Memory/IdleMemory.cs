@@ -9,7 +9,13 @@ namespace KvCluster.ServiceDefaults.Memory;
 /// </summary>
 internal sealed class IdleMemory
 {
-    /// <summary>A collection is worth it from this much memory that is committed and not in use.</summary>
+    /// <summary>With less committed, nothing is measured.</summary>
+    public const long CommittedBytesMin = 32L << 20;
+
+    /// <summary>To compact the heap and to trim it is worth it from this much memory that is committed and not in use: a tenth of what an idle node takes.</summary>
+    public const long TrimBytesMin = 16L << 20;
+
+    /// <summary>To return all of the rest at once is worth it from this much.</summary>
     public const long UnusedBytesMin = 64L << 20;
 
     /// <summary>The most that is returned at once, which takes about 50 ms.</summary>
@@ -36,6 +42,7 @@ internal sealed class IdleMemory
     private Phase _phase;
     private long _allocatedBytes;
     private long _measuredFrom;
+    private long _measuredBytes;
     private long _committedBytes;
     private long _pauseMs = PauseMs;
     private long _nextMs = long.MinValue;
@@ -63,26 +70,36 @@ internal sealed class IdleMemory
         switch (_phase)
         {
             case Phase.Measures when now.FullCollections > _measuredFrom:
-                _phase = now.LiveBytes <= LiveBytesMax ? Phase.Compacted : Phase.Trims;
-                // The figure is too low after a background collection, until the next one of another kind.
-                _committedBytes = long.MaxValue;
-                return _phase == Phase.Compacted ? IdleMemoryStep.Compact : IdleMemoryStep.Trim;
+                return Begin(now);
             case Phase.Compacted or Phase.Trims:
                 return GoOn(now);
         }
-        if (now.NowMs < _nextMs || now.CommittedBytes < UnusedBytesMin)
+        if (now.NowMs < _nextMs || now.CommittedBytes < CommittedBytesMin)
             return IdleMemoryStep.None;
         _phase = Phase.Measures;
-        _measuredFrom = now.FullCollections;
+        (_measuredFrom, _measuredBytes) = (now.FullCollections, now.CommittedBytes);
         _nextMs = now.NowMs + _pauseMs;
         _pauseMs = Math.Min(_pauseMs * 2, PauseMaxMs);
         return IdleMemoryStep.Measure;
     }
 
+    private IdleMemoryStep Begin(in IdleMemoryReading now)
+    {
+        // What is committed is told too low after a background collection, until the next one of another kind. So with much committed it is not relied on.
+        if (_measuredBytes < UnusedBytesMin && _measuredBytes - now.LiveBytes < TrimBytesMin)
+        {
+            _phase = Phase.Waits;
+            return IdleMemoryStep.None;
+        }
+        _phase = now.LiveBytes <= LiveBytesMax ? Phase.Compacted : Phase.Trims;
+        _committedBytes = long.MaxValue;
+        return _phase == Phase.Compacted ? IdleMemoryStep.Compact : IdleMemoryStep.Trim;
+    }
+
     private IdleMemoryStep GoOn(in IdleMemoryReading now)
     {
         var unused = now.CommittedBytes - now.LiveBytes;
-        if (unused >= UnusedBytesMin && _committedBytes - now.CommittedBytes >= GainBytesMin)
+        if (unused >= TrimBytesMin && _committedBytes - now.CommittedBytes >= GainBytesMin)
         {
             _committedBytes = now.CommittedBytes;
             return IdleMemoryStep.Trim;

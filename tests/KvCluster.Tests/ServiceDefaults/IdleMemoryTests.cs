@@ -37,6 +37,27 @@ public sealed class IdleMemoryTests
         Assert.Empty(_steps);
     }
 
+    // A node that had opened 100 shards kept for ever what that had taken, because it was less than 64 MiB.
+    [Fact]
+    public void Look_IdleAfterASmallStart_CompactsAndTrimsOnce()
+    {
+        _reallyLive = 20 * Mebibyte;
+        Flood(committed: 60, live: 50);
+        LookWhileIdle(25);
+        Assert.Equal([IdleMemoryStep.Measure, IdleMemoryStep.Compact, IdleMemoryStep.Trim], _steps.Take(3));
+        Assert.DoesNotContain(IdleMemoryStep.Return, _steps);
+    }
+
+    [Fact]
+    public void Look_WithLittleUnused_StopsNobody()
+    {
+        _reallyLive = 50 * Mebibyte;
+        Flood(committed: 60, live: 50);
+        LookWhileIdle(1_000);
+        Assert.All(_steps, static step => Assert.Equal(IdleMemoryStep.Measure, step));
+        Assert.InRange(_steps.Count, 2, 15);
+    }
+
     [Fact]
     public void Look_WithMuchMemoryInUse_NeverPausesTheProcessForLong()
     {
@@ -125,7 +146,7 @@ public sealed class IdleMemoryTests
             _live = _reallyLive;
         }
         if (step is IdleMemoryStep.Trim or IdleMemoryStep.Compact)
-            _committed = Math.Max(_live + (100 * Mebibyte), _committed - (320 * Mebibyte));
+            _committed = Math.Max(Math.Min(_committed, _live + (100 * Mebibyte)), _committed - (320 * Mebibyte));
         if (step == IdleMemoryStep.Return)
             _committed = _live;
     }
