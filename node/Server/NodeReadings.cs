@@ -84,7 +84,11 @@ internal sealed class NodeReadings : IAsyncDisposable
 
     private async Task<NodeReading> ReadAsync(CancellationToken stop)
     {
-        var replicas = await Task.WhenAll(_shards.All.OrderBy(shard => shard.Shard).Select(shard => shard.ReadAsync())).WaitAsync(stop).ConfigureAwait(false);
+        var shards = _shards.All.OrderBy(static shard => shard.Shard).ToList();
+        var round = new ReadingRound(shards.Count);
+        foreach (var (index, shard) in shards.Index())
+            shard.Read(reading => round.Take(index, reading));
+        var replicas = await round.All.WaitAsync(stop).ConfigureAwait(false);
         return new NodeReading(replicas, [.. _peers.ReadLinks()], _map.Snapshot.Records.Count, ReadDisk());
     }
 

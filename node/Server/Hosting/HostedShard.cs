@@ -54,9 +54,14 @@ internal sealed class HostedShard(
     public bool Owns(ReadOnlySpan<byte> key) => Ranges.Contain(Route.Start.Span, Route.End.Span, key);
 
     /// <summary>The replica's state for metrics.</summary>
-    public Task<ReplicaReading> ReadAsync() => Replica is null
-        ? Task.FromResult(new ReplicaReading { Shard = Shard, Role = null, Disk = lacksRoom is null ? DiskState.Healthy : DiskState.Full })
-        : Replica.Report.ReadAsync();
+    /// <param name="told">Called once, on this thread or on the replica's writer executor. Must be short and must not run anybody's continuation.</param>
+    public void Read(Action<ReplicaReading> told)
+    {
+        if (Replica is null)
+            told(new ReplicaReading { Shard = Shard, Role = null, Disk = lacksRoom is null ? DiskState.Healthy : DiskState.Full });
+        else
+            Replica.Report.Read(told);
+    }
 
     /// <summary>What the replica knows of the shard's replicas; null if it has failed or stopped.</summary>
     public Task<LeaderView?> LookAsync() => Replica?.Report.LookAsync() ?? Task.FromResult<LeaderView?>(null);

@@ -60,9 +60,16 @@ internal sealed class ReplicaMailbox(ISerialExecutor writer, IWorkItem turn)
     /// <param name="done">Receives whether it ran.</param>
     public void Leave(Action action, TaskCompletionSource<bool>? done = null)
     {
-        _visits.Enqueue(new Visit(action, done));
-        Wake();
+        Action<bool>? ended = done is null ? null : ran => done.TrySetResult(ran);
+        Leave(new Visit(action, ended));
     }
+
+    /// <summary>
+    /// The same, for those who ask many replicas at once: the writer executor calls them, instead of waking a thread of the pool for each. Any thread.
+    /// </summary>
+    /// <param name="action">Runs on the writer executor, unless the replica has failed or stopped.</param>
+    /// <param name="ended">Receives whether it ran. Called on the writer executor, so it must be short and must not run anybody's continuation.</param>
+    public void LeaveTold(Action action, Action<bool> ended) => Leave(new Visit(action, ended));
 
     /// <summary>Posts the replica's turn unless it is already posted. Any thread.</summary>
     public void Wake()
@@ -87,8 +94,14 @@ internal sealed class ReplicaMailbox(ISerialExecutor writer, IWorkItem turn)
     /// <summary>Takes the oldest visit, which must then be run.</summary>
     public bool TryTakeVisit(out Visit visit) => _visits.TryDequeue(out visit);
 
-    /// <summary>An action between two events, and who waits for it.</summary>
-    internal readonly record struct Visit(Action Action, TaskCompletionSource<bool>? Done)
+    private void Leave(in Visit visit)
+    {
+        _visits.Enqueue(visit);
+        Wake();
+    }
+
+    /// <summary>An action between two events, and who is told whether it ran.</summary>
+    internal readonly record struct Visit(Action Action, Action<bool>? Ended)
     {
         /// <summary>Runs the action if the replica works. An exception of it ends the replica.</summary>
         public void Run(bool works)
@@ -101,10 +114,10 @@ internal sealed class ReplicaMailbox(ISerialExecutor writer, IWorkItem turn)
             catch
             {
                 // Whoever waits for the visit must not wait for ever.
-                Done?.TrySetResult(false);
+                Ended?.Invoke(false);
                 throw;
             }
-            Done?.TrySetResult(works);
+            Ended?.Invoke(works);
         }
     }
 }

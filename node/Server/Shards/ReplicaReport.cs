@@ -49,11 +49,11 @@ internal sealed class ReplicaReport(
     }
 
     /// <summary>The replica's state for metrics.</summary>
-    public async Task<ReplicaReading> ReadAsync()
+    /// <param name="told">Called once, on the writer executor; see <see cref="ReplicaMailbox.LeaveTold"/>.</param>
+    public void Read(Action<ReplicaReading> told)
     {
         ReplicaReading? reading = null;
-        await mailbox.VisitAsync(() => reading = Read()).ConfigureAwait(false);
-        return reading ?? new ReplicaReading { Shard = Shard, Role = null };
+        mailbox.LeaveTold(() => reading = Read(), _ => told(reading ?? new ReplicaReading { Shard = Shard, Role = null }));
     }
 
     /// <summary>What it knows of the shard's replicas, for decisions; null if it has failed or stopped.</summary>

@@ -87,3 +87,32 @@ internal readonly record struct FollowerReading(NodeId Node, long LagBytes, long
 /// <param name="WaitingBytes">Bytes of frames that were not sent yet.</param>
 /// <param name="Dropped">Frames dropped since the start.</param>
 internal readonly record struct LinkReading(NodeId Node, bool IsUp, long WaitingBytes, long Dropped);
+
+/// <summary>Collects the readings of many replicas, which come on the threads of these, and wakes whoever waits for them once. Any thread.</summary>
+internal sealed class ReadingRound
+{
+    private readonly ReplicaReading[] _readings;
+    private readonly TaskCompletionSource<IReadOnlyList<ReplicaReading>> _all = new(TaskCreationOptions.RunContinuationsAsynchronously);
+    private int _left;
+
+    /// <param name="count">Number of replicas.</param>
+    public ReadingRound(int count)
+    {
+        (_readings, _left) = (new ReplicaReading[count], count);
+        if (count == 0)
+            _all.SetResult(_readings);
+    }
+
+    /// <summary>All readings, in the order of the replicas.</summary>
+    public Task<IReadOnlyList<ReplicaReading>> All => _all.Task;
+
+    /// <summary>Takes one reading.</summary>
+    /// <param name="index">Index of the replica, each once.</param>
+    /// <param name="reading">Its reading.</param>
+    public void Take(int index, ReplicaReading reading)
+    {
+        _readings[index] = reading;
+        if (Interlocked.Decrement(ref _left) == 0)
+            _all.SetResult(_readings);
+    }
+}

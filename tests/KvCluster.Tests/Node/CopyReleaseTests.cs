@@ -2,6 +2,8 @@ using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Admin.V1;
 using KvCluster.Internal.V1;
+using KvCluster.Node.Hosting;
+using KvCluster.Node.Telemetry;
 using KvCluster.Storage.Context;
 using KvCluster.V1;
 
@@ -109,7 +111,14 @@ public sealed class CopyReleaseTests
     private static async Task<bool> LacksSpaceAsync(NodeCluster cluster, uint node) => (await cluster.StatusOfAsync(node)).Replicas is [{ LacksSpace.Length: > 0 }];
 
     // Replicas whose disk counts as full, by the readings behind the metric.
-    private static int Impaired(NodeCluster cluster, uint node) => cluster.ShardsOf(node).All.Count(static shard => shard.LacksRoom is not null && shard.ReadAsync().Result.Disk == KvCluster.Node.Telemetry.DiskState.Full);
+    private static int Impaired(NodeCluster cluster, uint node) => cluster.ShardsOf(node).All.Count(static shard => shard.LacksRoom is not null && ReadingOf(shard).Disk == DiskState.Full);
+
+    private static ReplicaReading ReadingOf(HostedShard shard)
+    {
+        var round = new ReadingRound(1);
+        shard.Read(reading => round.Take(0, reading));
+        return round.All.Result[0];
+    }
 
     private static async Task RebuiltAsync(NodeCluster cluster, uint node, ShardRecord before)
     {
