@@ -1,3 +1,4 @@
+using System.Buffers;
 using KvCluster.Storage.Encoding;
 using KvCluster.Storage.Files;
 using KvCluster.Storage.Journal;
@@ -13,7 +14,9 @@ internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDi
 {
     private const int WindowBytes = 1 << 20;
     private const int FrontWindowBytes = 16 << 10;
-    private byte[] _window = new byte[WindowBytes];
+
+    // Rented, because a node opens a hundred stores with several segments each when it starts.
+    private byte[] _window = ArrayPool<byte>.Shared.Rent(WindowBytes);
     private long _windowStart;
     private int _windowCount;
     private long _unreadableLast = -1;
@@ -77,7 +80,11 @@ internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDi
     public bool HasUnreadableFrom(long offset) => _unreadableLast >= offset;
 
     /// <inheritdoc/>
-    public void Dispose() => file.Dispose();
+    public void Dispose()
+    {
+        file.Dispose();
+        Rent(0);
+    }
 
     private bool TryReadFront(long offset, out RecordRef record, out RecordEnvelope envelope)
     {
@@ -121,7 +128,7 @@ internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDi
         if (offset < _windowStart || offset + count > _windowStart + _windowCount)
         {
             if (_window.Length < count)
-                _window = new byte[count];
+                Rent(count);
             _windowStart = offset;
             _windowCount = ReadWindow(_window.AsSpan(0, Math.Max(count, Math.Min(windowBytes, _window.Length))), offset);
         }
@@ -129,6 +136,14 @@ internal sealed class SegmentScanner(IStorageFile file, ulong incarnation) : IDi
             return false;
         bytes = _window.AsSpan((int)(offset - _windowStart), count);
         return true;
+    }
+
+    /// <summary>Replaces the window by one for so many bytes; 0: by an empty one, of which the pool takes no notice when it comes back.</summary>
+    private void Rent(int bytes)
+    {
+        var before = _window;
+        (_window, _windowCount) = (ArrayPool<byte>.Shared.Rent(bytes), 0);
+        ArrayPool<byte>.Shared.Return(before);
     }
 
     /// <summary>Reads a window. Unreadable blocks are recorded and returned as zeros, which are never a valid record.</summary>
