@@ -12,7 +12,7 @@ internal static class PutLatency
     public const string P9999 = "p99.99 ms";
     private const int CountExpected = 1 << 20;
 
-    /// <summary>Makes random puts over so many keys until told to end.</summary>
+    /// <summary>Makes random puts over so many keys until told to end, but at least one.</summary>
     /// <returns>The times in ticks of the stopwatch, the shortest first.</returns>
     public static Task<List<long>> MeasureAsync(IEngine engine, EngineData data, long keys, Func<bool> isOver)
     {
@@ -24,13 +24,14 @@ internal static class PutLatency
         {
             using var writer = engine.OpenWriter();
             var latencies = new List<long>(CountExpected);
-            while (!isOver())
+            do
             {
                 var started = Stopwatch.GetTimestamp();
                 writer.Put(data.RandomKey((ulong)keys), data.Value());
                 await writer.CommitAsync();
                 latencies.Add(Stopwatch.GetTimestamp() - started);
             }
+            while (!isOver());
             latencies.Sort();
             return latencies;
         }
