@@ -263,6 +263,109 @@ public sealed class PauseTests
         Assert.Equal(Enumerable.Range(0, BigValues).Select(Key).SkipWhile(key => Encoding.UTF8.GetString(key) != last).Skip(1), rest.Select(static entry => entry.Key.ToArray()));
     }
 
+    /// <summary>Calls of the load end without an answer meanwhile, and are made again under their identities. Each read has parts in two shards.</summary>
+    [ToolFact("etcd", "etcdctl")]
+    public async Task BulkLoadAndGetMany_WhoseOnlyRouterStandsStillForSeconds_GoOn()
+    {
+        const int entries = 8_000;
+        await using var cluster = await FaultCluster.StartAsync(nodes: 1, splitAt: "load/00004000");
+        var address = cluster.StartRouter();
+        // Its calls may take less than the pause.
+        await using var impatient = new KvClient(new KvClientOptions { Endpoints = [address], Gateway = true, Timeout = ShortPause / 2 });
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [address], Gateway = true, Timeout = Eventually.Limit });
+        await using var load = impatient.BulkLoad(giveUpAfter: Eventually.Limit);
+        await AddAsync(load, 0, entries / 2);
+        await load.FlushAsync();
+        ReadOnlyMemory<byte>[] many = [Loaded(0), Loaded(1), Loaded(entries - 1)];
+        using var isOver = new CancellationTokenSource();
+        var reading = ReadAsync();
+        Signals.Pause(cluster.RouterIds[0]);
+        var goesOn = GoOnLaterAsync();
+        // Fewer batches than may be under way at once.
+        await AddAsync(load, entries / 2, entries);
+        await load.FlushAsync();
+        await goesOn;
+        await isOver.CancelAsync();
+        await reading;
+        Assert.Equal(entries, load.AcknowledgedThrough);
+        Assert.Equal(entries, await client.CountAsync("load/"u8.ToArray()));
+        Assert.True((await client.GetManyAsync(many))[^1].Found);
+
+        async Task ReadAsync()
+        {
+            while (!isOver.IsCancellationRequested)
+            {
+                var found = await client.GetManyAsync(many);
+                Assert.True(found[0].Found && found[1].Found);
+            }
+        }
+
+        async Task GoOnLaterAsync()
+        {
+            await Task.Delay(ShortPause);
+            Signals.Resume(cluster.RouterIds[0]);
+        }
+    }
+
+    [LongToolFact("etcd", "etcdctl")]
+    public async Task BulkLoad_WhoseOnlyRouterStandsStillForLongerThanItWaits_SaysWhereItGoesOn()
+    {
+        const int entries = 8_000;
+        await using var cluster = await FaultCluster.StartAsync(nodes: 1);
+        var address = cluster.StartRouter();
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [address], Gateway = true });
+        await using var load = client.BulkLoad();
+        await AddAsync(load, 0, entries / 2);
+        await load.FlushAsync();
+        Signals.Pause(cluster.RouterIds[0]);
+        await Assert.ThrowsAnyAsync<KvException>(async () =>
+        {
+            await AddAsync(load, entries / 2, entries);
+            await load.FlushAsync();
+        });
+        Assert.Equal(entries / 2, load.AcknowledgedThrough);
+        Signals.Resume(cluster.RouterIds[0]);
+        await using var later = new KvClient(new KvClientOptions { Endpoints = [address], Gateway = true, Timeout = Eventually.Limit });
+        await using var rest = later.BulkLoad(giveUpAfter: Eventually.Limit);
+        await AddAsync(rest, (int)load.AcknowledgedThrough, entries);
+        await rest.FlushAsync();
+        Assert.Equal(entries, await later.CountAsync("load/"u8.ToArray()));
+    }
+
+    [ToolFact("etcd", "etcdctl")]
+    public async Task ShortCalls_WhoseOnlyRouterStandsStillForLongerThanTheirTimeout_SayWhatBecameOfThem()
+    {
+        await using var cluster = await FaultCluster.StartAsync(nodes: 1);
+        var address = cluster.StartRouter();
+        await using var client = new KvClient(new KvClientOptions { Endpoints = [address], Gateway = true, Timeout = Eventually.Limit });
+        await client.PutAsync("key", "value");
+        await using var impatient = new KvClient(new KvClientOptions { Endpoints = [address], Gateway = true, Timeout = ShortPause / 2 });
+        // Until it has a connection and a session.
+        await Eventually.TrueAsync(async () => await IsPutAsync(), "the client with little time is served");
+        Signals.Pause(cluster.RouterIds[0]);
+        var read = await Assert.ThrowsAnyAsync<KvException>(async () => await impatient.GetManyAsync(["key"u8.ToArray(), "other"u8.ToArray()]));
+        var change = await Assert.ThrowsAnyAsync<KvException>(async () => await impatient.PutAsync("key", "changed"));
+        Signals.Resume(cluster.RouterIds[0]);
+        Assert.Contains(read.Reason, (string[])["DEADLINE_PASSED", "NO_LEADER"]);
+        Assert.Equal(ChangeOutcome.NotApplied, read.Outcome);
+        Assert.Contains(change.Reason, (string[])["DEADLINE_PASSED", "NO_LEADER", "OUTCOME_UNKNOWN"]);
+        Assert.Equal(change.Reason == "OUTCOME_UNKNOWN" ? ChangeOutcome.Unknown : ChangeOutcome.NotApplied, change.Outcome);
+        Assert.True((await client.GetAsync("key")).Found);
+
+        async Task<bool> IsPutAsync()
+        {
+            try
+            {
+                await impatient.PutAsync("other", "value");
+                return true;
+            }
+            catch (KvException)
+            {
+                return false;
+            }
+        }
+    }
+
     [LongToolFact("etcd", "etcdctl")]
     public async Task Watch_WhoseOnlyRouterStandsStillForMoreThanAMinute_EndsWithATokenThatContinues()
     {
@@ -425,6 +528,14 @@ public sealed class PauseTests
         for (var number = 0; number < SmallKeys; number++)
             await load.AddAsync(Encoding.UTF8.GetBytes(string.Create(CultureInfo.InvariantCulture, $"small/{number:d8}")), new byte[100]);
     }
+
+    private static async Task AddAsync(KvBulkLoad load, int first, int end)
+    {
+        for (var number = first; number < end; number++)
+            await load.AddAsync(Loaded(number), "value"u8.ToArray());
+    }
+
+    private static byte[] Loaded(int number) => Encoding.UTF8.GetBytes(string.Create(CultureInfo.InvariantCulture, $"load/{number:d8}"));
 
     private static byte[] Member(int number) => Encoding.UTF8.GetBytes(string.Create(CultureInfo.InvariantCulture, $"member-{number:d6}"));
 

@@ -1,3 +1,5 @@
+using System.Net;
+using System.Net.Sockets;
 using KvCluster.Processes;
 
 namespace KvCluster.Tests.Cli;
@@ -41,6 +43,29 @@ public sealed class StandardStreamTests
             using var kv = KvProcess.Start("verify", "-");
             // More than a pipe holds, so the program reads, and less than it reads before it compares.
             await kv.WriteInputAsync(Lines[..(100 << 10)]);
+            Signals.End(kv.Id);
+            (exitCode, _, error) = await kv.WaitForEndAsync();
+        }
+
+        Assert.Equal((Interrupted, "kv: interrupted: nothing was changed\n"), (exitCode, error));
+    }
+
+    [ToolTheory("bash")]
+    [InlineData("get key")]
+    [InlineData("scan")]
+    [InlineData("count")]
+    [InlineData("set members key")]
+    public async Task Reader_TerminatedWhileItWaitsForTheCluster_SaysThatNothingWasChanged(string command)
+    {
+        var (exitCode, error) = (0, "");
+        for (var round = 0; round == 0 || (round < 5 && error.Contains("before the command ended", StringComparison.Ordinal)); round++)
+        {
+            // Its connections are accepted, and nothing is answered on them.
+            using var silent = new TcpListener(IPAddress.Loopback, 0);
+            silent.Start();
+            using var kv = KvProcess.Start([.. command.Split(' '), "--endpoint", $"http://{silent.LocalEndpoint}"]);
+            // By then it has its signal handlers, and has begun the command.
+            using var connection = await silent.AcceptSocketAsync().WaitAsync(Eventually.Limit);
             Signals.End(kv.Id);
             (exitCode, _, error) = await kv.WaitForEndAsync();
         }

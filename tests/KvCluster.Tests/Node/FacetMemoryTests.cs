@@ -1,5 +1,14 @@
+using System.Globalization;
+using Google.Protobuf;
+using KvCluster.Internal.V1;
 using KvCluster.Node.Api;
+using KvCluster.Node.Hosting;
+using KvCluster.ServiceDefaults.Memory;
+using KvCluster.Storage.Sessions;
 using KvCluster.Storage.Trees;
+using KvCluster.Tests.Storage.Store;
+using KvCluster.V1;
+using KvCluster.Wire;
 using Xunit.Abstractions;
 
 namespace KvCluster.Tests.Node;
@@ -71,7 +80,7 @@ public sealed class FacetMemoryTests(ITestOutputHelper output)
                 {
                 }
                 var bytes = new byte[ranking.MessageBytesOf()];
-                var writer = new KvCluster.Wire.WireWriter(bytes);
+                var writer = new WireWriter(bytes);
                 ranking.WriteTo(ref writer);
                 var told = V1.Facets.Parser.ParseFrom(bytes);
                 Assert.Equal(facets.OrderByDescending(facet => facet.Count).Take(most), told.Sets.Select(facet => (facet.Key.ToStringUtf8(), facet.Count)));
@@ -79,6 +88,43 @@ public sealed class FacetMemoryTests(ITestOutputHelper output)
                 Assert.Equal(0, held);
             }
         }
+    }
+
+    /// <summary>
+    /// A turn that is over ends at the next look at the clock. To prepare the list, to count one large set and to order the facets took as long as they took,
+    /// and other reads waited.
+    /// </summary>
+    [Fact]
+    public void SetIntersect_WhoseTurnIsOver_YieldsInEachPhase()
+    {
+        const int MembersOfAStep = 4_096;
+        const int Steps = 3;
+        const int Members = Steps * MembersOfAStep;
+        const int Sets = 2_000;
+        const int FacetsOfAStep = 512;
+        using var store = new StoreBench();
+        store.Open();
+        AddMembers(store, "common", Members);
+        AddMembers(store, "as-many/set", Members);
+        AddMembers(store, "more/set", Members + 1);
+        var few = store.Write(static request =>
+        {
+            for (var number = 0; number < Sets; number++)
+                request.SetAdd(StoreBench.Text(string.Create(CultureInfo.InvariantCulture, $"few/{number:d4}")), Member(number));
+        });
+        Assert.Equal(WriteOutcome.Applied, few.Outcome);
+
+        var counted = TurnsOf(store, facetsMax: 1);
+        Assert.InRange(counted, Members / 256, Members);
+        // The list is prepared, although there is no set to compare it with.
+        var prepared = TurnsOf(store, facetsMax: 1, "none/");
+        Assert.InRange(prepared - counted, Steps, Members);
+        // The set is read through, or the list's members are searched in it.
+        Assert.InRange(TurnsOf(store, facetsMax: 1, "as-many/") - prepared, Steps, Members);
+        Assert.InRange(TurnsOf(store, facetsMax: 1, "more/") - prepared, Steps, Members);
+        var countedFew = TurnsOf(store, facetsMax: 1, "few/");
+        Assert.InRange(countedFew - prepared, Sets, Members);
+        Assert.InRange(TurnsOf(store, facetsMax: Sets, "few/") - countedFew, Sets / FacetsOfAStep, Sets);
     }
 
     [Fact]
@@ -97,4 +143,49 @@ public sealed class FacetMemoryTests(ITestOutputHelper output)
         memory.LeaveFaceted();
         Assert.True(memory.TryEnterFaceted());
     }
+
+    // How many turns an intersection takes if each is over when it looks at the clock.
+    private static int TurnsOf(StoreBench store, uint facetsMax, params string[] prefixes)
+    {
+        var request = new SetIntersectRequest
+        {
+            Keys = { ByteString.CopyFromUtf8("common") },
+            FacetPrefixes = { prefixes.Select(ByteString.CopyFromUtf8) },
+            FacetsMax = facetsMax,
+        };
+        var query = new SetIntersectQuery(request.ToByteArray(), QueryMemory.For(CallMemory.MebibytesDefault), out _);
+        var answer = MessageBytes.Rent();
+        using var snapshot = store.Standalone.OpenSnapshot();
+        try
+        {
+            var shard = new HostedShard(new ShardRecord(), new(1), replica: null, failure: "", isLost: false);
+            query.Begin(answer, shard, new OpenedRead(snapshot, AgeUs: null, ApiError: null));
+            var turns = 1;
+            while (!query.Step(store.Time, until: 0))
+                turns++;
+            Assert.Null(query.Refusal);
+            Assert.Equal(prefixes.Length, SetIntersectResponse.Parser.ParseFrom(answer.Written).Facets.Count);
+            return turns;
+        }
+        finally
+        {
+            query.End();
+            answer.Return();
+        }
+    }
+
+    private static void AddMembers(StoreBench store, string set, int count)
+    {
+        foreach (var part in Enumerable.Range(0, count).Chunk(4_096))
+        {
+            var added = store.Write(request =>
+            {
+                foreach (var number in part)
+                    request.SetAdd(StoreBench.Text(set), Member(number));
+            });
+            Assert.Equal(WriteOutcome.Applied, added.Outcome);
+        }
+    }
+
+    private static byte[] Member(int number) => StoreBench.Text(string.Create(CultureInfo.InvariantCulture, $"{number:d8}"));
 }

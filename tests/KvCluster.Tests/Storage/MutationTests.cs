@@ -48,6 +48,11 @@ public sealed class MutationTests
         Assert.Contains("/ 3600 / ${KV_ROUND_HOURS:-1} %", House.House.Read("tests/nightly/mutants"), StringComparison.Ordinal);
     }
 
+    /// <summary>Those for the simulation were left out of each short run, so that no run of CI made any of them.</summary>
+    [Fact]
+    public void ShortRun_TakesOneForTheSimulation_ByTurns() => Assert.Contains(
+        "\n  chosen+=(\"${simulated[$(turn ${#simulated[@]})]}\")\n", House.House.Read("tests/nightly/mutants"), StringComparison.Ordinal);
+
     private static string Field(string[] lines, string name) => lines.Single(line => line.StartsWith(name, StringComparison.Ordinal))[name.Length..].Trim();
 
     private static List<string> Changed(string[] lines, char sign) => [.. lines.Where(line => line.StartsWith(sign)).Select(static line => line[1..].Trim())];

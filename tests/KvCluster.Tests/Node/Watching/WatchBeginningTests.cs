@@ -1,10 +1,14 @@
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Client;
+using KvCluster.Node.Api;
+using KvCluster.Node.Watching;
 using KvCluster.Router;
 using KvCluster.ServiceDefaults.Admin;
+using KvCluster.ServiceDefaults.Memory;
 using KvCluster.Storage.Context;
 using KvCluster.V1;
+using KvCluster.Wire;
 using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Node.Watching;
@@ -16,6 +20,9 @@ namespace KvCluster.Tests.Node.Watching;
 public sealed class WatchBeginningTests
 {
     private const int Keys = 600;
+
+    /// <summary>Less than what is written beside a message that is not read.</summary>
+    private const long SmallBoundBytes = 128 << 10;
 
     [Fact]
     public async Task Entries_AfterABrokenStream_GoOnBehindTheChangesOfThoseSent()
@@ -91,6 +98,78 @@ public sealed class WatchBeginningTests
         await FollowAsync(client, view, writer, static () => Task.CompletedTask);
         Assert.Equal((1, 0, 0), (view.Completions, view.Forgotten, view.Repeats));
         Assert.Equal(0, streams.BreaksLeft);
+    }
+
+    /// <summary>
+    /// The keys sent need the changes since their state, and nothing but the watch holds the journal here. Beyond the bound the watch has to begin anew.
+    /// </summary>
+    [Theory]
+    [InlineData(64L << 20, true)]
+    [InlineData(SmallBoundBytes, false)]
+    public async Task Entries_WhoseReaderWaits_GoOnInANewerSnapshot_AsFarAsTheBoundOfTheJournalAllows(long boundBytes, bool goesOn)
+    {
+        var bounds = new StoreOptions { SegmentBytesMin = 64 << 10, SegmentBytesMax = 64 << 10, RetainedJournalBytes = 0, WatchedJournalBytes = boundBytes };
+        await using var cluster = await NodeCluster.StartAsync(bounds);
+        await FillAsync(cluster);
+        await using var writer = new KvClient(new KvClientOptions { Endpoints = [cluster.AddressOf(1)], Timeout = Eventually.Limit });
+        var (shard, time) = (cluster.ShardsOf(1).Find("k"u8)!, new ManualTime());
+        await using var hubs = new WatchHubs(bounds, time, NullLogger<WatchHubs>.Instance);
+        // Each message is of a newer snapshot.
+        using var kept = new KeptSnapshots(time, ageMax: TimeSpan.Zero);
+        var lookup = new ShardLookup(new(1), cluster.ShardsOf(1), hot: null!);
+        var watches = new KvWatches(lookup, hubs, new ReadThreads(int.MaxValue, threads: 0), new CallMemory(CallMemory.MebibytesDefault), time, kept);
+        Assert.Null(WatchQuery.TryRead(new WatchRequest { Prefix = Bytes("k"), Initial = true }.ToByteArray(), out var query));
+        using var caller = new CancellationTokenSource();
+        var (keys, through, pauses) = (new SortedSet<string>(StringComparer.Ordinal), ByteString.Empty, 0);
+        var watching = watches.WatchAsync(shard, query, new Reader(ReadAsync), caller.Token).WaitAsync(Eventually.Limit);
+        if (!goesOn)
+        {
+            Assert.Equal("COMPACTED", (await watching).Reason);
+            Assert.Equal(1, pauses);
+            return;
+        }
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => watching);
+        Assert.True(caller.IsCancellationRequested);
+        Assert.Equal(2, pauses);
+        Assert.Equal((await StoredAsync(writer)).Keys, keys);
+
+        // Takes long for two messages with entries.
+        async Task ReadAsync(WatchResponse message)
+        {
+            Assert.True(message.Initial);
+            foreach (var happened in message.Events)
+                Assert.True(happened.Kind == EventKind.Put ? keys.Add(happened.Key.ToStringUtf8()) : keys.Remove(happened.Key.ToStringUtf8()));
+            if (message.InitialComplete)
+            {
+                await caller.CancelAsync();
+            }
+            else if (message.Progress.Through != through && pauses < 2)
+            {
+                through = message.Progress.Through;
+                await ChangeBesideAsync(pauses++);
+            }
+        }
+
+        async Task ChangeBesideAsync(int pause)
+        {
+            await writer.DeleteAsync($"k{pause:000}");
+            // The journal of the first round is covered by both meta pages after the third one.
+            for (var round = 0; round < 3; round++)
+            {
+                for (var index = 0; index < 20; index++)
+                    await writer.PutAsync("other", new string('v', 10_000));
+                // The hub looks what it has to hold.
+                time.Advance(TimeSpan.FromMilliseconds(250));
+                await shard.Replica!.CheckpointAsync();
+            }
+            await Eventually.TrueAsync(IsHeld, "the journal is held for the watch, within the bound");
+        }
+
+        bool IsHeld()
+        {
+            var bytes = shard.Replica!.Store.Statistics.JournalKeptBytes;
+            return goesOn ? bytes > SmallBoundBytes : bytes is > 0 and <= SmallBoundBytes;
+        }
     }
 
     /// <summary>While nobody holds the journal, it is recycled beyond what the beginning lacks.</summary>
@@ -230,4 +309,19 @@ public sealed class WatchBeginningTests
     }
 
     private static ByteString Bytes(string text) => ByteString.CopyFromUtf8(text);
+
+    /// <summary>The caller of a node's stream, for whom a message is written when he has read it.</summary>
+    private sealed class Reader(Func<WatchResponse, Task> read) : IServerStreamWriter<MessageBytes>
+    {
+        public WriteOptions? WriteOptions { get; set; }
+
+        public Task WriteAsync(MessageBytes message)
+        {
+            var response = WatchResponse.Parser.ParseFrom(message.Written);
+            message.Return();
+            return read(response);
+        }
+
+        public Task WriteAsync(MessageBytes message, CancellationToken cancellationToken) => WriteAsync(message);
+    }
 }
