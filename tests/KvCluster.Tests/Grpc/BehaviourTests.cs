@@ -222,10 +222,10 @@ public sealed class BehaviourTests
             https.ClientCertificateValidation = (certificate, _, _) => certificate.Thumbprint == known.Thumbprint;
         }));
         using var trusted = ChannelWith(known);
-        Assert.Empty((await new Echo.EchoClient(trusted).UnaryAsync(new EchoRequest())).Payload);
+        Assert.Empty((await new Echo.EchoClient(trusted.Calls()).UnaryAsync(new EchoRequest())).Payload);
         using var stranger = SelfSigned("stranger");
         using var untrusted = ChannelWith(stranger);
-        var failure = await Assert.ThrowsAsync<RpcException>(async () => await new Echo.EchoClient(untrusted).UnaryAsync(new EchoRequest()));
+        var failure = await Assert.ThrowsAsync<RpcException>(async () => await new Echo.EchoClient(untrusted.Calls()).UnaryAsync(new EchoRequest()));
         Assert.Equal(StatusCode.Unavailable, failure.StatusCode);
 
         GrpcChannel ChannelWith(X509Certificate2 certificate) => GrpcChannel.ForAddress($"https://localhost:{server.Port}", new GrpcChannelOptions
@@ -246,7 +246,7 @@ public sealed class BehaviourTests
     public async Task NoServer_IsUnavailable()
     {
         using var channel = GrpcChannel.ForAddress("http://127.0.0.1:1");
-        var client = new Echo.EchoClient(channel);
+        var client = new Echo.EchoClient(channel.Calls());
         Assert.Equal(StatusCode.Unavailable, (await Assert.ThrowsAsync<RpcException>(async () => await client.UnaryAsync(new EchoRequest()))).StatusCode);
         using var duplex = client.Duplex();
         Assert.Equal(StatusCode.Unavailable, (await Assert.ThrowsAsync<RpcException>(() => duplex.ResponseStream.MoveNext())).StatusCode);

@@ -27,7 +27,7 @@ internal sealed class EchoServer : IAsyncDisposable
         _app = app;
         Service = service;
         Channel = channel;
-        Client = new Echo.EchoClient(channel);
+        Client = new Echo.EchoClient(channel.Calls());
     }
 
     public EchoService Service { get; }
