@@ -145,8 +145,9 @@ internal sealed class CallPolicy
         {
             await method.Endpoint.RequestDelegate!(context).ConfigureAwait(false);
             var status = features.Get<IServerCallContextFeature>()?.ServerCallContext.Status ?? Status.DefaultSuccess;
-            if (_unreadable is not null && status.DebugException is InvalidProtocolBufferException)
-                CallStatus.Write(context, _unreadable.ToException());
+            // gRPC reports it as a failure of the handler.
+            if (status.DebugException is InvalidProtocolBufferException)
+                CallStatus.Write(context, _unreadable?.ToException() ?? new RpcException(new Status(StatusCode.Internal, "Failed to deserialize the message.")));
             // A caller that does not read would not read the status of a failed stream either, and the call would never end.
             if (!await response.LeavesAsync(isPatient: status.StatusCode == StatusCode.OK || !method.HasResponseStream).ConfigureAwait(false))
                 EndSlow();
