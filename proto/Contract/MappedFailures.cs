@@ -33,7 +33,8 @@ internal sealed class MappedFailures : Interceptor
         _ => status,
     };
 
-    public override AsyncUnaryCall<TResponse> AsyncUnaryCall<TRequest, TResponse>(TRequest request, ClientInterceptorContext<TRequest, TResponse> context, AsyncUnaryCallContinuation<TRequest, TResponse> continuation)
+    public override AsyncUnaryCall<TResponse> AsyncUnaryCall<TRequest, TResponse>(
+        TRequest request, ClientInterceptorContext<TRequest, TResponse> context, AsyncUnaryCallContinuation<TRequest, TResponse> continuation)
     {
         AsyncUnaryCall<TResponse> call;
         try
@@ -54,7 +55,8 @@ internal sealed class MappedFailures : Interceptor
             call);
     }
 
-    public override AsyncServerStreamingCall<TResponse> AsyncServerStreamingCall<TRequest, TResponse>(TRequest request, ClientInterceptorContext<TRequest, TResponse> context, AsyncServerStreamingCallContinuation<TRequest, TResponse> continuation)
+    public override AsyncServerStreamingCall<TResponse> AsyncServerStreamingCall<TRequest, TResponse>(
+        TRequest request, ClientInterceptorContext<TRequest, TResponse> context, AsyncServerStreamingCallContinuation<TRequest, TResponse> continuation)
     {
         AsyncServerStreamingCall<TResponse> call;
         try
@@ -64,7 +66,8 @@ internal sealed class MappedFailures : Interceptor
         catch (ObjectDisposedException failure)
         {
             var ended = Disposed(failure);
-            return new AsyncServerStreamingCall<TResponse>(new NoStream<TRequest, TResponse>(ended), NoHeaders(), () => ended.Status, () => ended.Trailers, static () => { });
+            var none = new NoStream<TRequest, TResponse>(ended);
+            return new AsyncServerStreamingCall<TResponse>(none, NoHeaders(), () => ended.Status, () => ended.Trailers, static () => { });
         }
         return new AsyncServerStreamingCall<TResponse>(
             new Responses<TResponse>(call.ResponseStream),
@@ -75,7 +78,8 @@ internal sealed class MappedFailures : Interceptor
             call);
     }
 
-    public override AsyncDuplexStreamingCall<TRequest, TResponse> AsyncDuplexStreamingCall<TRequest, TResponse>(ClientInterceptorContext<TRequest, TResponse> context, AsyncDuplexStreamingCallContinuation<TRequest, TResponse> continuation)
+    public override AsyncDuplexStreamingCall<TRequest, TResponse> AsyncDuplexStreamingCall<TRequest, TResponse>(
+        ClientInterceptorContext<TRequest, TResponse> context, AsyncDuplexStreamingCallContinuation<TRequest, TResponse> continuation)
     {
         AsyncDuplexStreamingCall<TRequest, TResponse> call;
         try

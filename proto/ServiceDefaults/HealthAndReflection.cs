@@ -15,7 +15,10 @@ internal static class HealthAndReflection
     /// <param name="servesAdmin">Whether operators' calls are among them.</param>
     public static IServiceCollection AddReflection(this IServiceCollection services, bool servesAdmin)
     {
-        Google.Protobuf.Reflection.ServiceDescriptor[] always = [Kv.Descriptor, Cluster.Descriptor, Grpc.Health.V1.Health.Descriptor, Grpc.Reflection.V1.ServerReflection.Descriptor];
+        Google.Protobuf.Reflection.ServiceDescriptor[] always =
+        [
+            Kv.Descriptor, Cluster.Descriptor, Grpc.Health.V1.Health.Descriptor, Grpc.Reflection.V1.ServerReflection.Descriptor,
+        ];
         return services.AddReflection(servesAdmin ? [.. always, KvCluster.Admin.V1.Admin.Descriptor] : always);
     }
 

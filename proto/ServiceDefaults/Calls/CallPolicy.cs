@@ -19,11 +19,11 @@ namespace KvCluster.ServiceDefaults.Calls;
 /// <summary>Serves the gRPC requests of a server by the rules that its host has added to its services. Without a rule gRPC's own behaviour applies.</summary>
 internal sealed class CallPolicy
 {
+    /// <summary>HTTP/2's ENHANCE_YOUR_CALM, which gRPC maps to RESOURCE_EXHAUSTED.</summary>
+    public const int TooSlowCode = 0xb;
+
     /// <summary>HTTP/2's INTERNAL_ERROR: the response ends in the middle of a message.</summary>
     private const int PartialResponseCode = 2;
-
-    /// <summary>HTTP/2's ENHANCE_YOUR_CALM, which gRPC maps to RESOURCE_EXHAUSTED.</summary>
-    private const int TooSlowCode = 0xb;
 
     private readonly OpenCalls? _open;
     private readonly MessageMemory? _memory;
@@ -51,7 +51,8 @@ internal sealed class CallPolicy
     public Task ServeAsync(HttpContext context, RequestDelegate rest)
     {
         var request = context.Request;
-        return HttpMethods.IsPost(request.Method) && HttpProtocol.IsHttp2(request.Protocol) && IsGrpc(request.ContentType) ? ServeCallAsync(context) : rest(context);
+        var isCall = HttpMethods.IsPost(request.Method) && HttpProtocol.IsHttp2(request.Protocol) && IsGrpc(request.ContentType);
+        return isCall ? ServeCallAsync(context) : rest(context);
     }
 
     private static bool IsGrpc(string? contentType)
@@ -122,7 +123,8 @@ internal sealed class CallPolicy
         if (headers.GrpcEncoding is { Count: > 0 } encoding && !Decompression.IsKnown(encoding.ToString()))
         {
             context.Response.Headers.GrpcAcceptEncoding = Decompression.Accepted;
-            CallStatus.Write(context, new RpcException(new Status(StatusCode.Unimplemented, $"The encoding '{encoding}' is not supported; {Decompression.Accepted} are.")));
+            var text = $"The encoding '{encoding}' is not supported; {Decompression.Accepted} are.";
+            CallStatus.Write(context, new RpcException(new Status(StatusCode.Unimplemented, text)));
             return null;
         }
         if (_foreign?.OtherOf(headers.TryGetValue(ClusterHeader.Name, out var named) ? named.ToString() : null) is { } other)
@@ -134,8 +136,8 @@ internal sealed class CallPolicy
     {
         var features = context.Features;
         var reset = features.Get<IHttpResetFeature>();
-        var request = new RequestBody(context, method, _memory?.Arriving, _sizes, EndSlow);
-        var response = new ResponseBody(features.GetRequiredFeature<IHttpResponseBodyFeature>(), method.HasResponseStream ? null : _memory?.Leaving, EndSlow);
+        var request = new RequestBody(context, method, _memory?.Arriving, _sizes);
+        var response = new ResponseBody(features.GetRequiredFeature<IHttpResponseBodyFeature>(), method.HasResponseStream ? null : _memory?.Leaving, reset);
         features.Set<IRequestBodyPipeFeature>(request);
         features.Set<IHttpResponseBodyFeature>(response);
         // No service of ours needs a scope of its own for each request.
@@ -147,10 +149,10 @@ internal sealed class CallPolicy
             var status = features.Get<IServerCallContextFeature>()?.ServerCallContext.Status ?? Status.DefaultSuccess;
             // gRPC reports it as a failure of the handler.
             if (status.DebugException is InvalidProtocolBufferException)
-                CallStatus.Write(context, _unreadable?.ToException() ?? new RpcException(new Status(StatusCode.Internal, "Failed to deserialize the message.")));
+                CallStatus.Write(context, _unreadable?.ToException() ?? Unparsed());
             // A caller that does not read would not read the status of a failed stream either, and the call would never end.
             if (!await response.LeavesAsync(isPatient: status.StatusCode == StatusCode.OK || !method.HasResponseStream).ConfigureAwait(false))
-                EndSlow();
+                reset?.Reset(TooSlowCode);
             await response.DrainAsync().ConfigureAwait(false);
             if (response.LeftPartialMessage)
                 reset?.Reset(PartialResponseCode);
@@ -162,9 +164,9 @@ internal sealed class CallPolicy
             request.End();
             response.End();
         }
-
-        void EndSlow() => reset?.Reset(TooSlowCode);
     }
+
+    private static RpcException Unparsed() => new(new Status(StatusCode.Internal, "Failed to deserialize the message."));
 
     private static DateTime DeadlineOf(IHeaderDictionary headers) =>
         headers.GrpcTimeout is { Count: 1 } timeout && GrpcTimeout.TryParse(timeout[0], out var left) ? DateTime.UtcNow + left : DateTime.MaxValue;
@@ -175,8 +177,11 @@ internal sealed class CallPolicy
         .Where(static one => one.Method is not null)
         .ToFrozenDictionary(
             static one => one.Method!.FullName,
-            one => new ServedMethod(one.Endpoint, one.Method!.Type, Math.Min(options.MaxReceiveMessageSize ?? int.MaxValue, _sizes?.BytesMaxOf(one.Method.FullName) ?? int.MaxValue)),
+            one => new ServedMethod(one.Endpoint, one.Method!.Type, BytesMaxOf(one.Method.FullName, options)),
             StringComparer.Ordinal);
+
+    private int BytesMaxOf(string method, GrpcServiceOptions options) =>
+        Math.Min(options.MaxReceiveMessageSize ?? int.MaxValue, _sizes?.BytesMaxOf(method) ?? int.MaxValue);
 
     // Shared by all requests.
     private sealed class RootServices(IServiceProvider services) : IServiceProvidersFeature

@@ -9,7 +9,9 @@ namespace KvCluster.ServiceDefaults.Calls;
 /// <summary>The status of a call that gRPC's packages did not decide, or decided otherwise.</summary>
 internal static class CallStatus
 {
-    /// <summary>Ends a call with this status: by its headers, or by its trailers if the headers have been sent. Does nothing if those have been sent, too.</summary>
+    /// <summary>
+    /// Ends a call with this status: by its headers, or by its trailers if the headers have been sent. Does nothing if those have been sent, too.
+    /// </summary>
     public static void Write(HttpContext context, RpcException failure)
     {
         var headers = context.Response.HasStarted ? context.Features.Get<IHttpResponseTrailersFeature>()?.Trailers : context.Response.Headers;

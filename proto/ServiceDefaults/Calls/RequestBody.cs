@@ -23,11 +23,13 @@ internal sealed class RequestBody : PipeReader, IRequestBodyPipeFeature
     /// </summary>
     private const int UncountedBytes = 64 << 10;
 
+    private const string NoRoom = "The server has reached its limit of large requests in progress; this one was not executed. Try again.";
+
     private readonly HttpContext _context;
     private readonly ServedMethod _method;
     private readonly HeldMessages? _arriving;
     private readonly RequestSizes? _sizes;
-    private readonly Action _endSlow;
+    private readonly IHttpResetFeature? _reset;
     private readonly PipeReader _inner;
     private readonly long _beginMs = Environment.TickCount64;
 
@@ -53,10 +55,11 @@ internal sealed class RequestBody : PipeReader, IRequestBodyPipeFeature
     /// <param name="method">The method called.</param>
     /// <param name="arriving">Counts what arrives; null if it is not counted.</param>
     /// <param name="sizes">Creates the error for a message that is too large; null if gRPC's own is used.</param>
-    /// <param name="endSlow">Ends the call. Called by any thread.</param>
-    public RequestBody(HttpContext context, ServedMethod method, HeldMessages? arriving, RequestSizes? sizes, Action endSlow)
+    public RequestBody(HttpContext context, ServedMethod method, HeldMessages? arriving, RequestSizes? sizes)
     {
-        (_context, _method, _arriving, _sizes, _endSlow) = (context, method, arriving, sizes, endSlow);
+        (_context, _method, _arriving, _sizes) = (context, method, arriving, sizes);
+        // Not looked up by the thread that ends the call.
+        _reset = context.Features.Get<IHttpResetFeature>();
         _inner = context.Features.GetRequiredFeature<IRequestBodyPipeFeature>().Reader;
         // The minimum data rate stays, so a request that stalls is ended. Of streams gRPC lifts both.
         if (method.RequestBytesMax > BodyBytesMaxOfServer && context.Features.Get<IHttpMaxRequestBodySizeFeature>() is { IsReadOnly: false } size)
@@ -185,14 +188,16 @@ internal sealed class RequestBody : PipeReader, IRequestBodyPipeFeature
     {
         try
         {
-            using var message = Decompression.Decompress(payload, _context.Request.Headers.GrpcEncoding, _method.RequestBytesMax, bytes => HoldOrThrow(payload.Length + bytes));
+            using var message = Decompression.Decompress(
+                payload, _context.Request.Headers.GrpcEncoding, _method.RequestBytesMax, bytes => HoldOrThrow(payload.Length + bytes));
             var length = (int)message.Bytes.Length;
             _decompressed = LargeArrays.Rent(FrameFormat.HeaderBytes + length);
             FrameFormat.WriteHeader(_decompressed, length);
             message.Bytes.CopyTo(_decompressed.AsSpan(FrameFormat.HeaderBytes));
             // Always, because it cost its caller next to nothing.
             _countedBytes = length;
-            return new ReadResult(new ReadOnlySequence<byte>(_decompressed, 0, FrameFormat.HeaderBytes + length), isCanceled: false, isCompleted: _isLast && isAlone);
+            var frame = new ReadOnlySequence<byte>(_decompressed, 0, FrameFormat.HeaderBytes + length);
+            return new ReadResult(frame, isCanceled: false, isCompleted: _isLast && isAlone);
         }
         catch (RpcException failure) when (IsTooLarge(failure))
         {
@@ -234,10 +239,10 @@ internal sealed class RequestBody : PipeReader, IRequestBodyPipeFeature
             return;
         if (bytes == 0)
             Release();
-        else if (_arriving.TryHold(_message ??= new HeldMessage(_endSlow), bytes))
+        else if (_arriving.TryHold(_message ??= new HeldMessage(EndSlow), bytes))
             (_isHeld, _isKept) = (true, false);
         else
-            _refusal = new RpcException(new Status(StatusCode.Unavailable, "The server has reached its limit of large requests in progress; this one was not executed. Try again."));
+            _refusal = new RpcException(new Status(StatusCode.Unavailable, NoRoom));
     }
 
     // Counts the message of a stream that the handler has from here on.
@@ -248,7 +253,7 @@ internal sealed class RequestBody : PipeReader, IRequestBodyPipeFeature
             Release();
             return;
         }
-        _arriving.Keep(_message ??= new HeldMessage(_endSlow), _countedBytes);
+        _arriving.Keep(_message ??= new HeldMessage(EndSlow), _countedBytes);
         (_isHeld, _isKept) = (true, true);
     }
 
@@ -259,6 +264,9 @@ internal sealed class RequestBody : PipeReader, IRequestBodyPipeFeature
         (_isHeld, _isKept) = (false, false);
         _arriving!.Release(_message!);
     }
+
+    // Called by the thread of a call that needs the room, under the lock of what is counted, so not after the release.
+    private void EndSlow() => _reset?.Reset(CallPolicy.TooSlowCode);
 
     private void ReturnDecompressed()
     {
@@ -273,10 +281,13 @@ internal sealed class RequestBody : PipeReader, IRequestBodyPipeFeature
     {
         if (_context.RequestAborted.IsCancellationRequested)
             throw Gone(cause: null);
-        if (_context.Request.Headers.GrpcTimeout is not { Count: 1 } timeout || !GrpcTimeout.TryParse(timeout[0], out var limit) || Environment.TickCount64 - _beginMs < limit.TotalMilliseconds)
-            return;
-        WasGoneUnbegun = true;
-        throw new RpcException(new Status(StatusCode.DeadlineExceeded, "The deadline passed."));
+        if (_context.Request.Headers.GrpcTimeout is { Count: 1 } timeout
+            && GrpcTimeout.TryParse(timeout[0], out var limit)
+            && Environment.TickCount64 - _beginMs >= limit.TotalMilliseconds)
+        {
+            WasGoneUnbegun = true;
+            throw new RpcException(new Status(StatusCode.DeadlineExceeded, "The deadline passed."));
+        }
     }
 
     private RpcException Gone(IOException? cause)

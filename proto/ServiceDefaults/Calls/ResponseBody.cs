@@ -18,8 +18,9 @@ namespace KvCluster.ServiceDefaults.Calls;
 /// <summary>The body of a response, in front of the server's.</summary>
 /// <param name="inner">The server's.</param>
 /// <param name="leaving">Counts the only response of a call; null if it is not counted, or the responses are a stream.</param>
-/// <param name="endSlow">Ends the call. Called by any thread.</param>
-internal sealed class ResponseBody(IHttpResponseBodyFeature inner, HeldMessages? leaving, Action endSlow) : PipeWriter, IHttpResponseBodyFeature, IEncodedOutput
+/// <param name="reset">Ends the call; null if the server cannot.</param>
+internal sealed class ResponseBody(IHttpResponseBodyFeature inner, HeldMessages? leaving, IHttpResetFeature? reset)
+    : PipeWriter, IHttpResponseBodyFeature, IEncodedOutput
 {
     /// <summary>A response up to this size is not waited for and not counted.</summary>
     private const int UnwatchedBytes = 16 << 10;
@@ -116,7 +117,8 @@ internal sealed class ResponseBody(IHttpResponseBodyFeature inner, HeldMessages?
 
     Task IHttpResponseBodyFeature.StartAsync(CancellationToken cancellationToken) => inner.StartAsync(cancellationToken);
 
-    Task IHttpResponseBodyFeature.SendFileAsync(string path, long offset, long? count, CancellationToken cancellationToken) => inner.SendFileAsync(path, offset, count, cancellationToken);
+    Task IHttpResponseBodyFeature.SendFileAsync(string path, long offset, long? count, CancellationToken cancellationToken) =>
+        inner.SendFileAsync(path, offset, count, cancellationToken);
 
     Task IHttpResponseBodyFeature.CompleteAsync() => inner.CompleteAsync();
 
@@ -185,7 +187,7 @@ internal sealed class ResponseBody(IHttpResponseBodyFeature inner, HeldMessages?
     {
         if (leaving is null || bytes <= UnwatchedBytes)
             return;
-        var held = new HeldMessage(endSlow);
+        var held = new HeldMessage(() => reset?.Reset(CallPolicy.TooSlowCode));
         if (!leaving.TryHold(held, bytes))
             throw new RpcException(new Status(StatusCode.Unavailable, "The server has reached its limit of large responses that wait to be read. Try again."));
         _held = held;

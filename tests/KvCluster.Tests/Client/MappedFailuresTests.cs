@@ -17,9 +17,11 @@ public sealed class MappedFailuresTests
 
     /// <summary>The package reports INTERNAL, as if the server had failed.</summary>
     [Fact]
-    public void KeepAliveTimeout_IsALostConnection() => Assert.Equal(
-        StatusCode.Unavailable,
-        MappedFailures.Map(new Status(StatusCode.Internal, "", new HttpRequestException("", new HttpProtocolException(0, "The server did not answer a ping.", innerException: null)))).StatusCode);
+    public void KeepAliveTimeout_IsALostConnection()
+    {
+        var cause = new HttpRequestException("", new HttpProtocolException(0, "The server did not answer a ping.", innerException: null));
+        Assert.Equal(StatusCode.Unavailable, MappedFailures.Map(new Status(StatusCode.Internal, "", cause)).StatusCode);
+    }
 
     [Fact]
     public void StatusOfTheServer_IsKept()

@@ -19,7 +19,7 @@ public sealed class ResponseBodyTests
     {
         const int Pieces = 17;
         var message = new EncodedBytes((1 << 20) + 7);
-        var body = new ResponseBody(_pipe, leaving: null, () => { });
+        var body = new ResponseBody(_pipe, leaving: null, reset: null);
         WriteHeader(body, message.Memory.Length);
         Assert.True(body.TryTake(message));
         var flushing = body.FlushAsync().AsTask();
@@ -41,7 +41,7 @@ public sealed class ResponseBodyTests
     public async Task Flush_OfALargeEncodedMessage_WhoseCallerGoes_ReturnsItAndLeavesAPart()
     {
         var message = new EncodedBytes(1 << 20);
-        var body = new ResponseBody(_pipe, leaving: null, () => { });
+        var body = new ResponseBody(_pipe, leaving: null, reset: null);
         WriteHeader(body, message.Memory.Length);
         Assert.True(body.TryTake(message));
         var flushing = body.FlushAsync().AsTask();
@@ -56,7 +56,7 @@ public sealed class ResponseBodyTests
     public void EncodedMessage_ThatIsNotFlushed_IsReturnedWithTheCall()
     {
         var message = new EncodedBytes(1 << 20);
-        var body = new ResponseBody(_pipe, leaving: null, () => { });
+        var body = new ResponseBody(_pipe, leaving: null, reset: null);
         WriteHeader(body, message.Memory.Length);
         Assert.True(body.TryTake(message));
         body.End();
@@ -64,13 +64,13 @@ public sealed class ResponseBodyTests
     }
 
     [Fact]
-    public void SmallEncodedMessage_IsNotTaken() => Assert.False(new ResponseBody(_pipe, leaving: null, () => { }).TryTake(new EncodedBytes(256 << 10)));
+    public void SmallEncodedMessage_IsNotTaken() => Assert.False(new ResponseBody(_pipe, leaving: null, reset: null).TryTake(new EncodedBytes(256 << 10)));
 
     [Fact]
     public async Task OnlyResponse_ThatIsNotRead_IsCountedUntilItIs()
     {
         var leaving = new HeldMessages(1 << 20);
-        var body = new ResponseBody(_pipe, leaving, () => { });
+        var body = new ResponseBody(_pipe, leaving, reset: null);
         WriteHeader(body, 100_000);
         body.Write(new byte[100_000]);
         Assert.True(await body.LeavesAsync(isPatient: true));
@@ -86,7 +86,7 @@ public sealed class ResponseBodyTests
     [Fact]
     public void OnlyResponse_WithoutRoom_IsRefusedBeforeAnythingIsWritten()
     {
-        var body = new ResponseBody(_pipe, new HeldMessages(64 << 10), () => { });
+        var body = new ResponseBody(_pipe, new HeldMessages(64 << 10), reset: null);
         Assert.Equal(StatusCode.Unavailable, Assert.Throws<RpcException>(() => WriteHeader(body, 100_000)).StatusCode);
         Assert.Empty(_pipe.Bytes);
         Assert.False(body.LeftPartialMessage);
@@ -95,7 +95,7 @@ public sealed class ResponseBodyTests
     [Fact]
     public async Task FailedStream_ThatIsNotRead_IsWaitedForASecond()
     {
-        var body = new ResponseBody(_pipe, leaving: null, () => { });
+        var body = new ResponseBody(_pipe, leaving: null, reset: null);
         WriteHeader(body, 10);
         body.Write(new byte[10]);
         _ = body.FlushAsync();
