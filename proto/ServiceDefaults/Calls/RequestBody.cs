@@ -6,6 +6,7 @@ using System.Runtime.CompilerServices;
 using Grpc.AspNetCore.Server.Calls;
 using Grpc.Core;
 using Grpc.Shared;
+using Microsoft.AspNetCore.Connections;
 using Microsoft.AspNetCore.Http;
 using Microsoft.AspNetCore.Http.Features;
 
@@ -84,7 +85,7 @@ internal sealed class RequestBody : PipeReader, IRequestBodyPipeFeature
         {
             reading = _inner.ReadAsync(cancellationToken);
         }
-        catch (IOException failure)
+        catch (Exception failure) when (failure is IOException or ConnectionAbortedException)
         {
             throw Gone(failure);
         }
@@ -115,7 +116,7 @@ internal sealed class RequestBody : PipeReader, IRequestBodyPipeFeature
         {
             _inner.AdvanceTo(consumed, examined);
         }
-        catch (IOException failure)
+        catch (Exception failure) when (failure is IOException or ConnectionAbortedException)
         {
             throw Gone(failure);
         }
@@ -142,7 +143,7 @@ internal sealed class RequestBody : PipeReader, IRequestBodyPipeFeature
         {
             result = await reading.ConfigureAwait(false);
         }
-        catch (IOException failure)
+        catch (Exception failure) when (failure is IOException or ConnectionAbortedException)
         {
             throw Gone(failure);
         }
@@ -290,7 +291,7 @@ internal sealed class RequestBody : PipeReader, IRequestBodyPipeFeature
         }
     }
 
-    private RpcException Gone(IOException? cause)
+    private RpcException Gone(Exception? cause)
     {
         WasGoneUnbegun |= !_method.HasRequestStream;
         return new RpcException(new Status(StatusCode.Cancelled, "The caller went away.", cause));
