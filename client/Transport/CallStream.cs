@@ -28,7 +28,7 @@ internal sealed class CallStream(string address, ChannelReader<CallStream.Entry>
     public async Task<string> RunAsync(GrpcChannel channel, Metadata? header, CancellationToken cancellationToken)
     {
         using var broken = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
-        using var stream = new Kv.KvClient(channel).Exchange(header, cancellationToken: broken.Token);
+        using var stream = new Kv.KvClient(channel.Calls()).Exchange(header, cancellationToken: broken.Token);
         var receiving = ReceiveAsync(stream.ResponseStream, broken.Token);
         var sending = SendAsync(stream.RequestStream, broken.Token);
         var first = await Task.WhenAny(receiving, sending).ConfigureAwait(false);

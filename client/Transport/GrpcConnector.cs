@@ -21,7 +21,7 @@ internal sealed class GrpcConnector(TlsConnector connector, int callsInFlightMax
     {
         using var handler = NodeHandler.Create(connector.ConnectAsync, connectTimeMax ?? NodeHandler.ConnectTimeMax);
         using var channel = GrpcChannel.ForAddress(address, new GrpcChannelOptions { HttpHandler = handler, MaxReceiveMessageSize = null });
-        using var stream = new V1.Cluster.ClusterClient(channel).WatchShards(new V1.WatchShardsRequest(), cancellationToken: cancellationToken);
+        using var stream = new V1.Cluster.ClusterClient(channel.Calls()).WatchShards(new V1.WatchShardsRequest(), cancellationToken: cancellationToken);
         while (await stream.ResponseStream.MoveNext(cancellationToken).ConfigureAwait(false))
             yield return stream.ResponseStream.Current;
     }

@@ -55,7 +55,7 @@ internal sealed class NodeChannels(TlsConnector connector, ExpectedCluster clust
         var handler = NodeHandler.Create(connector.ConnectAsync, NodeHandler.ConnectTimeMax);
         var options = new GrpcChannelOptions { HttpHandler = handler, DisposeHttpClient = true, MaxReceiveMessageSize = null };
         var channel = GrpcChannel.ForAddress(to.Address, options);
-        var calls = channel.Intercept(cluster, new UnsupportedCalls(to.Address));
+        var calls = channel.Calls().Intercept(cluster, new UnsupportedCalls(to.Address));
         return (channel, to.Use switch
         {
             Use.Scans => calls.Intercept(new StreamPlaces("scans", ScansMax)),

@@ -346,12 +346,8 @@ internal sealed class NodeHost : IAsyncDisposable
         builder.Services.AddSingleton(new RecoveryService(reporter, identity.Cluster, tls?.Files)).AddSingleton(coordinatorCalls);
         builder.Services.AddUnreadableRequests();
         builder.Services.AddUnservedCalls(identity.Node);
-        builder.Services.AddSingleton(new ForeignCalls(() => identity.ClusterId));
-        builder.Services.AddGrpc(static grpc =>
-        {
-            grpc.MaxReceiveMessageSize = PeerTransport.MessageBytesMax;
-            grpc.Interceptors.Add<ForeignCalls>();
-        });
+        builder.Services.AddForeignCalls(new ForeignCalls(() => identity.ClusterId));
+        builder.Services.AddGrpc(static grpc => grpc.MaxReceiveMessageSize = PeerTransport.MessageBytesMax);
         var app = builder.Build();
         app.MapGrpcService<PeerService>();
         app.MapGrpcService<PlacementService>();
@@ -397,12 +393,8 @@ internal sealed class NodeHost : IAsyncDisposable
         services.AddSingleton(watches).AddSingleton<KvWatches>();
         services.AddReflection(_options.ServeAdmin);
         services.AddSingleton<KvService>().AddSingleton<ClusterService>();
-        services.AddSingleton(new ForeignCalls(() => identity.ClusterId));
-        services.AddGrpc(static grpc =>
-        {
-            grpc.MaxReceiveMessageSize = ListenerLimits.MessageBytesMax;
-            grpc.Interceptors.Add<ForeignCalls>();
-        });
+        services.AddForeignCalls(new ForeignCalls(() => identity.ClusterId));
+        services.AddGrpc(static grpc => grpc.MaxReceiveMessageSize = ListenerLimits.MessageBytesMax);
         var app = builder.Build();
         app.MapGrpcService<KvService>();
         app.MapGrpcService<ClusterService>();

@@ -4,13 +4,11 @@
 // until Kestrel's task of it has ended, because some of those tasks never end: when a caller resets many calls, Kestrel's queue of responses overflows,
 // Kestrel drops what does not fit and aborts the connection, and then waits for the streams that it has dropped (dotnet/aspnetcore, issue 51307). Such a task
 // is left to the garbage collector, which finds nothing that refers to it once Kestrel has been told that the connection is over.
-#if GRPC_IN_TREE
+using System.Net;
 using Grpc.AspNetCore.Server.Calls;
 using Grpc.AspNetCore.Server.Hosting;
-using Microsoft.AspNetCore.Connections.Features;
-#endif
-using System.Net;
 using Microsoft.AspNetCore.Connections;
+using Microsoft.AspNetCore.Connections.Features;
 using Microsoft.AspNetCore.Server.Kestrel.Core;
 using Microsoft.Extensions.Logging;
 
@@ -60,9 +58,7 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
         }
         try
         {
-#if GRPC_IN_TREE
             connection.Features.Set<IConnectionUseFeature>(use);
-#endif
             await ServeAsync(next(connection), use).ConfigureAwait(false);
         }
         finally
@@ -182,7 +178,6 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
         }
     }
 
-#if GRPC_IN_TREE
     // Sends a GOAWAY: the caller makes its next calls on another connection, and those that are open here are still answered.
     private void TakeNoMore(Use use)
     {
@@ -192,7 +187,6 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
     }
 
     private static void End(Use use) => use.Connection.Abort(new ConnectionAbortedException("The connection continued to make calls that were refused."));
-#endif
 
     [LoggerMessage(1, LogLevel.Warning, "Refused {Count} connections since the last such message, most recently one from {Host}. {OfHostMax} connections from there are open, the most that one host may have of {ConnectionsMax}. "
         + "Have it open fewer, or raise connections-max")]
@@ -226,11 +220,7 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
         public LinkedList<Use> Unused { get; } = [];
     }
 
-#if GRPC_IN_TREE
     private sealed class Use(ConnectionLimit limit, ConnectionContext connection, IPAddress address) : IConnectionUseFeature
-#else
-    private sealed class Use(ConnectionLimit limit, ConnectionContext connection, IPAddress address)
-#endif
     {
         public ConnectionContext Connection { get; } = connection;
 
@@ -246,13 +236,11 @@ internal sealed partial class ConnectionLimit(int connectionsMax, ILogger log, T
         /// <summary>Its place in its host's list of unused connections.</summary>
         public LinkedListNode<Use>? PlaceOfHost { get; set; }
 
-#if GRPC_IN_TREE
         public ConnectionCalls Calls { get; } = new();
 
         public void TakeNoMore() => limit.TakeNoMore(this);
 
         public void End() => ConnectionLimit.End(this);
-#endif
 
         public void MarkUsed()
         {

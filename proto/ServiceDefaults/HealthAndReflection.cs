@@ -1,3 +1,6 @@
+#if !GRPC_IN_TREE
+using Grpc.Reflection;
+#endif
 using KvCluster.V1;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.Extensions.DependencyInjection;
@@ -12,15 +15,37 @@ internal static class HealthAndReflection
     /// <param name="servesAdmin">Whether operators' calls are among them.</param>
     public static IServiceCollection AddReflection(this IServiceCollection services, bool servesAdmin)
     {
-        Google.Protobuf.Reflection.ServiceDescriptor[] always = [Kv.Descriptor, Cluster.Descriptor, Grpc.Health.V1.Health.Descriptor, Grpc.Reflection.V1.ServerReflection.Descriptor];
-        return services.AddSingleton(new ReflectionCatalog(servesAdmin ? [.. always, KvCluster.Admin.V1.Admin.Descriptor] : always));
+        Google.Protobuf.Reflection.ServiceDescriptor[] always =
+        [
+            Kv.Descriptor, Cluster.Descriptor, Grpc.Health.V1.Health.Descriptor, Grpc.Reflection.V1.ServerReflection.Descriptor,
+        ];
+        return services.AddReflection(servesAdmin ? [.. always, KvCluster.Admin.V1.Admin.Descriptor] : always);
     }
+
+    /// <summary>Adds the descriptors of these services.</summary>
+    public static IServiceCollection AddReflection(this IServiceCollection services, params Google.Protobuf.Reflection.ServiceDescriptor[] described) =>
+#if GRPC_IN_TREE
+        services.AddSingleton(new ReflectionCatalog(described));
+#else
+        services.AddSingleton(new ReflectionV1ServiceImpl(described)).AddSingleton(new ReflectionServiceImpl(described));
+#endif
 
     /// <summary>Maps the services. The health service is the caller's singleton.</summary>
     public static void MapHealthAndReflection(this WebApplication app)
     {
         app.MapGrpcService<HealthService>();
+        app.MapReflection();
+    }
+
+    /// <summary>Maps both versions of reflection.</summary>
+    public static void MapReflection(this WebApplication app)
+    {
+#if GRPC_IN_TREE
         app.MapGrpcService<ReflectionService>();
         app.MapGrpcService<ReflectionAlphaService>();
+#else
+        app.MapGrpcService<ReflectionV1ServiceImpl>();
+        app.MapGrpcService<ReflectionServiceImpl>();
+#endif
     }
 }

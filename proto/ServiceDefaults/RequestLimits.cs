@@ -1,10 +1,7 @@
 // Limits the size of requests by method, the same at node and router. A request becomes objects of many times its size when gRPC parses it, so requests that
-// need not be large are refused if they are: no memory budget counts those of services other than Kv. With grpc-dotnet instead of our server, only the
-// server's limit applies.
-#if GRPC_IN_TREE
+// need not be large are refused if they are: no memory budget counts those of services other than Kv.
 using Grpc.AspNetCore.Server.Calls;
 using Grpc.Core;
-#endif
 using Microsoft.Extensions.DependencyInjection;
 
 namespace KvCluster.ServiceDefaults;
@@ -34,12 +31,7 @@ internal static class RequestLimits
     public const int QuestionBytesMax = 1 << 10;
 
     /// <summary>May be called before or after <c>AddGrpc</c>.</summary>
-    public static void AddRequestLimits(this IServiceCollection services)
-    {
-#if GRPC_IN_TREE
-        services.AddSingleton(new RequestSizes(BytesMaxOf, TooLarge));
-#endif
-    }
+    public static void AddRequestLimits(this IServiceCollection services) => services.AddSingleton(new RequestSizes(BytesMaxOf, TooLarge));
 
     /// <summary>The maximum message size of a method, by its path.</summary>
     internal static int BytesMaxOf(string method) => method switch
@@ -52,7 +44,6 @@ internal static class RequestLimits
         _ => QuestionBytesMax,
     };
 
-#if GRPC_IN_TREE
     private static RpcException TooLarge(int bytesMax, bool isStream) => isStream
         ? new RpcException(new Status(
             StatusCode.InvalidArgument,
@@ -61,5 +52,4 @@ internal static class RequestLimits
             StatusCode.InvalidArgument,
             $"The request exceeds the method's limit of {bytesMax:N0} bytes; nothing was applied. Send less in one request.",
             StatusDetails.Info("BAD_REQUEST", StatusDetails.NotApplied)).ToRpcException();
-#endif
 }

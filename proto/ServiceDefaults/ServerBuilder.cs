@@ -1,3 +1,6 @@
+#if !GRPC_IN_TREE
+using KvCluster.ServiceDefaults.Calls;
+#endif
 using KvCluster.ServiceDefaults.Security;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.AspNetCore.Hosting;
@@ -24,7 +27,13 @@ internal static class ServerBuilder
         var builder = WebApplication.CreateEmptyBuilder(new WebApplicationOptions());
         builder.WebHost.UseKestrelCore().ConfigureKestrel(kestrel => KestrelListener.Listen(kestrel, listen, protocols, tls, limits ?? ListenerLimits.OfClients(ListenerLimits.ConnectionsDefault), logs));
         builder.Services.AddRoutingCore();
-        builder.Services.AddSingleton(logs).AddSingleton<IHostLifetime, NoLifetime>();
+#if GRPC_IN_TREE
+        builder.Services.AddSingleton(logs);
+#else
+        builder.Services.AddCallPolicy();
+        builder.Services.AddSingleton<ILoggerFactory>(new CallLogs(logs));
+#endif
+        builder.Services.AddSingleton<IHostLifetime, NoLifetime>();
         return builder;
     }
 }

@@ -1,11 +1,8 @@
 // The error for a request that is not an encoded message, the same at node and router, where gRPC parses the message: in Admin, Cluster, health and
-// reflection. Calls of the service Kv are parsed by our own code and end with the same text. With grpc-dotnet instead of our server such a call ends with
-// INTERNAL.
-#if GRPC_IN_TREE
+// reflection. Calls of the service Kv are parsed by our own code and end with the same text.
 using Grpc.AspNetCore.Server.Calls;
 using Grpc.Core;
 using KvCluster.Wire;
-#endif
 using Microsoft.Extensions.DependencyInjection;
 
 namespace KvCluster.ServiceDefaults;
@@ -14,11 +11,6 @@ namespace KvCluster.ServiceDefaults;
 internal static class UnreadableRequests
 {
     /// <summary>May be called before or after <c>AddGrpc</c>.</summary>
-    public static void AddUnreadableRequests(this IServiceCollection services)
-    {
-#if GRPC_IN_TREE
-        services.AddSingleton(new UnreadableRequest(static () => StatusDetails.Create(
-            StatusCode.InvalidArgument, MalformedMessageException.Text, StatusDetails.Info("BAD_REQUEST", StatusDetails.NotApplied)).ToRpcException()));
-#endif
-    }
+    public static void AddUnreadableRequests(this IServiceCollection services) => services.AddSingleton(new UnreadableRequest(static () => StatusDetails.Create(
+        StatusCode.InvalidArgument, MalformedMessageException.Text, StatusDetails.Info("BAD_REQUEST", StatusDetails.NotApplied)).ToRpcException()));
 }

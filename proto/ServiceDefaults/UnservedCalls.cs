@@ -1,9 +1,6 @@
-// Why this program does not serve a call, the same at node and router: the program does not know it, or serves it at another address. With grpc-dotnet instead
-// of our server such a call ends with UNIMPLEMENTED and no reason.
+// Why this program does not serve a call, the same at node and router: the program does not know it, or serves it at another address.
 using System.Collections.Frozen;
-#if GRPC_IN_TREE
 using Grpc.AspNetCore.Server.Calls;
-#endif
 using Grpc.Core;
 using Microsoft.Extensions.DependencyInjection;
 
@@ -26,12 +23,8 @@ internal static class UnservedCalls
     /// <summary>May be called before or after <c>AddGrpc</c>.</summary>
     /// <param name="services">The server's services.</param>
     /// <param name="node">The node; <see cref="NodeId.None"/> for a router.</param>
-    public static void AddUnservedCalls(this IServiceCollection services, NodeId node)
-    {
-#if GRPC_IN_TREE
+    public static void AddUnservedCalls(this IServiceCollection services, NodeId node) =>
         services.AddSingleton(new UnservedCall(path => Refusal(node, path).ToRpcException()));
-#endif
-    }
 
     /// <summary>The refusal of a call that no service at an address has.</summary>
     /// <param name="node">The node; <see cref="NodeId.None"/> for a router.</param>

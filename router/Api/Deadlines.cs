@@ -34,7 +34,10 @@ internal static class Deadlines
     public static long WaitMs(long leftMs) => leftMs - Math.Min(leftMs / 10, MarginMsMax);
 
     /// <summary>The caller's deadline in <see cref="Environment.TickCount64"/>; for a caller without one, <paramref name="otherwise"/> from now.</summary>
-    public static long Of(ServerCallContext context, TimeSpan otherwise) => Environment.TickCount64 + (long)(context.Deadline == DateTime.MaxValue
+    public static long Of(ServerCallContext context, TimeSpan otherwise) => Of(context.Deadline, otherwise);
+
+    /// <summary>The same for a deadline; <see cref="DateTime.MaxValue"/> means none.</summary>
+    public static long Of(DateTime deadline, TimeSpan otherwise) => Environment.TickCount64 + (long)(deadline == DateTime.MaxValue
         ? otherwise.TotalMilliseconds
-        : Math.Max(0, (context.Deadline - DateTime.UtcNow).TotalMilliseconds));
+        : Math.Max(0, (deadline - DateTime.UtcNow).TotalMilliseconds));
 }

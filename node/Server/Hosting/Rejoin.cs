@@ -118,7 +118,7 @@ internal sealed class Rejoin(NodeId node, ICoordinator coordinator, CoordinatorK
         try
         {
             var request = new GetRequest { Key = key, Read = new ReadOptions { Mode = ReadMode.Quorum } };
-            await new Kv.KvClient(channel).GetAsync(request, deadline: DateTime.UtcNow + CallTimeMax, cancellationToken: cancellationToken).ConfigureAwait(false);
+            await new Kv.KvClient(channel.Calls()).GetAsync(request, deadline: DateTime.UtcNow + CallTimeMax, cancellationToken: cancellationToken).ConfigureAwait(false);
             return null;
         }
         catch (RpcException failure) when (!cancellationToken.IsCancellationRequested)

@@ -33,7 +33,7 @@ internal static class RunningNode
             {
                 // For no existing shard, so that the answer waits for no replica.
                 using var channel = channelTo(record.NodeId, record.Address);
-                var answer = await new V1.Cluster.ClusterClient(channel).GetStatusAsync(new GetStatusRequest { Shard = uint.MaxValue }, deadline: DateTime.UtcNow + AnswerTimeMax, cancellationToken: cancellationToken).ConfigureAwait(false);
+                var answer = await new V1.Cluster.ClusterClient(channel.Calls()).GetStatusAsync(new GetStatusRequest { Shard = uint.MaxValue }, deadline: DateTime.UtcNow + AnswerTimeMax, cancellationToken: cancellationToken).ConfigureAwait(false);
                 return answer.Nodes.Any(node => node.Node == record.Node && node.Incarnation == record.Incarnation) ? record.Address : null;
             }
             catch (Exception failure) when (failure is RpcException or ArgumentException or UriFormatException && !cancellationToken.IsCancellationRequested)

@@ -234,7 +234,7 @@ internal sealed class CopyRelease : IAsyncDisposable
         {
             using var channel = _peers.ChannelTo(node, there.PeerAddress);
             var request = new HoldsCopyRequest { Node = _identity.Node.Value, Shard = shard.Value, Replica = replica.Value, Newest = newest.ToWire() };
-            var answer = await new Internal.V1.Placement.PlacementClient(channel).HoldsCopyAsync(request, deadline: DateTime.UtcNow + AnswerTimeMax, cancellationToken: stop).ConfigureAwait(false);
+            var answer = await new Internal.V1.Placement.PlacementClient(channel.Calls()).HoldsCopyAsync(request, deadline: DateTime.UtcNow + AnswerTimeMax, cancellationToken: stop).ConfigureAwait(false);
             var refusal = answer.Holds == HoldsCopyResponse.Types.Holds.All ? null
                 : answer.Refusal.Length > 0 ? answer.Refusal
                 : $"node {node}, which leads its shard, does not say that a majority has all of it";

@@ -208,7 +208,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
     public static async Task AskAsync(PeerTransport peers, NodeId asking, NodeRecord leader, Replacement request, CancellationToken cancellationToken)
     {
         using var channel = peers.ChannelTo(leader.NodeId, leader.PeerAddress);
-        await new Internal.V1.Placement.PlacementClient(channel).ReplaceReplicaAsync(ToMessage(asking, request), deadline: DateTime.UtcNow + CatchUpTimeMax, cancellationToken: cancellationToken)
+        await new Internal.V1.Placement.PlacementClient(channel.Calls()).ReplaceReplicaAsync(ToMessage(asking, request), deadline: DateTime.UtcNow + CatchUpTimeMax, cancellationToken: cancellationToken)
             .ConfigureAwait(false);
     }
 

@@ -93,7 +93,7 @@ internal sealed class StayingVoters(NodeIdentity identity, ShardDirectory map, S
         {
             using var channel = peers.ChannelTo(leader, there.PeerAddress);
             var request = new MayStopRequest { NodeId = identity.Node, KeptMs = (uint)keptTime.TotalMilliseconds, Shards = { asked.Select(static shard => shard.Value) } };
-            var answer = await new Internal.V1.Placement.PlacementClient(channel).MayStopAsync(request, deadline: DateTime.UtcNow + AnswerTimeMax, cancellationToken: cancellationToken).ConfigureAwait(false);
+            var answer = await new Internal.V1.Placement.PlacementClient(channel.Calls()).MayStopAsync(request, deadline: DateTime.UtcNow + AnswerTimeMax, cancellationToken: cancellationToken).ConfigureAwait(false);
             var verdicts = answer.Verdicts.ToDictionary(static verdict => verdict.ShardId);
             return asked.Select(shard => verdicts.TryGetValue(shard, out var verdict)
                 ? new Verdict(shard, verdict.Epoch, verdict.Stop == MayStopVerdict.Types.Stop.May ? null : verdict.Refusal)

@@ -166,7 +166,7 @@ internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coor
             try
             {
                 using var channel = channelTo(other, address);
-                var client = new Internal.V1.Recovery.RecoveryClient(channel);
+                var client = new Internal.V1.Recovery.RecoveryClient(channel.Calls());
                 var limit = DateTime.UtcNow + AnswerTimeMax;
                 var answer = claim is null
                     ? await client.ReportAsync(new ReportRequest { Node = node.Value }, deadline: limit, cancellationToken: cancellationToken).ConfigureAwait(false)
@@ -245,7 +245,7 @@ internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coor
             }
 
             using var channel = channelTo(other, address);
-            await new Internal.V1.Recovery.RecoveryClient(channel).ReleaseAsync(new BindRequest { Node = node.Value, Claim = claim }, deadline: DateTime.UtcNow + ReleaseTimeMax).ConfigureAwait(false);
+            await new Internal.V1.Recovery.RecoveryClient(channel.Calls()).ReleaseAsync(new BindRequest { Node = node.Value, Claim = claim }, deadline: DateTime.UtcNow + ReleaseTimeMax).ConfigureAwait(false);
         }
         catch (Exception failure) when (failure is RpcException or ArgumentException or StorageIoException)
         {

@@ -41,7 +41,7 @@ internal sealed record JoinedElsewhere(NodeId Node, ulong Number)
         {
             using var channel = channelTo(other.NodeId, other.PeerAddress);
             var request = new ReportRequest { Node = node.Value, ClusterOnly = true };
-            var answer = await new Internal.V1.Recovery.RecoveryClient(channel).ReportAsync(request, deadline: DateTime.UtcNow + AnswerTimeMax, cancellationToken: cancellationToken).ConfigureAwait(false);
+            var answer = await new Internal.V1.Recovery.RecoveryClient(channel.Calls()).ReportAsync(request, deadline: DateTime.UtcNow + AnswerTimeMax, cancellationToken: cancellationToken).ConfigureAwait(false);
             return answer.Report is { Cluster: { } joined } report && report.Node == other.Node && joined.ClusterId == own.ClusterId && joined.Lineage.Equals(own.Lineage)
                 ? new JoinedElsewhere(other.NodeId, joined.Recovery)
                 : null;

@@ -17,9 +17,9 @@ internal sealed class PeerService(PeerTransport transport) : Internal.V1.Replica
         {
             throw new RpcException(new Status(StatusCode.Unavailable, "The node is stopping, or a newer stream replaced this one."));
         }
-        catch (RpcException failure) when (failure.Status.DebugException is InvalidProtocolBufferException)
+        catch (Exception failure) when (failure is InvalidProtocolBufferException or RpcException { Status.DebugException: InvalidProtocolBufferException })
         {
-            // gRPC would report INTERNAL, which means an error of this node.
+            // gRPC would report an error of this node.
             throw new RpcException(new Status(StatusCode.InvalidArgument, "The data received is not an encoded PeerMessage, and the stream was ended. The frames before it were accepted. Open a new stream."));
         }
     }

@@ -223,7 +223,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
 
     private async Task ConnectAsync(NodeId node, GrpcChannel channel, Action connected)
     {
-        using var call = new Internal.V1.Replication.ReplicationClient(channel).Connect(cancellationToken: _stopping.Token);
+        using var call = new Internal.V1.Replication.ReplicationClient(channel.Calls()).Connect(cancellationToken: _stopping.Token);
         await call.RequestStream.WriteAsync(Hello()).ConfigureAwait(false);
         var answered = await ReadHelloAsync(call.ResponseStream, _stopping.Token).ConfigureAwait(false);
         if (answered != node)

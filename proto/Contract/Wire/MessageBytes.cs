@@ -1,9 +1,7 @@
 using System.Buffers;
 using System.Collections.Concurrent;
 using Grpc.Core;
-#if GRPC_IN_TREE
 using Grpc.Shared;
-#endif
 
 namespace KvCluster.Wire;
 
@@ -11,10 +9,7 @@ namespace KvCluster.Wire;
 /// The bytes of one message of the API: a request as received or a response to be sent. Pooled: the service that gets a request returns it, and a response is
 /// returned when it has been written to the connection. It has one owner at a time, or several that only read it.
 /// </summary>
-internal sealed class MessageBytes
-#if GRPC_IN_TREE
-    : IEncodedMessage
-#endif
+internal sealed class MessageBytes : IEncodedMessage
 {
     private const int BytesMin = 1 << 10;
     private const int PooledBytesMax = 256 << 10;
@@ -101,9 +96,13 @@ internal sealed class MessageBytes
     private static void Write(MessageBytes message, SerializationContext context)
     {
         context.SetPayloadLength(message.Count);
-        context.GetBufferWriter().Write(message.Written);
+        var output = context.GetBufferWriter();
+        var isTaken = output is IEncodedOutput encoded && encoded.TryTake(message);
+        if (!isTaken)
+            output.Write(message.Written);
         context.Complete();
-        message.Return();
+        if (!isTaken)
+            message.Return();
     }
 
     private static MessageBytes Read(DeserializationContext context)

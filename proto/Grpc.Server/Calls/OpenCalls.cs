@@ -35,7 +35,7 @@ internal sealed class OpenCalls(int callsMax, RpcException refusal)
     private readonly int _forShares = callsMax - (callsMax / 4);
     private readonly string _status = StatusText.Of(refusal.StatusCode);
     private readonly string _message = StatusMessage.Encode(refusal.Status.Detail);
-    private readonly (string Name, string Value)[] _details = [.. refusal.Trailers.Select(entry => (entry.Key, BinaryHeader.Format(entry)))];
+    private readonly (string Name, string Value)[] _details = [.. refusal.Trailers.Select(entry => (entry.Key, HeaderValue.Of(entry)))];
     private int _taken;
     private int _connections;
     private long _refused;

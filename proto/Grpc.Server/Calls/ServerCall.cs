@@ -264,7 +264,7 @@ internal sealed class ServerCall : ServerCallContext
     private static void AddTo(IHeaderDictionary headers, Metadata metadata)
     {
         foreach (var entry in metadata)
-            headers.Append(entry.Key, BinaryHeader.Format(entry));
+            headers.Append(entry.Key, HeaderValue.Of(entry));
     }
 
     private void WriteStatus()

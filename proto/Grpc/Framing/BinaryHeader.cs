@@ -4,11 +4,9 @@ using Grpc.Core;
 
 namespace Grpc.Shared;
 
-/// <summary>Metadata entries as header values. Bytes are base64, sent with padding and accepted with or without it.</summary>
+/// <summary>Received headers as metadata entries. Bytes are base64, accepted with or without padding.</summary>
 internal static class BinaryHeader
 {
-    public static string Format(Metadata.Entry entry) => entry.IsBinary ? Convert.ToBase64String(entry.ValueBytes) : entry.Value;
-
     /// <summary>Adds a received header. A binary one may hold several values separated by commas; those that are not base64 are omitted.</summary>
     public static void AddTo(Metadata metadata, string key, string value)
     {

@@ -1,11 +1,9 @@
 // Limits the memory of all calls of a process together, and how many may be open. Created once by node or router from its setting; its parts are used by any
 // thread.
-#if GRPC_IN_TREE
 using Google.Protobuf.WellKnownTypes;
 using Google.Rpc;
 using Grpc.AspNetCore.Server.Calls;
 using Grpc.Core;
-#endif
 using Microsoft.Extensions.DependencyInjection;
 
 namespace KvCluster.ServiceDefaults.Memory;
@@ -32,12 +30,10 @@ internal sealed class CallMemory(int mebibytes)
     /// </summary>
     public const int OpenCallsPerMebibyte = 64;
 
-#if GRPC_IN_TREE
     private static readonly TimeSpan RetryDelay = TimeSpan.FromMilliseconds(50);
 
     private readonly MessageMemory _messages = new(((long)mebibytes << 20) / 4, ((long)mebibytes << 20) / 4);
     private readonly OpenCalls _open = new(mebibytes * OpenCallsPerMebibyte, NoPlace(mebibytes * OpenCallsPerMebibyte));
-#endif
 
     /// <summary>For requests, from when they have completely arrived until they are answered.</summary>
     public ByteBudget Requests { get; } = new(((long)mebibytes << 20) / 4);
@@ -48,54 +44,20 @@ internal sealed class CallMemory(int mebibytes)
     /// <summary>
     /// The number of calls refused so far because too many were open. They are refused before anything is allocated for them, and are counted nowhere else.
     /// </summary>
-    public long CallsRefused
-    {
-        get
-        {
-#if GRPC_IN_TREE
-            return _open.Refused;
-#else
-            return 0;
-#endif
-        }
-    }
+    public long CallsRefused => _open.Refused;
 
     /// <summary>
     /// The number of calls so far that were not begun, because their caller went away or their deadline passed while their request arrived. They are counted
     /// nowhere else.
     /// </summary>
-    public long CallsGone
-    {
-        get
-        {
-#if GRPC_IN_TREE
-            return _open.Gone;
-#else
-            return 0;
-#endif
-        }
-    }
+    public long CallsGone => _open.Gone;
 
     /// <summary>Whether a unary response of this size can be written now. If not, its call is refused before the response is made.</summary>
-    public bool MayRespond(int bytes)
-    {
-#if GRPC_IN_TREE
-        return _messages.Leaving.HasRoom(bytes);
-#else
-        return true;
-#endif
-    }
+    public bool MayRespond(int bytes) => _messages.Leaving.HasRoom(bytes);
 
     /// <summary>Applies the other two parts and the limit of open calls to a server.</summary>
-    public void AddTo(IServiceCollection services)
-    {
-        services.AddSingleton(this);
-#if GRPC_IN_TREE
-        services.AddSingleton(_messages).AddSingleton(_open);
-#endif
-    }
+    public void AddTo(IServiceCollection services) => services.AddSingleton(this).AddSingleton(_messages).AddSingleton(_open);
 
-#if GRPC_IN_TREE
     private static RpcException NoPlace(int callsMax)
     {
         var status = StatusDetails.Create(
@@ -105,5 +67,4 @@ internal sealed class CallMemory(int mebibytes)
         status.Details.Add(Any.Pack(new RetryInfo { RetryDelay = Duration.FromTimeSpan(RetryDelay) }));
         return status.ToRpcException();
     }
-#endif
 }

@@ -54,9 +54,8 @@ public sealed class BehaviourTests
     [Fact]
     public async Task Deadline_OfTheClient_IsKnownToTheServerAndEndsItsHandler()
     {
-        await using var server = await EchoServer.StartAsync();
-        // A client that does not enforce its own deadline: only the header carries it.
-        var headers = new Metadata { { "grpc-timeout", "100m" } };
+        await using var server = await EchoServer.StartAsync(channelOptions: TimeoutHeader.Options());
+        var headers = new Metadata { { TimeoutHeader.Metadata, "100m" } };
         var failure = await Assert.ThrowsAsync<RpcException>(async () => await server.Client.UnaryAsync(new EchoRequest { DelayMs = 60_000 }, headers));
         Assert.Equal(StatusCode.DeadlineExceeded, failure.StatusCode);
         await Eventually.TrueAsync(() => server.Service.Open == 0, "the handler ends");
@@ -94,8 +93,8 @@ public sealed class BehaviourTests
     [Fact]
     public async Task Deadline_WhileTheHandlerReads_EndsTheStream()
     {
-        await using var server = await EchoServer.StartAsync();
-        using var call = server.Client.Duplex(new Metadata { { "grpc-timeout", "100m" } });
+        await using var server = await EchoServer.StartAsync(channelOptions: TimeoutHeader.Options());
+        using var call = server.Client.Duplex(new Metadata { { TimeoutHeader.Metadata, "100m" } });
         var failure = await Assert.ThrowsAsync<RpcException>(() => call.ResponseStream.MoveNext());
         Assert.Equal(StatusCode.DeadlineExceeded, failure.StatusCode);
     }
@@ -111,9 +110,9 @@ public sealed class BehaviourTests
     [Fact]
     public async Task Timeout_ThatIsMalformed_IsIgnored()
     {
-        await using var server = await EchoServer.StartAsync();
+        await using var server = await EchoServer.StartAsync(channelOptions: TimeoutHeader.Options());
         foreach (var malformed in new[] { "", "5", "m", "123456789m", "-1m", "1x", "1.5S" })
-            await server.Client.UnaryAsync(new EchoRequest(), new Metadata { { "grpc-timeout", malformed } });
+            await server.Client.UnaryAsync(new EchoRequest(), new Metadata { { TimeoutHeader.Metadata, malformed } });
     }
 
     [Fact]
@@ -222,10 +221,10 @@ public sealed class BehaviourTests
             https.ClientCertificateValidation = (certificate, _, _) => certificate.Thumbprint == known.Thumbprint;
         }));
         using var trusted = ChannelWith(known);
-        Assert.Empty((await new Echo.EchoClient(trusted).UnaryAsync(new EchoRequest())).Payload);
+        Assert.Empty((await new Echo.EchoClient(trusted.Calls()).UnaryAsync(new EchoRequest())).Payload);
         using var stranger = SelfSigned("stranger");
         using var untrusted = ChannelWith(stranger);
-        var failure = await Assert.ThrowsAsync<RpcException>(async () => await new Echo.EchoClient(untrusted).UnaryAsync(new EchoRequest()));
+        var failure = await Assert.ThrowsAsync<RpcException>(async () => await new Echo.EchoClient(untrusted.Calls()).UnaryAsync(new EchoRequest()));
         Assert.Equal(StatusCode.Unavailable, failure.StatusCode);
 
         GrpcChannel ChannelWith(X509Certificate2 certificate) => GrpcChannel.ForAddress($"https://localhost:{server.Port}", new GrpcChannelOptions
@@ -246,7 +245,7 @@ public sealed class BehaviourTests
     public async Task NoServer_IsUnavailable()
     {
         using var channel = GrpcChannel.ForAddress("http://127.0.0.1:1");
-        var client = new Echo.EchoClient(channel);
+        var client = new Echo.EchoClient(channel.Calls());
         Assert.Equal(StatusCode.Unavailable, (await Assert.ThrowsAsync<RpcException>(async () => await client.UnaryAsync(new EchoRequest()))).StatusCode);
         using var duplex = client.Duplex();
         Assert.Equal(StatusCode.Unavailable, (await Assert.ThrowsAsync<RpcException>(() => duplex.ResponseStream.MoveNext())).StatusCode);

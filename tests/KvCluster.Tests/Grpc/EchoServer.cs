@@ -1,6 +1,9 @@
 using System.Collections.Concurrent;
 using Grpc.AspNetCore.Server;
 using Grpc.Net.Client;
+#if !GRPC_IN_TREE
+using KvCluster.ServiceDefaults.Calls;
+#endif
 using KvCluster.Tests.Grpc.Proto;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.AspNetCore.Connections;
@@ -24,7 +27,7 @@ internal sealed class EchoServer : IAsyncDisposable
         _app = app;
         Service = service;
         Channel = channel;
-        Client = new Echo.EchoClient(channel);
+        Client = new Echo.EchoClient(channel.Calls());
     }
 
     public EchoService Service { get; }
@@ -59,7 +62,10 @@ internal sealed class EchoServer : IAsyncDisposable
                 connections.TryRemove(connection.ConnectionId, out _);
             });
         }));
-        builder.Services.AddGrpc(configure);
+#if !GRPC_IN_TREE
+        builder.Services.AddCallPolicy();
+#endif
+        builder.Services.AddGrpc(configure ?? (static _ => { }));
         builder.Services.AddSingleton<EchoService>();
         configureServices?.Invoke(builder.Services);
         var app = builder.Build();

@@ -189,12 +189,13 @@ public sealed class OpenCallsTests
         await Eventually.TrueAsync(() => open.Gone == 1, "the call without a caller is counted");
         // A request of two mebibytes arrives for longer than a millisecond, unless the deadline's timer is late.
         var large = new EchoRequest { Payload = ByteString.CopyFrom(new byte[2 << 20]) };
+        using var hurried = GrpcChannel.ForAddress($"http://127.0.0.1:{server.Port}", TimeoutHeader.Options());
         await Eventually.TrueAsync(
             async () =>
             {
                 try
                 {
-                    await server.Client.UnaryAsync(large, new Metadata { { "grpc-timeout", "1m" } });
+                    await new Echo.EchoClient(hurried).UnaryAsync(large, new Metadata { { TimeoutHeader.Metadata, "1m" } });
                 }
                 catch (RpcException)
                 {

@@ -3,8 +3,10 @@ using System.Diagnostics.Metrics;
 using Google.Protobuf;
 using Google.Rpc;
 using Grpc.Core;
+using Grpc.Net.Client;
 using KvCluster.Storage.Context;
 using KvCluster.Storage.DataFile;
+using KvCluster.Tests.Grpc;
 using KvCluster.V1;
 
 namespace KvCluster.Tests.Node;
@@ -46,10 +48,11 @@ public sealed class ScanBoundsTests
         await FillAsync(cluster.KvOf(1), 1);
         var metrics = new Dictionary<string, double>();
         using var listener = cluster.WatchMetrics(1, metrics);
+        using var channel = GrpcChannel.ForAddress(cluster.AddressOf(1), TimeoutHeader.Options());
         await Eventually.LongEnoughAsync(TimeSpan.FromMilliseconds(300), async deadline =>
         {
             // Only the header carries the deadline; the client knows of none.
-            using var call = cluster.KvOf(1).Scan(new ScanRequest(), new Metadata { { "grpc-timeout", $"{deadline.TotalMilliseconds}m" } });
+            using var call = new Kv.KvClient(channel).Scan(new ScanRequest(), new Metadata { { TimeoutHeader.Metadata, $"{deadline.TotalMilliseconds}m" } });
             var waited = Stopwatch.StartNew();
             var wasActive = false;
             for (; waited.Elapsed < deadline && !wasActive; wasActive = Value("kvcluster.node.request.active") == 1)

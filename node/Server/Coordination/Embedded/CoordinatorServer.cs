@@ -22,15 +22,14 @@ internal sealed class CoordinatorServer : IAsyncDisposable
     {
         var builder = ServerBuilder.Create(logs, new Uri(listen), limits: ListenerLimits.OfCoordinator());
         builder.Services.AddSingleton(coordinator);
-        builder.Services.AddSingleton(new ReflectionCatalog(
-            Etcdserverpb.KV.Descriptor, Etcdserverpb.Watch.Descriptor, Etcdserverpb.Lease.Descriptor, Etcdserverpb.Maintenance.Descriptor));
+        builder.Services.AddReflection(Etcdserverpb.KV.Descriptor, Etcdserverpb.Watch.Descriptor, Etcdserverpb.Lease.Descriptor, Etcdserverpb.Maintenance.Descriptor);
         builder.Services.AddGrpc();
         var app = builder.Build();
         app.MapGrpcService<EtcdKvService>();
         app.MapGrpcService<EtcdWatchService>();
         app.MapGrpcService<EtcdLeaseService>();
         app.MapGrpcService<EtcdMaintenanceService>();
-        app.MapGrpcService<ReflectionService>();
+        app.MapReflection();
         return new CoordinatorServer(await OwnedServer.StartAsync(app, new Uri(listen), health: null, cancellationToken).ConfigureAwait(false));
     }
 

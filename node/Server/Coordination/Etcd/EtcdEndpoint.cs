@@ -32,11 +32,12 @@ internal sealed class EtcdEndpoint : IDisposable
                 KeepAlivePingPolicy = HttpKeepAlivePingPolicy.WithActiveRequests,
             },
         });
-        Kv = new KV.KVClient(_channel);
-        Watch = new Watch.WatchClient(_channel);
-        Lease = new Lease.LeaseClient(_channel);
-        Auth = new Auth.AuthClient(_channel);
-        Maintenance = new Maintenance.MaintenanceClient(_channel);
+        var calls = _channel.Calls();
+        Kv = new KV.KVClient(calls);
+        Watch = new Watch.WatchClient(calls);
+        Lease = new Lease.LeaseClient(calls);
+        Auth = new Auth.AuthClient(calls);
+        Maintenance = new Maintenance.MaintenanceClient(calls);
     }
 
     public string Address { get; }

@@ -38,7 +38,7 @@ internal static class RequestMessage
         if (options.Headers is null)
             return;
         foreach (var entry in options.Headers)
-            request.Headers.TryAddWithoutValidation(entry.Key, BinaryHeader.Format(entry));
+            request.Headers.TryAddWithoutValidation(entry.Key, HeaderValue.Of(entry));
     }
 
     /// <summary>Whether nothing was added to the headers that <see cref="Create"/> set.</summary>

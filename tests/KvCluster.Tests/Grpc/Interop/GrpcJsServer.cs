@@ -13,7 +13,7 @@ public sealed class GrpcJsServer : IAsyncLifetime
 
     internal GrpcChannel Channel => _channel!;
 
-    internal Echo.EchoClient Client => new(Channel);
+    internal Echo.EchoClient Client => new(Channel.Calls());
 
     internal string Address { get; private set; } = "";
 

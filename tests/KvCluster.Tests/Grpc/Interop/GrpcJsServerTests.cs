@@ -152,7 +152,7 @@ public sealed class GrpcJsServerTests(GrpcJsServer server) : IClassFixture<GrpcJ
         await AssertFails(StatusCode.ResourceExhausted, async () => await Client.UnaryAsync(request, deadline: Deadline));
         // Our own.
         using var channel = GrpcChannel.ForAddress(server.Address, new GrpcChannelOptions { MaxSendMessageSize = 1000 });
-        await AssertFails(StatusCode.ResourceExhausted, async () => await new Echo.EchoClient(channel).UnaryAsync(request, deadline: Deadline));
+        await AssertFails(StatusCode.ResourceExhausted, async () => await new Echo.EchoClient(channel.Calls()).UnaryAsync(request, deadline: Deadline));
     }
 
     [NodeFact]

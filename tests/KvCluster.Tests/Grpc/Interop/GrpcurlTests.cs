@@ -2,8 +2,6 @@ using System.Diagnostics;
 using KvCluster.Processes;
 using KvCluster.ServiceDefaults;
 using KvCluster.Tests.Grpc.Proto;
-using Microsoft.AspNetCore.Builder;
-using Microsoft.Extensions.DependencyInjection;
 
 namespace KvCluster.Tests.Grpc.Interop;
 
@@ -35,12 +33,8 @@ public sealed class GrpcurlTests
     }
 
     private static Task<EchoServer> StartAsync() => EchoServer.StartAsync(
-        configureServices: services => services.AddSingleton(new ReflectionCatalog(Echo.Descriptor, V1.Kv.Descriptor, V1.Cluster.Descriptor)),
-        map: app =>
-        {
-            app.MapGrpcService<ReflectionService>();
-            app.MapGrpcService<ReflectionAlphaService>();
-        });
+        configureServices: services => services.AddReflection(Echo.Descriptor, V1.Kv.Descriptor, V1.Cluster.Descriptor),
+        map: app => app.MapReflection());
 
     private static async Task<string> RunAsync(EchoServer server, string call, string? argument = null)
     {

@@ -103,7 +103,7 @@ public sealed class HostileServerTests
             var serving = ServeAsync(listener, HeadersFrame(
                 Http2Frame.EndStream,
                 (":status", "200"), ("content-type", "application/grpc"), ("grpc-status", "5"), ("grpc-message", "not %E2%98%BA here"), ("x-more-bin", "q6ur")).ToBytes());
-            var failure = await Assert.ThrowsAsync<RpcException>(async () => await new Echo.EchoClient(channel).UnaryAsync(new EchoRequest()));
+            var failure = await Assert.ThrowsAsync<RpcException>(async () => await new Echo.EchoClient(channel.Calls()).UnaryAsync(new EchoRequest()));
             Assert.Equal(StatusCode.NotFound, failure.StatusCode);
             Assert.Equal("not ☺ here", failure.Status.Detail);
             Assert.Equal([0xab, 0xab, 0xab], failure.Trailers.GetValueBytes("x-more-bin")!);
@@ -118,7 +118,7 @@ public sealed class HostileServerTests
         using var listener = Listen(out var channel);
         using (channel)
         {
-            var call = new Echo.EchoClient(channel).UnaryAsync(new EchoRequest());
+            var call = new Echo.EchoClient(channel.Calls()).UnaryAsync(new EchoRequest());
             using var tcp = await listener.AcceptTcpClientAsync();
             await tcp.GetStream().WriteAsync("HTTP/1.1 400 Bad Request\r\n\r\nI do not speak that."u8.ToArray());
             var failure = await Assert.ThrowsAsync<RpcException>(async () => await call);
@@ -136,7 +136,7 @@ public sealed class HostileServerTests
         });
         using (channel)
         {
-            using var call = new Echo.EchoClient(channel).Duplex();
+            using var call = new Echo.EchoClient(channel.Calls()).Duplex();
             using var tcp = await listener.AcceptTcpClientAsync();
             using var connection = await Http2Connection.AcceptAsync(tcp);
             // From here on nothing is answered.
@@ -173,7 +173,7 @@ public sealed class HostileServerTests
             var status = StatusCode.OK;
             try
             {
-                await call(new Echo.EchoClient(channel)).WaitAsync(Eventually.Limit);
+                await call(new Echo.EchoClient(channel.Calls())).WaitAsync(Eventually.Limit);
             }
             catch (RpcException failure)
             {
