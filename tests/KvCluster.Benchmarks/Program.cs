@@ -19,6 +19,9 @@ if (args is [GrpcPeer.Command, ..])
     return await GrpcPeer.RunAsync(args);
 if (args is [ColdRows.Command, ..])
     return ColdRows.RunLimited(args);
+// Or as what scripts judge pauses by.
+if (args is [BareLoopCommand.Name, ..])
+    return BareLoopCommand.Run(args);
 
 var only = new Option<string[]>("--only") { Description = $"Suite engine: only these groups of rows, of {string.Join(", ", EngineSuite.Groups.Keys)}.", AllowMultipleArgumentsPerToken = true };
 only.AcceptOnlyFromAmong([.. EngineSuite.Groups.Keys]);

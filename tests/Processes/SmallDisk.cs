@@ -28,6 +28,8 @@ internal sealed class SmallDisk : IAsyncDisposable
 
     private string Device => Path.Combine(_folder.Path, "device");
 
+    private string Image => Path.Combine(Device, "image");
+
     private string Mount => Path.Combine(_folder.Path, "mount");
 
     /// <param name="mebibytes">The size of the file system.</param>
@@ -40,11 +42,10 @@ internal sealed class SmallDisk : IAsyncDisposable
             Directory.CreateDirectory(disk.Device);
             Directory.CreateDirectory(disk.Mount);
             await RunAsync("mount", "-t", "tmpfs", "-o", $"size={deviceMebibytes.ToString(CultureInfo.InvariantCulture)}m", "tmpfs", disk.Device);
-            var image = Path.Combine(disk.Device, "image");
-            await using (var file = File.Create(image))
+            await using (var file = File.Create(disk.Image))
                 file.SetLength((long)mebibytes << 20);
-            await RunAsync("mkfs.ext4", "-q", "-F", "-m", "0", "-O", "^has_journal", image);
-            await RunAsync("mount", "-o", "loop", image, disk.Mount);
+            await RunAsync("mkfs.ext4", "-q", "-F", "-m", "0", "-O", "^has_journal", disk.Image);
+            await RunAsync("mount", "-o", "loop", disk.Image, disk.Mount);
             return disk;
         }
         catch
@@ -87,6 +88,17 @@ internal sealed class SmallDisk : IAsyncDisposable
     }
 
     public void Empty() => File.Delete(Path.Combine(Mount, "filler"));
+
+    /// <summary>Enlarges the file system while it is in use, as an operator or a storage class does with a volume.</summary>
+    /// <param name="mebibytes">Its size from now on. The device must be at least as large.</param>
+    public async Task GrowAsync(int mebibytes)
+    {
+        await using (var file = File.OpenWrite(Image))
+            file.SetLength((long)mebibytes << 20);
+        var (_, loop, _) = await Tools.RunAsync("findmnt", "--noheadings", "--output", "SOURCE", Mount);
+        await RunAsync("losetup", "--set-capacity", loop);
+        await RunAsync("resize2fs", loop);
+    }
 
     /// <summary>Fills the device. From now on blocks that were never written find no space.</summary>
     public void FillDevice()

@@ -126,7 +126,7 @@ internal static class AdminCommand
         await using var client = Globals.ClientOf(arguments, DrainLimit);
         var node = arguments.GetValue(Node);
         var off = arguments.GetValue(Off);
-        var drained = await LongCall.EndAsync(client.Admin.DrainAsync(node, !off, arguments.GetValue(ForceDrain), stop), output, $"node {node} transfers its leaderships");
+        var drained = await LongCall.EndAsync(client.Admin.DrainAsync(node, !off, arguments.GetValue(ForceDrain), stop), $"node {node} transfers its leaderships");
         if (output.IsJson)
             output.Document(new { Node = node, Draining = !off, drained.GivenAway, Kept = drained.Kept.Select(kept => new { Shard = kept.Key, Reason = kept.Value }) });
         else
@@ -139,7 +139,7 @@ internal static class AdminCommand
     private static Command Checkpoint() => CliCommand.Create("checkpoint", "Write a checkpoint of every replica.", [], async (arguments, output, stop) =>
     {
         await using var client = Globals.ClientOf(arguments, Globals.CallLimitOfWholeReplicas);
-        var replicas = await LongCall.EndAsync(client.Admin.CheckpointAsync(stop), output, "the nodes write checkpoints");
+        var replicas = await LongCall.EndAsync(client.Admin.CheckpointAsync(stop), "the nodes write checkpoints");
         if (output.IsJson)
             output.Document(new { Replicas = replicas.Select(one => new { one.Node, one.Shard, Etag = one.Covers.ToString(), one.DataBytes, Error = one.Error.Length == 0 ? null : one.Error }) });
         else

@@ -21,7 +21,7 @@ internal static class CoordinatorCommands
             throw new CliException(ExitCodes.Usage, "coordinator recover does not go through a router: leave out --gateway, and give --endpoint the port for nodes (listen-peers) of a node.");
         await using var client = Globals.ClientOf(arguments, CallLimit);
         var request = new RecoverRequest { PlanOnly = arguments.GetValue(PlanOnly), Without = { arguments.GetValue(Without) ?? [] } };
-        var found = await LongCall.EndAsync(client.RecoverCoordinatorAsync(request, CallLimit, stop), output, request.PlanOnly ? "the nodes are asked" : "the nodes are asked and the records rebuilt");
+        var found = await LongCall.EndAsync(client.RecoverCoordinatorAsync(request, CallLimit, stop), request.PlanOnly ? "the nodes are asked" : "the nodes are asked and the records rebuilt");
         if (output.IsJson)
             output.Document(ToDocument(found));
         else

@@ -38,7 +38,7 @@ internal static class OperationCommands
         void Tell(KvAdminOperation operation)
         {
             started = operation;
-            if (!output.IsJson && operation.State == KvOperationState.Running && operation.Progress != progress)
+            if (operation.State == KvOperationState.Running && operation.Progress != progress)
                 StandardError.Tell($"operation {operation.Id}: {progress = operation.Progress}{BytesOf(operation)}");
         }
     });

@@ -37,7 +37,7 @@ internal static class ReplaceNodeCommand
             return PrintPlan(output, plan);
         if (plan.Moves.Count == 0)
             return Print(output, from, []);
-        var replacement = new NodeReplacement(client.Admin, plan, TimeSpan.FromSeconds(wait), line => Tell(output, line));
+        var replacement = new NodeReplacement(client.Admin, plan, TimeSpan.FromSeconds(wait), StandardError.Tell);
         try
         {
             return Print(output, from, await replacement.RunAsync(placement.Leaving.ContainsKey(from), stop));
@@ -47,13 +47,6 @@ internal static class ReplaceNodeCommand
             throw new CliException(ExitCodes.OutcomeUnknown, $"interrupted; the replicas of node {from} go on leaving it. The same command waits for them; kv admin placement --stay {from} ends it.");
         }
     });
-
-    // On standard error, which is not part of the result.
-    private static void Tell(Output output, string line)
-    {
-        if (!output.IsJson)
-            StandardError.Tell(line);
-    }
 
     private static int PrintPlan(Output output, NodeReplacementPlan plan)
     {

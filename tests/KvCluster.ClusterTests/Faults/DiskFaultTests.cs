@@ -1,3 +1,4 @@
+using System.Globalization;
 using System.Runtime.CompilerServices;
 using KvCluster.Client;
 using KvCluster.ClusterTests.History;
@@ -91,6 +92,40 @@ public sealed class DiskFaultTests
         }
     }
 
+    /// <summary>A volume that was enlarged is noticed without a restart, and without anything being deleted: all that it was full of is still there.</summary>
+    [GrowingDiskFact]
+    [Trait("Turn", "4")]
+    public async Task F18_FullDiskThatGrows_IsNoticedWithoutARestart()
+    {
+        await using var disk = await SmallDisk.CreateAsync(DiskMebibytes, 4 * DiskMebibytes);
+        var admin = string.Create(CultureInfo.InvariantCulture, $"http://127.0.0.1:{FreePorts.Ten()}");
+        await using var cluster = await FaultCluster.StartAsync(dataOf: node => node == Leader ? disk.Data : null, prepare: node =>
+        {
+            if (node.Node == Leader)
+                node.Options = ["--admin", admin];
+        });
+        await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
+        await histories.MoreChangesAsync(Some);
+        var process = cluster.Node(Leader).Id;
+        disk.Fill();
+        await Eventually.TrueAsync(async () =>
+        {
+            await FillJournalsAsync(cluster);
+            return await IsFullAsync(admin);
+        }, "the disk counts as full");
+        await cluster.LeaderAsync(except: Leader);
+        await disk.GrowAsync(3 * DiskMebibytes);
+        await Eventually.TrueAsync(async () => !await IsFullAsync(admin), "the disk does not count as full any more");
+        // It may lead again, and has room for what it leads.
+        await cluster.UntilLeadsAsync(Leader);
+        await FillJournalsAsync(cluster);
+        await histories.MoreChangesAsync(Some);
+        await histories.CheckAsync();
+        await cluster.UntilEqualAsync();
+        Assert.Equal(process, cluster.Node(Leader).Id);
+        Assert.True(cluster.Node(Leader).IsRunning);
+    }
+
     /// <summary>
     /// The device under a follower's journal refuses writes. The follower does not acknowledge what it could not sync, and a restart recovers it.
     /// </summary>
@@ -173,6 +208,15 @@ public sealed class DiskFaultTests
         await histories.MoreChangesAsync(Some);
         await histories.CheckAsync();
         await cluster.UntilEqualAsync();
+    }
+
+    // What the alert of a full disk goes by.
+    private static async Task<bool> IsFullAsync(string admin)
+    {
+        IReadOnlyList<double> full = [];
+        await Eventually.TrueAsync(
+            async () => (full = await Scrape.ValuesAsync(admin, "kvcluster_node_replicas_impaired", "kvcluster_disk=\"full\"")).Count > 0, "the node shows its metrics");
+        return full.Sum() > 0;
     }
 
     // Writes so much that journals need new blocks. A leader whose disk is full refuses puts until another one leads.

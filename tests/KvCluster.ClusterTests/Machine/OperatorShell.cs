@@ -3,7 +3,7 @@ using KvCluster.Processes;
 
 namespace KvCluster.ClusterTests;
 
-/// <summary>An operator's shell: `kv`, `kv-node` and `etcdctl` with the variables that the runbook describes. One command at a time.</summary>
+/// <summary>An operator's shell: `kv`, `kv-node` and `etcdctl` with the variables that the runbook describes. Each command is a process of its own.</summary>
 /// <param name="variables">The variables, by name.</param>
 internal sealed class OperatorShell(IReadOnlyDictionary<string, string> variables)
 {

@@ -22,6 +22,9 @@ internal sealed class PrometheusServer : IAsyncDisposable
         process.BeginErrorReadLine();
     }
 
+    /// <summary>From one scrape to the next, and from one evaluation of the rules to the next.</summary>
+    public static readonly TimeSpan Interval = TimeSpan.FromSeconds(1);
+
     /// <summary>Its address.</summary>
     public Uri Address => _http.BaseAddress!;
 
@@ -41,9 +44,9 @@ internal sealed class PrometheusServer : IAsyncDisposable
         await File.WriteAllTextAsync(Path.Combine(folder, "rules.yaml"), rules);
         await File.WriteAllTextAsync(Path.Combine(folder, "prometheus.yaml"), $"""
             global:
-              scrape_interval: 1s
-              scrape_timeout: 1s
-              evaluation_interval: 1s
+              scrape_interval: {Interval.Seconds}s
+              scrape_timeout: {Interval.Seconds}s
+              evaluation_interval: {Interval.Seconds}s
             rule_files: [rules.yaml]
             scrape_configs:
               - job_name: kvcluster
@@ -75,6 +78,24 @@ internal sealed class PrometheusServer : IAsyncDisposable
     {
         using var answer = JsonDocument.Parse(await GetAsync($"api/v1/query?query={Uri.EscapeDataString(query)}"));
         return [.. answer.RootElement.GetProperty("data").GetProperty("result").EnumerateArray().Select(series => $"{{{LabelsOf(series.GetProperty("metric"))}}} {series.GetProperty("value")[1].GetString()}")];
+    }
+
+    /// <summary>The samples of each series of a selector, as they were scraped or evaluated.</summary>
+    /// <param name="selector">With values that are numbers.</param>
+    /// <param name="last">How far back.</param>
+    public async Task<IReadOnlyList<SampledSeries>> SamplesAsync(string selector, TimeSpan last)
+    {
+        var query = string.Create(CultureInfo.InvariantCulture, $"{selector}[{Math.Ceiling(last.TotalSeconds)}s]");
+        using var answer = JsonDocument.Parse(await GetAsync($"api/v1/query?query={Uri.EscapeDataString(query)}"));
+        return
+        [
+            .. answer.RootElement.GetProperty("data").GetProperty("result").EnumerateArray().Select(static series => new SampledSeries(
+                series.GetProperty("metric").TryGetProperty("instance", out var instance) ? instance.GetString()! : "",
+                [
+                    .. series.GetProperty("values").EnumerateArray().Select(static sample =>
+                        (DateTime.UnixEpoch.AddSeconds(sample[0].GetDouble()), double.Parse(sample[1].GetString()!, CultureInfo.InvariantCulture))),
+                ])),
+        ];
     }
 
     /// <summary>The names of all metrics of an instance with this prefix.</summary>
@@ -172,3 +193,8 @@ internal sealed class PrometheusServer : IAsyncDisposable
             return string.Join('\n', _log.TakeLast(5));
     }
 }
+
+/// <summary>The samples of one series, the oldest first.</summary>
+/// <param name="Instance">Its label of that name, or "".</param>
+/// <param name="Samples">The time and the value of each.</param>
+internal sealed record SampledSeries(string Instance, IReadOnlyList<(DateTime At, double Value)> Samples);

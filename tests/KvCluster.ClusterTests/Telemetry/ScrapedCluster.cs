@@ -25,8 +25,11 @@ internal sealed class ScrapedCluster : IAsyncDisposable
     /// <summary>The time of the first possible scrape.</summary>
     public DateTime Began { get; } = DateTime.UtcNow.AddSeconds(-1);
 
-    /// <summary>The name of a node as a scraped target. By OTLP node 1 is "node-1".</summary>
+    /// <summary>The name of a node, or 4 for the router, as a scraped target. By OTLP node 1 is "node-1".</summary>
     public string TargetOf(int node) => Targets[node - 1];
+
+    /// <summary>Whether the node or router behind a target runs.</summary>
+    public bool Runs(string target) => Cluster.Nodes.FirstOrDefault(node => TargetOf(node.Node) == target)?.IsRunning ?? true;
 
     /// <param name="dataOf">The directory of a node's data, if it is not in the cluster's directory.</param>
     public static async Task<ScrapedCluster> StartAsync(Func<int, string?> dataOf)

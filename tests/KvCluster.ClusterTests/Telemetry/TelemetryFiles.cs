@@ -57,6 +57,14 @@ internal static partial class TelemetryFiles
     /// </summary>
     public static string ImpatientAlerts => Time().Replace(Alerts, time => string.Create(CultureInfo.InvariantCulture, $"{time.Groups[1]}{MillisecondsOf(time)}ms"));
 
+    /// <summary>The longest window of a rule and its `for`, as in <see cref="ImpatientAlerts"/>.</summary>
+    public static (TimeSpan Window, TimeSpan Wait) WaitsOf(string alert)
+    {
+        var times = Time().Matches(AlertTexts[alert])
+            .ToLookup(static time => time.Groups[1].Value, static time => TimeSpan.FromMilliseconds(MillisecondsOf(time)));
+        return (times["["].DefaultIfEmpty().Max(), times["for: "].DefaultIfEmpty().Max());
+    }
+
     private static string Filled(string query) => query
         .Replace("$__rate_interval", "15s", StringComparison.Ordinal).Replace("$instance", ".*", StringComparison.Ordinal);
 
