@@ -5,7 +5,7 @@ using KvCluster.Processes;
 namespace KvCluster.ClusterTests.Faults;
 
 /// <summary>Faults of etcd and of the connections to it, under five client processes whose histories must be linearizable: F5, F6, F9 to F11.</summary>
-[Trait("Turn", "6")]
+[Trait("Turn", "1")]
 public sealed class CoordinatorFaultTests(SharedCluster shared) : IClassFixture<SharedCluster>
 {
     private const int Some = 150;
