@@ -55,6 +55,26 @@ internal sealed class SmallDisk : IAsyncDisposable
         }
     }
 
+    /// <summary>
+    /// One that can grow: a tmpfs. An ext4 that is mounted is only enlarged for processes that may exceed limits of the system, and in containers root may not.
+    /// </summary>
+    /// <param name="mebibytes">The size of the file system.</param>
+    public static async Task<SmallDisk> CreateGrowingAsync(int mebibytes)
+    {
+        var disk = new SmallDisk();
+        try
+        {
+            Directory.CreateDirectory(disk.Mount);
+            await RunAsync("mount", "-t", "tmpfs", "-o", $"size={mebibytes.ToString(CultureInfo.InvariantCulture)}m", "tmpfs", disk.Mount);
+            return disk;
+        }
+        catch
+        {
+            await disk.DisposeAsync();
+            throw;
+        }
+    }
+
     /// <summary>Fills the file system. Most of it is only allocated, because writing would take minutes on a busy machine.</summary>
     public void Fill()
     {
@@ -89,16 +109,9 @@ internal sealed class SmallDisk : IAsyncDisposable
 
     public void Empty() => File.Delete(Path.Combine(Mount, "filler"));
 
-    /// <summary>Enlarges the file system while it is in use, as an operator or a storage class does with a volume.</summary>
-    /// <param name="mebibytes">Its size from now on. The device must be at least as large.</param>
-    public async Task GrowAsync(int mebibytes)
-    {
-        await using (var file = File.OpenWrite(Image))
-            file.SetLength((long)mebibytes << 20);
-        var (_, loop, _) = await Tools.RunAsync("findmnt", "--noheadings", "--output", "SOURCE", Mount);
-        await RunAsync("losetup", "--set-capacity", loop);
-        await RunAsync("resize2fs", loop);
-    }
+    /// <summary>Enlarges the file system while it is in use, as an operator or a storage class does with a volume. Only of one that can grow.</summary>
+    /// <param name="mebibytes">Its size from now on.</param>
+    public Task GrowAsync(int mebibytes) => RunAsync("mount", "-o", $"remount,size={mebibytes.ToString(CultureInfo.InvariantCulture)}m", Mount);
 
     /// <summary>Fills the device. From now on blocks that were never written find no space.</summary>
     public void FillDevice()

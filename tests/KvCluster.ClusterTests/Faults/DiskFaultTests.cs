@@ -93,11 +93,11 @@ public sealed class DiskFaultTests
     }
 
     /// <summary>A volume that was enlarged is noticed without a restart, and without anything being deleted: all that it was full of is still there.</summary>
-    [GrowingDiskFact]
+    [SmallDiskFact]
     [Trait("Turn", "4")]
     public async Task F18_FullDiskThatGrows_IsNoticedWithoutARestart()
     {
-        await using var disk = await SmallDisk.CreateAsync(DiskMebibytes, 4 * DiskMebibytes);
+        await using var disk = await SmallDisk.CreateGrowingAsync(DiskMebibytes);
         var admin = string.Create(CultureInfo.InvariantCulture, $"http://127.0.0.1:{FreePorts.Ten()}");
         await using var cluster = await FaultCluster.StartAsync(dataOf: node => node == Leader ? disk.Data : null, prepare: node =>
         {

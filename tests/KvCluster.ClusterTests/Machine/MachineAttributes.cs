@@ -11,15 +11,6 @@ internal sealed class SmallDiskFactAttribute : FactAttribute
 }
 
 /// <summary>
-/// A test that enlarges a small file system while it is in use, which takes root, loop devices and ext4. Elsewhere it is skipped with the reason.
-/// </summary>
-[AttributeUsage(AttributeTargets.Method)]
-internal sealed class GrowingDiskFactAttribute : FactAttribute
-{
-    public GrowingDiskFactAttribute() => Skip = new SmallDiskFactAttribute().Skip ?? new ToolFactAttribute("findmnt", "losetup", "resize2fs").Skip;
-}
-
-/// <summary>
 /// A test that slows down a small file system, which takes root, loop devices and control groups of version 1. Elsewhere it is skipped with the
 /// reason.
 /// </summary>
