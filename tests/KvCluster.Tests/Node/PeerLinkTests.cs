@@ -1,3 +1,4 @@
+using System.Diagnostics.CodeAnalysis;
 using System.Threading.Channels;
 using Google.Protobuf;
 using Grpc.Core;
@@ -108,6 +109,35 @@ public sealed class PeerLinkTests
         Assert.Equal(Urgency.Now, FrameUrgency.Of(new Frame { Append = new Append() }));
     }
 
+    // Each link had a timer for this. Together with that for silent nodes they were most of an idle node's wake-ups by timers.
+    [Fact]
+    public async Task SayAlive_SendsWhatWaitsForIt_OrAnEmptyMessage()
+    {
+        // Without a session it leaves nothing behind.
+        _link.SayAlive();
+        var pipe = new FakeStream();
+        var session = RunAsync(pipe);
+        _link.Send(new Frame { Epoch = 1, HeartbeatAck = new HeartbeatAck() });
+        await Task.Delay(300);
+        Assert.False(pipe.TryRead(out _));
+        Assert.Equal(1ul, Assert.Single((await NextAsync()).Frames).Epoch);
+        Assert.Empty((await NextAsync()).Frames);
+        pipe.End();
+        await session;
+
+        // Again and again, because one that comes while a message is being sent has no other sent.
+        async Task<PeerMessage> NextAsync()
+        {
+            PeerMessage? message;
+            while (!pipe.TryRead(out message))
+            {
+                _link.SayAlive();
+                await Task.Delay(1);
+            }
+            return message;
+        }
+    }
+
     [Fact]
     public async Task Send_WithoutASession_IsDropped()
     {
@@ -168,6 +198,8 @@ public sealed class PeerLinkTests
         public void Arrive(PeerMessage message) => Assert.True(_incoming.Writer.TryWrite(message));
 
         public void End() => _incoming.Writer.Complete();
+
+        public bool TryRead([NotNullWhen(true)] out PeerMessage? message) => _written.Reader.TryRead(out message);
 
         public async Task<List<PeerMessage>> ReadFramesAsync(int count)
         {
