@@ -265,6 +265,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
             AllowAutoRedirect = false,
             ConnectTimeout = TimeSpan.FromSeconds(1),
             ConnectCallback = connector.ConnectAsync,
+            // Does not grow (see KvCluster.Node.csproj).
             InitialHttp2StreamWindowSize = 8 << 20,
             // A peer that is stopped or cut off keeps its connection open. The stream must notice and be opened anew.
             KeepAlivePingDelay = TimeSpan.FromSeconds(2),
