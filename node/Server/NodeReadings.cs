@@ -45,7 +45,7 @@ internal sealed class NodeReadings : IAsyncDisposable
 
     public ValueTask DisposeAsync() => _loop.DisposeAsync();
 
-    private TimeSpan Pause() => IntervalPerReplica * _shards.All.Count is var interval && interval > IntervalMin ? interval : IntervalMin;
+    private TimeSpan Pause() => CommonMoments.Until(IntervalPerReplica * _shards.All.Count is var interval && interval > IntervalMin ? interval : IntervalMin);
 
     // A pause may end a little early.
     private bool IsTimeFor(TimeSpan interval) => _sampledTimestamp == 0 || Stopwatch.GetElapsedTime(_sampledTimestamp) >= interval - Slack;
