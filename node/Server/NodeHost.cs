@@ -252,7 +252,7 @@ internal sealed class NodeHost : IAsyncDisposable
         metrics.WatchLag = () => watches.LagMax;
         Own("the server", await ServeAsync(identity, map, shards, reads, placement, admin, coordinatorCalls, _grpcHealth, metrics, watches, logs, listen, tls, port, cancellationToken).ConfigureAwait(false));
         Own("the server for nodes", await ServePeersAsync(identity, peers, voters, replaceCalls, witness, admin, coordinatorCalls, recovery.Reporter, logs, listenPeers, tls, peerPort, cancellationToken).ConfigureAwait(false));
-        peers.Start(map, shards.Receive, shards.NodeSilent);
+        peers.Start(map, shards.Receive, shards.NodeSilent, shards.Threads.Timers);
         shards.Start();
         var registration = Own("the registration", new NodeRegistration(coordinator, keys, identity, _log));
         fence.Joined = registration.Renew;

@@ -1,5 +1,5 @@
-// Reads the state of every replica once a second or, if there are very many, as often as a hundredth of a core allows. While nobody listens to the metrics it
-// only does so for the samples of the history. One loop on the thread pool; each replica answers between two of its events.
+// Reads the state of every replica every two seconds or, if there are very many, as often as a hundredth of a core allows. While nobody listens to the metrics
+// it only does so for the samples of the history. One loop on the thread pool; each replica answers between two of its events.
 using System.Diagnostics;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Map;
@@ -13,10 +13,6 @@ namespace KvCluster.Node;
 /// <summary>Keeps <see cref="NodeMetrics.Reading"/> and <see cref="NodeMetrics.History"/> current.</summary>
 internal sealed class NodeReadings : IAsyncDisposable
 {
-    private static readonly TimeSpan IntervalMin = TimeSpan.FromSeconds(1);
-
-    private static readonly TimeSpan Slack = TimeSpan.FromMilliseconds(100);
-
     /// <summary>An answer takes about ten microseconds, so this is a hundredth of a core.</summary>
     private static readonly TimeSpan IntervalPerReplica = TimeSpan.FromMilliseconds(1);
 
@@ -29,7 +25,8 @@ internal sealed class NodeReadings : IAsyncDisposable
     private readonly PeerTransport _peers;
     private readonly NodeDirectory _directory;
     private readonly BackgroundLoop _loop;
-    private long _sampledTimestamp;
+    private readonly ReadingTimes _times = new();
+    private readonly long _began = Stopwatch.GetTimestamp();
     private long _asideTimestamp;
     private long _asideBytes;
 
@@ -45,25 +42,23 @@ internal sealed class NodeReadings : IAsyncDisposable
 
     public ValueTask DisposeAsync() => _loop.DisposeAsync();
 
-    private TimeSpan Pause() => IntervalPerReplica * _shards.All.Count is var interval && interval > IntervalMin ? interval : IntervalMin;
-
-    // A pause may end a little early.
-    private bool IsTimeFor(TimeSpan interval) => _sampledTimestamp == 0 || Stopwatch.GetElapsedTime(_sampledTimestamp) >= interval - Slack;
+    private TimeSpan Pause()
+    {
+        var interval = IntervalPerReplica * _shards.All.Count;
+        return CommonMoments.Until(interval > ReadingTimes.TurnInterval ? interval : ReadingTimes.TurnInterval);
+    }
 
     private async Task TakeTurnAsync(CancellationToken stop)
     {
-        var isTimeForSample = IsTimeFor(RecentHistory.Interval);
-        // The second before a sample. Calls are not measured all the time, because that costs each of them.
-        if (!isTimeForSample && IsTimeFor(RecentHistory.Interval - IntervalMin))
-            _metrics.Activity.Measure((long)IntervalMin.TotalMilliseconds);
-        if (!isTimeForSample && !_metrics.WatchesReplicas)
+        var (measures, reads, samples) = _times.Next(Stopwatch.GetElapsedTime(_began), _metrics.WatchesReplicas);
+        if (measures)
+            _metrics.Activity.Measure((long)ReadingTimes.TurnInterval.TotalMilliseconds);
+        if (!reads)
             return;
         var reading = await ReadAsync(stop).ConfigureAwait(false);
         _metrics.Reading = reading;
-        if (!isTimeForSample)
-            return;
-        _sampledTimestamp = Stopwatch.GetTimestamp();
-        _metrics.History.Add(Sample(reading));
+        if (samples)
+            _metrics.History.Add(Sample(reading));
     }
 
     private HistorySample Sample(NodeReading reading)

@@ -8,6 +8,9 @@ internal sealed class StallJudge
     private TimeSpan _since;
     private TimeSpan _lookedAt;
 
+    /// <summary>Whether the thread worked on an item or had work at the last observation.</summary>
+    public bool Stands => _stands;
+
     /// <summary>Makes another observation.</summary>
     /// <param name="turn">Increases when an item begins and when it ends, so it is odd while one runs.</param>
     /// <param name="hasWork">Whether items wait.</param>

@@ -1,7 +1,7 @@
 // Watches the node's own threads, timers and thread pool, because a leader whose writer stalls for a second loses its shards without a fault elsewhere. A
-// dedicated thread looks every 50 ms and reads the counters of kernel and runtime twice a second, at a thousandth of a core; it wakes no other thread as long
-// as nothing waits. A stall is reported as a warning in the log, as a metric, and in kv doctor. Journal and checkpoint threads are not watched, because
-// waiting for the disk is their work.
+// dedicated thread looks every 50 ms and reads the counters of kernel and runtime twice a second, and half as often while the node is idle, at a thousandth of
+// a core. It wakes no other thread as long as nothing waits. A stall is reported as a warning in the log, as a metric, and in kv doctor. Journal and checkpoint
+// threads are not watched, because waiting for the disk is their work.
 using System.Diagnostics;
 using System.Globalization;
 using System.Runtime.InteropServices;
@@ -23,7 +23,16 @@ internal sealed partial class StallWatch : IAsyncDisposable
     /// <summary>Two and a half heartbeat intervals; a follower campaigns after six.</summary>
     public static readonly TimeSpan Threshold = TimeSpan.FromMilliseconds(250);
 
-    private static readonly TimeSpan Interval = TimeSpan.FromMilliseconds(50);
+    internal static readonly TimeSpan Interval = TimeSpan.FromMilliseconds(50);
+
+    /// <summary>
+    /// The interval while nothing runs. What stalls for <see cref="Threshold"/> is still seen at two looks, and from the first of them on the interval is the
+    /// ordinary one.
+    /// </summary>
+    internal static readonly TimeSpan IdleInterval = TimeSpan.FromMilliseconds(100);
+
+    /// <summary>A process that used less than this part of one processor since the last look is idle.</summary>
+    private const int IdleShare = 20;
 
     /// <summary>The counters are read once per this many looks.</summary>
     private const int ReadEvery = 10;
@@ -72,13 +81,22 @@ internal sealed partial class StallWatch : IAsyncDisposable
             watched.Dispose();
     }
 
+    /// <summary>The time until the next look.</summary>
+    /// <param name="passed">Since the last look.</param>
+    /// <param name="used">The processor time that the process used since then.</param>
+    /// <param name="stands">Whether anything that is watched works on one thing or waits, as it does when it stalls.</param>
+    internal static TimeSpan IntervalAfter(TimeSpan passed, TimeSpan used, bool stands) => stands || used >= passed / IdleShare ? Interval : IdleInterval;
+
     private void Run()
     {
         var looked = Now;
-        for (var look = 0; !_stopping.Wait(Interval); look++)
+        var usedBefore = Environment.CpuUsage.TotalTime;
+        var interval = Interval;
+        for (var look = 0; !_stopping.Wait(interval); look++)
         {
             var now = Now;
-            var late = now - looked - Interval;
+            var passed = now - looked;
+            var late = passed - interval;
             looked = now;
             if (late >= Threshold)
             {
@@ -88,8 +106,15 @@ internal sealed partial class StallWatch : IAsyncDisposable
                     watched.Judge.Forget();
             }
             LookAtPool();
+            var stands = _pool.IsQueued;
             foreach (var watched in _watched)
+            {
                 Look(watched, now);
+                stands |= watched.Judge.Stands;
+            }
+            var used = Environment.CpuUsage.TotalTime;
+            interval = IntervalAfter(passed, used - usedBefore, stands);
+            usedBefore = used;
             if (look % ReadEvery != 0)
                 continue;
             var own = Own = Vitals.Read(thread: null);

@@ -3,7 +3,6 @@
 using System.Diagnostics;
 using Grpc.Core;
 using KvCluster.Internal.V1;
-using KvCluster.Node.Runtime;
 
 namespace KvCluster.Node.Transport;
 
@@ -19,10 +18,7 @@ internal sealed class PeerLink
     /// </summary>
     private static readonly TimeSpan AnswerPatience = TimeSpan.FromMilliseconds(110);
 
-    /// <summary>
-    /// Something is sent at least this often, so that the other side knows that this one is alive. Sent at multiples of it, so that all links of a node wake it
-    /// together.
-    /// </summary>
+    /// <summary>Something is sent at least this often, so that the other side knows that this one is alive.</summary>
     internal static readonly TimeSpan AliveInterval = TimeSpan.FromMilliseconds(200);
 
     /// <summary>Time in which a node's replicas finish sending one round of heartbeats.</summary>
@@ -62,6 +58,16 @@ internal sealed class PeerLink
             Raise(FrameUrgency.Of(frame));
         else
             Interlocked.Increment(ref _dropped);
+    }
+
+    /// <summary>
+    /// Sends what waits, or an empty message, so that the other side knows that this one is alive. Called each <see cref="AliveInterval"/>, for all links
+    /// together. A message that is just being sent, or will be within <see cref="AnswerPatience"/>, is enough. Any thread; never waits.
+    /// </summary>
+    public void SayAlive()
+    {
+        if (_isUp && Volatile.Read(ref _urgency) == (int)Urgency.None)
+            EndPatience();
     }
 
     /// <summary>Sends and receives until either fails or the token fires. An existing session is ended, because its stream is older.</summary>
@@ -151,7 +157,8 @@ internal sealed class PeerLink
 
     private async Task SendAllAsync(IAsyncStreamWriter<PeerMessage> outgoing, CancellationToken cancellationToken)
     {
-        // One timer that is set again and again. Waits with a timeout would throw an exception each, ten times a second on an idle node.
+        // One timer that is set again and again. Waits with a timeout would throw an exception each. It is not set while nothing waits that may not wait for
+        // the next SayAlive, which is so on an idle node.
         using var patience = new Timer(static state => ((PeerLink)state!).EndPatience(), this, Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
         while (true)
         {
@@ -162,7 +169,7 @@ internal sealed class PeerLink
             while (_urgencyRose.Wait(0))
             {
             }
-            // Even an empty message, which says that this side is alive.
+            // Even an empty message, with which this side says that it is alive.
             do
             {
                 await outgoing.WriteAsync(_frames.TryTake(MessageBytes, out var message) ? message : new PeerMessage()).ConfigureAwait(false);
@@ -171,7 +178,7 @@ internal sealed class PeerLink
         }
     }
 
-    // Returns when something urgent waits, or when what waits has waited as long as it may.
+    // Returns when something urgent waits, when what waits has waited as long as it may, or when this side has to say that it is alive.
     private async Task WaitUntilDueAsync(Timer patience, CancellationToken cancellationToken)
     {
         for (var urgency = Volatile.Read(ref _urgency); urgency < (int)Urgency.Now; urgency = Volatile.Read(ref _urgency))
@@ -189,7 +196,7 @@ internal sealed class PeerLink
     {
         Urgency.Answer => AnswerPatience,
         Urgency.Beat => BeatPatience,
-        _ => CommonMoments.Until(AliveInterval),
+        _ => Timeout.InfiniteTimeSpan,
     };
 
     private void EndPatience()

@@ -37,6 +37,9 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
 
     private readonly ConcurrentDictionary<NodeId, PeerLink> _links = new();
     private readonly CancellationTokenSource _stopping = new();
+
+    // Not disposed, because a timer may release it while the loop ends.
+    private readonly SemaphoreSlim _aliveDue = new(0);
     private Action<NodeId, Frame> _receive = static (_, _) => { };
     private Action<NodeId> _silent = static _ => { };
     private ShardDirectory? _map;
@@ -47,13 +50,14 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
     /// <param name="map">The nodes and their addresses.</param>
     /// <param name="receive">Called with every frame and the node that sent it. Must not wait.</param>
     /// <param name="silent">Called with a node whose stream ended, and repeatedly with one that sends nothing. Must not wait.</param>
-    public void Start(ShardDirectory map, Action<NodeId, Frame> receive, Action<NodeId> silent)
+    /// <param name="timers">Timers that the node's replicas use as well.</param>
+    public void Start(ShardDirectory map, Action<NodeId, Frame> receive, Action<NodeId> silent, TimeProvider timers)
     {
         _map = map;
         Volatile.Write(ref _silent, silent);
         Volatile.Write(ref _receive, receive);
         _following = Task.Run(FollowAsync);
-        _watching = Task.Run(WatchAsync);
+        _watching = Task.Run(() => WatchAsync(timers));
     }
 
     /// <inheritdoc/>
@@ -124,24 +128,29 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
         }
     }
 
-    private async Task WatchAsync()
+    // One timer for all links, and one that the replicas share: of the runtime's timers each wakes their thread twice or three times when it is due and set
+    // again, beside the pool's.
+    private async Task WatchAsync(TimeProvider timers)
     {
+        using var timer = timers.CreateTimer(static due => ((SemaphoreSlim)due!).Release(), _aliveDue, Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
         while (!_stopping.IsCancellationRequested)
         {
-            await Task.Delay(CommonMoments.Until(PeerLink.AliveInterval), _stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+            timer.Change(CommonMoments.Until(PeerLink.AliveInterval), Timeout.InfiniteTimeSpan);
+            await _aliveDue.WaitAsync(_stopping.Token).ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
             try
             {
                 foreach (var (node, link) in _links)
                 {
+                    link.SayAlive();
                     if (link.IsSilentFor(SilenceMax))
                         _silent(node);
                 }
             }
             catch (Exception failure)
             {
-                // A bug. The loop continues, because nothing else tells replicas of nodes that are cut off.
+                // A bug. The loop continues, because nothing else tells replicas of nodes that are cut off, and other nodes that this one is not.
                 LoopFailures.Count();
-                TransportLog.LoopFailed(log, "the watch for silent nodes", failure);
+                TransportLog.LoopFailed(log, "the messages that say that this node is alive, and the watch for silent nodes", failure);
             }
         }
     }
@@ -256,6 +265,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
             AllowAutoRedirect = false,
             ConnectTimeout = TimeSpan.FromSeconds(1),
             ConnectCallback = connector.ConnectAsync,
+            // Does not grow (see KvCluster.Node.csproj).
             InitialHttp2StreamWindowSize = 8 << 20,
             // A peer that is stopped or cut off keeps its connection open. The stream must notice and be opened anew.
             KeepAlivePingDelay = TimeSpan.FromSeconds(2),

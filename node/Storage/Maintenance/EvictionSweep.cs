@@ -25,6 +25,9 @@ internal sealed class EvictionSweep : IDisposable
     private static readonly TimeSpan PassRestMin = TimeSpan.FromSeconds(1);
     private static readonly TimeSpan PassRestMax = TimeSpan.FromSeconds(30);
 
+    /// <summary>Long rests end at multiples of this.</summary>
+    internal static readonly TimeSpan MomentsApart = TimeSpan.FromSeconds(5);
+
     private readonly StoreContext _context;
     private readonly PageSpace _space;
     private readonly StoreLifecycle _life;
@@ -62,6 +65,18 @@ internal sealed class EvictionSweep : IDisposable
         _rest.Dispose();
     }
 
+    /// <summary>
+    /// A rest that ends at a common moment, if it is long: at the one nearest to its end. Otherwise each of a node's hundred shards would wake a timer and a
+    /// checkpoint thread every half minute, at a time of its own.
+    /// </summary>
+    internal static TimeSpan Aligned(TimeSpan rest, TimeSpan now)
+    {
+        if (rest < 2 * MomentsApart)
+            return rest;
+        var moments = (now + rest + (MomentsApart / 2)).Ticks / MomentsApart.Ticks;
+        return TimeSpan.FromTicks(moments * MomentsApart.Ticks) - now;
+    }
+
     private void Step()
     {
         // The end of the store passes through this executor after this flag is set, so no file that was closed is asked about.
@@ -80,7 +95,7 @@ internal sealed class EvictionSweep : IDisposable
             {
                 _passRest = _forgotten != _forgottenBefore ? PassRestMin : TimeSpan.FromTicks(Math.Min(2 * _passRest.Ticks, PassRestMax.Ticks));
                 _forgottenBefore = _forgotten;
-                rest += _passRest;
+                rest = Aligned(rest + _passRest, _context.Time.GetElapsedTime(0));
             }
             RestFor(rest);
         }

@@ -9,7 +9,7 @@ namespace KvCluster.ServiceDefaults.Memory;
 /// </summary>
 internal sealed class IdleMemory
 {
-    /// <summary>With less committed, nothing is measured.</summary>
+    /// <summary>With less committed, nothing is measured, and only memory outside the garbage collector's heap is returned.</summary>
     public const long CommittedBytesMin = 32L << 20;
 
     /// <summary>To compact the heap and to trim it is worth it from this much memory that is committed and not in use: a tenth of what an idle node takes.</summary>
@@ -74,12 +74,14 @@ internal sealed class IdleMemory
             case Phase.Compacted or Phase.Trims:
                 return GoOn(now);
         }
-        if (now.NowMs < _nextMs || now.CommittedBytes < CommittedBytesMin)
+        if (now.NowMs < _nextMs)
             return IdleMemoryStep.None;
-        _phase = Phase.Measures;
-        (_measuredFrom, _measuredBytes) = (now.FullCollections, now.CommittedBytes);
         _nextMs = now.NowMs + _pauseMs;
         _pauseMs = Math.Min(_pauseMs * 2, PauseMaxMs);
+        if (now.CommittedBytes < CommittedBytesMin)
+            return IdleMemoryStep.TrimNative;
+        _phase = Phase.Measures;
+        (_measuredFrom, _measuredBytes) = (now.FullCollections, now.CommittedBytes);
         return IdleMemoryStep.Measure;
     }
 
@@ -123,7 +125,10 @@ internal enum IdleMemoryStep
 {
     None,
 
-    /// <summary>Measures how much is in use, without stopping anybody.</summary>
+    /// <summary>Returns free memory outside the garbage collector's heap.</summary>
+    TrimNative,
+
+    /// <summary>Does that too, and measures how much is in use, without stopping anybody.</summary>
     Measure,
 
     /// <summary>Compacts the heap.</summary>

@@ -22,7 +22,11 @@ internal sealed class MemoryReturn : IAsyncDisposable
             return;
         switch (_rule.Look(Read()))
         {
+            case IdleMemoryStep.TrimNative:
+                NativeHeap.Trim();
+                break;
             case IdleMemoryStep.Measure:
+                NativeHeap.Trim();
                 // It marks in the background, whatever the amount.
                 GC.Collect(GC.MaxGeneration, GCCollectionMode.Forced, blocking: false, compacting: false);
                 break;

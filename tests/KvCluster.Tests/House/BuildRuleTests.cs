@@ -1,3 +1,4 @@
+using System.Text;
 using System.Text.RegularExpressions;
 
 namespace KvCluster.Tests.House;
@@ -35,6 +36,19 @@ public sealed partial class BuildRuleTests
     public void BannedSymbols_AreSuppressed_OnlyByTheRealFileSystemAndForTheDefaultClock() =>
         Assert.DoesNotContain(Sources("node/Storage/", "node/Replication/"),
             path => !path.StartsWith("node/Storage/Files/", StringComparison.Ordinal) && path != "node/Storage/Embedded/KvStoreOptions.cs" && House.Read(path).Contains("RS0030", StringComparison.Ordinal));
+
+    /// <summary>A setting that a newer runtime does not know has no effect, and nothing says so.</summary>
+    [Fact]
+    public void RuntimeSettings_OfTheNode_AreKnownToTheRuntime()
+    {
+        var settings = House.ReadXml("node/Server/KvCluster.Node.csproj").Descendants("RuntimeHostConfigurationOption");
+        var names = settings.Select(item => (string)item.Attribute("Include")!).ToList();
+        // An idle node wakes few threads with these.
+        Assert.Contains("System.Threading.ThreadPool.UnfairSemaphoreSpinLimit", names);
+        Assert.Contains("System.Net.SocketsHttpHandler.Http2FlowControl.DisableDynamicWindowSizing", names);
+        var assemblies = ((Type[])[typeof(object), typeof(HttpClient)]).Select(type => File.ReadAllBytes(type.Assembly.Location)).ToList();
+        Assert.All(names, name => Assert.Contains(assemblies, assembly => assembly.AsSpan().IndexOf(Encoding.Unicode.GetBytes(name)) >= 0));
+    }
 
     [Fact]
     public void PackageVersions_AreAllCentral_AndAllUsed()

@@ -1,3 +1,4 @@
+using System.Diagnostics.CodeAnalysis;
 using System.Threading.Channels;
 using Google.Protobuf;
 using Grpc.Core;
@@ -81,17 +82,60 @@ public sealed class PeerLinkTests
         for (var turn = 0ul; turn < 30; turn++)
         {
             for (var shard = 0u; shard < 50; shard++)
-                _link.Send(new Frame { Shard = shard, Epoch = turn, HeartbeatAck = new HeartbeatAck() });
+                _link.Send(new Frame { Shard = shard, Epoch = turn, HeartbeatAck = new HeartbeatAck { Granted = true } });
             _link.Send(new Frame { Epoch = turn, HeartbeatAck = new HeartbeatAck { Awaited = true } });
             var messages = await pipe.ReadFramesAsync(51);
             Assert.Equal(51, messages.Sum(message => message.Frames.Count));
             whole += messages.Count == 1 ? 1 : 0;
         }
         Assert.True(whole >= 20, $"{whole} of 30 turns were one message.");
-        _link.Send(new Frame { Epoch = 99, HeartbeatAck = new HeartbeatAck() });
+        _link.Send(new Frame { Epoch = 99, HeartbeatAck = new HeartbeatAck { Granted = true } });
         Assert.Equal(99ul, (await pipe.ReadFramesAsync(1))[0].Frames[0].Epoch);
         pipe.End();
         await session;
+    }
+
+    // On an idle node with 100 shards they were sent at once, in two to four more messages a second to each other node. Each message wakes several threads here
+    // and there.
+    [Fact]
+    public void Of_FramesOfQuiescentLeadersAndTheirFollowers_WaitForTheNextMessage()
+    {
+        Assert.Equal(Urgency.None, FrameUrgency.Of(new Frame { Heartbeat = new Heartbeat { RestUs = 5_000_000 } }));
+        Assert.Equal(Urgency.None, FrameUrgency.Of(new Frame { HeartbeatAck = new HeartbeatAck() }));
+        Assert.Equal(Urgency.Beat, FrameUrgency.Of(new Frame { Heartbeat = new Heartbeat { LeaseUs = 500_000 } }));
+        Assert.Equal(Urgency.Answer, FrameUrgency.Of(new Frame { HeartbeatAck = new HeartbeatAck { Granted = true } }));
+        Assert.Equal(Urgency.Now, FrameUrgency.Of(new Frame { Heartbeat = new Heartbeat { Awaited = true } }));
+        Assert.Equal(Urgency.Now, FrameUrgency.Of(new Frame { HeartbeatAck = new HeartbeatAck { Awaited = true } }));
+        Assert.Equal(Urgency.Now, FrameUrgency.Of(new Frame { Append = new Append() }));
+    }
+
+    // Each link had a timer for this. Together with that for silent nodes they were most of an idle node's wake-ups by timers.
+    [Fact]
+    public async Task SayAlive_SendsWhatWaitsForIt_OrAnEmptyMessage()
+    {
+        // Without a session it leaves nothing behind.
+        _link.SayAlive();
+        var pipe = new FakeStream();
+        var session = RunAsync(pipe);
+        _link.Send(new Frame { Epoch = 1, HeartbeatAck = new HeartbeatAck() });
+        await Task.Delay(300);
+        Assert.False(pipe.TryRead(out _));
+        Assert.Equal(1ul, Assert.Single((await NextAsync()).Frames).Epoch);
+        Assert.Empty((await NextAsync()).Frames);
+        pipe.End();
+        await session;
+
+        // Again and again, because one that comes while a message is being sent has no other sent.
+        async Task<PeerMessage> NextAsync()
+        {
+            PeerMessage? message;
+            while (!pipe.TryRead(out message))
+            {
+                _link.SayAlive();
+                await Task.Delay(1);
+            }
+            return message;
+        }
     }
 
     [Fact]
@@ -154,6 +198,8 @@ public sealed class PeerLinkTests
         public void Arrive(PeerMessage message) => Assert.True(_incoming.Writer.TryWrite(message));
 
         public void End() => _incoming.Writer.Complete();
+
+        public bool TryRead([NotNullWhen(true)] out PeerMessage? message) => _written.Reader.TryRead(out message);
 
         public async Task<List<PeerMessage>> ReadFramesAsync(int count)
         {

@@ -38,6 +38,31 @@ public sealed class StallWatchTests
         Assert.Equal(TimeSpan.Zero, After(50, turn + 1, hasWork: false));
     }
 
+    // The thread that looked every 50 ms took a sixth of an idle node's CPU time.
+    [Theory]
+    [InlineData(100, 2, false, 100)]
+    [InlineData(100, 2, true, 50)]
+    [InlineData(100, 20, false, 50)]
+    [InlineData(50, 1, false, 100)]
+    public void IntervalAfter_ALookAtAnIdleProcess_IsLonger(int passedMs, int usedMs, bool stands, int intervalMs) => Assert.Equal(
+        TimeSpan.FromMilliseconds(intervalMs), StallWatch.IntervalAfter(TimeSpan.FromMilliseconds(passedMs), TimeSpan.FromMilliseconds(usedMs), stands));
+
+    [Fact]
+    public void Look_AtAThreadThatStallsOnAnIdleNode_ReportsItsDurationToWithinHalvesOfTheIntervals()
+    {
+        var idle = (int)StallWatch.IdleInterval.TotalMilliseconds;
+        After(idle, turn: 2, hasWork: false);
+        Assert.False(_judge.Stands);
+        // It begins halfway between two looks, from the second of which on there is one every 50 ms.
+        After(idle, turn: 3, hasWork: false);
+        Assert.True(_judge.Stands);
+        for (var look = 0; look < 4; look++)
+            Assert.Equal(TimeSpan.Zero, After(50, turn: 3, hasWork: false));
+        Assert.InRange(After(50, turn: 4, hasWork: false), StallWatch.Threshold, StallWatch.Threshold + StallWatch.Interval);
+        // What stalls for the threshold, whenever it begins, is seen at two looks.
+        Assert.True(2 * StallWatch.IdleInterval < StallWatch.Threshold);
+    }
+
     [Fact]
     public void Forget_DuringAStall_DoesNotReportIt()
     {

@@ -26,6 +26,8 @@ internal sealed class EtcdEndpoint : IDisposable
                 AllowAutoRedirect = false,
                 ConnectTimeout = connectTime,
                 ConnectCallback = connector.ConnectAsync,
+                // Does not grow (see KvCluster.Node.csproj). A list of all shards has megabytes, and a member may be far away.
+                InitialHttp2StreamWindowSize = 4 << 20,
                 // A member that is stopped or cut off keeps its connections open. A watch there must notice.
                 KeepAlivePingDelay = TimeSpan.FromSeconds(5),
                 KeepAlivePingTimeout = TimeSpan.FromSeconds(5),
