@@ -205,7 +205,7 @@ public sealed class RealEtcdTests
     private static async Task AddUserAsync(EtcdMembers etcd, string user, string password)
     {
         await etcd.ControlAsync("role", "add", "nodes");
-        foreach (var prefix in (string[])["/kvcluster/", "/a/", "/b", "/c/", "/d/", "/other"])
+        foreach (var prefix in (string[])["/kvcluster/", "/a/", "/b", "/c/", "/d/", "/g/", "/other"])
             await etcd.ControlAsync("role", "grant-permission", "--prefix", "nodes", "readwrite", prefix);
         await etcd.ControlAsync("user", "add", $"{user}:{password}");
         await etcd.ControlAsync("user", "grant-role", user, "nodes");
