@@ -30,6 +30,9 @@ internal static class OperatorOutcomes
         {
             if (cause is HttpRequestException { HttpRequestError: HttpRequestError.ConnectionError or HttpRequestError.NameResolutionError or HttpRequestError.SecureConnectionError })
                 return true;
+            // The time for a connection has passed.
+            if (cause is OperationCanceledException { InnerException: TimeoutException })
+                return true;
         }
         return false;
     }

@@ -46,6 +46,9 @@ internal static class StatusMapping
                 // HttpClient's own message refers to the inner exception, which says what is wrong with TLS.
                 case HttpRequestException { HttpRequestError: HttpRequestError.SecureConnectionError, InnerException: { } inner }:
                     return new Status(StatusCode.Unavailable, $"No connection: TLS: {inner.Message}", failure);
+                // HttpClient's limit of the time for a connection. The request was not sent.
+                case TimeoutException:
+                    return new Status(StatusCode.Unavailable, $"No connection: {cause.Message}", failure);
                 case SocketException or HttpRequestException { HttpRequestError: HttpRequestError.ConnectionError or HttpRequestError.NameResolutionError or HttpRequestError.SecureConnectionError }:
                     return new Status(StatusCode.Unavailable, $"No connection: {cause.Message}", failure);
             }

@@ -15,4 +15,13 @@ public sealed class StatusMappingTests
         var status = StatusMapping.FromException(failure);
         Assert.Equal((StatusCode.Unavailable, "No connection: TLS: The frame is corrupt."), (status.StatusCode, status.Detail));
     }
+
+    /// <summary>It ended calls as INTERNAL, so a node that a network drops was not treated as one that refuses connections.</summary>
+    [Fact]
+    public void FromException_OfAConnectionThatTakesTooLong_IsUnavailable()
+    {
+        var failure = new TaskCanceledException("The operation was canceled.", new TimeoutException("A connection could not be established."));
+        var status = StatusMapping.FromException(failure);
+        Assert.Equal((StatusCode.Unavailable, "No connection: A connection could not be established."), (status.StatusCode, status.Detail));
+    }
 }
