@@ -1,5 +1,7 @@
 // The failures of calls over gRPC's client package, by the tables of gRPC's HTTP/2 description. The package reports a connection that does not answer its
-// pings as INTERNAL and an answer that is not gRPC as CANCELLED, and lets exceptions of HttpClient and of disposed objects through to those that write.
+// pings as INTERNAL, an answer that is not gRPC as CANCELLED and one that cannot be parsed as UNAVAILABLE, and lets exceptions of HttpClient and of disposed
+// objects through to those that write.
+using Google.Protobuf;
 using Grpc.Core;
 using Grpc.Core.Interceptors;
 using Grpc.Shared;
@@ -9,15 +11,16 @@ namespace KvCluster;
 /// <summary>Maps them, once for all callers. Used on any thread.</summary>
 internal sealed class MappedFailures : Interceptor
 {
-    public static readonly MappedFailures Instance = new();
+    public static readonly MappedFailures Instance = new(TimeSpan.FromSeconds(10));
 
     // How the package's texts begin.
     private const string NoStatus = "No grpc-status found on response.";
     private const string NotGrpc = "Bad gRPC response.";
 
-    private MappedFailures()
-    {
-    }
+    private readonly TimeSpan _patience;
+
+    /// <param name="patience">How long the first request of a stream may still take when the response has begun before it was sent.</param>
+    internal MappedFailures(TimeSpan patience) => _patience = patience;
 
     /// <summary>The status that a status of the package means.</summary>
     public static Status Map(Status status) => status switch
@@ -27,8 +30,10 @@ internal sealed class MappedFailures : Interceptor
         { StatusCode: StatusCode.Cancelled, Detail: var text } when text.StartsWith(NotGrpc, StringComparison.Ordinal) =>
             new Status(StatusCode.Unknown, $"The server's answer is not gRPC: {text}", status.DebugException),
         // A connection was not established in time. Nobody has cancelled the call.
-        { DebugException: OperationCanceledException { InnerException: TimeoutException } late } => StatusMapping.FromException(late),
+        { DebugException: OperationCanceledException late } when IsLate(late) => StatusMapping.FromException(late),
         { StatusCode: StatusCode.Cancelled or StatusCode.DeadlineExceeded } => status,
+        // It is an IOException, so for the package the connection is lost.
+        { DebugException: InvalidProtocolBufferException malformed } => new Status(StatusCode.Internal, "Failed to deserialize the message.", malformed),
         { DebugException: { } cause } when cause is IOException or HttpRequestException => StatusMapping.FromException(cause),
         _ => status,
     };
@@ -92,15 +97,19 @@ internal sealed class MappedFailures : Interceptor
             var none = new NoStream<TRequest, TResponse>(ended);
             return new AsyncDuplexStreamingCall<TRequest, TResponse>(none, none, NoHeaders(), () => ended.Status, () => ended.Trailers, static () => { });
         }
+        var responses = new Responses<TResponse>(call.ResponseStream);
         return new AsyncDuplexStreamingCall<TRequest, TResponse>(
-            new Requests<TRequest>(call.RequestStream),
-            new Responses<TResponse>(call.ResponseStream),
+            new Requests<TRequest>(call.RequestStream, responses.Begin(call), call, _patience),
+            responses,
             static state => ((AsyncDuplexStreamingCall<TRequest, TResponse>)state).ResponseHeadersAsync,
             static state => Map(((AsyncDuplexStreamingCall<TRequest, TResponse>)state).GetStatus()),
             static state => ((AsyncDuplexStreamingCall<TRequest, TResponse>)state).GetTrailers(),
             static state => ((AsyncDuplexStreamingCall<TRequest, TResponse>)state).Dispose(),
             call);
     }
+
+    // The package wraps HttpClient's exception in one with the token of the call.
+    private static bool IsLate(Exception? cause) => cause is TimeoutException || (cause is OperationCanceledException && IsLate(cause.InnerException));
 
     private static RpcException Disposed(ObjectDisposedException failure) => new(new Status(StatusCode.Cancelled, "The call was disposed.", failure));
 
@@ -131,6 +140,9 @@ internal sealed class MappedFailures : Interceptor
         }
     }
 
+    // A failure that its caller does not wait for must not be reported as one that nobody has looked at.
+    private static async Task ObserveAsync(Task left) => await left.ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
+
     // Null: the failure stays as it is.
     private static RpcException? Mapped(Exception failure) => failure switch
     {
@@ -148,9 +160,36 @@ internal sealed class MappedFailures : Interceptor
 
     private sealed class Responses<T>(IAsyncStreamReader<T> inner) : IAsyncStreamReader<T>
     {
+        private IDisposable? _call;
+        private Task<bool>? _first;
+
         public T Current => inner.Current;
 
+        /// <summary>Begins the first read before the caller of the call does. Called at most once, before the call has its caller.</summary>
+        /// <param name="call">Disposed when the caller cancels that read.</param>
+        public Task Begin(IDisposable call)
+        {
+            var first = ReadAsync(CancellationToken.None);
+            _ = ObserveAsync(first);
+            (_call, _first) = (call, first);
+            return first;
+        }
+
         public Task<bool> MoveNext(CancellationToken cancellationToken)
+        {
+            if (_first is not { } first)
+                return ReadAsync(cancellationToken);
+            _first = null;
+            return first.IsCompleted || !cancellationToken.CanBeCanceled ? first : CancelWithAsync(first, _call!, cancellationToken);
+        }
+
+        private static async Task<bool> CancelWithAsync(Task<bool> read, IDisposable call, CancellationToken cancellationToken)
+        {
+            using (cancellationToken.UnsafeRegister(static state => ((IDisposable)state!).Dispose(), call))
+                return await read.ConfigureAwait(false);
+        }
+
+        private Task<bool> ReadAsync(CancellationToken cancellationToken)
         {
             try
             {
@@ -164,8 +203,15 @@ internal sealed class MappedFailures : Interceptor
         }
     }
 
-    private sealed class Requests<T>(IClientStreamWriter<T> inner) : IClientStreamWriter<T>
+    /// <summary>
+    /// The requests of a call. The package gets the stream to write to from HttpClient when that has sent the headers. If the connection is lost between, and
+    /// the response has begun, the package does not notice it: the first write would never end, and with it callers that read only afterwards. A read notices
+    /// it and ends the call, so the first one begins with the call.
+    /// </summary>
+    private sealed class Requests<T>(IClientStreamWriter<T> inner, Task firstResponse, IDisposable call, TimeSpan patience) : IClientStreamWriter<T>
     {
+        private bool _hasBegun;
+
         public WriteOptions? WriteOptions
         {
             get => inner.WriteOptions;
@@ -179,7 +225,11 @@ internal sealed class MappedFailures : Interceptor
             try
             {
                 var write = inner.WriteAsync(message, cancellationToken);
-                return write.IsCompletedSuccessfully ? write : MapAsync(write);
+                if (write.IsCompletedSuccessfully)
+                    return write;
+                var isFirst = !_hasBegun;
+                _hasBegun = true;
+                return isFirst ? BeginAsync(write) : MapAsync(write);
             }
             catch (ObjectDisposedException failure)
             {
@@ -197,6 +247,26 @@ internal sealed class MappedFailures : Interceptor
             {
                 // The call has ended, and its request with it.
                 return Task.CompletedTask;
+            }
+        }
+
+        private async Task BeginAsync(Task write)
+        {
+            await Task.WhenAny(write, firstResponse).ConfigureAwait(false);
+            try
+            {
+                // A response that has ended ends the write, too. One that has begun does not.
+                await write.WaitAsync(patience).ConfigureAwait(false);
+            }
+            catch (TimeoutException)
+            {
+                call.Dispose();
+                _ = ObserveAsync(write);
+                throw new RpcException(new Status(StatusCode.Unavailable, "The connection was lost before the first request was sent."));
+            }
+            catch (Exception failure) when (Mapped(failure) is { } mapped)
+            {
+                throw mapped;
             }
         }
     }

@@ -1,4 +1,6 @@
+using Google.Protobuf;
 using Grpc.Core;
+using Grpc.Core.Interceptors;
 using Grpc.Net.Client;
 using KvCluster.Tests.Grpc;
 using KvCluster.Tests.Grpc.Proto;
@@ -21,6 +23,51 @@ public sealed class MappedFailuresTests
     {
         var cause = new HttpRequestException("", new HttpProtocolException(0, "The server did not answer a ping.", innerException: null));
         Assert.Equal(StatusCode.Unavailable, MappedFailures.Map(new Status(StatusCode.Internal, "", cause)).StatusCode);
+    }
+
+    /// <summary>The exception is an IOException, so the package reports UNAVAILABLE, and callers repeated what can never be read.</summary>
+    [Fact]
+    public void AnswerThatIsNoMessage_IsNotALostConnection()
+    {
+        var cause = Assert.ThrowsAny<InvalidProtocolBufferException>(static () => EchoReply.Parser.ParseFrom((byte[])[0xff, 0xff]));
+        Assert.Equal(StatusCode.Internal, MappedFailures.Map(new Status(StatusCode.Unavailable, "", cause)).StatusCode);
+    }
+
+    /// <summary>The package reports CANCELLED, with HttpClient's exception in one of its own.</summary>
+    [Fact]
+    public void ConnectionThatTakesTooLong_IsNoCancellation()
+    {
+        var cause = new OperationCanceledException("", new TaskCanceledException("", new TimeoutException("It took too long.")));
+        Assert.Equal(StatusCode.Unavailable, MappedFailures.Map(new Status(StatusCode.Cancelled, "", cause)).StatusCode);
+        Assert.Equal(StatusCode.Cancelled, MappedFailures.Map(new Status(StatusCode.Cancelled, "", new OperationCanceledException())).StatusCode);
+    }
+
+    /// <summary>
+    /// A connection was lost after the response had begun and before the package had the stream to write to. The first write never ended, because nothing was
+    /// read before it.
+    /// </summary>
+    [Theory]
+    [InlineData(true)]
+    [InlineData(false)]
+    public async Task FirstWrite_OfALostConnection_Ends(bool isAnswered)
+    {
+        var lost = new LostCall(isAnswered);
+        var calls = new MappedFailures(patience: TimeSpan.FromMilliseconds(50));
+        using var call = calls.AsyncDuplexStreamingCall(new ClientInterceptorContext<byte[], byte[]>(LostCall.Method, null, default), _ => lost.ToCall());
+        var failure = await Assert.ThrowsAsync<RpcException>(() => call.RequestStream.WriteAsync([]).WaitAsync(Eventually.Limit));
+        Assert.Equal(StatusCode.Unavailable, failure.StatusCode);
+        Assert.Equal(isAnswered, lost.IsDisposed);
+    }
+
+    [Fact]
+    public async Task FirstRead_Cancelled_EndsTheCall()
+    {
+        await using var server = await EchoServer.StartAsync();
+        using var call = server.Client.Duplex();
+        using var stop = new CancellationTokenSource();
+        var reading = call.ResponseStream.MoveNext(stop.Token);
+        await stop.CancelAsync();
+        Assert.Equal(StatusCode.Cancelled, (await Assert.ThrowsAsync<RpcException>(() => reading.WaitAsync(Eventually.Limit))).StatusCode);
     }
 
     [Fact]
@@ -54,5 +101,38 @@ public sealed class MappedFailuresTests
         channel.Dispose();
         Assert.Equal(StatusCode.Cancelled, (await Assert.ThrowsAsync<RpcException>(() => duplex.RequestStream.WriteAsync(new EchoRequest()))).StatusCode);
         await duplex.RequestStream.CompleteAsync();
+    }
+
+    /// <summary>A call of the package whose request is never sent. Its end is seen by a read only, or, once it was answered, by nobody.</summary>
+    private sealed class LostCall(bool isAnswered) : IClientStreamWriter<byte[]>, IAsyncStreamReader<byte[]>
+    {
+        private static readonly Marshaller<byte[]> Bytes = new(static bytes => bytes, static bytes => bytes);
+
+        private readonly TaskCompletionSource _written = new(TaskCreationOptions.RunContinuationsAsynchronously);
+
+        public static Method<byte[], byte[]> Method { get; } = new(MethodType.DuplexStreaming, "lost", "Lost", Bytes, Bytes);
+
+        public WriteOptions? WriteOptions { get; set; }
+
+        public byte[] Current => [];
+
+        public bool IsDisposed { get; private set; }
+
+        public AsyncDuplexStreamingCall<byte[], byte[]> ToCall() => new(
+            this, this, Task.FromResult(new Metadata()), static () => Status.DefaultCancelled, static () => new Metadata(), () => IsDisposed = true);
+
+        public async Task<bool> MoveNext(CancellationToken cancellationToken)
+        {
+            await Task.Yield();
+            if (isAnswered)
+                return true;
+            var failure = new RpcException(new Status(StatusCode.Unavailable, "The connection was lost."));
+            _written.TrySetException(failure);
+            throw failure;
+        }
+
+        public Task WriteAsync(byte[] message) => _written.Task;
+
+        public Task CompleteAsync() => Task.CompletedTask;
     }
 }
