@@ -30,7 +30,7 @@ internal static class ServerBuilder
 #if GRPC_IN_TREE
         builder.Services.AddSingleton(logs);
 #else
-        builder.Services.AddCallPolicy();
+        builder.AddCallPolicy();
         builder.Services.AddSingleton<ILoggerFactory>(new CallLogs(logs));
 #endif
         builder.Services.AddSingleton<IHostLifetime, NoLifetime>();

@@ -1,6 +1,5 @@
 // The log of a server on gRPC's packages. They log each call that is cancelled or refused, and each request that cannot be parsed, so callers could fill a log;
 // an operator cannot act on these messages. ASP.NET Core makes an activity for each request while its log of requests is on. Any thread.
-using Google.Protobuf;
 using Microsoft.Extensions.Logging;
 using Microsoft.Extensions.Logging.Abstractions;
 
@@ -34,7 +33,7 @@ internal sealed class CallLogs(ILoggerFactory inner) : ILoggerFactory
 
         public void Log<TState>(LogLevel logLevel, EventId eventId, TState state, Exception? exception, Func<TState, Exception?, string> formatter)
         {
-            if (IsEnabled(logLevel) && exception is not InvalidProtocolBufferException)
+            if (IsEnabled(logLevel))
                 inner.Log(logLevel, eventId, state, exception, formatter);
         }
     }

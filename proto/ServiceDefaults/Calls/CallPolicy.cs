@@ -2,7 +2,6 @@
 // serve, and spares used connections. A middleware before all others. A gRPC request goes from here directly to the endpoint of its method. Runs on the
 // request's thread. An exception becomes the status of the call.
 using System.Collections.Frozen;
-using Google.Protobuf;
 using Grpc.AspNetCore.Server;
 using Grpc.AspNetCore.Server.Calls;
 using Grpc.AspNetCore.Server.Hosting;
@@ -28,7 +27,6 @@ internal sealed class CallPolicy
     private readonly OpenCalls? _open;
     private readonly MessageMemory? _memory;
     private readonly RequestSizes? _sizes;
-    private readonly UnreadableRequest? _unreadable;
     private readonly UnservedCall? _unserved;
     private readonly ForeignCalls? _foreign;
     private readonly RootServices _services;
@@ -39,7 +37,6 @@ internal sealed class CallPolicy
         _open = services.GetService<OpenCalls>();
         _memory = services.GetService<MessageMemory>();
         _sizes = services.GetService<RequestSizes>();
-        _unreadable = services.GetService<UnreadableRequest>();
         _unserved = services.GetService<UnservedCall>();
         _foreign = services.GetService<ForeignCalls>();
         _services = new RootServices(services);
@@ -147,9 +144,6 @@ internal sealed class CallPolicy
         {
             await method.Endpoint.RequestDelegate!(context).ConfigureAwait(false);
             var status = features.Get<IServerCallContextFeature>()?.ServerCallContext.Status ?? Status.DefaultSuccess;
-            // gRPC reports it as a failure of the handler.
-            if (status.DebugException is InvalidProtocolBufferException)
-                CallStatus.Write(context, _unreadable?.ToException() ?? Unparsed());
             // A caller that does not read would not read the status of a failed stream either, and the call would never end.
             if (!await response.LeavesAsync(isPatient: status.StatusCode == StatusCode.OK || !method.HasResponseStream).ConfigureAwait(false))
                 reset?.Reset(TooSlowCode);
@@ -165,8 +159,6 @@ internal sealed class CallPolicy
             response.End();
         }
     }
-
-    private static RpcException Unparsed() => new(new Status(StatusCode.Internal, "Failed to deserialize the message."));
 
     private static DateTime DeadlineOf(IHeaderDictionary headers) =>
         headers.GrpcTimeout is { Count: 1 } timeout && GrpcTimeout.TryParse(timeout[0], out var left) ? DateTime.UtcNow + left : DateTime.MaxValue;

@@ -1,4 +1,5 @@
 using Grpc.AspNetCore.Server;
+using Grpc.AspNetCore.Server.Model;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.AspNetCore.Hosting;
 using Microsoft.Extensions.DependencyInjection;
@@ -9,10 +10,15 @@ namespace KvCluster.ServiceDefaults.Calls;
 internal static class CallPolicyServices
 {
     /// <summary>Must be called before <c>AddGrpc</c>.</summary>
-    public static void AddCallPolicy(this IServiceCollection services) => services
-        .AddSingleton(typeof(IGrpcServiceActivator<>), typeof(OneInstance<>))
-        .AddSingleton<CallPolicy>()
-        .AddSingleton<IStartupFilter, Filter>();
+    public static void AddCallPolicy(this WebApplicationBuilder builder)
+    {
+        builder.Services
+            .AddSingleton(typeof(IGrpcServiceActivator<>), typeof(OneInstance<>))
+            .AddSingleton(typeof(IServiceMethodProvider<>), typeof(BoundMethods<>))
+            .AddSingleton<CallPolicy>()
+            .AddSingleton<IStartupFilter, Filter>();
+        builder.Host.UseServiceProviderFactory(new OneBinding());
+    }
 
     private sealed class Filter(CallPolicy policy) : IStartupFilter
     {
@@ -32,5 +38,21 @@ internal static class CallPolicyServices
         public GrpcActivatorHandle<TService> Create(IServiceProvider serviceProvider) => new(_instance, created: false, state: null);
 
         public ValueTask ReleaseAsync(GrpcActivatorHandle<TService> service) => ValueTask.CompletedTask;
+    }
+
+    /// <summary>Removes the binding that <c>AddGrpc</c> adds beside ours. With both, each method would be served twice.</summary>
+    private sealed class OneBinding : IServiceProviderFactory<IServiceCollection>
+    {
+        private readonly DefaultServiceProviderFactory _inner = new();
+
+        public IServiceCollection CreateBuilder(IServiceCollection services)
+        {
+            var bindings = services.Where(static service => service.ServiceType == typeof(IServiceMethodProvider<>));
+            foreach (var other in bindings.Where(static binding => binding.ImplementationType != typeof(BoundMethods<>)).ToList())
+                services.Remove(other);
+            return _inner.CreateBuilder(services);
+        }
+
+        public IServiceProvider CreateServiceProvider(IServiceCollection containerBuilder) => _inner.CreateServiceProvider(containerBuilder);
     }
 }

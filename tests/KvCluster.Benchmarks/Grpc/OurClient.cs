@@ -9,7 +9,7 @@ internal sealed class OurClient(int port) : IEchoClient
 
     public async Task CallAsync(EchoCount count, CancellationToken stop)
     {
-        var invoker = _channel.CreateCallInvoker();
+        var invoker = _channel.Calls();
         while (!stop.IsCancellationRequested)
         {
             await invoker.AsyncUnaryCall(EchoMethods.Unary, null, default, EchoMethods.Payload).ConfigureAwait(false);
@@ -19,7 +19,7 @@ internal sealed class OurClient(int port) : IEchoClient
 
     public async Task ExchangeAsync(int callers, EchoCount count, CancellationToken stop)
     {
-        using var call = _channel.CreateCallInvoker().AsyncDuplexStreamingCall(EchoMethods.Duplex, null, default);
+        using var call = _channel.Calls().AsyncDuplexStreamingCall(EchoMethods.Duplex, null, default);
         for (var i = 0; i < callers; i++)
             await call.RequestStream.WriteAsync(EchoMethods.Payload).ConfigureAwait(false);
         while (!stop.IsCancellationRequested && await call.ResponseStream.MoveNext(CancellationToken.None).ConfigureAwait(false))

@@ -31,6 +31,16 @@ public sealed class CallRulesTests
         Assert.Equal((StatusCode.InvalidArgument, "BAD_REQUEST"), (failure.StatusCode, failure.GetRpcStatus()!.GetDetail<Google.Rpc.ErrorInfo>()!.Reason));
     }
 
+    /// <summary>The exception is the same as for a request that is no message. Its caller was told to send another one.</summary>
+    [Fact]
+    public async Task Handler_ThatFailsToParse_IsNotTheCallersMistake()
+    {
+        await using var server = await EchoServer.StartAsync(
+            configureServices: static services => services.AddUnreadableRequests(), map: static app => app.MapGrpcService<ParsingService>());
+        var failure = await Assert.ThrowsAsync<RpcException>(async () => await new Absent.AbsentClient(server.Channel).UnaryAsync(new EchoRequest()));
+        Assert.Equal(StatusCode.Unknown, failure.StatusCode);
+    }
+
     [Fact]
     public async Task CallForAnotherCluster_IsRefused()
     {
@@ -68,5 +78,12 @@ public sealed class CallRulesTests
         private readonly EchoReply _reply = new() { Payload = Google.Protobuf.ByteString.CopyFrom(Guid.NewGuid().ToByteArray()) };
 
         public override Task<EchoReply> Unary(EchoRequest request, ServerCallContext context) => Task.FromResult(_reply);
+    }
+
+    /// <summary>Parses something else than its request.</summary>
+    private sealed class ParsingService : Absent.AbsentBase
+    {
+        public override Task<EchoReply> Unary(EchoRequest request, ServerCallContext context) =>
+            Task.FromResult(EchoReply.Parser.ParseFrom((byte[])[0xff, 0xff]));
     }
 }

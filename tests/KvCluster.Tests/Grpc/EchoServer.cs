@@ -63,7 +63,7 @@ internal sealed class EchoServer : IAsyncDisposable
             });
         }));
 #if !GRPC_IN_TREE
-        builder.Services.AddCallPolicy();
+        builder.AddCallPolicy();
 #endif
         builder.Services.AddGrpc(configure ?? (static _ => { }));
         builder.Services.AddSingleton<EchoService>();
