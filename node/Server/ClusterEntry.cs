@@ -50,7 +50,7 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
                     await missing().ConfigureAwait(false);
                     if (alarms.MaySay(CoordinatorFence.Lost))
                         NodeLog.NotFollowed(log, CoordinatorFence.Lost);
-                    return "the coordinator has none, but this data directory belongs to a cluster. Is it the right coordinator? If its data is lost, rebuild it from the nodes: kv admin coordinator recover";
+                    return "the coordinator has none, but this data directory belongs to a cluster. Is it the right coordinator? If its data is lost, rebuild it from the nodes, and start none with an empty data directory before: kv admin coordinator recover";
                 }
                 if (options.Bootstrap is not { } created)
                     return "it has not been initialized yet (kv-node init, or bootstrap-nodes)";

@@ -104,14 +104,20 @@ internal sealed class RecoveryPlan
         }
         var newest = found.Reports.MaxBy(static report => report.Cluster.Recovery)!;
         foreach (var other in found.Reports.Where(other => !IsSame(other.Cluster, newest.Cluster)))
-            refusals.Add(FormattableString.Invariant($"node {other.Node} belongs to another cluster or lineage than node {newest.Node}; give the endpoint of a node of the right one"));
+            refusals.Add(FormattableString.Invariant($"node {other.Node} belongs to another cluster or lineage than node {newest.Node} ({TextOf(other.Cluster)}, and {TextOf(newest.Cluster)}); give the endpoint of a node of the right one. If the later one was created by mistake after the coordinator's data was lost, {Undo(found)}"));
         // Both have acted on records of which the other knows nothing.
         foreach (var other in found.Reports.Where(other => other.Cluster.Recovery == newest.Cluster.Recovery && other.Cluster.RecoveryId != newest.Cluster.RecoveryId))
             refusals.Add(FormattableString.Invariant($"nodes {newest.Node} and {other.Node} have joined two recoveries with the number {newest.Cluster.Recovery}, made in two stores; decide which of the two goes on, stop the nodes of the other, and name them with --without"));
         if (found.HeldCluster is { } held && !IsSame(held, newest.Cluster))
-            refusals.Add(FormattableString.Invariant($"the coordinator has another cluster of this name (id {held.ClusterId}, created {held.Created?.ToDateTime():u}), but the nodes are of {newest.Cluster.ClusterId}; if it was created by mistake, delete its keys first"));
+            refusals.Add(FormattableString.Invariant($"the coordinator has another cluster of this name ({TextOf(held)}), but the nodes are of {TextOf(newest.Cluster)}. If it was created by mistake after the coordinator's data was lost, {Undo(found)}"));
         return refusals.Count == 0 ? newest.Cluster : null;
     }
+
+    private static string TextOf(ClusterRecord cluster) => FormattableString.Invariant($"{cluster.ClusterId}, created {cluster.Created?.ToDateTime():u}");
+
+    // A node with an empty directory would create yet another one if bootstrap-nodes still stands in its settings.
+    private static string Undo(RecoveryFindings found) =>
+        $"stop its nodes and move their data directories away, delete its keys (etcdctl del --prefix {found.Keys}), and run this again before any node starts with an empty directory; a node that has no directory of the right cluster stays stopped, and is named with --without";
 
     private static bool IsSame(ClusterRecord one, ClusterRecord other) => one.ClusterId == other.ClusterId && one.Lineage.Equals(other.Lineage);
 

@@ -331,6 +331,21 @@ public sealed class RecoveryPlanTests
         Assert.Contains(foreign.Refusals, static line => line.Contains("another cluster of this name", StringComparison.Ordinal));
     }
 
+    /// <summary>A node with an empty directory had created a second cluster in the empty coordinator, and the refusals said neither which keys to delete nor what to do about that node.</summary>
+    [Fact]
+    public void Of_NodesOfWhichOneHasCreatedTheClusterAnew_NamesBothAndHowToUndoIt()
+    {
+        const string Keys = "/kvcluster/store/";
+        var record = Record(1, [1, 2, 3]);
+        var anew = Node(3, record);
+        (anew.Cluster.ClusterId, anew.Cluster.Lineage) = ("anew", Lineage.Create().ToByteString());
+        var refusals = RecoveryPlan.Of(new RecoveryFindings { Keys = Keys, Reports = [Node(1, record), Node(2, record), anew], HeldCluster = anew.Cluster }, 1).Refusals;
+        Assert.Equal(2, refusals.Count);
+        Assert.StartsWith("node 3 belongs to another cluster or lineage than node 1 (anew,", refusals[0], StringComparison.Ordinal);
+        Assert.StartsWith("the coordinator has another cluster of this name (anew,", refusals[1], StringComparison.Ordinal);
+        Assert.All(refusals, static line => Assert.Contains($"move their data directories away, delete its keys (etcdctl del --prefix {Keys}), and run this again", line, StringComparison.Ordinal));
+    }
+
     [Fact]
     public void Of_AnOldCopyOfADirectory_IsFoundByWhatOthersKnowOfItsStarts()
     {
