@@ -149,7 +149,7 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
         Severity.Warning,
         $"aside of node {node.Node}",
         string.Create(CultureInfo.InvariantCulture, $"the copy '{copy.Name}' of a replica of shard {copy.Shard} takes {copy.Bytes / 1e6:N0} MB{(copy.KeptBecause.Length == 0 ? "" : $", and is kept although space is needed, because {copy.KeptBecause}")}"),
-        $"Examine it if the cause is not known, and delete it there when the shard has all its replicas: `kv-node aside remove DATA {copy.Name}`, with the node's data directory."));
+        $"Examine it if the cause is not known, and delete it there when the shard has all its replicas: `kv-node aside remove DATA {copy.Name} --accept-loss`, with the node's data directory. Without `--accept-loss` it says what is in the copy."));
 
     private static Finding Coordinator(NodeExamination node) => node switch
     {

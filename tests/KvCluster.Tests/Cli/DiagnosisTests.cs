@@ -55,6 +55,15 @@ public sealed class DiagnosisTests
         { "problem", Sound(2) with { CertificateError = "/tls/tls.key does not match" }, "certificate of node 2", "the certificates now in its files cannot be used, so the earlier ones stay in use: /tls/tls.key does not match" },
     };
 
+    /// <summary>The advice was a command that only says what is in the copy.</summary>
+    [Fact]
+    public void Findings_OfACopyThatWasSetAside_NameTheCommandThatDeletesIt()
+    {
+        var findings = Diagnose([Sound(1), Sound(2) with { Aside = [new AsideReplica("4", 4, 303_000_000, "")] }, Sound(3)], Leader(1));
+
+        Assert.Contains("`kv-node aside remove DATA 4 --accept-loss`", Assert.Single(findings, static finding => finding.Subject == "aside of node 2").Advice, StringComparison.Ordinal);
+    }
+
     /// <summary>The advice was to enlarge the volume, which the chart refused.</summary>
     [Theory]
     [InlineData(9_000_000_000UL)]
