@@ -145,11 +145,15 @@ internal sealed class RecoveryPlan
     // A node that still has the cluster's coordinator, or reaches another one than the rest, may act on records that nobody here knows.
     private static void RequireSameStore(RecoveryFindings found, List<string> refusals)
     {
+        var alone = WhyAskingNodeIsAlone(found);
+        if (alone is not null)
+            refusals.Add(alone);
         foreach (var report in found.Reports)
         {
             var why = report.Coordinator is not { } state ? "does not say what its coordinator has, because its program is older; upgrade it"
                 : state.Error.Length > 0 ? $"cannot tell whether its coordinator has lost the cluster ({OneLine.Of(state.Error)}); see that it reaches the coordinator"
                 : state.Cluster == found.HeldClusterText && state.ClusterRevision == found.HeldClusterRevision ? null
+                : alone is not null ? null
                 : state.Cluster.Length > 0 && found.HeldClusterText.Length == 0 ? "has a coordinator with a record of the cluster, which is therefore not lost; have all nodes use that one"
                 : "has another coordinator than the node that asked; have all nodes use the same one";
             if (why is not null)
@@ -157,6 +161,17 @@ internal sealed class RecoveryPlan
             else if (report.Unbound.Length > 0)
                 refusals.Add(FormattableString.Invariant($"node {report.Node} does not take part: {OneLine.Of(report.Unbound)}; run this again"));
         }
+    }
+
+    // The node that asked is the one with the wrong coordinator if the others, two at least, find the cluster in theirs. Otherwise nobody here knows which is right.
+    private static string? WhyAskingNodeIsAlone(RecoveryFindings found)
+    {
+        var held = (found.HeldClusterText, found.HeldClusterRevision);
+        var stores = found.Reports.Where(static report => report.Coordinator is { Error.Length: 0 })
+            .ToLookup(static report => (report.Coordinator.Cluster, report.Coordinator.ClusterRevision), static report => report.Node);
+        return stores[held].ToList() is [var asking] && stores.Where(store => store.Key != held).ToList() is [{ Key.Cluster.Length: > 0 } others] && others.Count() > 1
+            ? FormattableString.Invariant($"node {asking}, which was asked, has another coordinator than the nodes {string.Join(", ", others)}, which all find the cluster in theirs; give node {asking} that one and restart it")
+            : null;
     }
 
     // What others have heard of a node's starts tells an old copy of its directory, whose promises are out of date. So does a coordinator that was restored.

@@ -156,6 +156,23 @@ public sealed class RecoveryPlanTests
         Assert.Empty(RecoveryPlan.Of(found, id: 5).Refusals);
     }
 
+    /// <summary>Node 1 alone had the address of another etcd, and the operator was told of each of the others that it is wrong.</summary>
+    [Fact]
+    public void Of_AnAskingNodeThatAloneHasAnotherCoordinator_NamesThatNode()
+    {
+        var record = Record(1, [1, 2, 3]);
+        NodeReport[] reports = [Node(1, record), Node(2, record), Node(3, record)];
+        foreach (var report in reports.Skip(1))
+            report.Coordinator = new CoordinatorState { Cluster = "held", ClusterRevision = 7 };
+        Assert.StartsWith("node 1, which was asked, has another coordinator than the nodes 2, 3, which all find the cluster in theirs", Assert.Single(Plan(reports).Refusals), StringComparison.Ordinal);
+
+        // If it alone has the cluster's, the others have the wrong one, although they agree.
+        foreach (var report in reports)
+            report.Coordinator = report.Node == 1 ? new CoordinatorState { Cluster = "held", ClusterRevision = 7 } : new CoordinatorState();
+        var refusals = RecoveryPlan.Of(new RecoveryFindings { Reports = reports, HeldCluster = Cluster(0), HeldClusterText = "held", HeldClusterRevision = 7 }, id: 5).Refusals;
+        Assert.Equal(["node 2 has another coordinator", "node 3 has another coordinator"], refusals.Select(static line => line[..30]));
+    }
+
     [Fact]
     public void Of_AReportThatBindsNobody_IsRefused()
     {
