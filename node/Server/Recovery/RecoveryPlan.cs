@@ -169,7 +169,7 @@ internal sealed class RecoveryPlan
         var held = (found.HeldClusterText, found.HeldClusterRevision);
         var stores = found.Reports.Where(static report => report.Coordinator is { Error.Length: 0 })
             .ToLookup(static report => (report.Coordinator.Cluster, report.Coordinator.ClusterRevision), static report => report.Node);
-        return stores[held].ToList() is [var asking] && stores.Where(store => store.Key != held).ToList() is [{ Key.Cluster.Length: > 0 } others] && others.Count() > 1
+        return stores[held].ToList() is [var asking] && stores.Where(store => store.Key != held).ToList() is [var others] && others.Key.Cluster.Length > 0 && others.Count() > 1
             ? FormattableString.Invariant($"node {asking}, which was asked, has another coordinator than the nodes {string.Join(", ", others)}, which all find the cluster in theirs; give node {asking} that one and restart it")
             : null;
     }

@@ -225,9 +225,10 @@ internal sealed partial class EtcdCoordinator : ICoordinator
     {
         if (!detail.Contains("prematurely", StringComparison.Ordinal) && !detail.Contains("closed it immediately", StringComparison.Ordinal))
             return "";
-        return !options.Endpoints[0].StartsWith("https:", StringComparison.OrdinalIgnoreCase) ? " Does it require https:// (coordinator, coordinator-ca)?"
-            : options.CertificateFile is null ? " Does it require a client certificate (coordinator-cert, coordinator-key)?"
-            : " Does it accept the client certificate (coordinator-cert), and does it speak TLS at all?";
+        var question = !options.Endpoints[0].StartsWith("https:", StringComparison.OrdinalIgnoreCase) ? "Does it require https:// (coordinator, coordinator-ca)?"
+            : options.CertificateFile is null ? "Does it require a client certificate (coordinator-cert, coordinator-key)?"
+            : "Does it accept the client certificate (coordinator-cert), and does it speak TLS at all?";
+        return (detail.EndsWith('.') ? " " : ". ") + question;
     }
 
     // Sent once, to one member. Sent a second time if the first was refused because of its token, which certainly was before it had any effect.
