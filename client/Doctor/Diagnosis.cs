@@ -20,9 +20,13 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
     private static readonly TimeSpan StallProblem = TimeSpan.FromMilliseconds(600);
     private const ulong OpenFilesMin = 16_384;
     private const ulong FreeBytesProblem = 1UL << 30;
+    private const string Recover = "`kv admin coordinator recover --plan`, then without `--plan`. Start no node with an empty data directory before.";
     private const string MakeRoom = "Free space or enlarge the volume, in Kubernetes with deploy/kubernetes/grow-storage. The node notices it without a restart.";
 
     private readonly IReadOnlyList<NodeExamination> _answered = [.. nodes.Where(node => node.Error.Length == 0)];
+
+    // The coordinator's data may be lost. A node with an empty directory could create the cluster anew then, and a recovery needs what is in the directories.
+    private readonly bool _mayLackRecords = nodes.Any(static node => WaitingNode.IsIn(node.Error) || node.CoordinatorRefusal.Length > 0);
 
     /// <summary>The certificates that routers present.</summary>
     public IReadOnlyList<PresentedCertificate> Presented { get; init; } = [];
@@ -37,8 +41,11 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
 
     private IEnumerable<Finding> Nodes() => nodes.Select(node => node.Error.Length == 0
         ? new Finding(Severity.Ok, $"node {node.Node}", $"answers at {node.Address}")
-        : new Finding(Severity.Problem, $"node {node.Node}", $"does not answer at {node.Address}: {node.Error}",
-            $"Read the end of its log, run `kv-node health` there, and start it again. If its disk is lost, start it with an empty data directory under the same number: its replicas are rebuilt there. If it will not come back, {Substitute(node.Node)}"));
+        : WaitingNode.IsIn(node.Error) ? new Finding(Severity.Problem, $"node {node.Node}", $"has started and waits for its coordinator's records: {node.Error}",
+            $"If other nodes follow the coordinator, compare this node's setting `coordinator` with theirs. Otherwise its data is lost or old: {Recover}")
+        : new Finding(Severity.Problem, $"node {node.Node}", $"does not answer at {node.Address}: {node.Error}", _mayLackRecords
+            ? $"Read the end of its log, run `kv-node health` there, and start it again with its data directory. The coordinator's data may be lost: {Recover}"
+            : $"Read the end of its log, run `kv-node health` there, and start it again. If its disk is lost, start it with an empty data directory under the same number: its replicas are rebuilt there. If it will not come back, {Substitute(node.Node)}"));
 
     // A shard has one replica on a node, so without a further node there is no place for those of this one.
     private string Substitute(uint node) => nodes.Count > status.Nodes.SelectMany(static one => one.Replicas).Select(static replica => replica.Voters.Count).DefaultIfEmpty(nodes.Count).Max()
@@ -142,7 +149,7 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
         Severity.Warning,
         $"aside of node {node.Node}",
         string.Create(CultureInfo.InvariantCulture, $"the copy '{copy.Name}' of a replica of shard {copy.Shard} takes {copy.Bytes / 1e6:N0} MB{(copy.KeptBecause.Length == 0 ? "" : $", and is kept although space is needed, because {copy.KeptBecause}")}"),
-        $"Examine it if the cause is not known, and delete it there when the shard has all its replicas: `kv-node aside remove DATA {copy.Name}`, with the node's data directory."));
+        $"Examine it if the cause is not known, and delete it there when the shard has all its replicas: `kv-node aside remove DATA {copy.Name} --accept-loss`, with the node's data directory. Without `--accept-loss` it says what is in the copy."));
 
     private static Finding Coordinator(NodeExamination node) => node switch
     {

@@ -5,6 +5,7 @@ using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Recovery;
+using KvCluster.Node.Runtime;
 using KvCluster.Replication.Protocol;
 using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Admin;
@@ -21,7 +22,7 @@ namespace KvCluster.Node;
 /// <param name="coordinator">The coordinator.</param>
 /// <param name="keys">The cluster's keys.</param>
 /// <param name="health">Receives the progress of the start.</param>
-/// <param name="log">Receives one line per reason to wait.</param>
+/// <param name="log">Receives a line per minute for each reason to wait.</param>
 internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator, CoordinatorKeys keys, ProcessHealth health, ILogger log)
 {
     /// <summary>Waits until the cluster's record exists, and creates the cluster if the options say so.</summary>
@@ -50,7 +51,7 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
                     await missing().ConfigureAwait(false);
                     if (alarms.MaySay(CoordinatorFence.Lost))
                         NodeLog.NotFollowed(log, CoordinatorFence.Lost);
-                    return "the coordinator has none, but this data directory belongs to a cluster. Is it the right coordinator? If its data is lost, rebuild it from the nodes: kv admin coordinator recover";
+                    return "the coordinator has none, but this data directory belongs to a cluster. Is it the right coordinator? If its data is lost, rebuild it from the nodes, and start none with an empty data directory before: kv admin coordinator recover";
                 }
                 if (options.Bootstrap is not { } created)
                     return "it has not been initialized yet (kv-node init, or bootstrap-nodes)";
@@ -89,10 +90,10 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
         return directory.Starts.Put.Incarnation;
     }
 
-    // Repeats a request without which the node cannot start, and logs why it waits, once per reason. A permanent refusal ends the start.
+    // Repeats a request without which the node cannot start, and logs why it waits, each reason once a minute. A permanent refusal ends the start.
     private async Task AskUntilAnsweredAsync(Func<Task<string?>> ask, string what, CancellationToken cancellationToken)
     {
-        var reasons = new OncePerReason();
+        var reasons = new OncePerMinute(BootClock.Instance);
         while (true)
         {
             string reason;

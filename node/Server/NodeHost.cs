@@ -303,6 +303,7 @@ internal sealed class NodeHost : IAsyncDisposable
         var builder = ServerBuilder.Create(logs, listen, tls, limits: ListenerLimits.OfPeers(PeerConnectionsMax));
         builder.Services.AddSingleton(new RecoveryService(recovery.Reporter, _options.Cluster, tls?.Files)).AddSingleton(new CoordinatorService(recovery.Recovery));
         builder.Services.AddUnreadableRequests();
+        builder.Services.AddCallsUnservedYet(_options.Node, _options.Cluster);
         builder.Services.AddGrpc(static grpc => grpc.MaxReceiveMessageSize = PeerTransport.MessageBytesMax);
         var app = builder.Build();
         app.MapGrpcService<RecoveryService>();

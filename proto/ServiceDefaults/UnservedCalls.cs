@@ -1,4 +1,4 @@
-// Why this program does not serve a call, the same at node and router: the program does not know it, or serves it at another address.
+// Why this program does not serve a call, the same at node and router: the program does not know it, serves it at another address, or not yet.
 using System.Collections.Frozen;
 using Grpc.AspNetCore.Server.Calls;
 using Grpc.Core;
@@ -9,7 +9,7 @@ namespace KvCluster.ServiceDefaults;
 /// <summary>Makes a server say why it does not serve a call.</summary>
 internal static class UnservedCalls
 {
-    /// <summary>The reason of a call that the program serves elsewhere, or with another setting.</summary>
+    /// <summary>The reason of a call that the program serves elsewhere, with another setting, or not yet.</summary>
     public const string NotServedHere = "NOT_SERVED_HERE";
 
     // With these a path, "/package.Service/Method", is known to this version, whether or not it is served at an address.
@@ -25,6 +25,21 @@ internal static class UnservedCalls
     /// <param name="node">The node; <see cref="NodeId.None"/> for a router.</param>
     public static void AddUnservedCalls(this IServiceCollection services, NodeId node) =>
         services.AddSingleton(new UnservedCall(path => Refusal(node, path).ToRpcException()));
+
+    /// <summary>The same for a node that waits for its coordinator's record of the cluster.</summary>
+    /// <param name="services">The server's services.</param>
+    /// <param name="node">The node.</param>
+    /// <param name="cluster">The cluster's name.</param>
+    public static void AddCallsUnservedYet(this IServiceCollection services, NodeId node, string cluster) =>
+        services.AddSingleton(new UnservedCall(path => RefusalOfWaiting(node, cluster, path).ToRpcException()));
+
+    /// <summary>The refusal of a call that a waiting node does not serve yet.</summary>
+    /// <param name="node">The node.</param>
+    /// <param name="cluster">The cluster's name.</param>
+    /// <param name="path">What was called: "/package.Service/Method".</param>
+    public static Google.Rpc.Status RefusalOfWaiting(NodeId node, string cluster, string path) => Known.Contains(path)
+        ? StatusDetails.Create(StatusCode.Unimplemented, WaitingNode.Text(node, cluster, path[1..]), StatusDetails.Info(NotServedHere, StatusDetails.NotApplied))
+        : UnsupportedCall.Refusal(node, ProgramVersion.Full, path.TrimStart('/'));
 
     /// <summary>The refusal of a call that no service at an address has.</summary>
     /// <param name="node">The node; <see cref="NodeId.None"/> for a router.</param>

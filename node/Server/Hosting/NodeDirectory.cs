@@ -18,6 +18,10 @@ internal sealed class NodeDirectory : IAsyncDisposable
     private const string IncomingFormatFile = FormatFile + DurableFile.IncomingSuffix;
     private const string ShardsDirectory = "shards";
 
+    // kv-node init, or a node with an empty directory and bootstrap-nodes in its settings, creates the cluster anew where the coordinator has lost its records.
+    private const string AfterALoss =
+        "If the coordinator's data was lost and a second cluster was created by mistake, stop the nodes of that one and move their data directories away, delete its keys (etcdctl del --prefix /kvcluster/NAME/, with the cluster's name), start this node again, and rebuild the records: kv admin coordinator recover";
+
     private readonly IFileSystem _files;
     private readonly string _path;
     private readonly DirectoryLock _lock;
@@ -99,7 +103,7 @@ internal sealed class NodeDirectory : IAsyncDisposable
         if (owner == own)
             return;
         var (lines, ours) = (owner.Split('\n'), own.Split('\n'));
-        throw lines is [_, var cluster, _, ""] && cluster != ours[1] ? new ForeignDirectoryException(_path, $"another {cluster}, not to {clusterId}")
+        throw lines is [_, var cluster, _, ""] && cluster != ours[1] ? new ForeignDirectoryException(_path, $"another {cluster}, not to {clusterId}. Is it the right directory and the right coordinator? {AfterALoss}")
             : lines is [var claimed, _, var other, ""] && claimed == ours[0] ? new ForeignDirectoryException(_path, $"another {other} of cluster {clusterId}, not to {lineage}, because the cluster's data was restored or replaced since")
             : new ForeignDirectoryException(_path, $"{lines[0]}, not to node {node}");
     }

@@ -78,7 +78,7 @@ internal sealed class NodeRegistration : IAsyncDisposable
 
     private async Task RunAsync()
     {
-        var failures = new OncePerReason();
+        var failures = new OncePerMinute(BootClock.Instance);
         while (!_stopping.IsCancellationRequested)
         {
             var pause = Interval;

@@ -3,6 +3,7 @@
 using System.Collections.Immutable;
 using KvCluster.Internal.V1;
 using KvCluster.Node.Coordination;
+using KvCluster.Node.Runtime;
 using KvCluster.ServiceDefaults.Logs;
 using KvCluster.V1;
 using Microsoft.Extensions.Logging;
@@ -76,7 +77,7 @@ internal sealed partial class ShardDirectory : IAsyncDisposable
 
     private async Task RunAsync()
     {
-        var failures = new OncePerReason();
+        var failures = new OncePerMinute(BootClock.Instance);
         while (!_stopping.IsCancellationRequested)
         {
             using var interval = CancellationTokenSource.CreateLinkedTokenSource(_stopping.Token);

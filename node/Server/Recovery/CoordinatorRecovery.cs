@@ -113,6 +113,7 @@ internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coor
         var cluster = held.Entries.SingleOrDefault(entry => entry.Key == keys.Cluster);
         return new RecoveryFindings
         {
+            Keys = keys.Root,
             Reports = [],
             HeldCluster = cluster.Value is null ? null : RecordText.Parse<ClusterRecord>(cluster.Value),
             HeldClusterText = cluster.Value ?? "",

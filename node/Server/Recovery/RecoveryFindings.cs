@@ -5,6 +5,9 @@ namespace KvCluster.Node.Recovery;
 /// <summary>What was found of a cluster whose coordinator has lost its records, from the nodes and in the coordinator itself.</summary>
 internal sealed record RecoveryFindings
 {
+    /// <summary>The prefix of the cluster's keys in the coordinator, for what an operator is told.</summary>
+    public string Keys { get; init; } = "/kvcluster/NAME/";
+
     /// <summary>What the nodes that answered say, one report of each.</summary>
     public required IReadOnlyList<NodeReport> Reports { get; init; }
 

@@ -104,14 +104,20 @@ internal sealed class RecoveryPlan
         }
         var newest = found.Reports.MaxBy(static report => report.Cluster.Recovery)!;
         foreach (var other in found.Reports.Where(other => !IsSame(other.Cluster, newest.Cluster)))
-            refusals.Add(FormattableString.Invariant($"node {other.Node} belongs to another cluster or lineage than node {newest.Node}; give the endpoint of a node of the right one"));
+            refusals.Add(FormattableString.Invariant($"node {other.Node} belongs to another cluster or lineage than node {newest.Node} ({TextOf(other.Cluster)}, and {TextOf(newest.Cluster)}); give the endpoint of a node of the right one. If the later one was created by mistake after the coordinator's data was lost, {Undo(found)}"));
         // Both have acted on records of which the other knows nothing.
         foreach (var other in found.Reports.Where(other => other.Cluster.Recovery == newest.Cluster.Recovery && other.Cluster.RecoveryId != newest.Cluster.RecoveryId))
             refusals.Add(FormattableString.Invariant($"nodes {newest.Node} and {other.Node} have joined two recoveries with the number {newest.Cluster.Recovery}, made in two stores; decide which of the two goes on, stop the nodes of the other, and name them with --without"));
         if (found.HeldCluster is { } held && !IsSame(held, newest.Cluster))
-            refusals.Add(FormattableString.Invariant($"the coordinator has another cluster of this name (id {held.ClusterId}, created {held.Created?.ToDateTime():u}), but the nodes are of {newest.Cluster.ClusterId}; if it was created by mistake, delete its keys first"));
+            refusals.Add(FormattableString.Invariant($"the coordinator has another cluster of this name ({TextOf(held)}), but the nodes are of {TextOf(newest.Cluster)}. If it was created by mistake after the coordinator's data was lost, {Undo(found)}"));
         return refusals.Count == 0 ? newest.Cluster : null;
     }
+
+    private static string TextOf(ClusterRecord cluster) => FormattableString.Invariant($"{cluster.ClusterId}, created {cluster.Created?.ToDateTime():u}");
+
+    // A node with an empty directory would create yet another one if bootstrap-nodes still stands in its settings.
+    private static string Undo(RecoveryFindings found) =>
+        $"stop its nodes and move their data directories away, delete its keys (etcdctl del --prefix {found.Keys}), and run this again before any node starts with an empty directory; a node that has no directory of the right cluster stays stopped, and is named with --without";
 
     private static bool IsSame(ClusterRecord one, ClusterRecord other) => one.ClusterId == other.ClusterId && one.Lineage.Equals(other.Lineage);
 
@@ -139,11 +145,15 @@ internal sealed class RecoveryPlan
     // A node that still has the cluster's coordinator, or reaches another one than the rest, may act on records that nobody here knows.
     private static void RequireSameStore(RecoveryFindings found, List<string> refusals)
     {
+        var alone = WhyAskingNodeIsAlone(found);
+        if (alone is not null)
+            refusals.Add(alone);
         foreach (var report in found.Reports)
         {
             var why = report.Coordinator is not { } state ? "does not say what its coordinator has, because its program is older; upgrade it"
                 : state.Error.Length > 0 ? $"cannot tell whether its coordinator has lost the cluster ({OneLine.Of(state.Error)}); see that it reaches the coordinator"
                 : state.Cluster == found.HeldClusterText && state.ClusterRevision == found.HeldClusterRevision ? null
+                : alone is not null ? null
                 : state.Cluster.Length > 0 && found.HeldClusterText.Length == 0 ? "has a coordinator with a record of the cluster, which is therefore not lost; have all nodes use that one"
                 : "has another coordinator than the node that asked; have all nodes use the same one";
             if (why is not null)
@@ -151,6 +161,17 @@ internal sealed class RecoveryPlan
             else if (report.Unbound.Length > 0)
                 refusals.Add(FormattableString.Invariant($"node {report.Node} does not take part: {OneLine.Of(report.Unbound)}; run this again"));
         }
+    }
+
+    // The node that asked is the one with the wrong coordinator if the others, two at least, find the cluster in theirs. Otherwise nobody here knows which is right.
+    private static string? WhyAskingNodeIsAlone(RecoveryFindings found)
+    {
+        var held = (found.HeldClusterText, found.HeldClusterRevision);
+        var stores = found.Reports.Where(static report => report.Coordinator is { Error.Length: 0 })
+            .ToLookup(static report => (report.Coordinator.Cluster, report.Coordinator.ClusterRevision), static report => report.Node);
+        return stores[held].ToList() is [var asking] && stores.Where(store => store.Key != held).ToList() is [var others] && others.Key.Cluster.Length > 0 && others.Count() > 1
+            ? FormattableString.Invariant($"node {asking}, which was asked, has another coordinator than the nodes {string.Join(", ", others)}, which all find the cluster in theirs; give node {asking} that one and restart it")
+            : null;
     }
 
     // What others have heard of a node's starts tells an old copy of its directory, whose promises are out of date. So does a coordinator that was restored.

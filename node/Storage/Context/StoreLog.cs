@@ -8,6 +8,9 @@ internal static partial class StoreLog
     [LoggerMessage(Level = LogLevel.Information, Message = "Opening '{Directory}': {Row}: {Description}")]
     public static partial void Opening(ILogger log, string directory, string row, string description);
 
+    [LoggerMessage(Level = LogLevel.Warning, Message = "Opening '{Directory}': {Row}: {Description}. What is missing comes from the shard's other replicas")]
+    public static partial void OpeningWithLoss(ILogger log, string directory, string row, string description);
+
     [LoggerMessage(
         Level = LogLevel.Information,
         Message = "Opening '{Directory}': scanned {JournalMebibytes} MiB of journal in {ReadMilliseconds} ms, replayed {Records} records ({Mebibytes} MiB) in {ReplayMilliseconds} ms")]

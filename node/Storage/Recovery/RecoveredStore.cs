@@ -98,7 +98,10 @@ internal sealed class RecoveredStore : IDisposable
             var description = row.Describe(facts);
             if (row.Decision == RecoveryDecision.Rebuild || (row.Decision == RecoveryDecision.RecoverFromPeers && !mayRecover))
                 throw new RecoveryRefusedException(directory, row.Name, description, facts.DataFault);
-            StoreLog.Opening(context.Log, directory, row.Name, description);
+            if (row.Decision == RecoveryDecision.RecoverFromPeers)
+                StoreLog.OpeningWithLoss(context.Log, directory, row.Name, description);
+            else
+                StoreLog.Opening(context.Log, directory, row.Name, description);
             return new RecoveredStore(context, row, layout, states, control!, pages!, facts.Line!);
         }
         catch

@@ -65,7 +65,7 @@ internal sealed class ProgramCommands(string program, string description, IReadO
     public async Task<int> InvokeAsync(string[] arguments, Func<Exception, int> exitCodeOf)
     {
         var parsed = _root.Parse(arguments);
-        IReadOnlyList<string> mistakes = [.. parsed.Errors.Select(error => $"{error.Message} (--help lists the options)")];
+        IReadOnlyList<string> mistakes = [.. parsed.Errors.Select(error => $"{WithQuestion(parsed, error.Message)} (--help lists the options)")];
         var stopLimit = StopLimit;
         if (_tables.TryGetValue(parsed.CommandResult.Command, out var command) && (parsed.Errors.Count > 0 || parsed.Action == parsed.CommandResult.Command.Action))
         {
@@ -112,6 +112,16 @@ internal sealed class ProgramCommands(string program, string description, IReadO
         command.SetAction((_, stop) => run(_settings, stop));
         _tables[command] = (table, check);
         parent.Subcommands.Add(command);
+    }
+
+    // A misspelled flag gets the question that a misspelled name in the file or of a variable gets.
+    private string WithQuestion(ParseResult parsed, string error)
+    {
+        var given = parsed.UnmatchedTokens.FirstOrDefault(token => token.StartsWith("--", StringComparison.Ordinal) && error.Contains($"'{token}'", StringComparison.Ordinal));
+        if (given is null || !_tables.TryGetValue(parsed.CommandResult.Command, out var command))
+            return error;
+        var question = NearestName.Question(given.Split('=')[0], command.Table.Select(static setting => setting.Flag));
+        return question.Length == 0 ? error : error.TrimEnd('.') + question;
     }
 
     private static Dictionary<string, string> Variables() => Environment.GetEnvironmentVariables().Cast<DictionaryEntry>().ToDictionary(one => (string)one.Key, one => (string?)one.Value ?? "");

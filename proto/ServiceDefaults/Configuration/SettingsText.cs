@@ -20,9 +20,12 @@ internal static class SettingsText
     {
         var text = new StringBuilder("| setting | form | default | meaning |\n|---|---|---|---|\n");
         foreach (var setting in table)
-            text.Append($"| `{setting.Name}` | {setting.Form} | {setting.Default ?? (setting.IsRequired ? "must be set" : "")} | {setting.Meaning} |\n");
+            text.Append($"| `{setting.Name}` | {setting.Form}{RangeOf(setting)} | {setting.Default ?? (setting.IsRequired ? "must be set" : "")} | {setting.Meaning} |\n");
         return text.ToString();
     }
+
+    // Of numbers: ", 1 to 64".
+    private static string RangeOf(Setting setting) => setting.Schema is var schema && schema["minimum"] is { } least && schema["maximum"] is { } most ? $", {least} to {most}" : "";
 
     /// <summary>A JSON schema of a mapping of settings to their values.</summary>
     public static JsonObject Schema(IEnumerable<Setting> table)

@@ -55,6 +55,15 @@ public sealed class DiagnosisTests
         { "problem", Sound(2) with { CertificateError = "/tls/tls.key does not match" }, "certificate of node 2", "the certificates now in its files cannot be used, so the earlier ones stay in use: /tls/tls.key does not match" },
     };
 
+    /// <summary>The advice was a command that only says what is in the copy.</summary>
+    [Fact]
+    public void Findings_OfACopyThatWasSetAside_NameTheCommandThatDeletesIt()
+    {
+        var findings = Diagnose([Sound(1), Sound(2) with { Aside = [new AsideReplica("4", 4, 303_000_000, "")] }, Sound(3)], Leader(1));
+
+        Assert.Contains("`kv-node aside remove DATA 4 --accept-loss`", Assert.Single(findings, static finding => finding.Subject == "aside of node 2").Advice, StringComparison.Ordinal);
+    }
+
     /// <summary>The advice was to enlarge the volume, which the chart refused.</summary>
     [Theory]
     [InlineData(9_000_000_000UL)]
@@ -73,6 +82,28 @@ public sealed class DiagnosisTests
         var findings = Diagnose([Sound(1), Sound(2) with { CoordinatorRefusal = "its data is lost" }, Sound(3)], Leader(1));
 
         Assert.Contains("kv admin coordinator recover --plan", Assert.Single(findings, static finding => finding.Severity == Severity.Problem).Advice, StringComparison.Ordinal);
+    }
+
+    /// <summary>Doctor took such a node for one of an older version, and advised to start it with an empty directory, with which it would have created a second cluster.</summary>
+    [Fact]
+    public void Findings_OfANodeThatWaitsForItsCoordinator_NameTheRecoveryAndNoEmptyDirectory()
+    {
+        var waiting = Sound(2) with { Error = WaitingNode.Text(new NodeId(2), "local", "kvcluster.admin.v1.Admin/Examine") };
+        var findings = Diagnose([Sound(1), waiting, Sound(3) with { Error = "connection refused" }], Leader(1));
+
+        var found = Assert.Single(findings, static finding => finding.Subject == "node 2");
+        Assert.StartsWith("has started and waits for its coordinator's records", found.Text, StringComparison.Ordinal);
+        AssertRecoveryIsAdvised(found);
+        AssertRecoveryIsAdvised(Assert.Single(findings, static finding => finding.Subject == "node 3"));
+    }
+
+    /// <summary>A node that was lost while the coordinator's records were is not to be started empty either.</summary>
+    [Fact]
+    public void Findings_OfASilentNodeWhileTheCoordinatorIsNotFollowed_NameTheRecovery()
+    {
+        var findings = Diagnose([Sound(1) with { CoordinatorRefusal = "its data is lost" }, Sound(2) with { Error = "connection refused" }], Leader(1));
+
+        AssertRecoveryIsAdvised(Assert.Single(findings, static finding => finding.Subject == "node 2"));
     }
 
     [Theory]
@@ -175,6 +206,14 @@ public sealed class DiagnosisTests
         var finding = Assert.Single(findings, static finding => finding.Subject == "shard 0");
         Assert.Equal((Severity.Problem, "the replica on node 2 cannot be rebuilt, because its disk lacks space: it needs 300 bytes"), (finding.Severity, finding.Text));
         Assert.NotEmpty(finding.Advice);
+    }
+
+    private static void AssertRecoveryIsAdvised(Finding finding)
+    {
+        Assert.Equal(Severity.Problem, finding.Severity);
+        Assert.Contains("`kv admin coordinator recover --plan`", finding.Advice, StringComparison.Ordinal);
+        Assert.Contains("Start no node with an empty data directory before", finding.Advice, StringComparison.Ordinal);
+        Assert.DoesNotContain("If its disk is lost", finding.Advice, StringComparison.Ordinal);
     }
 
     private static IReadOnlyList<Finding> Diagnose(NodeExamination[] nodes, params ReplicaStatus[] replicas) => new Diagnosis(

@@ -286,6 +286,11 @@ public sealed class CoordinatorRecoveryTests
         cluster.Replication = new ReplicationOptions();
         var starting = Task.WhenAll(Enumerable.Range(1, (int)Nodes).Select(node => cluster.StartNodeAsync(OptionsOf((uint)node))));
         using var channel = GrpcChannel.ForAddress($"http://127.0.0.1:{port + 2}");
+        await Eventually.TrueAsync(async () =>
+        {
+            var refused = await Assert.ThrowsAsync<RpcException>(async () => await new Admin.V1.Admin.AdminClient(channel).ExamineAsync(new ExamineRequest()));
+            return WaitingNode.IsIn(refused.Status.Detail);
+        }, "a node that waits says so");
         RecoverResponse? done = null;
         await Eventually.TrueAsync(async () =>
         {

@@ -45,6 +45,19 @@ public sealed class EtcdCoordinatorTests
         await Assert.ThrowsAsync<CoordinatorUnavailableException>(() => watching);
     }
 
+    /// <summary>With http:// for an etcd with TLS, or without the client certificate that it requires, the log had only what the connection's end was called.</summary>
+    [Theory]
+    [InlineData("http://a:2379", null, "The connection was lost: the server closed it immediately", "https://")]
+    [InlineData("https://a:2379", null, "The connection was lost: The response ended prematurely.", "coordinator-cert, coordinator-key")]
+    [InlineData("https://a:2379", "client.crt", "The connection was lost: The response ended prematurely.", "accept the client certificate")]
+    [InlineData("http://a:2379", null, "No connection: Connection refused", "")]
+    public void Question_OfAConnectionThatEndsBeforeTheAnswer_IsWhetherTlsIsRight(string endpoint, string? certificate, string detail, string question)
+    {
+        var asked = EtcdCoordinator.Question(new EtcdOptions { Endpoints = [endpoint], CertificateFile = certificate }, detail);
+        Assert.Contains(question, asked, StringComparison.Ordinal);
+        Assert.Equal(question.Length == 0, asked.Length == 0);
+    }
+
     [Fact]
     public async Task CompareAndSet_WithoutAServer_IsUnknown()
     {

@@ -131,6 +131,19 @@ public sealed class NodeDirectoryCrashTests : IDisposable
         Assert.Equal(calls, disk.Calls);
     }
 
+    /// <summary>After the coordinator's data was lost and the cluster created anew, nodes ended with the two ids and nothing that would have helped.</summary>
+    [Fact]
+    public async Task Claim_ForAnotherCluster_SaysHowToUndoItsCreation()
+    {
+        using var disk = EmptyDisk();
+        await using var directory = Open(disk);
+        Steps[0].Make(directory);
+        var refused = Assert.Throws<ForeignDirectoryException>(() => directory.Claim(new(1), "anew", new Lineage(UInt128.MaxValue)));
+        Assert.Contains("belongs to another cluster", refused.Message, StringComparison.Ordinal);
+        Assert.Contains("etcdctl del --prefix /kvcluster/NAME/", refused.Message, StringComparison.Ordinal);
+        Assert.Contains("kv admin coordinator recover", refused.Message, StringComparison.Ordinal);
+    }
+
     /// <summary>The next process has the state before or after the interrupted change, repeats that and makes the others, and then all of them stay.</summary>
     private async Task CheckGoesOnAsync(SimulatedDisk disk, List<string> states, int done, string story)
     {

@@ -156,6 +156,23 @@ public sealed class RecoveryPlanTests
         Assert.Empty(RecoveryPlan.Of(found, id: 5).Refusals);
     }
 
+    /// <summary>Node 1 alone had the address of another etcd, and the operator was told of each of the others that it is wrong.</summary>
+    [Fact]
+    public void Of_AnAskingNodeThatAloneHasAnotherCoordinator_NamesThatNode()
+    {
+        var record = Record(1, [1, 2, 3]);
+        NodeReport[] reports = [Node(1, record), Node(2, record), Node(3, record)];
+        foreach (var report in reports.Skip(1))
+            report.Coordinator = new CoordinatorState { Cluster = "held", ClusterRevision = 7 };
+        Assert.StartsWith("node 1, which was asked, has another coordinator than the nodes 2, 3, which all find the cluster in theirs", Assert.Single(Plan(reports).Refusals), StringComparison.Ordinal);
+
+        // If it alone has the cluster's, the others have the wrong one, although they agree.
+        foreach (var report in reports)
+            report.Coordinator = report.Node == 1 ? new CoordinatorState { Cluster = "held", ClusterRevision = 7 } : new CoordinatorState();
+        var refusals = RecoveryPlan.Of(new RecoveryFindings { Reports = reports, HeldCluster = Cluster(0), HeldClusterText = "held", HeldClusterRevision = 7 }, id: 5).Refusals;
+        Assert.Equal(["node 2 has another coordinator", "node 3 has another coordinator"], refusals.Select(static line => line[..30]));
+    }
+
     [Fact]
     public void Of_AReportThatBindsNobody_IsRefused()
     {
@@ -329,6 +346,21 @@ public sealed class RecoveryPlanTests
         Assert.Contains(Plan(Node(1, record), Node(2, record), other).Refusals, static line => line.Contains("another cluster or lineage", StringComparison.Ordinal));
         var foreign = RecoveryPlan.Of(new RecoveryFindings { Reports = [Node(1, record), Node(2, record), Node(3, record)], HeldCluster = new ClusterRecord { ClusterId = "other", Lineage = History } }, 1);
         Assert.Contains(foreign.Refusals, static line => line.Contains("another cluster of this name", StringComparison.Ordinal));
+    }
+
+    /// <summary>A node with an empty directory had created a second cluster in the empty coordinator, and the refusals said neither which keys to delete nor what to do about that node.</summary>
+    [Fact]
+    public void Of_NodesOfWhichOneHasCreatedTheClusterAnew_NamesBothAndHowToUndoIt()
+    {
+        const string Keys = "/kvcluster/store/";
+        var record = Record(1, [1, 2, 3]);
+        var anew = Node(3, record);
+        (anew.Cluster.ClusterId, anew.Cluster.Lineage) = ("anew", Lineage.Create().ToByteString());
+        var refusals = RecoveryPlan.Of(new RecoveryFindings { Keys = Keys, Reports = [Node(1, record), Node(2, record), anew], HeldCluster = anew.Cluster }, 1).Refusals;
+        Assert.Equal(2, refusals.Count);
+        Assert.StartsWith("node 3 belongs to another cluster or lineage than node 1 (anew,", refusals[0], StringComparison.Ordinal);
+        Assert.StartsWith("the coordinator has another cluster of this name (anew,", refusals[1], StringComparison.Ordinal);
+        Assert.All(refusals, static line => Assert.Contains($"move their data directories away, delete its keys (etcdctl del --prefix {Keys}), and run this again", line, StringComparison.Ordinal));
     }
 
     [Fact]

@@ -79,6 +79,18 @@ public sealed class UnsupportedCallTests
         Assert.Contains("serve-admin", failure.Message, StringComparison.Ordinal);
     }
 
+    /// <summary>It was said to be a node of an older version.</summary>
+    [Theory]
+    [InlineData("/kvcluster.admin.v1.Admin/Examine", "NOT_SERVED_HERE", true)]
+    [InlineData("/kvcluster.later.v1.Later/Call", "UNSUPPORTED_BY_PEER", false)]
+    public void Refusal_ByANodeThatWaits_SaysSoOfCallsThatItKnows(string path, string reason, bool says)
+    {
+        var status = UnservedCalls.RefusalOfWaiting(new(3), "store", path);
+        Assert.Equal(((int)StatusCode.Unimplemented, reason), (status.Code, status.GetDetail<ErrorInfo>()!.Reason));
+        Assert.Equal(says, WaitingNode.IsIn(status.Message));
+        Assert.Contains(path[1..], status.Message, StringComparison.Ordinal);
+    }
+
     /// <summary>The path comes from the caller, and the message of a status is short.</summary>
     [Fact]
     public void Refusal_OfALongPath_ShowsItsBeginning()

@@ -218,7 +218,18 @@ internal sealed partial class EtcdCoordinator : ICoordinator
         : EtcdLogin.IsDenied(failure.Status)
             ? new CoordinatorDeniedException($"The coordinator at {_addresses} refuses {_login}: {failure.Status.Detail}", failure)
             : new CoordinatorUnavailableException(
-                $"The coordinator at {_addresses} {(IsRefusal(failure) ? "refused a request, which changed nothing" : "does not answer")}: {failure.StatusCode} {failure.Status.Detail}", failure);
+                $"The coordinator at {_addresses} {(IsRefusal(failure) ? "refused a request, which changed nothing" : "does not answer")}: {failure.StatusCode} {failure.Status.Detail}{Question(_options, failure.Status.Detail)}", failure);
+
+    /// <summary>What to ask of a server that takes a connection and ends it before it answers; "" for other failures.</summary>
+    internal static string Question(EtcdOptions options, string detail)
+    {
+        if (!detail.Contains("prematurely", StringComparison.Ordinal) && !detail.Contains("closed it immediately", StringComparison.Ordinal))
+            return "";
+        var question = !options.Endpoints[0].StartsWith("https:", StringComparison.OrdinalIgnoreCase) ? "Does it require https:// (coordinator, coordinator-ca)?"
+            : options.CertificateFile is null ? "Does it require a client certificate (coordinator-cert, coordinator-key)?"
+            : "Does it accept the client certificate (coordinator-cert), and does it speak TLS at all?";
+        return (detail.EndsWith('.') ? " " : ". ") + question;
+    }
 
     // Sent once, to one member. Sent a second time if the first was refused because of its token, which certainly was before it had any effect.
     private async Task<T> CallAsync<T>(Func<EtcdEndpoint, CallOptions, Task<T>> call, CancellationToken cancellationToken)

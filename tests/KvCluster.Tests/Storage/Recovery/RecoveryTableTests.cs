@@ -7,6 +7,7 @@ using KvCluster.Storage.Inspection;
 using KvCluster.Storage.Journal;
 using KvCluster.Storage.Recovery;
 using KvCluster.Storage.Sessions;
+using KvCluster.Tests.ServiceDefaults.Security;
 using KvCluster.Tests.Storage.Store;
 
 namespace KvCluster.Tests.Storage.Recovery;
@@ -120,6 +121,20 @@ public sealed class RecoveryTableTests : IDisposable
         Assert.Equal(before, Snapshot());
         if (row.Decision == RecoveryDecision.Open)
             OpensWith(name == "torn record at the end" ? RecordCount - 1 : RecordCount);
+    }
+
+    /// <summary>That a disk had lost durable records was said at level Information, among the lines of every start.</summary>
+    [Theory]
+    [InlineData("durable record damaged", 1)]
+    [InlineData("torn record at the end", 0)]
+    [InlineData("sound", 0)]
+    public void Open_OfAJournalThatHasLostRecords_Warns(string name, int warnings)
+    {
+        Damages[name](this);
+        var log = new LinesLog();
+        using var recovered = RecoveredStore.Open(_bench.Context with { Log = log }, StoreBench.DirectoryPath, mayRecover: true);
+        Assert.Equal(warnings, log.Lines.Length);
+        Assert.All(log.Lines, line => Assert.StartsWith($"Warning: Opening '{StoreBench.DirectoryPath}': {name}: ", line, StringComparison.Ordinal));
     }
 
     [Theory]
