@@ -9,7 +9,7 @@ namespace KvCluster.Storage.Maintenance;
 /// <summary>
 /// Looks for space once a second while the disk is full: it starts a checkpoint, which frees journal segments, and has the journal try again. Compares the
 /// pages changed since the last checkpoint with the space that there is for them, so that the disk counts as full while the checkpoint still fits: nothing but
-/// that checkpoint frees anything. Owned by a store; writer executor.
+/// that checkpoint frees anything. The other stores on the disk are asked to give way. Owned by a store; writer executor.
 /// </summary>
 internal sealed class SpaceWatch : IDisposable
 {
@@ -38,6 +38,8 @@ internal sealed class SpaceWatch : IDisposable
     private readonly StoreMemory _memory;
     private readonly Action _stalled;
     private readonly IWorkItem _look;
+    private readonly IWorkItem _giveWay;
+    private SharedDisk.Member? _share;
     private ITimer? _timer;
     private long _changedBytes;
     private long _reusableBytes;
@@ -65,6 +67,7 @@ internal sealed class SpaceWatch : IDisposable
         (_context, _life, _pages, _journal, _reserve, _checkpoints, _memory, _stalled) = (context, life, pages, journal, reserve, checkpoints, memory, stalled);
         _directory = Path.GetDirectoryName(pages.File.Path)!;
         _look = life.Guarded(Look);
+        _giveWay = life.Guarded(GiveWay);
     }
 
     /// <summary>
@@ -94,6 +97,7 @@ internal sealed class SpaceWatch : IDisposable
     /// <summary>Called once, when the owner is set.</summary>
     public void Start()
     {
+        _share = _context.SharedDisk.Join(() => _context.Writer.Post(_giveWay));
         // The reserve was released earlier or never complete, or opening found the disk full and continued without it.
         if (!_reserve.IsHeld || IsDiskFull)
             _journal.Enqueue(new JournalJob(JournalJobKind.LookForSpace));
@@ -126,7 +130,11 @@ internal sealed class SpaceWatch : IDisposable
     }
 
     /// <summary>Looks no more.</summary>
-    public void Dispose() => _timer?.Dispose();
+    public void Dispose()
+    {
+        _timer?.Dispose();
+        _share?.Dispose();
+    }
 
     private void Look()
     {
@@ -139,7 +147,22 @@ internal sealed class SpaceWatch : IDisposable
         Measure();
         _journal.NoteSpace(isShort: true, _checkpointBytes);
         _journal.Enqueue(new JournalJob(JournalJobKind.LookForSpace));
+        _share?.AskOthers();
         Watch();
+    }
+
+    /// <summary>
+    /// Another store on the disk lacks space. What this one only keeps gives way: journal that checkpoints cover, and segments that are prepared or longer than
+    /// it needs now. A store that lacks space itself looks for it anyway.
+    /// </summary>
+    private void GiveWay()
+    {
+        if (IsDiskFull || (_journal.IsSmall && _journal.Bytes <= 2L * _context.Options.SegmentBytesMin))
+            return;
+        _journal.NoteSpace(isShort: true, _checkpointBytes);
+        _checkpoints.StartForOthers();
+        if (!_journal.IsSmall)
+            _journal.Enqueue(new JournalJob(JournalJobKind.Shrink));
     }
 
     private void Measure()

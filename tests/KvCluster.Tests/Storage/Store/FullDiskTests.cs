@@ -154,6 +154,48 @@ public sealed class FullDiskTests : IDisposable
         Assert.False(_leader.Store.Space.IsDiskFull);
     }
 
+    /// <summary>
+    /// The journal that one store keeps for followers left no space for a replica on the same disk, which was being rebuilt and remained a learner: each store
+    /// looked only when it found the disk full itself, and this one had nothing to write.
+    /// </summary>
+    [Fact]
+    public void Append_AnotherStoreOnTheDiskKeepsJournal_GetsItsSpace()
+    {
+        var time = new ManualTime();
+        var shared = new SharedDisk(time);
+        using var disk = new SimulatedDisk();
+        using var keeping = new ReplicaBench(new(3), Options with { RetainedJournalBytes = 16 << 20 }, disk, time: time, sharedDisk: shared, directory: "/keeping");
+        using var rebuilt = new ReplicaBench(new(2), Options, disk, time: time, sharedDisk: shared);
+        keeping.Lead(1);
+        for (var index = 0; index < 200; index++)
+            _ = keeping.Put($"key-{index % 5}", new string('x', 2000));
+        keeping.Commit(keeping.Store.Log.Last.Etag);
+        keeping.Run();
+        var covered = keeping.Store.Checkpoints.RequestAsync();
+        keeping.Run();
+        Assert.True(covered.IsCompletedSuccessfully);
+        Assert.InRange(keeping.Store.Statistics.JournalBytes, 600 << 10, long.MaxValue);
+
+        _leader.Lead(1);
+        for (var index = 0; index < 100; index++)
+            _ = _leader.Put($"key-{index % 5}", new string('x', 2000));
+        disk.CapacityBytes = disk.UsedBytes + (64 << 10);
+        rebuilt.Follow(_leader);
+        Assert.True(rebuilt.Store.Durable.Last.Etag < _leader.Store.Log.Last.Etag, "The disk took all records.");
+        Assert.False(keeping.Store.Space.IsDiskFull);
+        // Two checkpoints, because the older meta page still needs the journal after the first.
+        for (var look = 0; look < 6; look++)
+        {
+            time.Advance(UntilLookedAgain);
+            rebuilt.Run();
+            keeping.Run();
+        }
+        rebuilt.Run();
+        Assert.Equal(_leader.Store.Log.Last, rebuilt.Store.Durable.Last);
+        Assert.InRange(keeping.Store.Statistics.JournalBytes, 0, 128 << 10);
+        Assert.Equal((null, null), (keeping.FailureTold, rebuilt.FailureTold));
+    }
+
     /// <summary>A full disk refuses puts. Keys and sessions end by deletes, which go through with the room that the next checkpoint frees at the latest.</summary>
     [Fact]
     public void Ends_AfterTheDiskWasFull_GoThroughWithoutMoreSpace()
