@@ -155,10 +155,10 @@ internal sealed class CheckpointSchedule
     }
 
     /// <summary>
-    /// Called when another store on the disk lacks space, while this one has some: covers the journal, and recycles all that is covered then, also what is kept
+    /// Called when the disk is nearly full, or another store on it lacks space: covers the journal, and recycles all that is covered then, also what is kept
     /// for followers. The older meta page may need a second call. Snapshots in progress go on.
     /// </summary>
-    public void StartForOthers()
+    public void StartToGiveWay()
     {
         if (_hasEnded || IsDiskFull)
             return;

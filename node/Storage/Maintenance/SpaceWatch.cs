@@ -45,6 +45,9 @@ internal sealed class SpaceWatch : IDisposable
     private long _reusableBytes;
     private long _journalBytes;
 
+    /// <summary>Bytes that the disk has, when last looked at.</summary>
+    private long _freeBytes = long.MaxValue;
+
     /// <summary>Bytes for which there is space beyond the changed pages, when last looked at.</summary>
     private long _bytesBeyond = long.MaxValue;
 
@@ -76,6 +79,13 @@ internal sealed class SpaceWatch : IDisposable
     /// </summary>
     public bool IsDiskFull => _journal.IsDiskFull || _checkpoints.IsDiskFull || Volatile.Read(ref _isShort);
 
+    /// <summary>
+    /// Whether the disk is full, or had less space when last looked at than the records that may wait for it and a segment take. A follower then applies none
+    /// that is not durable here: once the disk is full it might never become durable, and a checkpoint, without which no journal is recycled, would wait for
+    /// it.
+    /// </summary>
+    public bool IsScarce => IsDiskFull || _freeBytes < _context.Options.WaitingBodyBytesMax + _context.Options.SegmentBytesMax;
+
     /// <summary>Whether records wait for space. Any thread.</summary>
     public bool IsStalled => _journal.IsStalled;
 
@@ -104,7 +114,8 @@ internal sealed class SpaceWatch : IDisposable
     }
 
     /// <summary>
-    /// Called after each batch of a leader and each step of a follower. A checkpoint is started early when it would take half of the space that there is.
+    /// Called after each batch of a leader and each step of a follower. A checkpoint is started early when it would take half of the space that there is, and
+    /// before the disk is full journal that is only kept gives way: when it takes more than is left.
     /// </summary>
     public void Observe()
     {
@@ -112,9 +123,12 @@ internal sealed class SpaceWatch : IDisposable
         if (_life.HasEnded || (!IsDiskFull && Math.Abs(changed - _changedBytes) < Math.Clamp(_bytesBeyond / 2, LookBytesMin, LookBytesMax) && _journal.Bytes == _journalBytes))
             return;
         Measure();
-        var isShort = _changedBytes > ChangedBytesFew && _bytesBeyond < _changedBytes;
+        var keepsTooMuch = IsScarce && _checkpoints.JournalKeptBytes > _freeBytes;
+        var isShort = keepsTooMuch || (_changedBytes > ChangedBytesFew && _bytesBeyond < _changedBytes);
         _journal.NoteSpace(isShort || IsDiskFull, _checkpointBytes);
-        if (isShort)
+        if (keepsTooMuch)
+            _checkpoints.StartToGiveWay();
+        else if (isShort)
             _checkpoints.StartForMemory();
         Watch();
     }
@@ -160,7 +174,7 @@ internal sealed class SpaceWatch : IDisposable
         if (IsDiskFull || (_journal.IsSmall && _journal.Bytes <= 2L * _context.Options.SegmentBytesMin))
             return;
         _journal.NoteSpace(isShort: true, _checkpointBytes);
-        _checkpoints.StartForOthers();
+        _checkpoints.StartToGiveWay();
         if (!_journal.IsSmall)
             _journal.Enqueue(new JournalJob(JournalJobKind.Shrink));
     }
@@ -169,7 +183,8 @@ internal sealed class SpaceWatch : IDisposable
     {
         (_changedBytes, _journalBytes) = (_pages.ChangedBytes, _journal.Bytes);
         // The journal's next segment may take that much, and so may the checkpoints of the node's other stores.
-        var available = Math.Clamp(_context.Files.AvailableBytes(_directory) - _context.Options.SegmentBytesMax - _memory.OthersChangedBytes, 0, 1L << 60);
+        _freeBytes = _context.Files.AvailableBytes(_directory);
+        var available = Math.Clamp(_freeBytes - _context.Options.SegmentBytesMax - _memory.OthersChangedBytes, 0, 1L << 60);
         // A checkpoint in progress has space for what it has written, perhaps of what was reusable before. It does not share the free map.
         var written = _checkpoints.BytesWritten;
         _reusableBytes = _checkpoints.IsRunning ? _reusableBytes : _pages.ReusableBytes;
