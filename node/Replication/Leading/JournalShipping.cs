@@ -296,7 +296,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
         if (follower.State == before)
             return;
         if (follower.Lines.MaySay(before, signal, context.NowUs, out var unsaid))
-            context.Log($"replica {follower.Replica}: {before} to {follower.State} ({signal})" + (unsaid == 0 ? "" : $"; {unsaid} more since the last such line"));
+            context.Log($"replica {follower.Replica}: {before} to {follower.State} ({signal}){(unsaid == 0 ? "" : $"; {unsaid} more since the last one")}");
         if (before == FollowerState.Snapshot)
         {
             if (follower.Covers != default)

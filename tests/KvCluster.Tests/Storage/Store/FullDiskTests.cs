@@ -238,7 +238,8 @@ public sealed class FullDiskTests : IDisposable
         var time = new ManualTime();
         var shared = new SharedDisk(time);
         using var disk = new SimulatedDisk();
-        using var keeping = new ReplicaBench(new(3), Options with { RetainedJournalBytes = 16 << 20 }, disk, time: time, sharedDisk: shared, directory: "/keeping");
+        var keeps = Options with { RetainedJournalBytes = 16 << 20 };
+        using var keeping = new ReplicaBench(new(3), keeps, disk, time: time, sharedDisk: shared, directory: "/keeping");
         using var rebuilt = new ReplicaBench(new(2), Options, disk, time: time, sharedDisk: shared);
         keeping.Lead(1);
         for (var index = 0; index < 200; index++)
