@@ -48,23 +48,25 @@ internal sealed class FollowerApply(
     /// <summary>
     /// Applies and publishes some of the committed records that wait, in steps, so that records which a follower receives meanwhile reach its journal and
     /// are acknowledged first. Returns true if more records wait and can be applied at once. After a pause for memory, or for pages that are read, <see
-    /// cref="IStoreEvents.WorkQueued"/> says when they can.
+    /// cref="IStoreEvents.WorkQueued"/> says when they can; where the disk is nearly full, <see cref="IStoreEvents.Durable"/> does.
     /// </summary>
     public bool ApplyMore()
     {
-        if (!committed.IsApplying || committed.WaitsForPages || memory.IsHeldBack)
+        if (!MayApply || memory.IsHeldBack)
             return false;
         life.Guard(() =>
         {
             Apply(onlyFew: false);
             checkpoints.StartIfDue();
         });
-        return committed.IsApplying && !committed.WaitsForPages && !memory.IsHeldBack;
+        return MayApply && !memory.IsHeldBack;
     }
+
+    private bool MayApply => committed.IsApplying && !committed.WaitsForPages && !committed.WaitsForDisk;
 
     private void Apply(bool onlyFew)
     {
-        if (!committed.IsApplying || committed.WaitsForPages || !memory.TryBegin())
+        if (!MayApply || !memory.TryBegin())
             return;
         var before = pages.ScratchBytes;
         var pagesMax = memory.PagesMax();

@@ -295,7 +295,8 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
         follower.State = FollowerTransitions.Next(before, signal);
         if (follower.State == before)
             return;
-        context.Log($"replica {follower.Replica}: {before} to {follower.State} ({signal})");
+        if (follower.Lines.MaySay(before, signal, context.NowUs, out var unsaid))
+            context.Log($"replica {follower.Replica}: {before} to {follower.State} ({signal}){(unsaid == 0 ? "" : $"; {unsaid} more since the last one")}");
         if (before == FollowerState.Snapshot)
         {
             if (follower.Covers != default)

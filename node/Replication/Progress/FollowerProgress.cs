@@ -17,6 +17,9 @@ internal sealed class FollowerProgress(ReplicaId replica, LogPosition probe, lon
     /// <summary>Changed along <see cref="FollowerTransitions"/> only.</summary>
     public FollowerState State { get; set; }
 
+    /// <summary>Bounds what is logged of the changes of <see cref="State"/>.</summary>
+    public TransitionLines Lines { get; } = new();
+
     /// <summary>The record named in the current probe. One search for the common record only goes back.</summary>
     public LogPosition Probe { get; set; } = probe;
 

@@ -30,6 +30,7 @@ internal sealed class ShardThreads : IAsyncDisposable
     private readonly SharedTimers _timers = new(BootClock.Instance);
     private readonly DigestPace _digestPace;
     private readonly MemoryAccount _memory;
+    private readonly SharedDisk _sharedDisk;
     private readonly ILogger _log;
 
     public ShardThreads(StoreOptions options, MemoryAccount memory, NodeMetrics metrics, ILoggerFactory logs)
@@ -39,6 +40,7 @@ internal sealed class ShardThreads : IAsyncDisposable
         _memory = memory;
         _log = logs.CreateLogger<ReplicaStore>();
         _digestPace = new DigestPace(options.DigestBytesPerSecond);
+        _sharedDisk = new SharedDisk(_timers);
         Disk = new NodeDisk(_timers);
         Stalls = new StallWatch(_writers, metrics, logs.CreateLogger<StallWatch>());
         _timers.Late = Stalls.TimersWereLate;
@@ -68,6 +70,7 @@ internal sealed class ShardThreads : IAsyncDisposable
     {
         DigestPace = _digestPace,
         Memory = _memory,
+        SharedDisk = _sharedDisk,
         Prefetch = _prefetch,
         TailReads = _tails,
         Observer = observer,

@@ -32,6 +32,9 @@ internal sealed record StoreContext(
     /// </summary>
     public MemoryAccount Memory { get; init; } = new(long.MaxValue, Time);
 
+    /// <summary>The other stores on the disk. One instance for all shards of a node; by default a store is alone on it.</summary>
+    public SharedDisk SharedDisk { get; init; } = new(Time);
+
     /// <summary>Bytes of changed pages that start a checkpoint if no other store has any.</summary>
     public long ChangedBytesForCheckpoint => Math.Max(Options.CheckpointScratchBytes, Memory.ChangedPagesPlenty);
 

@@ -155,6 +155,21 @@ internal sealed class CheckpointSchedule
     }
 
     /// <summary>
+    /// Called when the disk is nearly full, or another store on it lacks space: covers the journal, and recycles all that is covered then, also what is kept
+    /// for followers. The older meta page may need a second call. Snapshots in progress go on.
+    /// </summary>
+    public void StartToGiveWay()
+    {
+        if (_hasEnded || IsDiskFull)
+            return;
+        _isForSpace = true;
+        if (_running is null)
+            Start();
+        else
+            _isUrgent = true;
+    }
+
+    /// <summary>
     /// Called when memory is short: writes a checkpoint without pauses, or the running one. If there is none to write, drops journal that is only kept.
     /// </summary>
     public void StartForMemory()

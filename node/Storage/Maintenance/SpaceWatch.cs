@@ -9,7 +9,7 @@ namespace KvCluster.Storage.Maintenance;
 /// <summary>
 /// Looks for space once a second while the disk is full: it starts a checkpoint, which frees journal segments, and has the journal try again. Compares the
 /// pages changed since the last checkpoint with the space that there is for them, so that the disk counts as full while the checkpoint still fits: nothing but
-/// that checkpoint frees anything. Owned by a store; writer executor.
+/// that checkpoint frees anything. The other stores on the disk are asked to give way. Owned by a store; writer executor.
 /// </summary>
 internal sealed class SpaceWatch : IDisposable
 {
@@ -38,10 +38,15 @@ internal sealed class SpaceWatch : IDisposable
     private readonly StoreMemory _memory;
     private readonly Action _stalled;
     private readonly IWorkItem _look;
+    private readonly IWorkItem _giveWay;
+    private SharedDisk.Member? _share;
     private ITimer? _timer;
     private long _changedBytes;
     private long _reusableBytes;
     private long _journalBytes;
+
+    /// <summary>Bytes that the disk has, when last looked at.</summary>
+    private long _freeBytes = long.MaxValue;
 
     /// <summary>Bytes for which there is space beyond the changed pages, when last looked at.</summary>
     private long _bytesBeyond = long.MaxValue;
@@ -65,6 +70,7 @@ internal sealed class SpaceWatch : IDisposable
         (_context, _life, _pages, _journal, _reserve, _checkpoints, _memory, _stalled) = (context, life, pages, journal, reserve, checkpoints, memory, stalled);
         _directory = Path.GetDirectoryName(pages.File.Path)!;
         _look = life.Guarded(Look);
+        _giveWay = life.Guarded(GiveWay);
     }
 
     /// <summary>
@@ -72,6 +78,13 @@ internal sealed class SpaceWatch : IDisposable
     /// Space is looked for once a second. Any thread.
     /// </summary>
     public bool IsDiskFull => _journal.IsDiskFull || _checkpoints.IsDiskFull || Volatile.Read(ref _isShort);
+
+    /// <summary>
+    /// Whether the disk is full, or had less space when last looked at than the records that may wait for it and a segment take. A follower then applies none
+    /// that is not durable here: once the disk is full it might never become durable, and a checkpoint, without which no journal is recycled, would wait for
+    /// it.
+    /// </summary>
+    public bool IsScarce => IsDiskFull || _freeBytes < _context.Options.WaitingBodyBytesMax + _context.Options.SegmentBytesMax;
 
     /// <summary>Whether records wait for space. Any thread.</summary>
     public bool IsStalled => _journal.IsStalled;
@@ -94,13 +107,15 @@ internal sealed class SpaceWatch : IDisposable
     /// <summary>Called once, when the owner is set.</summary>
     public void Start()
     {
+        _share = _context.SharedDisk.Join(() => _context.Writer.Post(_giveWay));
         // The reserve was released earlier or never complete, or opening found the disk full and continued without it.
         if (!_reserve.IsHeld || IsDiskFull)
             _journal.Enqueue(new JournalJob(JournalJobKind.LookForSpace));
     }
 
     /// <summary>
-    /// Called after each batch of a leader and each step of a follower. A checkpoint is started early when it would take half of the space that there is.
+    /// Called after each batch of a leader and each step of a follower. A checkpoint is started early when it would take half of the space that there is, and
+    /// before the disk is full journal that is only kept gives way: when it takes more than is left.
     /// </summary>
     public void Observe()
     {
@@ -108,9 +123,12 @@ internal sealed class SpaceWatch : IDisposable
         if (_life.HasEnded || (!IsDiskFull && Math.Abs(changed - _changedBytes) < Math.Clamp(_bytesBeyond / 2, LookBytesMin, LookBytesMax) && _journal.Bytes == _journalBytes))
             return;
         Measure();
-        var isShort = _changedBytes > ChangedBytesFew && _bytesBeyond < _changedBytes;
+        var keepsTooMuch = IsScarce && _checkpoints.JournalKeptBytes > _freeBytes;
+        var isShort = keepsTooMuch || (_changedBytes > ChangedBytesFew && _bytesBeyond < _changedBytes);
         _journal.NoteSpace(isShort || IsDiskFull, _checkpointBytes);
-        if (isShort)
+        if (keepsTooMuch)
+            _checkpoints.StartToGiveWay();
+        else if (isShort)
             _checkpoints.StartForMemory();
         Watch();
     }
@@ -126,7 +144,11 @@ internal sealed class SpaceWatch : IDisposable
     }
 
     /// <summary>Looks no more.</summary>
-    public void Dispose() => _timer?.Dispose();
+    public void Dispose()
+    {
+        _timer?.Dispose();
+        _share?.Dispose();
+    }
 
     private void Look()
     {
@@ -139,14 +161,30 @@ internal sealed class SpaceWatch : IDisposable
         Measure();
         _journal.NoteSpace(isShort: true, _checkpointBytes);
         _journal.Enqueue(new JournalJob(JournalJobKind.LookForSpace));
+        _share?.AskOthers();
         Watch();
+    }
+
+    /// <summary>
+    /// Another store on the disk lacks space. What this one only keeps gives way: journal that checkpoints cover, and segments that are prepared or longer than
+    /// it needs now. A store that lacks space itself looks for it anyway.
+    /// </summary>
+    private void GiveWay()
+    {
+        if (IsDiskFull || (_journal.IsSmall && _journal.Bytes <= 2L * _context.Options.SegmentBytesMin))
+            return;
+        _journal.NoteSpace(isShort: true, _checkpointBytes);
+        _checkpoints.StartToGiveWay();
+        if (!_journal.IsSmall)
+            _journal.Enqueue(new JournalJob(JournalJobKind.Shrink));
     }
 
     private void Measure()
     {
         (_changedBytes, _journalBytes) = (_pages.ChangedBytes, _journal.Bytes);
         // The journal's next segment may take that much, and so may the checkpoints of the node's other stores.
-        var available = Math.Clamp(_context.Files.AvailableBytes(_directory) - _context.Options.SegmentBytesMax - _memory.OthersChangedBytes, 0, 1L << 60);
+        _freeBytes = _context.Files.AvailableBytes(_directory);
+        var available = Math.Clamp(_freeBytes - _context.Options.SegmentBytesMax - _memory.OthersChangedBytes, 0, 1L << 60);
         // A checkpoint in progress has space for what it has written, perhaps of what was reusable before. It does not share the free map.
         var written = _checkpoints.BytesWritten;
         _reusableBytes = _checkpoints.IsRunning ? _reusableBytes : _pages.ReusableBytes;

@@ -42,6 +42,15 @@ internal sealed class CommittedRecords(
     /// <summary>Bytes of the bodies that wait to be applied.</summary>
     public long BytesWaiting { get; private set; }
 
+    /// <summary>
+    /// The newest record that may be applied in steps. What is applied here and not durable here keeps a checkpoint waiting, so it must be able to become
+    /// durable.
+    /// </summary>
+    public Func<Etag> AppliesTo { private get; set; } = static () => Etag.MaxValue;
+
+    /// <summary>Whether the next records may be applied only later, as <see cref="AppliesTo"/> says.</summary>
+    public bool WaitsForDisk => _roots.PublishedEtag >= AppliesTo();
+
     /// <summary>Whether the next records wait for pages that are being read.</summary>
     public bool WaitsForPages => ahead.IsUnderWay;
 
@@ -116,9 +125,10 @@ internal sealed class CommittedRecords(
         var left = bytesMax;
         var isTimed = timeMax != Timeout.InfiniteTimeSpan;
         var began = context.Time.GetTimestamp();
-        for (var first = index.FirstAfter(_roots.PublishedEtag); left > 0 && first < index.Count && index[first].Record.Etag <= Last;)
+        var upTo = isTimed ? Etag.Min(Last, AppliesTo()) : Last;
+        for (var first = index.FirstAfter(_roots.PublishedEtag); left > 0 && first < index.Count && index[first].Record.Etag <= upTo;)
         {
-            var stateEnd = EndOfState(first, Math.Min(left, StateBytesMax));
+            var stateEnd = EndOfState(first, Math.Min(left, StateBytesMax), upTo);
             if (isTimed && !MayBegin(first, stateEnd))
                 return;
             var (end, bytes, pagesMade) = ApplyAndSeal(first, stateEnd, timeMax, pagesMax);
@@ -156,12 +166,14 @@ internal sealed class CommittedRecords(
     // An operation that is alone may delete a range or a set, and then reads more than a key.
     private static int KeysOf(ReadOnlySpan<byte> body) => RecordBody.OperationCount(body) is not 1 and var count ? count : ReadAhead.KeysMin;
 
-    private int EndOfState(int first, long bytesMax)
+    private int EndOfState(int first, long bytesMax, Etag upTo)
     {
         var bytes = 0L;
-        var last = _stop?.Etag ?? Last;
+        var last = _stop?.Etag ?? upTo;
         var end = first;
-        while (end < index.Count && index[end].Record.Etag <= Last && (end == first || (index[end].Record.Etag <= last && bytes + index[end].Record.BodyBytes <= bytesMax)))
+        while (end < index.Count
+            && index[end].Record.Etag <= upTo
+            && (end == first || (index[end].Record.Etag <= last && bytes + index[end].Record.BodyBytes <= bytesMax)))
             bytes += index[end++].Record.BodyBytes;
         return end;
     }

@@ -154,6 +154,123 @@ public sealed class FullDiskTests : IDisposable
         Assert.False(_leader.Store.Space.IsDiskFull);
     }
 
+    /// <summary>
+    /// While a follower catches up, what arrives is committed already. It applied records that waited for space, and a checkpoint waited for these to be
+    /// durable here, while they waited for the journal that only a checkpoint frees. Neither the replica nor a call that asked for the checkpoint ever went on.
+    /// </summary>
+    [Fact]
+    public void Commit_OfRecordsThatWaitForSpace_LeavesACheckpointPossible()
+    {
+        _leader.Lead(1);
+        for (var index = 0; index < 60; index++)
+            _ = _leader.Put($"key-{index % 5}", new string('x', 2000));
+        _follower.Disk.CapacityBytes = _follower.Disk.UsedBytes + (64 << 10);
+        foreach (var body in _leader.BodiesAfter(_follower.Store.Log.Last.Etag))
+        {
+            Assert.True(_follower.Store.TryAppend(body, out _));
+            _follower.Commit(_follower.Store.Log.Last.Etag);
+        }
+        _follower.Run();
+        var before = _follower.Store.Durable.Last;
+        Assert.True(_follower.Store.Space.IsStalled);
+        for (var look = 0; look < 6; look++)
+        {
+            while (_follower.Store.Follower.ApplyMore())
+            {
+            }
+            Assert.InRange(_follower.Store.Pages.Roots.PublishedEtag, Etag.None, _follower.Store.Durable.Last.Etag);
+            LookAgain(_follower);
+        }
+        Assert.True(_follower.Store.Durable.Last.Etag > before.Etag, $"The journal still ends at {before}.");
+        Assert.Null(_follower.FailureTold);
+
+        _follower.Disk.CapacityBytes = long.MaxValue;
+        LookAgain(_follower);
+        LookAgain(_follower);
+        while (_follower.Store.Follower.ApplyMore())
+        {
+        }
+        _leader.Commit(_leader.Store.Log.Last.Etag);
+        Assert.Equal(_leader.Digest(), _follower.Digest());
+    }
+
+    /// <summary>A follower's journal that checkpoints cover was kept until the disk was full, and its records waited.</summary>
+    [Fact]
+    public void Commit_DiskNearlyFull_RecyclesJournalThatIsOnlyKept()
+    {
+        using var follower = new ReplicaBench(new(2), Options with { RetainedJournalBytes = 16 << 20 });
+        _leader.Lead(1);
+        Follow(200);
+        var covered = follower.Store.Checkpoints.RequestAsync();
+        follower.Run();
+        Assert.True(covered.IsCompletedSuccessfully);
+        Follow(1);
+        covered = follower.Store.Checkpoints.RequestAsync();
+        follower.Run();
+        Assert.True(covered.IsCompletedSuccessfully);
+        Assert.InRange(follower.Store.Checkpoints.JournalKeptBytes, 600 << 10, long.MaxValue);
+        follower.Disk.CapacityBytes = follower.Disk.UsedBytes + (512 << 10);
+        for (var round = 0; round < 5; round++)
+        {
+            Follow(10);
+            Assert.False(follower.Store.Space.IsDiskFull, $"Round {round}");
+        }
+        Assert.InRange(follower.Store.Statistics.JournalBytes, 0, 600 << 10);
+        Assert.Null(follower.FailureTold);
+
+        void Follow(int records)
+        {
+            for (var index = 0; index < records; index++)
+                _ = _leader.Put($"key-{index % 5}", new string('x', 2000));
+            follower.Follow(_leader);
+            follower.Commit(_leader.Store.Log.Last.Etag);
+            follower.Run();
+        }
+    }
+
+    /// <summary>
+    /// The journal that one store keeps for followers left no space for a replica on the same disk, which was being rebuilt and remained a learner: each store
+    /// looked only when it found the disk full itself, and this one had nothing to write.
+    /// </summary>
+    [Fact]
+    public void Append_AnotherStoreOnTheDiskKeepsJournal_GetsItsSpace()
+    {
+        var time = new ManualTime();
+        var shared = new SharedDisk(time);
+        using var disk = new SimulatedDisk();
+        var keeps = Options with { RetainedJournalBytes = 16 << 20 };
+        using var keeping = new ReplicaBench(new(3), keeps, disk, time: time, sharedDisk: shared, directory: "/keeping");
+        using var rebuilt = new ReplicaBench(new(2), Options, disk, time: time, sharedDisk: shared);
+        keeping.Lead(1);
+        for (var index = 0; index < 200; index++)
+            _ = keeping.Put($"key-{index % 5}", new string('x', 2000));
+        keeping.Commit(keeping.Store.Log.Last.Etag);
+        keeping.Run();
+        var covered = keeping.Store.Checkpoints.RequestAsync();
+        keeping.Run();
+        Assert.True(covered.IsCompletedSuccessfully);
+        Assert.InRange(keeping.Store.Statistics.JournalBytes, 600 << 10, long.MaxValue);
+
+        _leader.Lead(1);
+        for (var index = 0; index < 100; index++)
+            _ = _leader.Put($"key-{index % 5}", new string('x', 2000));
+        disk.CapacityBytes = disk.UsedBytes + (64 << 10);
+        rebuilt.Follow(_leader);
+        Assert.True(rebuilt.Store.Durable.Last.Etag < _leader.Store.Log.Last.Etag, "The disk took all records.");
+        Assert.False(keeping.Store.Space.IsDiskFull);
+        // Two checkpoints, because the older meta page still needs the journal after the first.
+        for (var look = 0; look < 6; look++)
+        {
+            time.Advance(UntilLookedAgain);
+            rebuilt.Run();
+            keeping.Run();
+        }
+        rebuilt.Run();
+        Assert.Equal(_leader.Store.Log.Last, rebuilt.Store.Durable.Last);
+        Assert.InRange(keeping.Store.Statistics.JournalBytes, 0, 128 << 10);
+        Assert.Equal((null, null), (keeping.FailureTold, rebuilt.FailureTold));
+    }
+
     /// <summary>A full disk refuses puts. Keys and sessions end by deletes, which go through with the room that the next checkpoint frees at the latest.</summary>
     [Fact]
     public void Ends_AfterTheDiskWasFull_GoThroughWithoutMoreSpace()

@@ -17,13 +17,17 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
     public const string DirectoryPath = "/shard";
     private readonly StepExecutor _work = new();
     private readonly StepExecutor _completions = new();
+    private readonly string _directory;
+    private readonly SimulatedDisk? _ownDisk;
     private TimeSpan _passed;
 
     public ReplicaBench(
         ReplicaId replica, StoreOptions? options = null, SimulatedDisk? disk = null, StoreRules? rules = null, MemoryAccount? memory = null, StepExecutor? checkpoints = null,
-        ManualTime? time = null, StepExecutor? prefetch = null)
+        ManualTime? time = null, StepExecutor? prefetch = null, string directory = DirectoryPath, SharedDisk? sharedDisk = null)
     {
-        Disk = disk ?? new SimulatedDisk();
+        _directory = directory;
+        _ownDisk = disk is null ? new SimulatedDisk() : null;
+        Disk = disk ?? _ownDisk!;
         Time = time ?? new ManualTime();
         Context = new StoreContext(
             Disk, _work, [_work, _work], checkpoints ?? _work, Time, NullLogger.Instance, options ?? StoreBench.SmallOptions, _completions)
@@ -31,10 +35,11 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
             Rules = rules ?? StoreRules.Own,
             Memory = memory ?? new MemoryAccount(long.MaxValue, Time),
             Prefetch = prefetch,
+            SharedDisk = sharedDisk ?? new SharedDisk(Time),
         };
-        Store = Disk.DirectoryExists(DirectoryPath)
-            ? ReplicaStore.Open(Context, DirectoryPath)
-            : ReplicaStore.Create(Context, DirectoryPath, new ControlState { ReplicaId = replica, Shard = new(1) });
+        Store = Disk.DirectoryExists(directory)
+            ? ReplicaStore.Open(Context, directory)
+            : ReplicaStore.Create(Context, directory, new ControlState { ReplicaId = replica, Shard = new(1) });
         Store.Start(this);
     }
 
@@ -80,7 +85,7 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
     {
         _work.Clear();
         Store.Dispose();
-        Store = ReplicaStore.Open(Context, DirectoryPath);
+        Store = ReplicaStore.Open(Context, _directory);
         Store.Start(this);
     }
 
@@ -243,7 +248,7 @@ internal sealed class ReplicaBench : IStoreEvents, IDisposable
         finally
         {
             Store.Dispose();
-            Disk.Dispose();
+            _ownDisk?.Dispose();
         }
     }
 }
