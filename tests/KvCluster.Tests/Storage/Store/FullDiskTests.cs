@@ -178,7 +178,7 @@ public sealed class FullDiskTests : IDisposable
             while (_follower.Store.Follower.ApplyMore())
             {
             }
-            Assert.InRange(_follower.Store.Pages.Roots.PublishedEtag, Etag.None, _follower.Store.Durable.Last.Etag);
+            Assert.True(_follower.Store.Pages.Roots.PublishedEtag <= _follower.Store.Durable.Last.Etag, "A record that is not durable was published.");
             LookAgain(_follower);
         }
         Assert.True(_follower.Store.Durable.Last.Etag > before.Etag, $"The journal still ends at {before}.");
