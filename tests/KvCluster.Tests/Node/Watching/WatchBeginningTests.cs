@@ -171,7 +171,7 @@ public sealed class WatchBeginningTests
         bool IsHeld()
         {
             var bytes = shard.Replica!.Store.Statistics.JournalKeptBytes;
-            return goesOn ? bytes > SmallBoundBytes : bytes is > 0 and <= SmallBoundBytes;
+            return goesOn == (bytes > SmallBoundBytes);
         }
     }
 
