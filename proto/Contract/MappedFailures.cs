@@ -225,11 +225,10 @@ internal sealed class MappedFailures : Interceptor
             try
             {
                 var write = inner.WriteAsync(message, cancellationToken);
-                if (write.IsCompletedSuccessfully)
-                    return write;
                 var isFirst = !_hasBegun;
+                // Also if that one was sent at once: a later one may wait for as long as its reader does.
                 _hasBegun = true;
-                return isFirst ? BeginAsync(write) : MapAsync(write);
+                return write.IsCompletedSuccessfully ? write : isFirst ? BeginAsync(write) : MapAsync(write);
             }
             catch (ObjectDisposedException failure)
             {

@@ -59,6 +59,23 @@ public sealed class MappedFailuresTests
         Assert.Equal(isAnswered, lost.IsDisposed);
     }
 
+    /// <summary>A reader may take its time. The first write was sent at once, and the second one was taken for it and given up.</summary>
+    [Fact]
+    public async Task LaterWrite_WhoseReaderWaits_IsNotGivenUp()
+    {
+        var lost = new LostCall(isAnswered: true) { WritesAtOnce = 1 };
+        var calls = new MappedFailures(patience: TimeSpan.Zero);
+        using var call = calls.AsyncDuplexStreamingCall(new ClientInterceptorContext<byte[], byte[]>(LostCall.Method, null, default), _ => lost.ToCall());
+        await call.RequestStream.WriteAsync([]);
+        var writing = call.RequestStream.WriteAsync([]);
+        await call.ResponseStream.MoveNext(CancellationToken.None);
+        await Task.Yield();
+        Assert.False(writing.IsCompleted);
+        lost.EndWrite();
+        await writing.WaitAsync(Eventually.Limit);
+        Assert.False(lost.IsDisposed);
+    }
+
     [Fact]
     public async Task FirstRead_Cancelled_EndsTheCall()
     {
@@ -114,6 +131,9 @@ public sealed class MappedFailuresTests
 
         public WriteOptions? WriteOptions { get; set; }
 
+        /// <summary>How many requests are sent at once, before one that is not.</summary>
+        public int WritesAtOnce { private get; set; }
+
         public byte[] Current => [];
 
         public bool IsDisposed { get; private set; }
@@ -131,7 +151,9 @@ public sealed class MappedFailuresTests
             throw failure;
         }
 
-        public Task WriteAsync(byte[] message) => _written.Task;
+        public Task WriteAsync(byte[] message) => WritesAtOnce-- > 0 ? Task.CompletedTask : _written.Task;
+
+        public void EndWrite() => _written.SetResult();
 
         public Task CompleteAsync() => Task.CompletedTask;
     }
