@@ -2,10 +2,8 @@ using System.IO.Pipelines;
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Tests.Grpc.Proto;
-using Microsoft.AspNetCore.Http.Features;
 using Grpc.AspNetCore.Server;
 using Grpc.AspNetCore.Server.Calls;
-using Grpc.Shared;
 using Microsoft.Extensions.Logging.Abstractions;
 
 namespace KvCluster.Tests.Grpc;
@@ -139,124 +137,5 @@ public sealed class ResponseOutputTests
         Assert.Equal(StatusCode.ResourceExhausted, failure.StatusCode);
         Assert.Empty(_pipe.Bytes);
         Assert.False(output.LeftPartialFrame);
-    }
-
-    /// <summary>A message that is encoded already, and counts how often it was returned.</summary>
-    private sealed class EncodedBytes : IEncodedMessage
-    {
-        public static readonly Marshaller<EncodedBytes> Marshaller = Marshallers.Create<EncodedBytes>(
-            static (_, _) => throw new InvalidOperationException("It was serialized as a whole."), static _ => throw new NotSupportedException());
-
-        public EncodedBytes(int count)
-        {
-            var bytes = new byte[count];
-            new Random(1).NextBytes(bytes);
-            Memory = bytes;
-        }
-
-        public ReadOnlyMemory<byte> Memory { get; }
-
-        public int Returns { get; private set; }
-
-        public void Return() => Returns++;
-    }
-
-    /// <summary>A replacement for Kestrel's pipe that keeps what is written and reports what is not flushed.</summary>
-    private sealed class RecordedPipe : PipeWriter, IHttpResponseBodyFeature
-    {
-        private readonly Lock _gate = new();
-        private byte[] _block = [];
-        private int _unflushed;
-        private int _flushes;
-        private int _unread;
-        private TaskCompletionSource<FlushResult>? _flushing;
-
-        public List<byte> Bytes { get; } = [];
-
-        /// <summary>Whether its memory was released, as that of a connection is when the server has stopped.</summary>
-        public bool IsReleased { get; set; }
-
-        /// <summary>Whether a flush waits for <see cref="Read"/>, as it does while a caller does not read.</summary>
-        public bool IsHeld { get; set; }
-
-        /// <summary>Whether a flush waits.</summary>
-        public bool IsWaiting
-        {
-            get
-            {
-                lock (_gate)
-                    return _flushing is not null;
-            }
-        }
-
-        /// <summary>Bytes since the last <see cref="Read"/>.</summary>
-        public int Unread => Volatile.Read(ref _unread);
-
-        public int Unflushed => Volatile.Read(ref _unflushed);
-
-        public int Flushes => Volatile.Read(ref _flushes);
-
-        public PipeWriter Writer => this;
-
-        public Stream Stream => throw new NotSupportedException();
-
-        public override void Advance(int bytes)
-        {
-            lock (_gate)
-            {
-                Bytes.AddRange(_block.AsSpan(0, bytes));
-                _unflushed += bytes;
-                _unread += bytes;
-            }
-        }
-
-        public override Memory<byte> GetMemory(int sizeHint = 0)
-        {
-            ObjectDisposedException.ThrowIf(IsReleased, this);
-            return _block = new byte[Math.Max(sizeHint, 4096)];
-        }
-
-        public override Span<byte> GetSpan(int sizeHint = 0) => GetMemory(sizeHint).Span;
-
-        public override ValueTask<FlushResult> FlushAsync(CancellationToken cancellationToken = default)
-        {
-            lock (_gate)
-            {
-                _unflushed = 0;
-                _flushes++;
-                if (!IsHeld)
-                    return default;
-                _flushing = new TaskCompletionSource<FlushResult>();
-                return new ValueTask<FlushResult>(_flushing.Task);
-            }
-        }
-
-        /// <summary>The caller has read everything, and the flush that waits ends so.</summary>
-        public void Read(FlushResult result)
-        {
-            TaskCompletionSource<FlushResult>? flushing;
-            lock (_gate)
-            {
-                _unread = 0;
-                (flushing, _flushing) = (_flushing, null);
-            }
-            flushing?.SetResult(result);
-        }
-
-        public override void CancelPendingFlush()
-        {
-        }
-
-        public override void Complete(Exception? exception = null)
-        {
-        }
-
-        public void DisableBuffering() => throw new NotSupportedException();
-
-        public Task StartAsync(CancellationToken cancellationToken = default) => throw new NotSupportedException();
-
-        public Task SendFileAsync(string path, long offset, long? count, CancellationToken cancellationToken = default) => throw new NotSupportedException();
-
-        public Task CompleteAsync() => throw new NotSupportedException();
     }
 }

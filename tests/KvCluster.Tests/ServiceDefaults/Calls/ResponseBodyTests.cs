@@ -4,14 +4,14 @@ using Grpc.AspNetCore.Server.Calls;
 using Grpc.Core;
 using Grpc.Shared;
 using KvCluster.ServiceDefaults.Calls;
-using Microsoft.AspNetCore.Http.Features;
+using KvCluster.Tests.Grpc;
 
 namespace KvCluster.Tests.ServiceDefaults.Calls;
 
 /// <summary>What leaves as the response of a call on gRPC's packages.</summary>
 public sealed class ResponseBodyTests
 {
-    private readonly HeldPipe _pipe = new();
+    private readonly RecordedPipe _pipe = new() { IsHeld = true };
 
     /// <summary>Two hundred callers that read nothing each had a copy of one value of 8 MiB in the pipe of their stream, which no budget counted.</summary>
     [Fact]
@@ -109,96 +109,5 @@ public sealed class ResponseBodyTests
     {
         FrameFormat.WriteHeader(body.GetSpan(FrameFormat.HeaderBytes), length);
         body.Advance(FrameFormat.HeaderBytes);
-    }
-
-    /// <summary>A message that is encoded already, and counts how often it was returned.</summary>
-    private sealed class EncodedBytes : IEncodedMessage
-    {
-        public EncodedBytes(int count)
-        {
-            var bytes = new byte[count];
-            new Random(1).NextBytes(bytes);
-            Memory = bytes;
-        }
-
-        public ReadOnlyMemory<byte> Memory { get; }
-
-        public int Returns { get; private set; }
-
-        public void Return() => Returns++;
-    }
-
-    /// <summary>A replacement for Kestrel's pipe that keeps what is written. Every flush waits until it is read.</summary>
-    private sealed class HeldPipe : PipeWriter, IHttpResponseBodyFeature
-    {
-        private readonly Lock _gate = new();
-        private byte[] _block = [];
-        private TaskCompletionSource<FlushResult>? _flushing;
-
-        public List<byte> Bytes { get; } = [];
-
-        /// <summary>Whether a flush waits.</summary>
-        public bool IsWaiting
-        {
-            get
-            {
-                lock (_gate)
-                    return _flushing is not null;
-            }
-        }
-
-        /// <summary>Bytes since the last <see cref="Read"/>.</summary>
-        public int Unread { get; private set; }
-
-        public PipeWriter Writer => this;
-
-        public Stream Stream => throw new NotSupportedException();
-
-        public override void Advance(int bytes)
-        {
-            Bytes.AddRange(_block.AsSpan(0, bytes));
-            Unread += bytes;
-        }
-
-        public override Memory<byte> GetMemory(int sizeHint = 0) => _block = new byte[Math.Max(sizeHint, 4096)];
-
-        public override Span<byte> GetSpan(int sizeHint = 0) => GetMemory(sizeHint).Span;
-
-        public override ValueTask<FlushResult> FlushAsync(CancellationToken cancellationToken = default)
-        {
-            lock (_gate)
-            {
-                _flushing = new TaskCompletionSource<FlushResult>(TaskCreationOptions.RunContinuationsAsynchronously);
-                return new ValueTask<FlushResult>(_flushing.Task);
-            }
-        }
-
-        /// <summary>The caller has read everything, and the flush that waits ends so.</summary>
-        public void Read(FlushResult result)
-        {
-            TaskCompletionSource<FlushResult>? flushing;
-            lock (_gate)
-            {
-                Unread = 0;
-                (flushing, _flushing) = (_flushing, null);
-            }
-            flushing?.SetResult(result);
-        }
-
-        public override void CancelPendingFlush()
-        {
-        }
-
-        public override void Complete(Exception? exception = null)
-        {
-        }
-
-        public void DisableBuffering() => throw new NotSupportedException();
-
-        public Task StartAsync(CancellationToken cancellationToken = default) => throw new NotSupportedException();
-
-        public Task SendFileAsync(string path, long offset, long? count, CancellationToken cancellationToken = default) => throw new NotSupportedException();
-
-        public Task CompleteAsync() => throw new NotSupportedException();
     }
 }
