@@ -37,15 +37,17 @@ internal static class UnservedCalls
     /// <param name="node">The node.</param>
     /// <param name="cluster">The cluster's name.</param>
     /// <param name="path">What was called: "/package.Service/Method".</param>
-    public static Google.Rpc.Status RefusalOfWaiting(NodeId node, string cluster, string path) => Known.Contains(path)
-        ? StatusDetails.Create(StatusCode.Unimplemented, WaitingNode.Text(node, cluster, path[1..]), StatusDetails.Info(NotServedHere, StatusDetails.NotApplied))
-        : UnsupportedCall.Refusal(node, ProgramVersion.Full, path.TrimStart('/'));
+    public static Google.Rpc.Status RefusalOfWaiting(NodeId node, string cluster, string path) =>
+        Refusal(node, path, call => WaitingNode.Text(node, cluster, call));
 
     /// <summary>The refusal of a call that no service at an address has.</summary>
     /// <param name="node">The node; <see cref="NodeId.None"/> for a router.</param>
     /// <param name="path">What was called: "/package.Service/Method".</param>
-    public static Google.Rpc.Status Refusal(NodeId node, string path) => Known.Contains(path)
-        ? StatusDetails.Create(StatusCode.Unimplemented, $"{path[1..]} is not served at this address; nothing was applied. {Where(path)}", StatusDetails.Info(NotServedHere, StatusDetails.NotApplied))
+    public static Google.Rpc.Status Refusal(NodeId node, string path) =>
+        Refusal(node, path, call => $"{call} is not served at this address; nothing was applied. {Where(path)}");
+
+    private static Google.Rpc.Status Refusal(NodeId node, string path, Func<string, string> whyNotServed) => Known.Contains(path)
+        ? StatusDetails.Create(StatusCode.Unimplemented, whyNotServed(path[1..]), StatusDetails.Info(NotServedHere, StatusDetails.NotApplied))
         : UnsupportedCall.Refusal(node, ProgramVersion.Full, path.TrimStart('/'));
 
     private static string Where(string path) =>
