@@ -21,8 +21,9 @@ internal sealed class OncePerMinute(TimeProvider clock)
         lock (_gate)
         {
             var now = clock.GetTimestamp();
-            foreach (var (said, at) in _said.ToList())
+            foreach (var (said, at) in _said)
             {
+                // A dictionary allows removal during enumeration.
                 if (clock.GetElapsedTime(at, now) >= Pause)
                     _said.Remove(said);
             }
