@@ -53,8 +53,9 @@ within() {
   say "$verdict: $3: $1, under $2"
 }
 
-# start_loop: starts the bare loop (tests/Processes/BareLoop.cs), which does what a call costs without a store for as long as the script runs. $work/loop.tsv has
-# for each round when it ended, in milliseconds, and how many microseconds it took.
+# start_loop: builds and starts the bare loop (tests/Processes/BareLoop.cs), which does what a call costs without a store for as long as the script runs. To be
+# called before anything is measured, because a build takes minutes. $work/loop.tsv has for each round when it ended, in milliseconds, and how many microseconds it
+# took.
 start_loop() {
   dotnet build "$root/tests/KvCluster.Benchmarks" -c Release -v q >"$work/loop.out" 2>&1 || fail "the bare loop does not build: $(grep -m 1 error "$work/loop.out")"
   "$root/artifacts/bin/KvCluster.Benchmarks/release/KvCluster.Benchmarks" bare-loop "$work" >"$work/loop.tsv" 2>"$work/loop.out" &
