@@ -89,7 +89,7 @@ public sealed class ConnectionLimitTests
         // A released place is given out again.
         channels[0].Dispose();
         using var again = GrpcChannel.ForAddress(address);
-        await Eventually.TrueAsync(() => IsServedAsync(new Echo.EchoClient(again)), "the place is free");
+        await Eventually.TrueAsync(() => IsServedAsync(new Echo.EchoClient(again.Calls())), "the place is free");
         foreach (var channel in channels)
             channel.Dispose();
     }
@@ -155,7 +155,7 @@ public sealed class ConnectionLimitTests
         for (var number = 0; number < 5 * Limit; number++)
         {
             using var channel = GrpcChannel.ForAddress($"http://127.0.0.1:{server.Port}");
-            var calls = new Echo.EchoClient(channel);
+            var calls = new Echo.EchoClient(channel.Calls());
             await Eventually.TrueAsync(async () => await IsServedAsync(calls), "a place is free");
         }
         await Eventually.TrueAsync(() => left.Count >= 5 * Limit, "all of them are left");
