@@ -16,18 +16,6 @@ namespace KvCluster.Node.Watching;
 /// </remarks>
 internal sealed class WatchHub : IDisposable
 {
-    /// <summary>Bytes of bodies that the pump reads at once.</summary>
-    private const int PumpBytes = 1 << 20;
-
-    /// <summary>Bytes of bodies that a watcher reads at once which is behind.</summary>
-    private const int CatchUpBytes = 512 << 10;
-
-    /// <summary>Runs of events that may wait for a watcher: some seconds of most streams, and some KiB.</summary>
-    private const int RunsMax = 256;
-
-    /// <summary>Bytes of encoded messages that are kept for the next watcher of the same range, unless one alone has more.</summary>
-    private const long SharedBytesMax = 4 << 20;
-
     /// <summary>How long a watcher may be told nothing. With the time between two looks less than the second that the contract promises.</summary>
     private static readonly TimeSpan BookmarkAge = TimeSpan.FromMilliseconds(700);
 
@@ -244,7 +232,7 @@ internal sealed class WatchHub : IDisposable
         {
             if (!_shared.TryGetValue(part, out shared))
             {
-                if (_sharedBytes + bytes > SharedBytesMax)
+                if (_sharedBytes + bytes > WatchLimits.SharedBytesMax)
                     forgotten = RemoveSharedLocked();
                 _sharedBytes += bytes;
                 _shared.Add(part, shared = new SharedMessage());
@@ -275,7 +263,7 @@ internal sealed class WatchHub : IDisposable
         if (known is not null)
             Post(() => done(AdvanceOrEnd(watcher, known, beginning)));
         else
-            store.Tail.Read(after, CatchUpBytes, withSnapshot: false, page => Post(() => done(AdvanceOrEnd(watcher, store, after, page, beginning))));
+            store.Tail.Read(after, WatchLimits.CatchUpBytes, withSnapshot: false, page => Post(() => done(AdvanceOrEnd(watcher, store, after, page, beginning))));
     }
 
     /// <summary>A watcher that still sends its beginning has all of it up to a position, because that is the state that it goes on with, and none of its keys was sent.</summary>
@@ -420,9 +408,9 @@ internal sealed class WatchHub : IDisposable
         if (!withSnapshot && tail.Committed <= after)
             Rest();
         else if (isHere)
-            tail.ReadHere(after, PumpBytes, withSnapshot, _take);
+            tail.ReadHere(after, WatchLimits.PumpBytes, withSnapshot, _take);
         else
-            tail.Read(after, PumpBytes, withSnapshot, _take);
+            tail.Read(after, WatchLimits.PumpBytes, withSnapshot, _take);
     }
 
     private void Rest()
@@ -548,7 +536,7 @@ internal sealed class WatchHub : IDisposable
             watcher.Newest = newest with { Count = newest.Count + 1 };
             return true;
         }
-        if (watcher.Pending.Count >= RunsMax)
+        if (watcher.Pending.Count >= WatchLimits.RunsWaitingMax)
         {
             LagLocked(watcher);
             return true;

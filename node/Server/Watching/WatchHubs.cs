@@ -12,14 +12,6 @@ namespace KvCluster.Node.Watching;
 /// <param name="pool">Runs the hubs' steps and whoever waits for them; null: the thread pool. The simulation passes a queue of its own.</param>
 internal sealed partial class WatchHubs(StoreOptions options, TimeProvider clock, ILogger<WatchHubs> log, ISerialExecutor? pool = null) : IAsyncDisposable
 {
-    /// <summary>Bytes of decoded events that all hubs keep together, and one of them at most and at least.</summary>
-    private const long KeptBytesOfNode = 64 << 20;
-    private const long KeptBytesMax = 4 << 20;
-    private const long KeptBytesMin = 256 << 10;
-
-    /// <summary>Watchers that read the journal at the same time: enough to use the disk beside the node's other work, few enough to leave it to that.</summary>
-    private const int CatchUpsMax = 4;
-
     /// <summary>How often hubs look for watchers that were told nothing. A fraction of the second in which each gets a message.</summary>
     private static readonly TimeSpan LookInterval = TimeSpan.FromMilliseconds(200);
 
@@ -31,7 +23,7 @@ internal sealed partial class WatchHubs(StoreOptions options, TimeProvider clock
 
     /// <summary>Places of those that read the journal.</summary>
     // Whoever waits for a semaphore goes on on the thread pool, so in the simulation there is a place for everybody.
-    public SemaphoreSlim CatchUps { get; } = new(pool is null ? CatchUpsMax : int.MaxValue);
+    public SemaphoreSlim CatchUps { get; } = new(pool is null ? WatchLimits.CatchUpsMax : int.MaxValue);
 
     /// <summary>Whether the node stops.</summary>
     public bool IsStopping => _isStopping;
@@ -95,7 +87,7 @@ internal sealed partial class WatchHubs(StoreOptions options, TimeProvider clock
     private WatchHub AddLocked(ShardReplica replica)
     {
         Invariant.CheckHeld(_lock);
-        var limits = new WatchLimits(options.WatchedJournalBytes, () => Math.Clamp(KeptBytesOfNode / Math.Max(1, _count), KeptBytesMin, KeptBytesMax));
+        var limits = new WatchLimits(options.WatchedJournalBytes, () => WatchLimits.KeptBytesOf(_count));
         var hub = new WatchHub(() => replica.Store, limits, clock, failure => LogFailed(log, replica.Shard, failure), pool);
         _hubs.Add(replica, hub);
         _count = _hubs.Count;
