@@ -44,7 +44,7 @@ internal sealed class ExchangeCall(ReplyBudget replies) : IReplyRoom
     public bool IsRead => Method.IsRead();
 
     /// <summary>For a read: the reads of its shard.</summary>
-    public ReadTurns.OfShard? Reads { get; set; }
+    public ReadsInFlight.OfShard? Reads { get; set; }
 
     /// <summary>For a read: its node in the list of waiting reads; in no list if it does not wait.</summary>
     public LinkedListNode<ExchangeCall> Turn => _turn ??= new LinkedListNode<ExchangeCall>(this);

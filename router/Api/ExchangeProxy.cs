@@ -2,7 +2,7 @@
 // (ReplyWriter). The streams to the nodes are shared by all callers and always read, so the replies that one caller does not read are limited here
 // (ReplyBudget): no further call is begun while replies wait to be written, and a reply for which there is no room is dropped and its read refused. Nothing
 // else makes the stream wait. Shards share its places (CallPlaces), a call that finds none is refused as busy, and reads that may not be sent yet wait beside
-// the stream, shard by shard (ReadTurns).
+// the stream, shard by shard (ReadsInFlight).
 using System.Diagnostics.CodeAnalysis;
 using Grpc.Core;
 using KvCluster.Client.Routing;
@@ -21,7 +21,7 @@ internal sealed class ExchangeProxy : IDisposable
     private readonly CancellationTokenSource _broken;
     private readonly Lock _gate = new();
     private readonly CallPlaces _places;
-    private readonly ReadTurns _turns;
+    private readonly ReadsInFlight _reads;
     private readonly ReplyBudget _replies;
     private readonly ReplyWriter _writer;
     private readonly Dictionary<ulong, ExchangeCall> _open = [];
@@ -41,7 +41,8 @@ internal sealed class ExchangeProxy : IDisposable
         _broken = CancellationTokenSource.CreateLinkedTokenSource(context.CancellationToken);
         _places = new CallPlaces(process, memory.Requests);
         // On other threads, because a read that ends at once lets the next one go.
-        _turns = new ReadTurns(read => ThreadPool.UnsafeQueueUserWorkItem(static work => _ = work.Exchange.ForwardAsync(work.Read), (Exchange: this, Read: read), preferLocal: true));
+        _reads = new ReadsInFlight(read => ThreadPool.UnsafeQueueUserWorkItem(
+            static work => _ = work.Exchange.ForwardAsync(work.Read), (Exchange: this, Read: read), preferLocal: true));
         _replies = new ReplyBudget(_gate, memory.Replies);
         _writer = new ReplyWriter(responses, memory.Replies, Written);
     }
@@ -71,7 +72,7 @@ internal sealed class ExchangeProxy : IDisposable
         {
             _isBroken = true;
             _replies.Clear();
-            foreach (var read in _turns.WithdrawAll())
+            foreach (var read in _reads.WithdrawAll())
                 EndLocked(read, reply: null);
             foreach (var call in _open.Values)
                 call.GiveUp();
@@ -185,7 +186,7 @@ internal sealed class ExchangeProxy : IDisposable
             var call = _pool.TryPop(out var pooled) ? pooled : new ExchangeCall(_replies);
             // If the caller uses one id for two open calls, which it must not, the second can be cancelled only with the stream.
             call.Begin(head, arrivedMs, place, _open.TryAdd(head.Id, call) ? null : _broken.Token);
-            if (!isRead || _turns.TryBegin(call, shard))
+            if (!isRead || _reads.TryBegin(call, shard))
             {
                 open = call;
                 return true;
@@ -215,7 +216,7 @@ internal sealed class ExchangeProxy : IDisposable
         {
             _isWaitingForMap = false;
             if (!_isBroken)
-                _turns.Regroup(read => _forwarding.ShardOf(read.Method, read.Request.Span));
+                _reads.Regroup(read => _forwarding.ShardOf(read.Method, read.Request.Span));
         }
     }
 
@@ -237,7 +238,7 @@ internal sealed class ExchangeProxy : IDisposable
         {
             if (!_open.TryGetValue(id, out var open))
                 return;
-            if (_turns.TryWithdraw(open))
+            if (_reads.TryWithdraw(open))
                 EndLocked(open, open.Cancelled());
             else
                 open.GiveUp();
@@ -277,12 +278,12 @@ internal sealed class ExchangeProxy : IDisposable
         lock (_gate)
         {
             if (call.IsRead)
-                _turns.End(call, reply?.Response.Length ?? 0);
+                _reads.End(call, reply?.Response.Length ?? 0);
             // From here on the reply is counted instead.
             _replies.GiveBack(call);
             EndLocked(call, reply);
             _replies.LetHoldsIn();
-            _turns.SendWaiting();
+            _reads.SendWaiting();
         }
     }
 

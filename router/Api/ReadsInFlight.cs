@@ -4,12 +4,13 @@ using KvCluster.ServiceDefaults.Memory;
 namespace KvCluster.Router.Api;
 
 /// <summary>
-/// Which reads of one exchange are sent, and which wait beside the stream. Their replies come over connections that all callers share and that are always
-/// read, so the number of reads sent at once is limited by the size of their replies. A shard that is alone may use all of it. A stuck shard leaves half as
-/// many to the others, and each shard may always have one. Used under the exchange's lock.
+/// How many reads of one exchange are sent at once; the others wait beside the stream. Their replies come over connections that all callers share and that
+/// are always read, so the number of reads sent at once is limited by the size of their replies. A shard that is alone may use all of it. A stuck shard
+/// leaves half as many to the others, and each shard may always have one. Which replica a read is sent to is not decided here. Used under the exchange's
+/// lock.
 /// </summary>
 /// <param name="send">Sends a read that has waited. Called under the lock, so it must not send on this thread.</param>
-internal sealed class ReadTurns(Action<ExchangeCall> send)
+internal sealed class ReadsInFlight(Action<ExchangeCall> send)
 {
     /// <summary>How many reads may be sent at once while nothing is known of their replies. Each small reply allows one more.</summary>
     private const int FirstReads = 16;

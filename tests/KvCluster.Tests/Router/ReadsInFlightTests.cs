@@ -4,15 +4,15 @@ using KvCluster.ServiceDefaults.Memory;
 
 namespace KvCluster.Tests.Router;
 
-/// <summary>Which reads of an exchange a router sends, and which wait.</summary>
-public sealed class ReadTurnsTests
+/// <summary>How many reads of an exchange a router sends at once, and which of them wait.</summary>
+public sealed class ReadsInFlightTests
 {
     private const int FirstReads = 16;
 
     private readonly List<ExchangeCall> _sent = [];
-    private readonly ReadTurns _turns;
+    private readonly ReadsInFlight _reads;
 
-    public ReadTurnsTests() => _turns = new ReadTurns(_sent.Add);
+    public ReadsInFlightTests() => _reads = new ReadsInFlight(_sent.Add);
 
     [Fact]
     public void TryBegin_SingleShard_SendsUpToTheStreamsLimit()
@@ -27,7 +27,7 @@ public sealed class ReadTurnsTests
         Begin(shard: 1, 40);
         Assert.Equal(FirstReads / 2, Begin(shard: 2, 40).Count(static began => began));
         foreach (var shard in Enumerable.Range(3, 50))
-            Assert.True(_turns.TryBegin(Read(), new((uint)shard)));
+            Assert.True(_reads.TryBegin(Read(), new((uint)shard)));
     }
 
     [Fact]
@@ -35,12 +35,12 @@ public sealed class ReadTurnsTests
     {
         var reads = Enumerable.Range(0, 40).Select(_ => Read()).ToArray();
         foreach (var read in reads)
-            _turns.TryBegin(read, new(1));
-        _turns.End(reads[0], responseBytes: 100);
-        _turns.SendWaiting();
+            _reads.TryBegin(read, new(1));
+        _reads.End(reads[0], responseBytes: 100);
+        _reads.SendWaiting();
         Assert.Equal(reads[16..18], _sent);
-        _turns.End(reads[1], ExchangeLimits.ReplyBytesMax / 4);
-        _turns.SendWaiting();
+        _reads.End(reads[1], ExchangeLimits.ReplyBytesMax / 4);
+        _reads.SendWaiting();
         Assert.Equal(2, _sent.Count);
     }
 
@@ -49,12 +49,12 @@ public sealed class ReadTurnsTests
     {
         var reads = Enumerable.Range(0, FirstReads + 2).Select(_ => Read()).ToArray();
         foreach (var read in reads)
-            _turns.TryBegin(read, new(1));
-        Assert.False(_turns.TryWithdraw(reads[0]));
-        Assert.True(_turns.TryWithdraw(reads[^2]));
-        Assert.False(_turns.TryWithdraw(reads[^2]));
-        Assert.Equal([reads[^1]], _turns.WithdrawAll());
-        Assert.Empty(_turns.WithdrawAll());
+            _reads.TryBegin(read, new(1));
+        Assert.False(_reads.TryWithdraw(reads[0]));
+        Assert.True(_reads.TryWithdraw(reads[^2]));
+        Assert.False(_reads.TryWithdraw(reads[^2]));
+        Assert.Equal([reads[^1]], _reads.WithdrawAll());
+        Assert.Empty(_reads.WithdrawAll());
     }
 
     [Fact]
@@ -62,12 +62,12 @@ public sealed class ReadTurnsTests
     {
         var reads = Enumerable.Range(0, 40).Select(_ => Read()).ToArray();
         foreach (var read in reads)
-            _turns.TryBegin(read, RouteTable.NoShard);
-        _turns.Regroup(read => new(read == reads[^1] ? 2u : 1u));
+            _reads.TryBegin(read, RouteTable.NoShard);
+        _reads.Regroup(read => new(read == reads[^1] ? 2u : 1u));
         Assert.Contains(reads[^1], _sent);
     }
 
     private static ExchangeCall Read() => new(new ReplyBudget(new Lock(), new ByteBudget(1 << 20)));
 
-    private bool[] Begin(uint shard, int count) => [.. Enumerable.Range(0, count).Select(_ => _turns.TryBegin(Read(), new(shard)))];
+    private bool[] Begin(uint shard, int count) => [.. Enumerable.Range(0, count).Select(_ => _reads.TryBegin(Read(), new(shard)))];
 }
