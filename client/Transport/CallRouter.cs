@@ -14,7 +14,7 @@ using StatusCode = Grpc.Core.StatusCode;
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// Sends a call to the leader of its key's shard, or a read to any replica if its mode allows that. It finds the shard, has <see cref="NodeChoice"/>, or
+/// Sends a call to the leader of its key's shard, or a read to any replica if its mode allows that. It finds the shard, has <see cref="ReplicaChoice"/>, or
 /// <see cref="GatewayChoice"/>, choose the node, sends, updates the map from the answer of a wrong node, and repeats until the caller's deadline.
 /// <see cref="RoutedCall"/> decides what may be repeated. Used by the client library and the router. Thread-safe.
 /// </summary>
@@ -57,7 +57,7 @@ internal sealed class CallRouter : IAsyncDisposable
         _connections = new NodeConnections(connector);
         _large = new NodeConnections(connector);
         _watch = new ShardMapWatcher(Table, options.EndpointsInUse, connector, runtime, options.Log);
-        Destinations = options.Gateway ? new GatewayChoice(options, Table, connector, runtime, _connections) : new NodeChoice(Table, _connections);
+        Destinations = options.Gateway ? new GatewayChoice(options, Table, connector, runtime, _connections) : new ReplicaChoice(Table, _connections);
         _try = TryAsync;
         _retries = new ResiliencePipelineBuilder<Attempt> { TimeProvider = runtime.Time }
             .AddRetry(new RetryStrategyOptions<Attempt>

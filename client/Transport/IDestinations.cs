@@ -3,7 +3,7 @@ using KvCluster.V1;
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// Chooses where to send calls: the nodes of a shard (<see cref="NodeChoice"/>), or the routers of a client in gateway mode (<see cref="GatewayChoice"/>).
+/// Chooses where to send calls: the nodes of a shard (<see cref="ReplicaChoice"/>), or the routers of a client in gateway mode (<see cref="GatewayChoice"/>).
 /// <see cref="CallRouter"/> decides once which of them is used. Thread-safe.
 /// </summary>
 internal interface IDestinations : IAsyncDisposable

@@ -14,7 +14,7 @@ namespace KvCluster.Router.Api;
 
 /// <summary>
 /// Forwards one encoded call and returns the encoded response. The node is chosen as in a client: <see cref="CallRouter"/> finds the shard of the key, and
-/// <see cref="NodeChoice"/> its leader or a replica. Thread-safe.
+/// <see cref="ReplicaChoice"/> its leader or a replica. Thread-safe.
 /// </summary>
 internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeReplies large)
 {

@@ -5,10 +5,10 @@ using KvCluster.V1;
 namespace KvCluster.Client.Transport;
 
 /// <summary>
-/// Chooses among the nodes of a key's shard: its leader, or one of its replicas. A node whose connection has just failed or takes long is left out while
-/// another one can be reached. Used by <see cref="CallRouter"/> on the caller's thread; no locks, no allocations.
+/// Chooses the replica that gets a call: the leader of the key's shard, or for a read whose mode allows it one of all replicas. A node whose connection has
+/// just failed or takes long is left out while another one can be reached. Used by <see cref="CallRouter"/> on the caller's thread; no locks, no allocations.
 /// </summary>
-internal sealed class NodeChoice(RouteTable table, NodeConnections connections) : IDestinations
+internal sealed class ReplicaChoice(RouteTable table, NodeConnections connections) : IDestinations
 {
     private int _spread;
 
