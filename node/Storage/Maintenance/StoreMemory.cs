@@ -22,7 +22,7 @@ internal sealed class StoreMemory : IDisposable
     private readonly CheckpointSchedule _checkpoints;
     private readonly MemoryAccount.Share _share;
     private readonly GrowthPace _pace;
-    private readonly HoldBack _holdBack;
+    private readonly WriterPause _pause;
     private readonly QuietTimer _quiet;
     private readonly Action _resume;
     private GrowthPace.Turn _turn;
@@ -45,7 +45,7 @@ internal sealed class StoreMemory : IDisposable
         var bytes = context.ChangedBytesForCheckpoint;
         _pace = new GrowthPace(SlowFromTimes * bytes, MaxTimes * bytes, TimeSpan.FromMilliseconds(100), context.Time);
         var relieve = life.Guarded(Relieve);
-        _holdBack = new HoldBack(context, () => life.Guard(OnPauseEnded));
+        _pause = new WriterPause(context, () => life.Guard(OnPauseEnded));
         _quiet = new QuietTimer(context, life, () => _steps != _stepsReturned || pages.HeldScratchBytes > 0, () => _steps, OnQuiet);
         _share = context.Memory.Join(() => context.Writer.Post(relieve), () => checkpoints.IsRunning && !checkpoints.IsDiskFull);
         checkpoints.Released = OnReleased;
@@ -68,14 +68,14 @@ internal sealed class StoreMemory : IDisposable
     public long OthersChangedBytes => _share.OthersUse(MemoryUse.ChangedPages);
 
     /// <summary>Whether no step may begin, as far as is known without asking.</summary>
-    public bool IsHeldBack => _holdBack.IsActive;
+    public bool IsHeldBack => _pause.IsActive;
 
     /// <summary>Whether a step may begin now. If not, a pause is under way, whose end is told.</summary>
     public bool TryBegin()
     {
-        if (!_holdBack.IsActive)
+        if (!_pause.IsActive)
             Pause(behind: 0);
-        return !_holdBack.IsActive;
+        return !_pause.IsActive;
     }
 
     /// <summary>A step has changed the trees: tells what the store uses now, and begins the pause that the step costs.</summary>
@@ -131,7 +131,7 @@ internal sealed class StoreMemory : IDisposable
     public void End()
     {
         _hasEnded = true;
-        _holdBack.Dispose();
+        _pause.Dispose();
         _quiet.Dispose();
         _share.Hold(TimeSpan.Zero);
         _share.SetGain(0);
@@ -148,15 +148,15 @@ internal sealed class StoreMemory : IDisposable
             _turn = _pace.Enter(own, writers: 1);
         var forOwn = _pace.WaitFor(_turn, own);
         var forNode = _share.WaitForTurn();
-        _holdBack.Begin(behind, forOwn > forNode ? forOwn : forNode);
-        _share.Hold(_holdBack.IsActive ? forNode : TimeSpan.Zero);
+        _pause.Begin(behind, forOwn > forNode ? forOwn : forNode);
+        _share.Hold(_pause.IsActive ? forNode : TimeSpan.Zero);
     }
 
     private void OnPauseEnded()
     {
         // The store goes on when its turn has come, which takes longer if others took more than theirs, or memory was not returned.
         Pause(behind: 0);
-        if (!_holdBack.IsActive)
+        if (!_pause.IsActive)
             _resume();
     }
 

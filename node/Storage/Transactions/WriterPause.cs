@@ -7,7 +7,7 @@ namespace KvCluster.Storage.Transactions;
 /// The pause after a step that changes the trees, while checkpoints are behind or memory is short. It grows with the lag, so that writers slow down gradually
 /// and are not stopped. Writer executor.
 /// </summary>
-internal sealed class HoldBack : IDisposable
+internal sealed class WriterPause : IDisposable
 {
     /// <summary>The longest pause. Ten batches of up to 1 MiB a second are less than any disk can write.</summary>
     private static readonly TimeSpan PauseMax = TimeSpan.FromMilliseconds(100);
@@ -19,10 +19,10 @@ internal sealed class HoldBack : IDisposable
     private readonly WorkAction _end;
     private ITimer? _timer;
 
-    /// <summary>Nothing is held back yet.</summary>
+    /// <summary>The writer does not pause yet.</summary>
     /// <param name="context">The shard's executors and clock.</param>
     /// <param name="ended">Called on the writer executor when a pause is over.</param>
-    public HoldBack(StoreContext context, Action ended) => (_context, _ended, _end) = (context, ended, new WorkAction(End));
+    public WriterPause(StoreContext context, Action ended) => (_context, _ended, _end) = (context, ended, new WorkAction(End));
 
     /// <summary>Whether a pause is under way.</summary>
     public bool IsActive { get; private set; }
