@@ -19,7 +19,7 @@ internal sealed class ReplicaDisk(ShardReplicaContext context, ShardId shard, Ac
     /// </summary>
     private const long LackUsMax = 30_000_000;
 
-    private readonly DiskPace _pace = new();
+    private readonly SlowDiskJudge _judge = new();
     private NodeDisk.Share? _share;
     private volatile bool _isNodeSlow;
     private volatile RoomLack? _lack;
@@ -51,7 +51,7 @@ internal sealed class ReplicaDisk(ShardReplicaContext context, ShardId shard, Ac
     public void Observe(ReplicaStore store, JournalPace others, bool durableRose)
     {
         // Records that wait for space on a full disk tell nothing of its speed.
-        _pace.Observe(context.NowUs(), durableRose, waits: store.Durable.Last.Etag < store.Log.Last.Etag && !store.Space.IsDiskFull);
+        _judge.Observe(context.NowUs(), durableRose, waits: store.Durable.Last.Etag < store.Log.Last.Etag && !store.Space.IsDiskFull);
         if (others.JudgedUs == _judgedUs)
             return;
         _judgedUs = others.JudgedUs;
@@ -61,7 +61,7 @@ internal sealed class ReplicaDisk(ShardReplicaContext context, ShardId shard, Ac
     /// <summary>Updates <see cref="State"/>. True if it has changed and the core must be told.</summary>
     public bool TryChange(ReplicaStore store)
     {
-        var state = store.Space.IsDiskFull || Lack is not null ? DiskState.Full : _pace.IsSlow || _isNodeSlow ? DiskState.Slow : DiskState.Healthy;
+        var state = store.Space.IsDiskFull || Lack is not null ? DiskState.Full : _judge.IsSlow || _isNodeSlow ? DiskState.Slow : DiskState.Healthy;
         if (state == State)
             return false;
         State = state;

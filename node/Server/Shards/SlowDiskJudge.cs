@@ -4,7 +4,7 @@ namespace KvCluster.Node.Shards;
 /// Judges the journal's disk by how long records wait to become durable. The bounds for slow and healthy are far apart, so that leaderships do not
 /// oscillate. A shard without writes learns nothing of its disk and keeps the last judgement. Runs on the shard's writer executor.
 /// </summary>
-internal sealed class DiskPace
+internal sealed class SlowDiskJudge
 {
     /// <summary>Average wait above which the disk is slow: far above an ordinary sync under load, and noticeable to writers.</summary>
     private const long SlowUs = 250_000;

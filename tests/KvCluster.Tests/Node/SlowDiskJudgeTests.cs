@@ -3,9 +3,9 @@ using KvCluster.Node.Shards;
 namespace KvCluster.Tests.Node;
 
 /// <summary>When a replica considers its disk slow.</summary>
-public sealed class DiskPaceTests
+public sealed class SlowDiskJudgeTests
 {
-    private readonly DiskPace _pace = new();
+    private readonly SlowDiskJudge _judge = new();
     private long _nowUs = 1_000_000;
 
     [Fact]
@@ -13,28 +13,28 @@ public sealed class DiskPaceTests
     {
         for (var turn = 0; turn < 200; turn++)
             Assert.False(SyncOf(turn % 50 == 0 ? 1_000_000 : 5_000));
-        Assert.False(_pace.IsSlow);
+        Assert.False(_judge.IsSlow);
     }
 
     [Fact]
     public void Observe_SlowSyncs_IsSlowUntilTheyAreShortAgain()
     {
         Assert.Equal(1, ChangesOver(30, 400_000));
-        Assert.True(_pace.IsSlow);
+        Assert.True(_judge.IsSlow);
         // Between the two bounds the judgement does not change.
         Assert.Equal(0, ChangesOver(100, 150_000));
-        Assert.True(_pace.IsSlow);
+        Assert.True(_judge.IsSlow);
         Assert.Equal(1, ChangesOver(100, 5_000));
-        Assert.False(_pace.IsSlow);
+        Assert.False(_judge.IsSlow);
     }
 
     [Fact]
     public void Observe_ASyncThatDoesNotEnd_IsSlowBeforeItEnds()
     {
-        _pace.Observe(_nowUs, rose: false, waits: true);
-        Assert.False(_pace.Observe(_nowUs + 1_000_000, rose: false, waits: true));
-        Assert.True(_pace.Observe(_nowUs + 1_600_000, rose: false, waits: true));
-        Assert.True(_pace.IsSlow);
+        _judge.Observe(_nowUs, rose: false, waits: true);
+        Assert.False(_judge.Observe(_nowUs + 1_000_000, rose: false, waits: true));
+        Assert.True(_judge.Observe(_nowUs + 1_600_000, rose: false, waits: true));
+        Assert.True(_judge.IsSlow);
     }
 
     [Fact]
@@ -42,16 +42,16 @@ public sealed class DiskPaceTests
     {
         ChangesOver(30, 400_000);
         for (var turn = 0; turn < 100; turn++)
-            Assert.False(_pace.Observe(_nowUs += 100_000, rose: false, waits: false));
-        Assert.True(_pace.IsSlow);
+            Assert.False(_judge.Observe(_nowUs += 100_000, rose: false, waits: false));
+        Assert.True(_judge.IsSlow);
     }
 
     private int ChangesOver(int syncs, long syncUs) => Enumerable.Range(0, syncs).Count(_ => SyncOf(syncUs));
 
     private bool SyncOf(long syncUs)
     {
-        var began = _pace.Observe(_nowUs, rose: false, waits: true);
+        var began = _judge.Observe(_nowUs, rose: false, waits: true);
         _nowUs += syncUs;
-        return _pace.Observe(_nowUs, rose: true, waits: false) || began;
+        return _judge.Observe(_nowUs, rose: true, waits: false) || began;
     }
 }
