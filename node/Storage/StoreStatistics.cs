@@ -40,7 +40,7 @@ internal sealed class StoreStatistics(PageStore pages, JournalIndex index, Journ
     /// <summary>Open snapshots.</summary>
     public int Readers => pages.Roots.Readers.Count();
 
-    /// <summary>Whether a restart would have to replay more of the journal than an idle store may leave.</summary>
+    /// <summary>Whether a restart would have to replay more of the journal than a quiescent store may leave.</summary>
     public bool HasMuchToReplay => checkpoints.HasMuchToCover;
 
     /// <summary>Pages of the data file whose checksums the scrub has verified since the store was opened.</summary>

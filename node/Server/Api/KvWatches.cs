@@ -41,7 +41,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
     private static readonly TimeSpan CatchUpTime = TimeSpan.FromSeconds(2);
 
     /// <summary>
-    /// How long a follower may hear nothing from a leader until its watchers are sent elsewhere. Leaders of idle shards send something every five seconds.
+    /// How long a follower may hear nothing from a leader until its watchers are sent elsewhere. Leaders of quiescent shards send something every five seconds.
     /// </summary>
     private static readonly TimeSpan SilenceMax = TimeSpan.FromSeconds(15);
 

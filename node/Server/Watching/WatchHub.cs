@@ -19,7 +19,7 @@ internal sealed class WatchHub : IDisposable
     /// <summary>How long a watcher may be told nothing. With the time between two looks less than the second that the contract promises.</summary>
     private static readonly TimeSpan BookmarkAge = TimeSpan.FromMilliseconds(700);
 
-    /// <summary>After this time the snapshot for previous values is replaced, so that an idle shard has none that is old.</summary>
+    /// <summary>After this time the snapshot for previous values is replaced, so that a quiescent shard has none that is old.</summary>
     private static readonly TimeSpan SnapshotAge = TimeSpan.FromSeconds(5);
 
     private readonly Lock _lock = new();
@@ -403,7 +403,7 @@ internal sealed class WatchHub : IDisposable
             _previous.Dispose();
         if (_end != WatchEnd.None)
             return;
-        // A snapshot in an idle shard is renewed, and not taken each time.
+        // A snapshot in a quiescent shard is renewed, and not taken each time.
         withSnapshot &= _previous.OpenedTimestamp is not { } opened || tail.Committed > after || _clock.GetElapsedTime(opened) >= SnapshotAge;
         if (!withSnapshot && tail.Committed <= after)
             Rest();

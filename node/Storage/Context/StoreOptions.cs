@@ -54,7 +54,7 @@ internal sealed record StoreOptions
     /// </summary>
     public long WaitingBodyBytesMax { get; init; } = 64 << 20;
 
-    /// <summary>Size of the journal's first segment in bytes. Small, so that an idle shard stays small.</summary>
+    /// <summary>Size of the journal's first segment in bytes. Small, so that a quiescent shard stays small.</summary>
     public int SegmentBytesMin { get; init; } = 1 << 20;
 
     /// <summary>Segments double in size up to this, in bytes.</summary>
@@ -94,16 +94,16 @@ internal sealed record StoreOptions
     /// <summary>Time since the last checkpoint after which the next commit starts one.</summary>
     public TimeSpan CheckpointInterval { get; init; } = TimeSpan.FromMinutes(5);
 
-    /// <summary>Time without a record after which a checkpoint is written early, so that a restart has nothing to replay for an idle store.</summary>
-    public TimeSpan CheckpointIdleTime { get; init; } = TimeSpan.FromSeconds(5);
+    /// <summary>Time without a record after which a checkpoint is written early, so that a restart has nothing to replay for a quiescent store.</summary>
+    public TimeSpan CheckpointQuiescentTime { get; init; } = TimeSpan.FromSeconds(5);
 
-    /// <summary>Journal bytes since the last checkpoint from which an idle store writes one. Replaying less takes some hundredths of a second.</summary>
-    public long CheckpointIdleJournalBytes { get; init; } = 4 << 20;
+    /// <summary>Journal bytes since the last checkpoint from which a quiescent store writes one. Replaying less takes some hundredths of a second.</summary>
+    public long CheckpointQuiescentJournalBytes { get; init; } = 4 << 20;
 
     /// <summary>
-    /// Bytes of changed pages from which an idle store writes a checkpoint, so that their memory is returned. As many bytes of journal cause one too.
+    /// Bytes of changed pages from which a quiescent store writes a checkpoint, so that their memory is returned. As many bytes of journal cause one too.
     /// </summary>
-    public long CheckpointIdleScratchBytes { get; init; } = 4 << 20;
+    public long CheckpointQuiescentScratchBytes { get; init; } = 4 << 20;
 
     /// <summary>Pause between two passes of the scrub, and before the first. Short enough that damage to two replicas in between is unlikely.</summary>
     public TimeSpan ScrubInterval { get; init; } = TimeSpan.FromHours(6);

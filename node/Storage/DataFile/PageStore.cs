@@ -115,7 +115,7 @@ internal sealed class PageStore : IDisposable
     public long ReusableBytes => FileBytes - ((Free.FilePages - Free.ReusablePages) * Page.Bytes);
 
     /// <summary>
-    /// Whether so much of the file's space is not in use that an idle store should give it back: a fifth of what is in use, and at least 4 MiB, since some
+    /// Whether so much of the file's space is not in use that a quiescent store should give it back: a fifth of what is in use, and at least 4 MiB, since some
     /// stays reusable anyway. Writer, while no checkpoint is in progress.
     /// </summary>
     public bool HasMuchSpare => Free.SparePages > Math.Max(SparePagesMin, Free.UsedPages / 5);

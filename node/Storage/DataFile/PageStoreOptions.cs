@@ -25,7 +25,7 @@ internal sealed record PageStoreOptions
     public long DigestPinnedBytesMax { get; init; } = 1 << 30;
 
     /// <summary>
-    /// Bytes of free memory that are kept for the next changed pages, until the store is idle or memory is short. The default equals the amount of changed
+    /// Bytes of free memory that are kept for the next changed pages, until the store is quiescent or memory is short. The default equals the amount of changed
     /// pages that starts a checkpoint, because under load the next one takes as much, and memory from the system costs a fault and zeros for each page. Where
     /// the memory of the node allows more changed pages, as many more are kept.
     /// </summary>

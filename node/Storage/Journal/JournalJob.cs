@@ -21,7 +21,7 @@ internal enum JournalJobKind
     /// <summary>Recycle the segments numbered below <see cref="JournalJob.Number"/>, which are no longer needed.</summary>
     Recycle,
 
-    /// <summary>The store is idle: continue in a small segment, and give back the files that are prepared for more.</summary>
+    /// <summary>The store is quiescent: continue in a small segment, and give back the files that are prepared for more.</summary>
     Shrink,
 
     /// <summary>The disk was full: check whether there is space again.</summary>

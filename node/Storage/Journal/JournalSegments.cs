@@ -55,7 +55,7 @@ internal sealed class JournalSegments : IDisposable
     private volatile CurrentSegment _current = new(0, Etag.MaxValue);
     private volatile bool _isSmall;
 
-    /// <summary>The store has been idle since the last record that began a segment, so no spares are kept.</summary>
+    /// <summary>The store has been quiescent since the last record that began a segment, so no spares are kept.</summary>
     private volatile bool _isShrunk;
     private volatile bool _isDiskFull;
     private volatile bool _isSpaceShort;
@@ -109,7 +109,9 @@ internal sealed class JournalSegments : IDisposable
         }
     }
 
-    /// <summary>True when half of the current segment is used and the next one is not ready. Before that point an idle shard keeps only one segment.</summary>
+    /// <summary>
+    /// True when half of the current segment is used and the next one is not ready. Before that point a quiescent shard keeps only one segment.
+    /// </summary>
     public bool WantsFill => !_isDiskFull && _tail.IsHalfUsed && (_next is null || (_context.Options.FillSegments && !_next.IsFilled));
 
     /// <summary>Adopts the segments of the line that recovery found, and the number of the next one. Called by the opening thread.</summary>
@@ -150,8 +152,8 @@ internal sealed class JournalSegments : IDisposable
     }
 
     /// <summary>
-    /// Called when the store is idle: deletes spares, makes the next segment small, and continues in it if the current one is large, which can be recycled when
-    /// checkpoints cover it. What finds no space is left as it is; if that was the header of the next segment, the next record writes it again first.
+    /// Called when the store is quiescent: deletes spares, makes the next segment small, and continues in it if the current one is large, which can be recycled
+    /// when checkpoints cover it. What finds no space is left as it is; if that was the header of the next segment, the next record writes it again first.
     /// </summary>
     public void Shrink()
     {

@@ -22,8 +22,8 @@ internal sealed class CheckpointBacklog(StoreContext context, PageStore pages, J
     /// <summary>Journal bytes after the last checkpoint that was begun.</summary>
     public long JournalBytes => Volatile.Read(ref _journalBytes);
 
-    /// <summary>Whether the journal bytes are more than an idle store may leave for a restart to replay.</summary>
-    public bool IsMuchToReplay => JournalBytes >= _options.CheckpointIdleJournalBytes;
+    /// <summary>Whether the journal bytes are more than a quiescent store may leave for a restart to replay.</summary>
+    public bool IsMuchToReplay => JournalBytes >= _options.CheckpointQuiescentJournalBytes;
 
     /// <summary>Whether the journal bytes or the changed pages are as much as triggers a checkpoint.</summary>
     public bool IsDue => JournalBytes >= _options.CheckpointJournalBytes || (pages.ChangedBytes >= _options.CheckpointScratchBytes && context.Memory.WantsCheckpoints);

@@ -25,9 +25,9 @@ internal sealed class CheckpointSchedule
     private readonly CheckpointBacklog _backlog;
     private readonly CheckpointRequests _requests;
     private readonly JournalRecycling _recycling;
-    private readonly QuietTimer _quiet;
+    private readonly QuiescenceTimer _quiescence;
     private readonly SpaceReturn _return;
-    private readonly IdleReturn _idle;
+    private readonly QuiescentReturn _quiescentReturn;
     private readonly WorkAction _write;
     private readonly IWorkItem _finish;
     private readonly IWorkItem _release;
@@ -70,9 +70,9 @@ internal sealed class CheckpointSchedule
         _backlog = new CheckpointBacklog(context, pages, index);
         _requests = new CheckpointRequests(context, pages, () => life.Guard(OnRequested));
         _recycling = new JournalRecycling(context, pages, index, holds, reader, journal);
-        _quiet = new QuietTimer(context, life, () => _backlog.IsMuchToReplay, () => _backlog.JournalBytes, StartQuietly);
+        _quiescence = new QuiescenceTimer(context, life, () => _backlog.IsMuchToReplay, () => _backlog.JournalBytes, StartQuiescent);
         _return = new SpaceReturn(context, life, pages, () => _running is not null);
-        _idle = new IdleReturn(context, life, pages, index, journal, this);
+        _quiescentReturn = new QuiescentReturn(context, life, pages, index, journal, this);
         _write = new WorkAction(Write);
         _finish = life.Guarded(Finish);
         _release = life.Guarded(Release);
@@ -93,7 +93,7 @@ internal sealed class CheckpointSchedule
     /// <summary>Bytes of pages that the running checkpoint has written. Any thread; may be out of date.</summary>
     public long BytesWritten => Volatile.Read(ref _running)?.PageBytes ?? 0;
 
-    /// <summary>Whether a restart would have to replay more than an idle store may leave. Any thread; may be out of date.</summary>
+    /// <summary>Whether a restart would have to replay more than a quiescent store may leave. Any thread; may be out of date.</summary>
     public bool HasMuchToCover => IsRunning || _backlog.IsMuchToReplay;
 
     /// <inheritdoc cref="CheckpointBacklog.JournalBehind"/>
@@ -112,8 +112,8 @@ internal sealed class CheckpointSchedule
     public void JournalGrewBy(long bytes)
     {
         _backlog.Add(bytes);
-        _quiet.Changed();
-        _idle.Changed();
+        _quiescence.Changed();
+        _quiescentReturn.Changed();
     }
 
     /// <summary>Counts what was in the journal before the store was opened. Called once, when the owner is set and can receive events.</summary>
@@ -184,17 +184,17 @@ internal sealed class CheckpointSchedule
     }
 
     /// <summary>
-    /// Called when the store is idle: covers early what came before, so that a restart has nothing to replay and the memory of changed pages is returned.
+    /// Called when the store is quiescent: covers early what came before, so that a restart has nothing to replay and the memory of changed pages is returned.
     /// </summary>
-    public void StartQuietly()
+    public void StartQuiescent()
     {
         if (_running is null && !IsDiskFull && !_hasEnded)
             Start();
     }
 
     /// <summary>
-    /// Called when the store is idle: writes a checkpoint, and one more with the next call, so that neither meta page needs journal, and all that was freed is
-    /// reusable. False if both cover everything.
+    /// Called when the store is quiescent: writes a checkpoint, and one more with the next call, so that neither meta page needs journal, and all that was
+    /// freed is reusable. False if both cover everything.
     /// </summary>
     public bool TryCoverTwice()
     {
@@ -204,7 +204,9 @@ internal sealed class CheckpointSchedule
         return true;
     }
 
-    /// <summary>Called when the store is idle: gives back what is free in the file, as far as the store stays idle, and journal that nobody needs.</summary>
+    /// <summary>
+    /// Called when the store is quiescent: gives back what is free in the file, as far as the store stays quiescent, and journal that nobody needs.
+    /// </summary>
     public void GiveBack(Func<bool> isIdle)
     {
         _recycling.Recycle(isForSpace: false);
@@ -263,8 +265,8 @@ internal sealed class CheckpointSchedule
     {
         _hasEnded = true;
         _rest.Dispose();
-        _quiet.Dispose();
-        _idle.Dispose();
+        _quiescence.Dispose();
+        _quiescentReturn.Dispose();
         _return.Dispose();
     }
 
@@ -369,7 +371,7 @@ internal sealed class CheckpointSchedule
         if (_requests.Any)
             Start();
         _return.Start(isForSpace ? FreeMap.HolePagesMinAny : FreeMap.HolePagesMin);
-        _idle.CheckpointEnded();
+        _quiescentReturn.CheckpointEnded();
         Ended();
     }
 

@@ -46,7 +46,7 @@ internal sealed class SpaceReturn : IDisposable
     }
 
     /// <summary>
-    /// Called when a checkpoint has ended or the store is idle. Goes on until nothing is left or the next checkpoint begins. Writer executor.
+    /// Called when a checkpoint has ended or the store is quiescent. Goes on until nothing is left or the next checkpoint begins. Writer executor.
     /// </summary>
     /// <param name="holePagesMin">The shortest run of free pages that becomes a hole.</param>
     /// <param name="isWanted">Asked before each part; null: as long as there are any.</param>

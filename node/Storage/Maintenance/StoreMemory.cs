@@ -7,7 +7,7 @@ namespace KvCluster.Storage.Maintenance;
 
 /// <summary>
 /// One store's side of the node's memory: tells the account at the end of each step what the store uses, drops what is only cached when memory is short or
-/// the store is idle, starts a checkpoint when the account asks, and says when the next step may begin. A store also has a bound of its own, so that one
+/// the store is quiescent, starts a checkpoint when the account asks, and says when the next step may begin. A store also has a bound of its own, so that one
 /// busy store does not take the whole budget before its checkpoints keep up. Owned by a store; writer executor.
 /// </summary>
 internal sealed class StoreMemory : IDisposable
@@ -23,12 +23,12 @@ internal sealed class StoreMemory : IDisposable
     private readonly MemoryAccount.Share _share;
     private readonly GrowthPace _pace;
     private readonly WriterPause _pause;
-    private readonly QuietTimer _quiet;
+    private readonly QuiescenceTimer _quiescence;
     private readonly Action _resume;
     private GrowthPace.Turn _turn;
     private long _steps;
 
-    /// <summary>The steps after which an idle store has returned what it can.</summary>
+    /// <summary>The steps after which a quiescent store has returned what it can.</summary>
     private long _stepsReturned;
     private bool _hasEnded;
 
@@ -46,7 +46,7 @@ internal sealed class StoreMemory : IDisposable
         _pace = new GrowthPace(SlowFromTimes * bytes, MaxTimes * bytes, TimeSpan.FromMilliseconds(100), context.Time);
         var relieve = life.Guarded(Relieve);
         _pause = new WriterPause(context, () => life.Guard(OnPauseEnded));
-        _quiet = new QuietTimer(context, life, () => _steps != _stepsReturned || pages.HeldScratchBytes > 0, () => _steps, OnQuiet);
+        _quiescence = new QuiescenceTimer(context, life, () => _steps != _stepsReturned || pages.HeldScratchBytes > 0, () => _steps, OnQuiescent);
         _share = context.Memory.Join(() => context.Writer.Post(relieve), () => checkpoints.IsRunning && !checkpoints.IsDiskFull);
         checkpoints.Released = OnReleased;
         checkpoints.Ended = () =>
@@ -112,7 +112,7 @@ internal sealed class StoreMemory : IDisposable
         _share.Set(MemoryUse.FreePages, free);
         ObserveJournal();
         _share.SetGain(_pages.ChangedBytes + IndexBeyondNeed() + (_context.Memory.IsShort ? free : 0));
-        _quiet.Changed();
+        _quiescence.Changed();
     }
 
     /// <summary>A record was appended: tells what the journal uses now.</summary>
@@ -132,7 +132,7 @@ internal sealed class StoreMemory : IDisposable
     {
         _hasEnded = true;
         _pause.Dispose();
-        _quiet.Dispose();
+        _quiescence.Dispose();
         _share.Hold(TimeSpan.Zero);
         _share.SetGain(0);
     }
@@ -165,7 +165,7 @@ internal sealed class StoreMemory : IDisposable
         // What a checkpoint leaves free would otherwise count until the store is asked again. The next steps take it anew if they need it.
         if (_pages.PlacedBytes == 0 && _context.Memory.IsShort)
             _pages.ReturnFreePages();
-        // An idle store had nothing to do until its checkpoint.
+        // A quiescent store had nothing to do until its checkpoint.
         _steps++;
         Observe();
     }
@@ -182,13 +182,13 @@ internal sealed class StoreMemory : IDisposable
     }
 
     // Nobody else returns what the last steps have left, nor what readers held that are gone by now.
-    private void OnQuiet()
+    private void OnQuiescent()
     {
         _stepsReturned = _steps;
         _pages.ReturnFreePages();
         _checkpoints.BeginRelease();
         Observe();
-        if (_pages.ChangedBytes >= _context.Options.CheckpointIdleScratchBytes)
-            _checkpoints.StartQuietly();
+        if (_pages.ChangedBytes >= _context.Options.CheckpointQuiescentScratchBytes)
+            _checkpoints.StartQuiescent();
     }
 }

@@ -18,8 +18,8 @@ internal sealed class FreeMap
     public const int HolePagesMin = (1 << 20) / Page.Bytes;
 
     /// <summary>
-    /// The shortest run whose space is given back while the store is idle or the disk full: a single page. After random puts most free runs have one to three
-    /// pages, and the space of longer ones alone would leave most of it allocated.
+    /// The shortest run whose space is given back while the store is quiescent or the disk full: a single page. After random puts most free runs have one to
+    /// three pages, and the space of longer ones alone would leave most of it allocated.
     /// </summary>
     public const int HolePagesMinAny = 1;
 

@@ -17,7 +17,7 @@ internal sealed unsafe class ScratchPool(long emptyBytesMax) : IDisposable
 
     /// <summary>
     /// A pool with this many slabs gets the memory of further ones at once, in one call. A fault per 4 KiB took a third of the writer's time in a load. A
-    /// pool with less, as that of an idle shard, takes only the memory that it touches.
+    /// pool with less, as that of a quiescent shard, takes only the memory that it touches.
     /// </summary>
     private const int TouchedSlabsMax = 8;
 

@@ -31,7 +31,7 @@ internal static class OpenRows
                 return Task.FromResult<double[]>([OpenAndRead(store)]);
             });
         }
-        var options = new StoreOptions { CheckpointScratchBytes = ManyBytes, CheckpointJournalBytes = ManyBytes, CheckpointIdleJournalBytes = ManyBytes };
+        var options = new StoreOptions { CheckpointScratchBytes = ManyBytes, CheckpointJournalBytes = ManyBytes, CheckpointQuiescentJournalBytes = ManyBytes };
         using var ours = run.NewStores([EngineSystem.OursWith(options)]);
         await LoadRows.LoadAsync(ours.All[0].Engine, keys);
         await run.AlternateAsync(Killed, [Milliseconds], ours, async store =>

@@ -32,7 +32,7 @@ internal static class PauseRows
         var latencies = new Latencies(run);
         await BeganAsync(run, keys, latencies);
         // Only the checkpoint that is asked for.
-        var options = new StoreOptions { CheckpointScratchBytes = ManyBytes, CheckpointJournalBytes = ManyBytes, CheckpointIdleJournalBytes = ManyBytes };
+        var options = new StoreOptions { CheckpointScratchBytes = ManyBytes, CheckpointJournalBytes = ManyBytes, CheckpointQuiescentJournalBytes = ManyBytes };
         using var store = run.NewStore(EngineSystem.OursWith(options));
         for (var round = 0; round < run.Plan.Rounds; round++)
         {

@@ -44,7 +44,7 @@ internal sealed class StoreRun : ISimulation
     private const int CrashInCheckpointInOneOf = 10;
     private const string LastKey = "last";
 
-    // Room is looked for once a second, and in pauses the store becomes idle and gives space back.
+    // Room is looked for once a second, and in pauses the store becomes quiescent and gives space back.
     private const long LifeWithoutRoomUs = 4_000_000;
     private const long LookUs = 1_100_000;
     private const long PauseUs = 700_000;
@@ -177,7 +177,7 @@ internal sealed class StoreRun : ISimulation
         }
     }
 
-    // A life has to be long enough that room is looked for and the store becomes idle.
+    // A life has to be long enough that room is looked for and the store becomes quiescent.
     private int Rarely(int oneOf) => _failsButArrives ? 4 * oneOf : oneOf;
 
     private StoreContext Prepare(SimulatedDisk disk)
@@ -186,7 +186,7 @@ internal sealed class StoreRun : ISimulation
         {
             SegmentBytesMin = 16 << 10,
             SegmentBytesMax = _failsButArrives ? 64 << 10 : 16 << 10,
-            CheckpointIdleTime = TimeSpan.FromMicroseconds(_failsButArrives ? PauseUs / 3 : 5_000_000),
+            CheckpointQuiescentTime = TimeSpan.FromMicroseconds(_failsButArrives ? PauseUs / 3 : 5_000_000),
             JournalWrites = _random.Next(4) == 0 ? 4 : 2,
             RetainedJournalBytes = 0,
             ReserveBytes = 64 << 10,

@@ -264,7 +264,7 @@ public sealed class WatchHubTests
     }
 
     [Fact]
-    public void Bookmarks_OfAnIdleShard_ComeEachSecondWithTheNewestPosition()
+    public void Bookmarks_OfAQuiescentShard_ComeEachSecondWithTheNewestPosition()
     {
         using var bench = new WatchBench();
         var watcher = new TestWatcher(bench, PrefixOf("none"));

@@ -7,9 +7,9 @@ using KvCluster.Storage.Sessions;
 namespace KvCluster.Tests.Storage.Store;
 
 /// <summary>
-/// A call failed for want of space although all of it had arrived, as on thin, quota-limited and copy-on-write disks. An idle store that began a segment so went on in the
-/// old one, behind the end that the new header states for it: everything answered from then on was gone after a restart, and the store was called sound. Here any one call
-/// of a run fails so, and what was answered must be there at every later moment.
+/// A call failed for want of space although all of it had arrived, as on thin, quota-limited and copy-on-write disks. A quiescent store that began a segment so
+/// went on in the old one, behind the end that the new header states for it: everything answered from then on was gone after a restart, and the store was
+/// called sound. Here any one call of a run fails so, and what was answered must be there at every later moment.
 /// </summary>
 public sealed class FailedButArrivedTests
 {
@@ -17,7 +17,7 @@ public sealed class FailedButArrivedTests
 
     /// <summary>After the failure the store is looked at behind each of so many requests.</summary>
     private const int RequestsLookedAt = 6;
-    private static readonly StoreOptions Options = StoreBench.SmallOptions with { SegmentBytesMax = 64 << 10, CheckpointIdleJournalBytes = 32 << 10 };
+    private static readonly StoreOptions Options = StoreBench.SmallOptions with { SegmentBytesMax = 64 << 10, CheckpointQuiescentJournalBytes = 32 << 10 };
 
     /// <summary>The stride of the calls that fail. The nightly run takes all of them.</summary>
     private static readonly int Stride = Seeds.IsLong ? 1 : 5;
@@ -60,10 +60,11 @@ public sealed class FailedButArrivedTests
     }
 
     /// <summary>
-    /// As it happened: an idle store goes on in a small segment, the write of its header fails for want of space although it arrived, and the store is used again.
+    /// As it happened: a quiescent store goes on in a small segment, the write of its header fails for want of space although it arrived, and the store is used
+    /// again.
     /// </summary>
     [Fact]
-    public void IdleStore_HeaderOfTheNextSegmentFailedButArrived_LosesNothingAnsweredLater()
+    public void QuiescentStore_HeaderOfTheNextSegmentFailedButArrived_LosesNothingAnsweredLater()
     {
         using var bench = new StoreBench(options: Options);
         bench.Open();
@@ -74,8 +75,8 @@ public sealed class FailedButArrivedTests
             call is { Operation: "Write", Offset: 0, Bytes: SegmentHeader.BlockBytes } && call.Path.EndsWith(".journal", StringComparison.Ordinal) && headers++ >= 0 ? DiskFault.NoRoomAfterwards : DiskFault.None;
         for (var waited = 0; waited < 60 && headers == 0; waited++)
             Run.Pass(bench, TimeSpan.FromSeconds(1));
-        Assert.True(headers > 0, "The idle store began no segment.");
-        // Before the store looks for room and is idle again, which would write the header anew.
+        Assert.True(headers > 0, "The quiescent store began no segment.");
+        // Before the store looks for room and is quiescent again, which would write the header anew.
         bench.Disk.Fault = null;
         for (var index = 0; index < 20; index++)
         {
@@ -87,7 +88,7 @@ public sealed class FailedButArrivedTests
         }
     }
 
-    /// <summary>Requests, checkpoints, idle times, changes of the hard state, and restarts of the process, at moments chosen by the seed.</summary>
+    /// <summary>Requests, checkpoints, quiescent periods, changes of the hard state, and restarts of the process, at moments chosen by the seed.</summary>
     private sealed class Run(SimulatedDisk disk, int chosen, DiskFault fault, string story)
     {
         private readonly Random _random = new(Seed);
@@ -206,7 +207,7 @@ public sealed class FailedButArrivedTests
             }
         }
 
-        /// <summary>Lets the store be idle.</summary>
+        /// <summary>Lets the store be quiescent.</summary>
         public static void Pass(StoreBench bench, TimeSpan time)
         {
             for (var passed = TimeSpan.Zero; passed < time; passed += TimeSpan.FromSeconds(1))

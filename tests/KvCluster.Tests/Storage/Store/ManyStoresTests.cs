@@ -54,7 +54,8 @@ public sealed partial class ManyStoresTests(ITestOutputHelper output) : IDisposa
         var random = Seeds.Next(output);
         var options = new StoreOptions
         {
-            SegmentBytesMin = 64 << 10, SegmentBytesMax = 1 << 20, RetainedJournalBytes = 1 << 20, ReserveBytes = 4096, FillSegments = false, CheckpointIdleTime = TimeSpan.FromSeconds(1),
+            SegmentBytesMin = 64 << 10, SegmentBytesMax = 1 << 20, RetainedJournalBytes = 1 << 20, ReserveBytes = 4096, FillSegments = false,
+            CheckpointQuiescentTime = TimeSpan.FromSeconds(1),
         };
         for (var index = 0; index < Stores; index++)
         {

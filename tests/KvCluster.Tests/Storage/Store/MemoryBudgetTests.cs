@@ -144,9 +144,9 @@ public sealed class MemoryBudgetTests : IDisposable
         Assert.Equal(0, new MemoryAccount(long.MaxValue, _time).ChangedPagesPlenty);
     }
 
-    // Nothing returned them but the next batch, which an idle store never gets.
+    // Nothing returned them but the next batch, which a quiescent store never gets.
     [Fact]
-    public void IdleStore_ReturnsWhatReadersHeldAndWhatIsFree()
+    public void QuiescentStore_ReturnsWhatReadersHeldAndWhatIsFree()
     {
         Open(1, new StoreOptions { SegmentBytesMin = 64 << 10, ReserveBytes = 4096 });
         PutAll(_stores[0], 400);
@@ -164,18 +164,22 @@ public sealed class MemoryBudgetTests : IDisposable
     }
 
     [Fact]
-    public void IdleStore_WithManyChangedPages_WritesACheckpointAndReturnsThem()
+    public void QuiescentStore_WithManyChangedPages_WritesACheckpointAndReturnsThem()
     {
-        Open(1, new StoreOptions { SegmentBytesMin = 64 << 10, ReserveBytes = 4096, CheckpointIdleScratchBytes = 1 << 20, CheckpointIdleJournalBytes = long.MaxValue });
+        Open(1, new StoreOptions
+        {
+            SegmentBytesMin = 64 << 10, ReserveBytes = 4096, CheckpointQuiescentScratchBytes = 1 << 20, CheckpointQuiescentJournalBytes = long.MaxValue,
+        });
         PutAll(_stores[0], 400);
         Assert.True(_account.UsedFor(MemoryUse.ChangedPages) > 1 << 20);
         Pass(TimeSpan.FromSeconds(30));
         Assert.Equal((0, 0), (_account.UsedFor(MemoryUse.ChangedPages), _account.UsedFor(MemoryUse.FreePages)));
     }
 
-    // Such a checkpoint has nothing left to be returned in steps when it ends, so what it left free stayed until the next step of the store. 300 idle stores held 33 MB in this way.
+    // Such a checkpoint has nothing left to be returned in steps when it ends, so what it left free stayed until the next step of the store. 300 quiescent
+    // stores held 33 MB in this way.
     [Fact]
-    public void IdleStore_AfterACheckpointOfFewPages_ReturnsTheirMemory()
+    public void QuiescentStore_AfterACheckpointOfFewPages_ReturnsTheirMemory()
     {
         Open(1, new StoreOptions { SegmentBytesMin = 64 << 10, ReserveBytes = 4096 });
         PutAll(_stores[0], 20);

@@ -148,7 +148,7 @@ public sealed class NoRoomInPlaceTests : IDisposable
         var fault = Enum.Parse<DiskFault>(name);
         for (var full = 0; full < count; full++)
         {
-            using var replica = new ReplicaBench(new(1), StoreBench.SmallOptions with { CheckpointIdleJournalBytes = long.MaxValue });
+            using var replica = new ReplicaBench(new(1), StoreBench.SmallOptions with { CheckpointQuiescentJournalBytes = long.MaxValue });
             replica.Lead(1);
             var writes = 0;
             replica.Disk.Fault = call => (call.Operation == "Write" || (!writesOnly && call.Changes)) && writes++ == full ? fault : DiskFault.None;

@@ -153,9 +153,9 @@ public sealed class PacingTests
     }
 
     [Fact]
-    public void Checkpoint_ShardIdle_IsWrittenOnceAndLeavesNothingToReplay()
+    public void Checkpoint_ShardQuiescent_IsWrittenOnceAndLeavesNothingToReplay()
     {
-        var options = StoreBench.SmallOptions with { CheckpointIdleJournalBytes = 64 << 10, SegmentBytesMin = 1 << 20, SegmentBytesMax = 1 << 20 };
+        var options = StoreBench.SmallOptions with { CheckpointQuiescentJournalBytes = 64 << 10, SegmentBytesMin = 1 << 20, SegmentBytesMax = 1 << 20 };
         using var bench = new ReplicaBench(new(1), options);
         bench.Disk.Refuse = (operation, path) =>
         {
@@ -164,29 +164,29 @@ public sealed class PacingTests
         };
         bench.Lead(1);
         PutAndCommit(bench, "a", 40 << 10);
-        Pass(bench, 10 * options.CheckpointIdleTime);
+        Pass(bench, 10 * options.CheckpointQuiescentTime);
         Assert.Equal(0, _syncs);
-        // There is enough journal for a checkpoint, but the shard is never idle for long enough.
+        // There is enough journal for a checkpoint, but the shard is never quiescent for long enough.
         for (var index = 0; index < 20; index++)
         {
             PutAndCommit(bench, $"b-{index}", 3000);
-            Pass(bench, options.CheckpointIdleTime * 0.6);
+            Pass(bench, options.CheckpointQuiescentTime * 0.6);
         }
         Assert.Equal(0, _syncs);
-        Pass(bench, 2 * options.CheckpointIdleTime);
+        Pass(bench, 2 * options.CheckpointQuiescentTime);
         var syncs = _syncs;
-        Assert.True(syncs > 0, "The shard is idle and has written no checkpoint.");
-        Pass(bench, 20 * options.CheckpointIdleTime);
+        Assert.True(syncs > 0, "The shard is quiescent and has written no checkpoint.");
+        Pass(bench, 20 * options.CheckpointQuiescentTime);
         Assert.Equal(syncs, _syncs);
         bench.Reopen();
-        Pass(bench, 20 * options.CheckpointIdleTime);
+        Pass(bench, 20 * options.CheckpointQuiescentTime);
         Assert.Equal(syncs, _syncs);
     }
 
     [Fact]
     public void Checkpoint_WhileCommittedRecordsWaitToBeApplied_IsFollowedByOneOfTheRest()
     {
-        var options = StoreBench.SmallOptions with { CheckpointIdleJournalBytes = 64 << 10 };
+        var options = StoreBench.SmallOptions with { CheckpointQuiescentJournalBytes = 64 << 10 };
         using var leader = new ReplicaBench(new(1), options);
         using var follower = new ReplicaBench(new(2), options);
         leader.Lead(1);
@@ -202,8 +202,8 @@ public sealed class PacingTests
         while (follower.Store.Follower.ApplyMore())
         {
         }
-        // No further event arrives. When the shard has been idle for long enough, a checkpoint covers the rest.
-        Pass(follower, 3 * options.CheckpointIdleTime);
+        // No further event arrives. When the shard has been quiescent for long enough, a checkpoint covers the rest.
+        Pass(follower, 3 * options.CheckpointQuiescentTime);
         using var source = follower.Store.Checkpoints.OpenSource();
         Assert.Equal(last, source.Covers.Etag);
     }

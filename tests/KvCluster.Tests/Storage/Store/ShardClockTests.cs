@@ -67,7 +67,7 @@ public sealed class ShardClockTests
         Assert.Equal(WallUs + (long)TimeSpan.FromHours(8).TotalMicroseconds, _clock.WallMicroseconds);
     }
 
-    /// <summary>The shard was idle for an hour, and its leader died.</summary>
+    /// <summary>The shard was quiescent for an hour, and its leader died.</summary>
     [Fact]
     public void Open_ByAFollower_ContinuesFromWhatItHeardLast()
     {

@@ -114,7 +114,7 @@ internal static class StoreCommands
             model.CloseReader(index % model.Readers);
     });
 
-    /// <summary>An idle store returns memory and space after some seconds.</summary>
+    /// <summary>A quiescent store returns memory and space after some seconds.</summary>
     private static Command<StoreModel> Pass(int seconds) => new($"{seconds} seconds pass", model =>
     {
         model.RunUntilIdle();

@@ -5,8 +5,8 @@ using KvCluster.Storage.Sessions;
 
 namespace KvCluster.Tests.Storage.Store;
 
-/// <summary>What an idle store gives back: journal that nobody needs, and free pages between pages in use.</summary>
-public sealed class IdleReturnTests
+/// <summary>What a quiescent store gives back: journal that nobody needs, and free pages between pages in use.</summary>
+public sealed class QuiescentReturnTests
 {
     private const int Keys = 800;
     private const int ValueBytes = 9_000;
@@ -20,7 +20,7 @@ public sealed class IdleReturnTests
     /// pages in use.
     /// </summary>
     [Fact]
-    public void IdleStore_AfterRandomChanges_KeepsOneSmallSegmentAndFewFreePages()
+    public void QuiescentStore_AfterRandomChanges_KeepsOneSmallSegmentAndFewFreePages()
     {
         using var bench = new StoreBench(options: Options);
         bench.Open();
@@ -58,7 +58,7 @@ public sealed class IdleReturnTests
 
     /// <summary>A reader keeps its pages while the pages around them are given back.</summary>
     [Fact]
-    public void IdleStore_WithALongReader_LeavesWhatItReaches()
+    public void QuiescentStore_WithALongReader_LeavesWhatItReaches()
     {
         using var bench = new StoreBench(options: Options);
         bench.Open();
@@ -85,16 +85,16 @@ public sealed class IdleReturnTests
         }
     }
 
-    /// <summary>A store that is used again in the middle goes on with that, and gives back what is left at the next idle time.</summary>
+    /// <summary>A store that is used again in the middle goes on with that, and gives back what is left at the next quiescent period.</summary>
     [Fact]
-    public void IdleStore_UsedAgain_StopsGivingBackUntilItIsIdle()
+    public void QuiescentStore_UsedAgain_StopsGivingBackUntilItIsQuiescent()
     {
         using var bench = new StoreBench(options: Options);
         bench.Open();
         Load(bench);
         for (var round = 0; round < 40; round++)
         {
-            bench.Time.Advance(Options.CheckpointIdleTime);
+            bench.Time.Advance(Options.CheckpointQuiescentTime);
             for (var steps = 0; steps < 5 + round; steps++)
                 bench.Step();
             Assert.Equal(WriteOutcome.Applied, bench.Write(request => request.Put(KeyOf(round), new byte[ValueBytes])).Outcome);
@@ -109,7 +109,7 @@ public sealed class IdleReturnTests
     [Theory]
     [MemberData(nameof(Modes))]
     [Trait("Turn", "7")]
-    public void Crash_AtEveryCallOfAnIdleStore_LosesNothing(string mode)
+    public void Crash_AtEveryCallOfAQuiescentStore_LosesNothing(string mode)
     {
         using var loaded = new StoreBench(options: Options);
         loaded.Open();
@@ -140,7 +140,7 @@ public sealed class IdleReturnTests
     /// <summary>The older meta page still counts if the newest one is damaged, so the journal since then stays until both cover it (S5).</summary>
     [Fact]
     [Trait("Turn", "7")]
-    public void Open_NewestMetaPageDamagedWhileTheStoreBecomesIdle_ReplaysFromTheOther()
+    public void Open_NewestMetaPageDamagedWhileTheStoreBecomesQuiescent_ReplaysFromTheOther()
     {
         using var bench = new StoreBench(options: Options);
         bench.Open();
@@ -151,7 +151,7 @@ public sealed class IdleReturnTests
         var (calls, covered) = (0, 0);
         for (var round = 0; round < 4; round++)
         {
-            bench.Time.Advance(Options.CheckpointIdleTime);
+            bench.Time.Advance(Options.CheckpointQuiescentTime);
             while (bench.Step())
             {
                 // Between two changes of the disk it is the same.
@@ -174,7 +174,7 @@ public sealed class IdleReturnTests
 
     /// <summary>On a full disk nothing is begun, and puts go through again when there is space.</summary>
     [Fact]
-    public void IdleStore_OnAFullDisk_StaysAsItIs()
+    public void QuiescentStore_OnAFullDisk_StaysAsItIs()
     {
         using var bench = new StoreBench(options: Options);
         bench.Open();
@@ -221,7 +221,7 @@ public sealed class IdleReturnTests
     {
         for (var step = 0; step < 4 * idleTimes && !bench.Disk.IsOff; step++)
         {
-            bench.Time.Advance(Options.CheckpointIdleTime / 4);
+            bench.Time.Advance(Options.CheckpointQuiescentTime / 4);
             bench.RunUntilIdle();
         }
     }

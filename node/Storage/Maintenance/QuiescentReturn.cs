@@ -5,15 +5,15 @@ using KvCluster.Storage.Journal;
 namespace KvCluster.Storage.Maintenance;
 
 /// <summary>
-/// Gives back the disk space that an idle store does not need: large segments of the journal, and, if much of the data file is not in use, all its free pages,
-/// also those between pages in use. Owned by <see cref="CheckpointSchedule"/>; writer executor.
+/// Gives back the disk space that a quiescent store does not need: large segments of the journal, and, if much of the data file is not in use, all its free
+/// pages, also those between pages in use. Owned by <see cref="CheckpointSchedule"/>; writer executor.
 /// </summary>
 /// <remarks>
-/// Each idle time has at most two checkpoints: the first covers what is published, and the second makes the older meta page cover it too, so that journal
-/// and retired pages are not needed any more. Neither writes a page of the trees that did not change, and no page is moved. Then the free pages become holes,
-/// one call for each run.
+/// Each quiescent period has at most two checkpoints: the first covers what is published, and the second makes the older meta page cover it too, so that
+/// journal and retired pages are not needed any more. Neither writes a page of the trees that did not change, and no page is moved. Then the free pages become
+/// holes, one call for each run.
 /// </remarks>
-internal sealed class IdleReturn : IDisposable
+internal sealed class QuiescentReturn : IDisposable
 {
     private readonly StoreContext _context;
     private readonly PageStore _pages;
@@ -21,9 +21,9 @@ internal sealed class IdleReturn : IDisposable
     private readonly JournalWriter _journal;
     private readonly CheckpointSchedule _checkpoints;
     private readonly string _directory;
-    private readonly QuietTimer _quiet;
+    private readonly QuiescenceTimer _quiescence;
 
-    /// <summary>The progress of the idle time that is being used, and the one in which everything was given back.</summary>
+    /// <summary>The progress of the quiescent period that is being used, and the one in which everything was given back.</summary>
     private long _progressBegun = -1;
     private long _progressDone = -1;
 
@@ -34,28 +34,29 @@ internal sealed class IdleReturn : IDisposable
     /// <param name="index">The journal's records.</param>
     /// <param name="journal">Its segments.</param>
     /// <param name="checkpoints">The owner, which writes the checkpoints.</param>
-    public IdleReturn(StoreContext context, StoreLifecycle life, PageStore pages, JournalIndex index, JournalWriter journal, CheckpointSchedule checkpoints)
+    public QuiescentReturn(
+        StoreContext context, StoreLifecycle life, PageStore pages, JournalIndex index, JournalWriter journal, CheckpointSchedule checkpoints)
     {
         (_context, _pages, _index, _journal, _checkpoints) = (context, pages, index, journal, checkpoints);
         _directory = Path.GetDirectoryName(pages.File.Path)!;
-        _quiet = new QuietTimer(context, life, IsWanted, () => Progress, OnQuiet);
+        _quiescence = new QuiescenceTimer(context, life, IsWanted, () => Progress, OnQuiescent);
     }
 
     private long Progress => (long)_index.Last.Etag.Change;
 
     /// <summary>Called when a record was appended.</summary>
-    public void Changed() => _quiet.Changed();
+    public void Changed() => _quiescence.Changed();
 
-    /// <summary>Called when a checkpoint has ended. Goes on at once in an idle time that has begun.</summary>
+    /// <summary>Called when a checkpoint has ended. Goes on at once in a quiescent period that has begun.</summary>
     public void CheckpointEnded()
     {
         if (Progress == _progressBegun && Progress != _progressDone)
-            OnQuiet();
+            OnQuiescent();
         Changed();
     }
 
     /// <inheritdoc/>
-    public void Dispose() => _quiet.Dispose();
+    public void Dispose() => _quiescence.Dispose();
 
     private bool IsWanted() => Progress != _progressDone && (!_journal.IsSmall || HasMuchJournal || (!_checkpoints.IsRunning && _pages.HasMuchSpare));
 
@@ -68,7 +69,7 @@ internal sealed class IdleReturn : IDisposable
     /// </summary>
     private bool HasMuchRoom() => _context.Files.AvailableBytes(_directory) >= 2 * _context.ChangedBytesForCheckpoint;
 
-    private void OnQuiet()
+    private void OnQuiescent()
     {
         // The timer tries again.
         if (_checkpoints.IsRunning || _checkpoints.IsDiskFull || _journal.IsDiskFull || !HasMuchRoom())
