@@ -44,7 +44,7 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
     {
         var call = new Change(method, request.ToByteString());
         var reply = await router.CallAsync(method, call.Key, call.Encode(), router.DeadlineFromNow(), cancellationToken, isIdentified: true).ConfigureAwait(false);
-        // Nothing of a read is unknown; it was not answered in time.
+        // A read has no unknown outcome. It was not answered in time.
         return reply.Error is { } error && CallStatus.IsUnknown(error) && !CallStatus.IsLineageChanged(error)
             ? throw new KvUnavailableException("DEADLINE_PASSED", $"The read was not answered in time: {error.Message}")
             : ResponseOf(reply);

@@ -115,7 +115,7 @@ public sealed class KvAdmin
             }
             catch (KvException failure) when (failure.Reason == "NO_OPERATION")
             {
-                // Its leader stopped before it had changed anything.
+                // The leader that executed the operation stopped before it had changed anything.
             }
             catch (KvUnavailableException failure)
             {

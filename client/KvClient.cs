@@ -382,7 +382,7 @@ public sealed class KvClient : IAsyncDisposable
             while (await NextAsync(messages, lastKey: default, cancellationToken).ConfigureAwait(false))
             {
                 var message = messages.Current;
-                // One without content only shows that the connection lives.
+                // A message without content only shows that the connection lives.
                 if (message.Position is not null || message.Events.Count > 0 || message.Initial || message.Forget is not null)
                     yield return ToMessage(message, positions.Advance(message));
             }

@@ -44,7 +44,7 @@ internal sealed class KeyBrowser(KvClient client)
     public async Task<object> PutAsync(PutCommand put, CancellationToken cancellationToken)
     {
         var condition = put.Etag is null ? KvCondition.Absent() : KvCondition.EtagEquals(Parse(put.Etag));
-        // Who edits a value does not mean to change when the key ends.
+        // An edit of the value keeps the key's expiry and owner.
         var options = new KvPutOptions { Condition = condition, KeepExpiry = true, KeepOwner = true };
         var saved = await client.PutAsync(put.Key, put.Value, options, cancellationToken).ConfigureAwait(false);
         return new { Etag = saved.Position.Etag.ToString() };

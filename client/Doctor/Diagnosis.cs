@@ -63,7 +63,7 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
             var found = new List<Finding>();
             var voters = shard.MaxBy(static one => one.Replica.Epoch).Replica.Voters;
             var untold = shard.Where(one => one.Replica.Role == ReplicaStatus.Unknown).Select(one => one.Node).ToList();
-            // A leader that nobody answers still calls itself one.
+            // A leader that no follower answers still reports that it leads.
             if (voters.Count(node => !silent.Contains(node)) is var answer && voters.Count > 0 && answer * 2 <= voters.Count)
             {
                 found.Add(new Finding(Severity.Problem, $"shard {shard.Key}", $"only {answer} of the nodes of its {voters.Count} voters answer, which is not a majority, so it serves no linearizable reads and no writes", Needs));

@@ -62,7 +62,7 @@ internal sealed class BatchesUnderWay(CallRouter calls)
     {
         lock (_lock)
             _openFirst.Add(first);
-        // Not a used one, because an attempt that was not answered may still be being sent.
+        // The memory of an earlier batch is not used again, because an attempt that was not answered may still be being sent.
         return new LoadBatch(new PutBatch(BatchBytesMin), shard, first);
     }
 

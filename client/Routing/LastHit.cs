@@ -43,7 +43,7 @@ internal sealed class LastHit
         }
         _counts.Miss(place);
         found = _map.FindSlot(key);
-        // A guess that was not made counts too.
+        // The guess is judged even if it was not used.
         trust = (uint)(found - slot) <= 1 ? Math.Min(trust + 1, TrustMax) : Math.Max(trust - 1, 0);
         last = (found << 2) | trust;
         return found;

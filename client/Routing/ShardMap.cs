@@ -18,7 +18,7 @@ internal sealed class ShardMap
     private readonly ShardRoute?[] _routes;
     // The routes' shards, without the cache misses that their objects cost.
     private readonly ShardId[] _shards;
-    // Of all routes given to the constructor, also those that others hide. Later maps take their order from it.
+    // The shards of all routes given to the constructor, also of routes that others hide. Later maps take their order from this list.
     private readonly ShardId[] _order;
 
     /// <summary>Takes routes in any order. If ranges overlap, the one with the later start wins; with equal starts the newer generation wins.</summary>
@@ -27,7 +27,7 @@ internal sealed class ShardMap
     {
     }
 
-    // One pass.
+    // Takes the sorted routes in one pass.
     private ShardMap(ShardRoute[] sorted)
     {
         _order = Array.ConvertAll(sorted, static route => route.ShardId);

@@ -67,7 +67,7 @@ internal sealed class ClientSessions(CallRouter calls)
         var id = new byte[WireWriter.SessionBytes];
         BinaryPrimitives.WriteUInt128BigEndian(id, session.Id);
         var request = new EndSessionRequest { Key = UnsafeByteOperations.UnsafeWrap(session.Key), Session = UnsafeByteOperations.UnsafeWrap(id) };
-        // Whether it has ended is not told to anybody: nothing depends on it.
+        // The result is ignored, because nothing depends on whether the session has ended.
         await Calls.CallAsync(Method.EndSession, session.Key, request.ToByteString(), deadlineMs, CancellationToken.None).ConfigureAwait(false);
     }
 }

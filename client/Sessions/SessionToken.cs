@@ -67,7 +67,7 @@ internal sealed class SessionToken
         {
             lock (_lock)
             {
-                // Errors, and positions from elsewhere, may name none.
+                // Errors, and positions from other sources, may name no lineage.
                 if (_lineage == 0)
                     _lineage = lineage;
                 if ((lineage == 0 || lineage == _lineage) && etag > _etag)

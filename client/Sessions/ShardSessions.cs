@@ -45,7 +45,7 @@ internal sealed class ShardSessions(ClientSessions all)
             return CallStatus.DeadlinePassed("other callers were waiting for a session, too");
         try
         {
-            // The previous caller may have opened one.
+            // The caller that waited before this one may have opened a session.
             if (HasRoom())
                 return null;
             if (_sessions.Length < SessionsMax)

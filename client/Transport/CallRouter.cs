@@ -137,7 +137,7 @@ internal sealed class CallRouter : IAsyncDisposable
                     await _runtime.DelayAsync(asked, cancellationToken).ConfigureAwait(false);
                 attempt = await _retries.ExecuteAsync(_try, call, cancellationToken).ConfigureAwait(false);
             }
-            // Before the reason is noted: what a cancelled attempt says of its failure is not the call's.
+            // This comes before the reason is noted, because the failure of a cancelled attempt is not a failure of the call.
             if (isQuiet && cancellationToken.IsCancellationRequested)
                 return RoutedReply.Cancelled;
             cancellationToken.ThrowIfCancellationRequested();
@@ -163,7 +163,7 @@ internal sealed class CallRouter : IAsyncDisposable
         await _large.DisposeAsync().ConfigureAwait(false);
         Table.Dispose();
         _awake?.Dispose();
-        // Not the source of the token, which those who still end their streams may look at.
+        // The source of the token is not disposed, because streams that are still ending may look at the token.
     }
 
     /// <exception cref="ObjectDisposedException">The client is closed.</exception>

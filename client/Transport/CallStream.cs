@@ -36,7 +36,7 @@ internal sealed class CallStream(string address, ChannelReader<CallStream.Entry>
         if (first == sending && await Task.WhenAny(receiving, Task.Delay(EndWait, broken.Token)).ConfigureAwait(false) == receiving)
             first = receiving;
         await broken.CancelAsync().ConfigureAwait(false);
-        // Waits for both, whichever ended first, so that the next stream has the queue to itself.
+        // Waits for both sides, whichever ended first, so that the next stream alone uses the queue.
         Task both = Task.WhenAll(receiving, sending);
         await both.ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
         var reason = await first.ConfigureAwait(false);

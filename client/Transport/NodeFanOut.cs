@@ -132,7 +132,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
                         throw attempts.Weakest();
                 }
             }
-            // Also of a map that names no node, so that nobody was asked.
+            // The map may name no node. Then no node was asked.
             if (Environment.TickCount64 >= deadlineMs)
                 throw attempts.WeakestOr(CallStatus.Create(StatusCode.Unavailable, "NODE_UNREACHABLE", "The shard map names no node that could be asked. Nothing was applied; try again.", "no"));
             await Task.Delay(RetryPauseMs, cancellationToken).ConfigureAwait(false);

@@ -70,7 +70,7 @@ internal sealed class OpenCalls
         }
         catch (OperationCanceledException) when (!TryWithdraw(share, place))
         {
-            // It was given a place at that moment. The cancellation takes effect once the call is in it.
+            // The call was given a place at the moment of its cancellation, which takes effect once the call is open.
             return true;
         }
     }

@@ -77,7 +77,7 @@ internal sealed class ReplicaChoice(RouteTable table, NodeConnections connection
         return null;
     }
 
-    // What is known of the leader says most.
+    // The failure of the connection to the leader says most.
     private string WhyNot(ShardRoute route) => table.Nodes.TryGetValue(route.LeaderId, out var address) && connections.To(address).Failure is { Length: > 0 } failure ? $": {failure}" : "";
 
     // Spreads the reads of one client evenly over the replicas.

@@ -90,7 +90,7 @@ internal sealed class RoutedCall(ClientRuntime runtime, Method method, ReadOnlyM
         var isLate = (StatusCode)status.Code == StatusCode.DeadlineExceeded;
         if (isLate && (reason == ReplicaBehind || _late is null))
             _late = status;
-        // An attempt at any replica was allowed a part of the time only. Any other one all of it, which is over.
+        // An attempt at any replica was given only a part of the call's time. Any other attempt was given all of it, so the time is over.
         if (!CallStatus.IsUnknown(status))
             return Attempt.Failed(status, isLate ? AtAnyReplica : IsRetried(reason), WaitAskedBy(status));
         if (CallStatus.IsNotExecuted(status))

@@ -55,7 +55,7 @@ internal sealed class ScanPosition(ScanRequest request)
         Done |= Rest.Limit == 0;
     }
 
-    // 0 if there is no limit, or nothing is left of it.
+    // Returns what is left of the limit; 0 if there is no limit, or nothing is left.
     private static ulong LeftOf(ulong bytesMax, ScanPage page)
     {
         foreach (var entry in page.Entries)

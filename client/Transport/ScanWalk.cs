@@ -141,7 +141,7 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
         }
     }
 
-    // A stream that ends at once, and again, was not read slowly, whatever is said of it.
+    // A stream that ends at once and repeatedly was not read slowly, whatever reason the node gives.
     private bool WasReadSlowly(RpcException failure) =>
         StreamEnds.ReasonOf(failure) == CallStatus.SnapshotTooOld || (StreamEnds.IsUnread(failure) && !IsGivenUp);
 }

@@ -313,7 +313,7 @@ internal sealed class ReplicaCore
     {
         if (!TryObeyLeader(frame))
             return;
-        // That leader told this replica to campaign. Frames of that leader that are still under way were sent before that.
+        // The leader of this epoch told this replica to campaign. Its frames that still arrive were sent before that.
         if (frame.Epoch == _election.LeavingEpoch)
             return;
         _contact.Heard(frame, _context.NowUs);

@@ -261,7 +261,7 @@ internal sealed class NodeHost : IAsyncDisposable
             registration.SetDraining(draining);
             _health.Drains(draining);
         };
-        // A caller that could already reach it may have asked for a drain.
+        // A call may have requested a drain before this handler was set.
         if (placement.Draining)
             placement.DrainingChanged(true);
         _placement = placement;
@@ -277,7 +277,7 @@ internal sealed class NodeHost : IAsyncDisposable
         OwnedServer? waiting = null;
         try
         {
-            // With port 0 nobody could find it.
+            // A node with port 0 waits without serving, because no other node could find its port.
             return await entry.WaitForClusterAsync(
                 mayCreate: !directory.IsClaimed,
                 directory.Known.Cluster,

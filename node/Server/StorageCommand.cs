@@ -90,7 +90,7 @@ internal static class StorageCommand
 
     private static int Recover(string directory, ParseResult arguments)
     {
-        // A link to the replica is not what has to be renamed.
+        // If the path is a link, the directory behind it has to be renamed and not the link.
         directory = ReplicaLocks.RealPath(directory);
         ulong? clusterHash = null;
         if (arguments.GetValue(ClusterHash) is { } text)

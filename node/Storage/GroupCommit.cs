@@ -80,7 +80,7 @@ internal sealed class GroupCommit
     // A record with a wall time of its own is followed by no other, so that a node that has not heard of the raised level continues with both times.
     private bool HasShardTimes => _context.Options.HasShardTimes || _roots.Newest.WallTime != 0;
 
-    // Whether this replica leads, and its first record is committed.
+    // Whether this replica leads and the first record of its epoch is committed.
     private bool IsOpen => _roots.PublishedEtag.Epoch == _log.OwnEpoch;
 
     /// <summary>

@@ -143,7 +143,7 @@ internal sealed class MappedFailures : Interceptor
     // A failure that its caller does not wait for must not be reported as one that nobody has looked at.
     private static async Task ObserveAsync(Task left) => await left.ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
 
-    // Null: the failure stays as it is.
+    // Returns the mapped failure; null if the failure stays as it is.
     private static RpcException? Mapped(Exception failure) => failure switch
     {
         RpcException rpc => Mapped(rpc),

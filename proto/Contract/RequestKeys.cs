@@ -143,7 +143,7 @@ internal static class RequestKeys
             (Method.SetIntersect, 1) => (SetIntersectRequest.FacetPrefixesFieldNumber, ListKind.Keys),
             (Method.GetMany, 0) => (GetManyRequest.KeysFieldNumber, ListKind.Keys),
             (Method.Write or Method.Transact or Method.SetIntersect or Method.GetMany, _) => default,
-            // The others have their key in field 1.
+            // All other methods have their key in field 1.
             (_, 0) => (GetRequest.KeyFieldNumber, ListKind.Key),
             _ => default,
         };

@@ -136,7 +136,7 @@ public readonly record struct Etag(ulong Epoch, ulong Change)
         var text = MemoryMarshal.Cast<char, ushort>(s);
         return TryReadText(Narrow(text), Narrow(text[16..]), Narrow(text[20..]), out result);
 
-        // What is no character of an etag stays none: it saturates.
+        // A character beyond one byte saturates, so it does not become a digit.
         static Vector128<byte> Narrow(ReadOnlySpan<ushort> text) => Vector128.NarrowWithSaturation(Vector128.Create(text), Vector128.Create(text[8..]));
     }
 

@@ -30,7 +30,7 @@ internal sealed class LeftTasks
         }
     }
 
-    /// <summary>Adds a task. Its failure is not told to anybody.</summary>
+    /// <summary>Adds a task, whose failure is ignored.</summary>
     public void Add(Task task)
     {
         // Without this the runtime would report the failure as one that nobody has looked at.

@@ -70,7 +70,7 @@ internal sealed class ExchangeCall(ReplyBudget replies) : IReplyRoom
         Token = other ?? _givenUp.Token;
     }
 
-    /// <summary>Its caller does not wait any more. Continuations run on other threads.</summary>
+    /// <summary>Cancels the call, because its caller does not wait any more. Continuations run on other threads.</summary>
     public void GiveUp() => _ = _givenUp.CancelAsync();
 
     /// <summary>Clears the call for reuse. Returns false if its token was cancelled, so that it cannot be reused.</summary>

@@ -165,7 +165,7 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     private static RoutedReply Refused(string reason, string message) =>
         new(ByteString.Empty, CallStatus.Invalid(reason, message));
 
-    // Reads that go on in other shards.
+    // Executes a read that may have to continue in further shards.
     private async ValueTask<RoutedReply> GoOnAsync(Method method, ByteString request, long deadlineMs, ReplyWay way, CancellationToken cancellationToken)
     {
         if (RequestParts.CountPositions(request.Span, method.ReadOptionsField()) > RequestLimits.PositionsMax)

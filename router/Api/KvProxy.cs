@@ -225,7 +225,7 @@ internal sealed class KvProxy(
 
     void IReplyRoom.Release()
     {
-        // Nothing is kept for it.
+        // No room is kept for the response of a unary call.
     }
 
     bool IReplyRoom.MayRespond(int bytes) => memory.MayRespond(bytes);

@@ -48,7 +48,7 @@ internal sealed class LargeReplies(long bytesMax = LargeReplies.BytesMax, int mi
     {
         if (!await TryEnterAsync(caller, bytes, deadlineMs, cancellationToken).ConfigureAwait(false))
             return null;
-        // The read may use it for longer than its caller waits, so it is not disposed.
+        // The read may use this source for longer than its caller waits, so the source is not disposed.
         var abandoned = new CancellationTokenSource();
         var nowMs = Environment.TickCount64;
         var reading = ReadToEndAsync(bytes, Math.Clamp(deadlineMs, nowMs + minMs, nowMs + maxMs), read, abandoned.Token);
@@ -58,7 +58,7 @@ internal sealed class LargeReplies(long bytesMax = LargeReplies.BytesMax, int mi
         }
         catch (TimeoutException)
         {
-            // It may have ended between the deadline and here.
+            // The read may have ended between the deadline and here.
             if (reading.IsCompletedSuccessfully)
                 return await reading.ConfigureAwait(false);
             Abandon(reading, abandoned);
@@ -170,7 +170,7 @@ internal sealed class LargeReplies(long bytesMax = LargeReplies.BytesMax, int mi
                 _waiting.Remove(caller);
                 _turns.Remove(caller);
             }
-            // It may have been the large one that smaller ones waited behind.
+            // The reply that has left the queue may have been a large one, behind which smaller ones waited.
             LetInLocked();
             return true;
         }

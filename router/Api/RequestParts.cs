@@ -117,7 +117,7 @@ internal static class RequestParts
         }
         catch (MalformedMessageException)
         {
-            // Its caller is told when it is forwarded.
+            // The caller of a malformed request gets the error when the request is forwarded.
             return 0;
         }
     }

@@ -68,7 +68,7 @@ internal static class CliCommand
     /// <summary>Prints why a command failed, and returns its exit code.</summary>
     public static int Tell(Exception failure)
     {
-        // Whoever reads the output has seen enough, as `head` has; that is nobody's mistake.
+        // The program that reads the output has closed it, as `head` does. That is no failure.
         if (failure is OutputClosedException { ReaderIsGone: true })
             return ExitCodes.ReaderGone;
         var (exitCode, line) = Failures.Describe(failure);

@@ -17,7 +17,7 @@ internal static class DoctorCommand
         await using var client = Globals.ClientOf(arguments);
         string[] routers = [Globals.EndpointOf(arguments), .. arguments.GetValue(Routers)!.Select(static router => Globals.AddressIn(router, Routers.Name))];
         var (status, nodes, asked, now) = await Examined.ReadAsync(client.Admin, stop);
-        // A node tells more about its certificate itself.
+        // Nodes are left out, because a node reports its own certificate when it is examined.
         var servers = routers.Select(static router => new Uri(router)).Where(router => router.Scheme == Uri.UriSchemeHttps && nodes.All(node => !IsSame(node.Address, router))).Distinct();
         var presented = await Task.WhenAll(servers.Select(server => Handshakes.ReadAsync(server, Globals.TlsOf(arguments), stop)));
         var findings = new Diagnosis(status, nodes, asked, now) { Presented = [.. presented.SelectMany(static one => one)] }.Findings();

@@ -78,7 +78,7 @@ internal static class SelftestCommand
         if (!output.IsJson)
         {
             output.Line(string.Create(CultureInfo.InvariantCulture, $"{(failure is null ? "passed" : "FAILED")} {name} ({result.Seconds:F1} s){(failure is null ? "" : ": " + failure)}"));
-            // A check may take long, and who waits wants to see those before it.
+            // A check may take long, so the results of the checks before it are shown at once.
             output.Flush();
         }
         return result;

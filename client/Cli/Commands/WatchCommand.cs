@@ -53,7 +53,7 @@ internal static class WatchCommand
                         PrintPosition(output, message.Token, message.IsInitialComplete);
                         unprinted = null;
                     }
-                    // Somebody reads while it goes on.
+                    // The output is read while the watch goes on.
                     output.Flush();
                     if (left == 0)
                         break;

@@ -61,7 +61,7 @@ internal static class Handshakes
                     TargetHost = name,
                     ApplicationProtocols = [SslApplicationProtocol.Http2],
                     ClientCertificates = own is null ? null : new X509CertificateCollection { own },
-                    // Whether it is trusted is seen by the calls; an expired one must be seen here.
+                    // Any certificate is accepted. The calls show whether it is trusted, but an expired one has to be seen here.
                     RemoteCertificateValidationCallback = (_, certificate, chain, _) =>
                     {
                         if (certificate is X509Certificate2 presented)
@@ -79,7 +79,7 @@ internal static class Handshakes
         {
             error = failure.Message;
         }
-        // A server that refuses this certificate has shown its own before.
+        // A server that refuses the client's certificate has presented its own before.
         return (new PresentedCertificate(shown, end, end is null ? error : ""), isReached);
     }
 

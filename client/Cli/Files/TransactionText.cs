@@ -45,7 +45,7 @@ internal static class TransactionText
         var number = 0;
         foreach (var whole in text.Split('\n'))
         {
-            // Of the characters that end lines elsewhere, values may have any.
+            // Only a line feed ends a line. Values may contain any other character that ends lines elsewhere.
             var line = whole.EndsWith('\r') ? whole[..^1] : whole;
             number++;
             if (line.AsSpan().Trim(Spaces).IsEmpty)

@@ -54,13 +54,13 @@ internal sealed class NodeReplacement(KvAdmin admin, NodeReplacementPlan plan, T
             return new MoveOutcome(move.Shard, shards[move.Shard].Except(move.Voters).Select(static node => (uint?)node).FirstOrDefault(), "");
         if (move.Refusal.Length > 0 || refusal is not null)
             return new MoveOutcome(move.Shard, To: null, refusal ?? move.Refusal);
-        // The nodes may not tell yet what an operation has just done.
+        // The nodes may not report the result of an operation yet that has just ended.
         return move.To is not null
             ? new MoveOutcome(move.Shard, move.To, "")
             : new MoveOutcome(move.Shard, To: null, $"it did not move within {Text.Seconds(limit)} s; the cluster goes on with it");
     }
 
-    // Why it was not moved; null if it was.
+    // Returns why the replica was not moved; null if it was moved.
     private async Task<string?> MoveAsync(PlannedMove move, CancellationToken stop)
     {
         for (var attempt = 1; ; attempt++)

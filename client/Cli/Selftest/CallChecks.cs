@@ -15,7 +15,7 @@ internal static class CallChecks
         SelftestFailure.Unless((await ReadAsync(run, longest, stop)).Found, $"a key of {longest.Length} bytes was put and is not there");
         await SelftestRun.RefusedAsync("a key without bytes", "KEY_EMPTY", () => run.Client.PutAsync(Array.Empty<byte>(), value, cancellationToken: stop).AsTask(), stop);
         await SelftestRun.RefusedAsync($"a key of {longest.Length + 1} bytes", "KEY_TOO_LONG", () => run.Client.PutAsync(longest.Append((byte)'k').ToArray(), value, cancellationToken: stop).AsTask(), stop);
-        // Cut off after the last byte, it would be the longest key.
+        // If the node had cut the refused key after the last byte that is allowed, it would be the longest key, which must still have its value.
         SelftestFailure.Unless(await CountAsync(run, "limits/kk", stop) == 1 && (await ReadAsync(run, longest, stop)).Value.Span.SequenceEqual(value), $"a key that was refused is there, or has changed another one");
         var large = new byte[KvLimits.ValueBytesMax];
         run.Random.NextBytes(large);

@@ -78,7 +78,7 @@ internal static class ConcurrentChecks
         await watch.BegunAsync();
         await run.ForAWhileAsync(Callers, (caller, random) => ChangeAsync(
             $"watch/{random.Next(20)}", random.Next(5) == 0 ? WatchHistory.Deleted : string.Create(CultureInfo.InvariantCulture, $"{caller}-{random.NextInt64():x}")));
-        // When the watch tells of this change, it has told of those before it, or left them out.
+        // When the watch reports this change, it has reported or omitted all changes before it.
         for (var attempt = 0; !await ChangeAsync(Last, string.Create(CultureInfo.InvariantCulture, $"last-{attempt}")); attempt++)
             SelftestFailure.Unless(attempt < LastAttemptsMax, $"a put was expected to be answered, and {LastAttemptsMax} were not");
         await SelftestRun.UntilAsync(() => history.HasTold(Last) || history.Mistake is not null || watch.HasFailed, () => $"the watch did not tell of {history.Missing} of {history.Count} changes", stop);
@@ -131,7 +131,7 @@ internal static class ConcurrentChecks
             SelftestFailure.Unless(!isThere || age < ExpiryLimit, $"a key with a time to live of {TimeToLive.TotalSeconds} s is there after {age.TotalSeconds:F0} s");
             await Task.Delay(20, stop);
         }
-        // Unless it had expired before it was touched, as on a machine that stands still.
+        // On a machine that stands still the key may have expired before it was touched.
         var isStill = (await SelftestRun.RepeatAsync(() => run.Client.GetAsync(touched, stop).AsTask(), stop)).Found;
         SelftestFailure.Unless(isStill || !isKept, $"a key whose time to live was taken away was expected to stay, and it is gone");
         await SelftestRun.UntilAsync(() => end.Task.IsCompleted || watch.HasFailed, static () => "the watch did not tell of the end of a key", stop);

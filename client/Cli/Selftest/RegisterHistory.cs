@@ -64,7 +64,7 @@ internal sealed class RegisterHistory
             SelftestFailure.Unless(puts.TryGetValue(call.Value, out var put), $"{key}: a read returned {call.Value}, which nobody put");
             SelftestFailure.Unless(put!.Began <= call.Ended, $"{key}: a read returned {call.Value} before its put began");
             SelftestFailure.Unless(put.Etag is null || put.Etag == etag, $"{key}: a read returned {call.Value} with etag {etag}, and its put was answered with {put.Etag}");
-            // Also of a put whose outcome is unknown: it may have been applied, but once.
+            // This includes puts of unknown outcome: such a put may have been applied, but only once.
             SelftestFailure.Unless(etags.TryAdd(call.Value, etag) || etags[call.Value] == etag, $"{key}: reads returned {call.Value} with etag {etags[call.Value]} and with etag {etag}, so its put was applied twice");
         }
     }

@@ -32,7 +32,7 @@ internal sealed class Follower
     // What the present leader says, which this replica may lack or have otherwise: committed here is the lesser of it and the match (R10).
     private Etag _leaderCommitted;
 
-    // In this epoch: durable and matched (R7). It only rises, except that the end of a recovery has it sent again.
+    // The etag last acknowledged in this epoch: durable and matched (R7). It only rises, but is reset when a recovery ends, so that it is sent again.
     private Etag _acknowledgedSent;
     private long _leaderPaceUs;
 
@@ -324,7 +324,7 @@ internal sealed class Follower
         _context.Recovering = false;
         _context.Log($"recovered to {recovered}; the leader's committed etag is {committed}");
         _context.Control.Require(_context.Control.Wanted with { Acknowledged = recovered });
-        // Sent before as "recovering"; now it counts, so it is sent again.
+        // The acknowledgement was sent as that of a recovering replica, which does not count. It is sent again, because it counts now.
         _acknowledgedSent = Etag.None;
     }
 }

@@ -41,7 +41,7 @@ internal sealed class SnapshotReception(ReplicaContext context, TailTruncation t
         var covers = chunk.Covers.FromWire();
         if (IsOvertaken(covers))
         {
-            // Installed already, or the journal has what it covers.
+            // The snapshot is installed already, or the journal has what it covers.
             EndUnneeded(covers);
             return;
         }

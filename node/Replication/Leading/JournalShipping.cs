@@ -148,7 +148,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
         context.Log($"replica {follower.Replica} has restarted");
         follower.Restart();
         Signal(follower, FollowerSignal.Restarted);
-        // A probe for what it acknowledged shows at once whether it still has it.
+        // A probe for the greatest etag that the follower acknowledged shows at once whether it still has that record.
         var found = context.Journal.TryFind(follower.Remembered, out var remembered);
         follower.Probe = found && follower.Remembered != Etag.None ? remembered.Name : context.Journal.Last.Name;
         follower.ProbeDueUs = context.NowUs;
@@ -220,7 +220,7 @@ internal sealed class JournalShipping(ReplicaContext context, ulong epoch)
             Signal(follower, FollowerSignal.Stalled);
             follower.MovedUs = context.NowUs;
             follower.SnapshotSent = follower.SnapshotStored;
-            // All is stored. It is being verified, or the message that it is installed was lost.
+            // The whole snapshot is stored. Either it is being verified, or the message that it is installed was lost.
             if (follower.SnapshotStored == follower.SnapshotBytes)
                 AskForSnapshot(follower);
         }

@@ -142,7 +142,7 @@ internal sealed class Leader
             _shipping.Stop(gone);
         var follows = _membership?.TryFollow(_context.View) ?? _context.View.Voters.SameAs(_tracker.Voters);
         TakeVoters();
-        // The same voters, of which others count from here on if the record was rebuilt.
+        // The voters are the same, but if the record was rebuilt, others of them count from here on.
         if (follows && _membership is null)
             _tracker.Decide(_context.View.Voters);
         return follows;
@@ -393,7 +393,7 @@ internal sealed class Leader
     private void SendRound() => _heartbeats.Send(
         IsServing && !_succession.IsTransferring && _membership is null && !_digests.Busy && SupersededUs == long.MaxValue, LeaseEndUs);
 
-    // From the barrier of a change of voters to its definite outcome both sets decide.
+    // Both sets of voters decide from before a change of voters is sent until its outcome is certain.
     private void TakeVoters()
     {
         if (_membership is null)

@@ -53,7 +53,7 @@ internal sealed class Leadership(ReplicaContext context)
     public void End(string reason, ReplicaId successor)
     {
         Invariant.Check(Leader is not null, $"A leadership ends that did not begin: {reason}.");
-        // Before anything else, for readers on other threads.
+        // The lease ends before anything else, because readers on other threads go by it.
         Volatile.Write(ref _lease, Lease.None);
         Leader.Stop(reason, successor);
         Leader = null;

@@ -75,7 +75,7 @@ internal abstract record ReplicaChange
         if (!Joins.IsNone)
         {
             var joined = changed.Replicas.Single(replica => replica.ReplicaId == Joins);
-            // The operation stays, which shows that it has succeeded.
+            // The field Operation stays set, which shows that the operation has succeeded.
             (joined.Learner, joined.ReplacesNode) = (false, 0);
         }
         if (!Leaves.IsNone)

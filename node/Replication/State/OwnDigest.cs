@@ -9,7 +9,7 @@ namespace KvCluster.Replication.State;
 /// </summary>
 internal sealed class OwnDigest(ReplicaContext context)
 {
-    // 0: none is in progress.
+    // The computation in progress; 0 if there is none.
     private long _takeId;
 
     /// <summary>The number of the comparison in this epoch; 0: none.</summary>

@@ -16,7 +16,7 @@ internal sealed class Promises
     private Frame? _held;
     private ReplicaId _answerTo;
 
-    // Of the promised epoch: rounds up to this one grant nothing any more (R25).
+    // The leader of the promised epoch has released the grants of all rounds up to this one (R25).
     private ulong _releasedRound;
 
     public Promises(ReplicaContext context)
@@ -107,7 +107,7 @@ internal sealed class Promises
             return;
         var synced = _context.Control.Synced;
         Invariant.Check(synced.PromisedLeader == _answerTo, $"Replica {_answerTo} is told of a promise to replica {synced.PromisedLeader}.");
-        // The wanted mark, because the end of a recovery lowers it in this same step, before the lower one is synced.
+        // The wanted state is read here, because the end of a recovery lowers the acknowledged etag in this same step, before that is synced.
         var acknowledged = _context.Control.Wanted.Acknowledged;
         Invariant.Check(
             _context.Recovering || _context.Journal.Durable.Etag >= acknowledged,

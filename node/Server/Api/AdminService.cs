@@ -171,7 +171,7 @@ internal sealed class AdminService(NodeIdentity identity, ShardHost shards, Lead
     private static ShardId Required(bool isPresent, uint shard) =>
         isPresent ? new(shard) : throw ApiErrors.BadRequest("The request names no shard; nothing was changed.").ToStatus().ToRpcException();
 
-    // None if it is absent.
+    // Reads an optional node id; NodeId.None if the field is absent.
     private static NodeId Optional(bool isPresent, uint node) =>
         !isPresent || node != 0 ? new(node) : throw ApiErrors.NoNode(NodeId.None).ToStatus().ToRpcException();
 

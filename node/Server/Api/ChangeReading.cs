@@ -52,7 +52,7 @@ internal static class ChangeReading
         var reader = new WireReader(request);
         for (int field; (field = reader.ReadField()) != 0;)
         {
-            // Both have them in the same field.
+            // SetAdd and SetRemove have the members in the same field.
             if (field != SetAddRequest.MembersFieldNumber)
             {
                 reader.Skip();

@@ -111,7 +111,7 @@ internal sealed class ExchangeReplies(
     /// <summary>Ends the stream because its caller is gone. Returns why it broke: another reason if there was one before.</summary>
     public RpcException BreakWithoutCaller() => Break(new RpcException(new Status(StatusCode.Cancelled, "The caller went away.")));
 
-    // Returns why it broke first.
+    // Breaks the stream. Returns the first reason for which it broke.
     private RpcException Break(RpcException reason)
     {
         lock (_gate)
@@ -138,7 +138,7 @@ internal sealed class ExchangeReplies(
         return refusal;
     }
 
-    // False if there is no space for it; nothing was done then. An outcome always has space.
+    // Adds a reply. Returns false, with nothing done, if there is no space for it. The outcome of a change always has space.
     private bool TryAdd<T>(ulong id, in Place place, StatusCode code, int contentField, scoped in T content, bool isOutcome = false)
         where T : IAnswer, allows ref struct
     {

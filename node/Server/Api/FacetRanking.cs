@@ -17,7 +17,7 @@ internal sealed class FacetRanking(int most, Func<long, bool> tryTake)
     /// <summary>Facets that one step puts in order.</summary>
     private const int StepFacets = 512;
 
-    // The least first. Sets come in the order of their keys, so of equals the last one is the least.
+    // The queue returns the least facet first. Sets come in the order of their keys, so among facets with equal counts the last one is the least.
     private readonly PriorityQueue<byte[], (ulong Count, long Order)> _largest = new();
     private readonly List<(byte[] Key, ulong Count)> _inOrder = [];
     private long _setsFound;

@@ -31,7 +31,7 @@ internal sealed class InlineReads(long timestampFrequency, Func<long> diskWaits)
     private long _watchesUntil;
     private long _waitsBefore;
 
-    // Whether _waitsBefore is that of this thread and this message.
+    // Whether _waitsBefore was read on this thread and for this message.
     private bool _isKnown;
 
     /// <summary>The loop begins a message's calls, on this thread until <see cref="Ended"/>.</summary>

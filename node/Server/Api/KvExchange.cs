@@ -40,7 +40,7 @@ internal sealed class KvExchange(
         }
         catch
         {
-            // If it broke for another reason first, this exception may be a consequence of that.
+            // If the stream broke for another reason before, this exception may be a consequence of that.
             if (_replies.BreakWithoutCaller() is { StatusCode: not StatusCode.Cancelled } reason)
                 throw reason;
             throw;
@@ -51,7 +51,7 @@ internal sealed class KvExchange(
 
     private async ValueTask StartAllAsync(MessageBytes message)
     {
-        // The arrival time of all its calls, including those that have to wait.
+        // The arrival time of all calls in the message, including those that have to wait.
         var arrived = clock.GetTimestamp();
         await _replies.RoomAsync().ConfigureAwait(false);
         for (var left = message.Count; StartSome(message.Written, arrived, ref left);)

@@ -120,7 +120,7 @@ internal sealed class KvQueries(ShardLookup lookup, ReadOpener opener, ReadThrea
         try
         {
             query.Begin(answer, shard, held.ReadNow(clock));
-            // The thread that began the call may be the one that reads a whole stream.
+            // If the thread that began the call reads a whole stream, the query runs elsewhere from its first turn on.
             for (var isElsewhere = target.ReadsElsewhere; ; isElsewhere = true)
             {
                 var turn = await threads.EnterAsync(isElsewhere);

@@ -160,7 +160,7 @@ internal sealed class KvReads(ShardLookup lookup, ReadOpener opener, ReadThreads
         return shard is null ? refusal : TryFindOther(shard, request, out var other) ? ApiErrors.ShardsDiffer(shard, lookup.RouteOf(other)) : null;
     }
 
-    // The first key that the shard does not have.
+    // Finds the first key of the request that does not belong to the shard.
     private static bool TryFindOther(HostedShard shard, ReadOnlySpan<byte> request, out ReadOnlySpan<byte> other)
     {
         other = default;

@@ -173,7 +173,7 @@ internal sealed class KvScans(ShardLookup lookup, ReadOpener opener, ReadThreads
                 more = Math.Max(0, page.Count - PageBytes);
                 memory.Replies.Take(more);
                 var taking = StalledWrite.EndsAsync(pages.WriteAsync(page), memory.Replies).AsTask();
-                // The page is a copy. The caller receives it, and the reason why there are no more, when it reads again.
+                // The page is a copy, so the caller still receives it when it reads again, and then the reason why no more pages follow.
                 var isTooOld = !await TakesInTimeAsync(taking, held, cancellationToken).ConfigureAwait(false) || kept.IsTooOld(held);
                 if (isTooOld)
                     read.Snapshot.Dispose();

@@ -31,7 +31,7 @@ internal sealed class KvSessions(ShardLookup lookup)
         return lookup.Find(key, target, isForLeader: true, out var refusal) is { } shard ? KeepAsync(shard, sessions, target, sink) : KvCalls.Refuse(sink, refusal);
     }
 
-    // Null if one of them cannot be an id.
+    // Reads the ids of the sessions; null if one of them cannot be an id.
     private static UInt128[]? TryReadSessions(ReadOnlySpan<byte> request, int count)
     {
         var (sessions, next) = (new UInt128[count], 0);

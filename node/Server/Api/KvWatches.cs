@@ -95,7 +95,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
         Watcher watcher;
         try
         {
-            // It joins before anything is sent, so that the journal after that is kept.
+            // The watcher joins before anything is sent, so that the journal is kept from its position on.
             watcher = hubs.Join(replica, query.Range, after?.Etag ?? begun?.Sent.Etag ?? snapshot?.Etag, query.WithSets, query.WithPrevious);
         }
         finally
@@ -187,7 +187,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
                 // Room is not waited for here, nor held while anything else is waited for: there are few places, and others need the room.
                 if (_room.TryTake(Math.Max(output.PageBytes, PageBytesMin), out held))
                 {
-                    // It goes on in the step of the pool that has read.
+                    // SetResult runs the rest of this method at once, in the step of the pool that has read the journal.
                     var read = new TaskCompletionSource<CaughtUp>();
                     hub.CatchUp(watcher, read.SetResult, beginning);
                     page = await read.Task.WaitAsync(output.Cancellation).ConfigureAwait(false);
@@ -262,7 +262,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
         ? WatchMessages.EncodeInitial(output.Shard.InLineage, new EntriesSent(position, sent.Through), runs, output.Query)
         : Encode(output, after, position, runs, WatchMessages.SizeOf(output.Shard.InLineage, runs, output.Query), isOfJournal: true);
 
-    // A large message is made once for all that send it.
+    // A large message is encoded once for all watchers that send it.
     private static MessageBytes Encode(Output output, Etag after, Etag position, List<WatchRun> runs, int bytes, bool isOfJournal)
     {
         var (shard, query) = (output.Shard.InLineage, output.Query);
@@ -312,7 +312,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
         output.IsVerified = true;
         while (true)
         {
-            // Most of it without a snapshot, because it may take long.
+            // Most changes of the keys sent so far are sent before the snapshot is opened, because that may take long.
             if (!through.IsEmpty && await SendChangesOfSentAsync(output, replica.Store.Tail.Committed, through, entries: null).ConfigureAwait(false) is { } end)
                 return end;
             using var read = new EntriesRead(replica.Reads.OpenSnapshot(), output.Query, through, kept, clock);
@@ -385,10 +385,10 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
 
     private static ReadOnlySpan<byte> LowerBehind(in WatchedRange range, ReadOnlyMemory<byte> through) => through.IsEmpty ? range.Lower.Span : Behind(through);
 
-    // The least key that is greater.
+    // Returns the least key that is greater than this one.
     private static byte[] Behind(ReadOnlyMemory<byte> key) => [.. key.Span, 0];
 
-    // For a message that needs no room of its own.
+    // Sends a message for which the caller has taken no room. It is taken here, and given back after the write.
     private async Task<ApiError?> SendAsync(Output output, MessageBytes message)
     {
         var held = await _room.TakeAsync(message.Count, clock, output.Cancellation).ConfigureAwait(false);
@@ -402,7 +402,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
         }
     }
 
-    // There is room for the message. A snapshot that entries are read in ends in time, although the reader may not read.
+    // Sends a message for which there is room. The snapshot in which entries are read is closed in time even if the caller does not read.
     private async Task<ApiError?> WriteAsync(Output output, MessageBytes message, EntriesRead? entries = null)
     {
         if (message.Count > AnnouncedBytesMin

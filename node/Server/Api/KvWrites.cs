@@ -84,7 +84,7 @@ internal sealed class KvWrites(ShardLookup lookup)
         var from = bounds.Lower.Span;
         if (TryBegin(change, from, request, target, out var shard, out var write) is { } refusal)
             return KvCalls.Refuse(sink, refusal);
-        // What is behind the shard's end is another one's.
+        // Keys behind the shard's end belong to another shard.
         var endOfShard = shard.Route.End.Span;
         var isBeyond = !endOfShard.IsEmpty && (bounds.Upper.IsEmpty || bounds.Upper.Span.SequenceCompareTo(endOfShard) > 0);
         var to = isBeyond ? endOfShard : bounds.Upper.Span;
@@ -294,7 +294,7 @@ internal sealed class KvWrites(ShardLookup lookup)
         if (!change.IsFlagged)
             return FinishAsync(Submit(write, shard, target), shard, ChangeKind.Members, sink);
         write.SetDelete(change.Key);
-        // With an id or conditions it has one change, or none.
+        // A request with an id or conditions is one change, or none, and is not divided.
         write.IsWhole = change.HasId || change.HasConditions;
         return FinishSetAsync(Submit(write, shard, target), shard, change.Key.ToArray(), target, sink);
     }

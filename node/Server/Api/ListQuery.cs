@@ -125,7 +125,7 @@ internal sealed class ListQuery : SnapshotQuery
         key.CopyTo(place[PlaceBytes..]);
     }
 
-    // Of all fields that must be the same for each page.
+    // The checksum of all fields that must be the same for each page.
     private uint ChecksumOf(byte[] start, byte[] end, byte[] prefix)
     {
         var state = Crc32C.Extend(uint.MaxValue, [IsReverse ? (byte)1 : (byte)0, _isKeysOnly ? (byte)1 : (byte)0]);

@@ -92,7 +92,7 @@ internal sealed class NodeDiagnostics(NodeIdentity identity, string dataDirector
         }
         catch (CoordinatorAlarmException alarm)
         {
-            // It answers, as another store than before.
+            // The coordinator answers, but its store is not the one from before.
             found.CoordinatorRefusal = CoordinatorRefusal() ?? alarm.Message;
         }
         catch (CoordinatorUnavailableException failure)
@@ -130,14 +130,14 @@ internal sealed class NodeDiagnostics(NodeIdentity identity, string dataDirector
         }
         catch (Exception failure) when (failure is IOException or UnauthorizedAccessException)
         {
-            // Somebody deletes them at the moment, or the disk is missing, which is reported where it is measured.
+            // The copies are being deleted at the moment, or the disk is missing, which ExamineDisk reports.
         }
     }
 
     private List<TimeSpan> SyncTimes(string path)
     {
         var took = new List<TimeSpan>(SyncCount);
-        // A process that died here left one.
+        // A process that died during this measurement has left the file.
         files.Delete(path);
         try
         {
@@ -154,7 +154,7 @@ internal sealed class NodeDiagnostics(NodeIdentity identity, string dataDirector
         }
         finally
         {
-            // Also when the disk is full, where its space is missed most.
+            // The file is deleted even if a write failed: on a full disk its space is missed most.
             files.Delete(path);
         }
     }

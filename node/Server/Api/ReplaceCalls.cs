@@ -46,7 +46,7 @@ internal sealed class ReplaceCalls(NodeIdentity identity, OperatorShards shards,
     {
         if (!OperationId.TryParse(text, out var id))
             throw ApiErrors.NoOperation(text).ToStatus().ToRpcException();
-        // One that ended here is known here, whoever leads now.
+        // An operation that ended on this node is known here, whichever node leads now.
         return operations.Find(id) ?? await operations.FindOrResumeAsync(shards.LedHere(id.Shard), id).ConfigureAwait(false) ?? throw ApiErrors.NoOperation(text).ToStatus().ToRpcException();
     }
 

@@ -60,7 +60,7 @@ internal static class CoordinatorChanges
             }
             catch (CoordinatorGuardException broken) when (attempts.IsInDoubt)
             {
-                // This attempt changed nothing, but one before it may have.
+                // This attempt changed nothing, but an earlier attempt may have changed the record.
                 throw new CoordinatorUnavailableException("the coordinator did not answer, and then its records were not those that this node goes by", broken);
             }
             switch (attempts.Next(result.Outcome))

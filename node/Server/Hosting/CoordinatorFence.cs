@@ -114,7 +114,7 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
             }
             catch (CoordinatorAlarmException alarm)
             {
-                // The store that answers now may not be there long enough to say more.
+                // The reason is kept now, because the store that answers may be gone before the record is read.
                 _refusal ??= alarm.Message;
                 var anew = _coordinator.Anew();
                 await using (anew.ConfigureAwait(false))
@@ -137,7 +137,7 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
         }
         catch (StorageIoException failure)
         {
-            // It says nothing of the coordinator, which is judged again when the disk takes the record.
+            // This failure is one of the disk and not of the coordinator, whose record is judged again when the disk takes it.
             if (_refusals.MaySay(failure.Message))
                 NotKept(_log, failure.Message);
         }

@@ -157,7 +157,7 @@ internal sealed class KnownRecords
         {
             if (_areNodesDurable && nodes.SequenceEqual(_nodes))
                 return;
-            // A write that fails may have arrived. Unlike the other records, those of before may be the right ones again.
+            // A write that fails may have arrived. So the nodes are written again, even if they are the same as before.
             _areNodesDurable = false;
             WriteLocked(NodesFile, string.Concat(nodes.Select(static node => RecordText.Format(node) + "\n")));
             (_nodes, _areNodesDurable) = (nodes, true);
@@ -204,7 +204,7 @@ internal sealed class KnownRecords
             return null;
         if (_clock.GetElapsedTime(_boundSince) < BoundTimeMax)
             return _bound;
-        // Its time is over, whether the file can be deleted or not.
+        // The promise has expired, whether or not the file can be deleted.
         _bound = null;
         DeleteBoundLocked();
         return null;
@@ -245,7 +245,7 @@ internal sealed class KnownRecords
     private static DirectoryFormatException Damaged(string directory, string name) => new(
         directory, $"its file 'known/{name}' is damaged or cannot be read, so it is not known which state of the coordinator this node must refuse. Nothing was changed. Move the directory away and start the node with an empty one; its replicas are then rebuilt from the other nodes");
 
-    // Null if it cannot be read, or is not what was written.
+    // Returns the content of a file; null if it cannot be read, or is not what was written.
     private string? TryRead(string name)
     {
         byte[] content;

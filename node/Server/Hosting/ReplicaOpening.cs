@@ -89,7 +89,7 @@ internal sealed class ReplicaOpening
                 (record, revision) = await MarkCreatedAsync(record, revision).ConfigureAwait(false);
             if (_made.ContainsKey(replicaId) && ReplicaHere(record)!.Creator != _identity.Incarnation)
             {
-                // Another process of this node has created it too, and may have promised and acknowledged under its id by now.
+                // Another process of this node has created the same replica, and may have promised and acknowledged under its id by now.
                 store.Dispose();
                 store = null;
                 _directory.Delete(record.ShardId);
@@ -110,7 +110,7 @@ internal sealed class ReplicaOpening
         }
         catch (Exception failure)
         {
-            // Kept as the replica's state. Status shows it, and the node serves its other shards.
+            // The failure is kept as the replica's state, which `kv status` shows. The node serves its other shards.
             store?.Dispose();
             return Failed(seen, replicaId, failure);
         }
@@ -120,7 +120,7 @@ internal sealed class ReplicaOpening
     {
         var waitsForRoom = failure is StorageIoException { IsDiskFull: true };
         var reason = waitsForRoom ? $"the disk is full; the replica waits for space and is opened when there is some: {failure.Message}" : failure.Message;
-        // Once per reason, however often it is opened again.
+        // Each reason is logged once, however often the replica is opened again.
         if (_failures.MaySay(replicaId, reason))
             Log(seen.ShardId, replicaId, failure, waitsForRoom, reason);
         var isLost = failure is CorruptStoreException or ReplicaNotUsableException { IsLost: true };
@@ -151,7 +151,7 @@ internal sealed class ReplicaOpening
             throw new CoordinatorUnavailableException($"The shard's record is of recovery {RecoveryNumber.Of(record)} of the coordinator's records, but this node goes by recovery {_directory.Known.Recovery}. Nothing was changed; it is read again.");
         if (Lineage.Read(record.Lineage) != _identity.Lineage)
             throw new ReplicaNotUsableException($"The shard's record is of lineage {Lineage.Read(record.Lineage)}, but this node's data is of {_identity.Lineage}. Nothing was changed; restart the node.");
-        // The replica acts on it from its start.
+        // The record is kept before the replica acts on it, which it does from its start.
         if (!_directory.Known.TryKeep(record))
             throw Bound();
         return (record, read.ModRevision);

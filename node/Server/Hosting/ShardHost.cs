@@ -183,7 +183,7 @@ internal sealed class ShardHost : IAsyncDisposable
             }
             catch (Exception failure)
             {
-                // Its journal has everything.
+                // Nothing is lost without the checkpoint, because the journal has everything.
                 HostLog.NotCovered(_log, covered.Shard, failure.Message);
             }
         }
@@ -280,7 +280,7 @@ internal sealed class ShardHost : IAsyncDisposable
                 continue;
             if (ReplicaHere(entry.Record)?.ReplicaId == shard.ReplicaId)
             {
-                // Named again, if it was not for a while: somebody has repaired the record.
+                // If the record did not name this replica for a while, an operator has repaired the record.
                 _notRetired.TryRemove(shard.ReplicaId, out _);
                 if (ReplicaHere(entry.Record)!.Absent && shard.Replica is not null)
                     await GiveUpAsync(shard).ConfigureAwait(false);
@@ -303,7 +303,7 @@ internal sealed class ShardHost : IAsyncDisposable
             }
             catch (CoordinatorAlarmException failure)
             {
-                // What such a coordinator says justifies no removal.
+                // A coordinator whose store was lost or replaced is no reason to remove a replica.
                 TellNotRetired(shard, failure.Message);
             }
             catch (IOException failure)

@@ -13,7 +13,7 @@ namespace KvCluster.Node.Hosting;
 /// </summary>
 internal sealed class ShardRecords(ICoordinator coordinator, CoordinatorKeys keys, KnownRecords known, ILogger log) : IShardRecords
 {
-    // What all shards meet is logged once for all of them.
+    // A failure that all shards meet is logged once for all of them.
     private readonly OncePerReason _outages = new();
     private readonly OncePerReason<ShardId> _failures = new();
 
@@ -67,7 +67,7 @@ internal sealed class ShardRecords(ICoordinator coordinator, CoordinatorKeys key
         }
         catch (CoordinatorAlarmException)
         {
-            // It was not sent, because of an alarm, or it changed nothing, because the guard did not hold.
+            // The compare-and-set was not sent, because of an alarm, or it changed nothing, because the guard did not hold.
             answer = new CompareAndSetResult(SetOutcome.Lost, 0);
         }
         catch (Exception failure)

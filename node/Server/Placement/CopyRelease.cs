@@ -67,7 +67,7 @@ internal sealed class CopyRelease : IAsyncDisposable
     /// <summary>Why copies are kept, by name. Read by any thread.</summary>
     private readonly ConcurrentDictionary<string, string> _kept = new();
 
-    // These belong to the loop. A copy does not change while it is here, and reading it reads its whole journal.
+    // These two are used by the loop only. What was read of a copy is kept, because a copy does not change here and its whole journal has to be read.
     private readonly Dictionary<string, CopyExtent> _extents = [];
     private HashSet<ShardId> _lacking = [];
     private HashSet<RoomLack> _answered = [];
@@ -125,7 +125,7 @@ internal sealed class CopyRelease : IAsyncDisposable
             _answered = [];
             return;
         }
-        // Space that was made since may be enough for all of them. Whoever still lacks some finds that out within seconds.
+        // A copy was deleted because of these lacks, and its space may be enough for all of them. A replica that still lacks space reports that within seconds.
         if (lacking.TrueForAll(shard => _answered.Contains(shard.Lack)))
             return;
         try
@@ -142,7 +142,7 @@ internal sealed class CopyRelease : IAsyncDisposable
         }
     }
 
-    // What a crash of this process or of an operator's command has left. Retried until it succeeds.
+    // Deletes what a crash of this process or of an operator's command has left. Called until it succeeds.
     private void TidyOnce()
     {
         if (_isTidy)

@@ -88,7 +88,7 @@ internal sealed class ReplaceOperations : IAsyncDisposable
     public async ValueTask DisposeAsync()
     {
         await _loop.DisposeAsync().ConfigureAwait(false);
-        // None begins from here on.
+        // No operation begins from here on.
         await _stopping.CancelAsync().ConfigureAwait(false);
         foreach (var operation in All)
             operation.Stop();
@@ -157,7 +157,7 @@ internal sealed class ReplaceOperations : IAsyncDisposable
         }
         catch (Exception failure)
         {
-            // A bug. Whoever waits must learn of the end.
+            // This is a bug. The callers that wait for the operation must learn that it has ended.
             LoopFailures.Count();
             PlacementLog.OperationFailed(_log, operation.Id.ToString(), failure);
             operation.End(OperationState.Failed, $"node {_identity.Node} failed with {failure.GetType().Name}; see its log");

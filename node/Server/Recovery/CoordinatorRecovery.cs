@@ -180,7 +180,7 @@ internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coor
             }
             catch (RpcException failure) when (!cancellationToken.IsCancellationRequested)
             {
-                // It may be opening or closing the port at this moment.
+                // The other node may be opening or closing its port at this moment.
                 if (attempt == AttemptsMax || failure.StatusCode != StatusCode.Unavailable)
                     return (other, null, $"{address}: {failure.Status.Detail}");
                 await Task.Delay(TimeSpan.FromMilliseconds(200), cancellationToken).ConfigureAwait(false);

@@ -34,7 +34,7 @@ internal sealed class NodeReporter(NodeId node, NodeDirectory directory, ShardHo
     public async Task<NodeReport> ReportAsync(RecoveryClaim? claim, CancellationToken cancellationToken)
     {
         var (state, found) = await AskCoordinatorAsync(cancellationToken).ConfigureAwait(false);
-        // Whoever asked and has gone away may have released this node already.
+        // A caller that has gone away may have released this node already, so its request must not bind the node again.
         cancellationToken.ThrowIfCancellationRequested();
         // Whatever is read from here on cannot change any more before the recovery is complete.
         var unbound = claim is null ? null : WhyNot(claim, state, found) ?? directory.Known.TryBind(claim);

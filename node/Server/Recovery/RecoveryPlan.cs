@@ -71,7 +71,7 @@ internal sealed class RecoveryPlan
         };
     }
 
-    // Whoever is bound to another recovery has promised to act on no earlier one.
+    // A node that is bound to another recovery has promised to act on no earlier one.
     private static IEnumerable<ulong> NumbersOf(RecoveryFindings found, ulong id) => found.Reports.Select(static report => report.Bound).Append(found.HeldClaim).OfType<RecoveryClaim>()
             .Where(claim => claim.RecoveryId != id).Select(static claim => claim.Recovery)
         .Concat(found.Reports.Select(static report => report.Cluster?.Recovery ?? 0))
@@ -105,7 +105,7 @@ internal sealed class RecoveryPlan
         var newest = found.Reports.MaxBy(static report => report.Cluster.Recovery)!;
         foreach (var other in found.Reports.Where(other => !IsSame(other.Cluster, newest.Cluster)))
             refusals.Add(FormattableString.Invariant($"node {other.Node} belongs to another cluster or lineage than node {newest.Node} ({TextOf(other.Cluster)}, and {TextOf(newest.Cluster)}); give the endpoint of a node of the right one. If the later one was created by mistake after the coordinator's data was lost, {Undo(found)}"));
-        // Both have acted on records of which the other knows nothing.
+        // Two nodes that have joined different recoveries with one number have acted on records of which the other knows nothing.
         foreach (var other in found.Reports.Where(other => other.Cluster.Recovery == newest.Cluster.Recovery && other.Cluster.RecoveryId != newest.Cluster.RecoveryId))
             refusals.Add(FormattableString.Invariant($"nodes {newest.Node} and {other.Node} have joined two recoveries with the number {newest.Cluster.Recovery}, made in two stores; decide which of the two goes on, stop the nodes of the other, and name them with --without"));
         if (found.HeldCluster is { } held && !IsSame(held, newest.Cluster))

@@ -16,7 +16,7 @@ namespace KvCluster.Node.Shards;
 /// <param name="atOnce">Takes events to be stepped right after the running list of effects.</param>
 internal sealed class JournalFrames(ShardReplicaContext context, ReplicaJournalView journal, Queue<Event> atOnce)
 {
-    // Used within one effect.
+    // Filled and emptied within one effect.
     private readonly List<ReadOnlyMemory<byte>> _bodies = [];
 
     /// <summary>Performs <see cref="Effect.SendBodies"/>.</summary>

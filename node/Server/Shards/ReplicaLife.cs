@@ -5,7 +5,7 @@ namespace KvCluster.Node.Shards;
 /// <summary>Where a replica is between its start and its end. It only moves down this list.</summary>
 internal enum ReplicaPhase
 {
-    /// <summary>It takes turns.</summary>
+    /// <summary>The replica takes turns.</summary>
     Running,
 
     /// <summary>

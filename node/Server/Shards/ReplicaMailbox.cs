@@ -113,7 +113,7 @@ internal sealed class ReplicaMailbox(ISerialExecutor writer, IWorkItem turn)
             }
             catch
             {
-                // Whoever waits for the visit must not wait for ever.
+                // The caller that waits for the visit must be answered.
                 Ended?.Invoke(false);
                 throw;
             }

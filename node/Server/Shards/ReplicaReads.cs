@@ -94,7 +94,7 @@ internal sealed class ReplicaReads(ShardReplicaContext context, ReplicaCore core
     /// <summary>
     /// The shard's time at this moment, in milliseconds, as far as this replica knows it (<see cref="KvCluster.Storage.ReplicaStore.ShardTime"/>).
     /// </summary>
-    // Rounded up, as where a life begins, so that nobody is told more than was asked for.
+    // Rounded up, as at the beginning of a life, so that no answer shows more time left than the caller asked for.
     public ulong ShardTimeMs => (ulong)Math.Max(0, (journal.Store.ShardTime + 999) / 1_000);
 
     /// <summary>Opens a snapshot of the published state, whatever its age.</summary>

@@ -38,7 +38,7 @@ internal sealed class SnapshotTransfers(
     private readonly Dictionary<ReplicaId, SnapshotSource> _sources = [];
     private volatile bool _hasEnded;
 
-    // These belong to the checkpoint executor.
+    // The next fields are used on the checkpoint executor only.
     private SnapshotInstaller? _incoming;
     private LogPosition _incomingCovers;
     private ITimer? _retry;
@@ -117,7 +117,7 @@ internal sealed class SnapshotTransfers(
                 _incoming = new SnapshotInstaller(context, directory, covers.Etag, covers.Checksum, (long)chunk.BytesTotal);
                 _incomingCovers = covers;
             }
-            // A chunk still under way of a snapshot that failed.
+            // A chunk of a snapshot that has failed may still arrive. It is dropped.
             if (_incoming is null || covers != _incomingCovers || (long)chunk.Offset != _incoming.BytesStored)
                 return;
             _incoming.Store(chunk.Data.Span);

@@ -24,7 +24,7 @@ internal sealed class CounterLine : IDisposable
         }
         catch (Exception absent) when (absent is IOException or UnauthorizedAccessException)
         {
-            // Another operating system, an old kernel, or a thread that has ended. The value is then not known and reported as 0.
+            // The file is missing on other operating systems and old kernels, and after the thread has ended. The value is then not known and reported as 0.
             _file = null;
         }
     }

@@ -98,7 +98,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _checkpointSize = _meter.CreateHistogram("kvcluster.node.checkpoint.size", "By", "Bytes of changed pages that one checkpoint wrote.", null, Buckets.Bytes);
         _expiryDelay = Seconds("kvcluster.node.expiry.delay.duration", "At a leader: for each record in which keys expire, how late the first of them does, by shard time.");
         _coordinatorCalls = Seconds("kvcluster.node.coordinator.call.duration", "Duration of calls to the coordinator.");
-        // A node that has begun to serve has followed it.
+        // No value yet counts as 1, because a node serves only after it has followed the coordinator.
         _meter.CreateObservableGauge("kvcluster.node.coordinator.followed", () => _coordinatorFollowed?.Invoke() == false ? 0L : 1L, "{coordinator}", "1 if the node goes by the coordinator's records, 0 if those are lost, older than what it has seen, or of another cluster.");
         _meter.CreateObservableGauge("kvcluster.node.coordinator.reachable", () => Volatile.Read(ref _coordinatorAnswers), "{coordinator}", "1 if the coordinator answered the last call, else 0.");
         _meter.CreateObservableGauge("kvcluster.node.coordinator.snapshot.age", CoordinatorSnapshotAge, "s", "Age of the newest snapshot of the coordinator's data that the node knows of. Absent if it knows of none.");

@@ -129,7 +129,7 @@ internal sealed class ShardTelemetry(ShardId shard, NodeMetrics metrics) : Store
         {
             EndTraced(etag, static traced =>
             {
-                // Also if it was written before its trace came, because it had been sent without one or was known.
+                // The record may have been durable before its trace came, because it was sent without one before, or was known already.
                 traced.IsWritten = true;
                 traced.EndSpan();
             });
@@ -139,7 +139,7 @@ internal sealed class ShardTelemetry(ShardId shard, NodeMetrics metrics) : Store
     /// <summary>The replica no longer leads, or has ended. The outcome of the traced records is not known here.</summary>
     public void Ended()
     {
-        // A later leadership must not time what this one appended.
+        // A later leadership must not time the records that this one appended.
         (_timedCount, _committedCount) = (0, 0);
         _acknowledged.Clear();
         lock (_gate)

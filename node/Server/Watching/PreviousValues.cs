@@ -128,7 +128,7 @@ internal sealed class PreviousValues : IDisposable
         }
         catch (CorruptStoreException)
         {
-            // Whoever found it has told the store, which stops.
+            // The code that found the damage has told the store, which stops.
             Dispose();
             return false;
         }

@@ -130,7 +130,7 @@ internal sealed class RangeIndex
 
         public void Remove(Watcher watcher)
         {
-            // The last one takes its place.
+            // The last watcher takes the free place.
             _watchers[watcher.PlaceInGroup] = _watchers[^1];
             _watchers[watcher.PlaceInGroup].PlaceInGroup = watcher.PlaceInGroup;
             _watchers.RemoveAt(_watchers.Count - 1);

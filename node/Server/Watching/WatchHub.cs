@@ -110,7 +110,7 @@ internal sealed class WatchHub : IDisposable
             if (_hold is null || watcher.Taken < _hold.After)
                 HoldLocked();
         }
-        // It may be ahead of the pump, and what it wants to know of keys needs a snapshot.
+        // The watcher may be ahead of the pump, and previous values need a snapshot, which the pump opens.
         Wake();
         return watcher;
     }
@@ -126,7 +126,7 @@ internal sealed class WatchHub : IDisposable
             _ranges.Remove(watcher);
             _ahead.Remove(watcher);
             _previousCount -= watcher.WithPrevious ? 1 : 0;
-            // The last one takes its place.
+            // The last watcher takes the free place.
             _watchers[watcher.PlaceInHub] = _watchers[^1];
             _watchers[watcher.PlaceInHub].PlaceInHub = watcher.PlaceInHub;
             _watchers.RemoveAt(_watchers.Count - 1);
@@ -202,7 +202,7 @@ internal sealed class WatchHub : IDisposable
     {
         lock (_lock)
         {
-            // What waits for a watcher only grows at its end, unless it is forgotten.
+            // Waiting runs are only added behind those that were given to the sender, unless the hub has forgotten all of them.
             if (watcher.State == WatchState.Behind || watcher.End != WatchEnd.None || watcher.Waiting < runs.Count)
                 return false;
             for (var count = 0; count < runs.Count; count++)
@@ -257,7 +257,7 @@ internal sealed class WatchHub : IDisposable
         lock (_lock)
         {
             after = watcher.Taken;
-            // Often several are behind at one position: that before a large record.
+            // Several watchers are often behind at the same position, which is that before a large record.
             known = _page is { } page && page.Store == store && page.After == after ? page : null;
         }
         if (known is not null)
@@ -523,7 +523,7 @@ internal sealed class WatchHub : IDisposable
         _previous.Dispose();
     }
 
-    // False if the event is not for this watcher.
+    // Adds an event to what waits for a watcher. Returns false if the event is not for this watcher.
     private bool AddLocked(Watcher watcher, WatchBatch batch, int index)
     {
         Invariant.CheckHeld(_lock);
@@ -570,7 +570,7 @@ internal sealed class WatchHub : IDisposable
         }
     }
 
-    // It keeps what it has taken, and reads the rest by itself.
+    // The watcher keeps what it has taken. What waits for it is forgotten, and it reads the journal by itself from there.
     private void LagLocked(Watcher watcher)
     {
         Invariant.CheckHeld(_lock);
@@ -585,7 +585,7 @@ internal sealed class WatchHub : IDisposable
         watcher.Newest = default;
     }
 
-    // The position that the watcher has with these events.
+    // Gives the waiting events, up to a number of bytes, without taking them. Returns the position that the watcher has with these events.
     private Etag PeekLocked(Watcher watcher, long bytesMax, List<WatchRun> runs)
     {
         Invariant.CheckHeld(_lock);
@@ -611,7 +611,7 @@ internal sealed class WatchHub : IDisposable
         }
     }
 
-    // To be forgotten without the lock, because one that is being made is waited for.
+    // Returns the messages to forget. The caller does that without the lock, because Forget waits for a message that is being encoded.
     private IReadOnlyList<SharedMessage> RemoveSharedLocked()
     {
         Invariant.CheckHeld(_lock);
@@ -677,9 +677,9 @@ internal sealed class WatchHub : IDisposable
     private CaughtUp Advance(Watcher watcher, JournalPage read, SentBeginning? beginning)
     {
         var (after, page, runs) = (read.After, read.Page, new List<WatchRun>());
-        // The state to come to may be older than the one that the caller has from another replica.
+        // This replica's state may be older than the one that the caller has from another replica.
         var until = beginning is { } sent ? Etag.Max(after, Etag.Min(sent.Until, page.Until)) : page.Until;
-        // Of sets the beginning has nothing, so they change only behind it.
+        // The beginning has no entries of sets, so changes of sets follow only after it.
         var (range, withSets) = beginning is { } begun ? (begun.Keys, false) : (watcher.Range, watcher.WithSets);
         foreach (var batch in read.Batches)
         {

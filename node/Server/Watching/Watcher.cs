@@ -6,10 +6,10 @@ namespace KvCluster.Node.Watching;
 /// <summary>Why a watcher gets no more.</summary>
 internal enum WatchEnd
 {
-    /// <summary>It goes on.</summary>
+    /// <summary>The watcher has not ended.</summary>
     None,
 
-    /// <summary>Its stream has ended.</summary>
+    /// <summary>The watcher's stream has ended, and it has left its hub.</summary>
     Left,
 
     /// <summary>The replica has stopped, or failed, or the node stops.</summary>
@@ -19,10 +19,10 @@ internal enum WatchEnd
 /// <summary>Where a watcher gets its events from.</summary>
 internal enum WatchState
 {
-    /// <summary>It has to read the journal by itself.</summary>
+    /// <summary>The watcher has to read the journal by itself.</summary>
     Behind,
 
-    /// <summary>It has everything that the hub has, and more; the hub will catch up with it.</summary>
+    /// <summary>The watcher has everything that the hub has, and more; the hub will catch up with it.</summary>
     Ahead,
 
     /// <summary>The hub gives it the events of each record.</summary>

@@ -100,7 +100,7 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
 
     private long Threshold => budget / 8 * 3;
 
-    // What writers take, and waiting or a checkpoint returns.
+    // The memory that writers take and that waiting or a checkpoint returns. What readers and digests hold is not part of it.
     private long Paced => Used - UsedFor(MemoryUse.ReaderPages) - UsedFor(MemoryUse.DigestPages);
 
     /// <summary>
@@ -147,7 +147,7 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
         return share;
     }
 
-    // Asks stores until what they are about to return suffices.
+    // Asks stores to return memory, until what they are about to return suffices.
     private void Look(bool isDue)
     {
         var now = time.GetTimestamp();
@@ -304,7 +304,7 @@ internal sealed class MemoryAccount(long budget, TimeProvider time)
             return AskedAtLocked != 0 && (account.Elapsed(AskedAtLocked, now) < AskAgainAfter || isUnderWay());
         }
 
-        // The stores that pause, and this one.
+        // The number of stores that pause, this one included.
         private int Writers => Volatile.Read(ref account._held) + (_isHeld ? 0 : 1);
     }
 

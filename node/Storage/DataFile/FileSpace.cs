@@ -70,7 +70,7 @@ internal sealed class FileSpace(IStorageFile file, PageSpace space)
             var end = (run.First + run.Count) * Page.Bytes;
             for (var from = run.First * Page.Bytes; file.TryFindHole(from, end, out var hole, out from);)
             {
-                // A page counts if its beginning has no space.
+                // A page is part of the hole if its beginning has no space.
                 var first = (hole + Page.Bytes - 1) / Page.Bytes;
                 if (((from + Page.Bytes - 1) / Page.Bytes) - first is > 0 and var count)
                     map.AddHole(new PageRun(first, count));

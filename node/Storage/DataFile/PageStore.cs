@@ -262,7 +262,7 @@ internal sealed class PageStore : IDisposable
     public bool AbandonStep(Checkpoint checkpoint)
     {
         Invariant.Check(checkpoint == _leaving.Checkpoint && checkpoint.MayBeAbandoned && !_batch.IsOpen, $"A checkpoint was abandoned although its meta page may be durable, or during a batch.");
-        // A write that found the disk full has restored the map already; if none was begun, this does.
+        // A write that found the disk full has restored the map already. If no write was begun, the map is restored here.
         Free.Restore();
         return _leaving.AbandonStep(Roots.Readers.NextEpoch(), Options.StepPages);
     }

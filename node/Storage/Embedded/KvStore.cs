@@ -139,7 +139,7 @@ public sealed class KvStore : IAsyncDisposable
             {
                 // The first failure counts, and the next open or restore removes what is left.
             }
-            // What the source throws is its own, also if it is an error of a file system.
+            // An exception of the source is passed on as it is, even if it is one of a file system.
             if (StoreErrors.TryTranslate(failure, out var translated))
                 throw translated;
             throw;
@@ -509,7 +509,7 @@ public sealed class KvStore : IAsyncDisposable
         }
         catch (Exception failure) when (failure is KvStoreException or StoreStoppedException or StorageIoException)
         {
-            // Whoever waits for a write has the failure. What the journal has is replayed by the next open.
+            // The callers that wait for a write get the failure. The next open replays what the journal has.
         }
         await _engine.Store.CloseAsync().ConfigureAwait(false);
         _engine.Dispose();

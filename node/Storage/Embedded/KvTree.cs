@@ -44,11 +44,11 @@ public sealed class KvTree
     /// <exception cref="KvTreeNotFoundException">The tree was dropped, and is not held.</exception>
     internal void Hold()
     {
-        // A full fence: either this sees the drop, or the drop sees this.
+        // The increment is a full fence: either this call sees the drop, or the drop sees this holder.
         Interlocked.Increment(ref _holders);
         if (!_isDropped)
             return;
-        // What was seen counts: the drop may fail meanwhile, and whoever gets no exception releases the tree.
+        // This throws even if the drop fails meanwhile: a caller that gets no exception would release the tree again.
         Release();
         throw Dropped();
     }

@@ -69,26 +69,26 @@ internal sealed class OperationResults
     }
 }
 
-/// <summary>Which parts of a result follow its first byte, and what it says itself.</summary>
+/// <summary>Which parts of a result follow its first byte, and what that byte says by itself.</summary>
 [Flags]
 internal enum ResultFlags : byte
 {
-    /// <summary>Nothing else is told.</summary>
+    /// <summary>The result has no further part.</summary>
     None = 0,
 
-    /// <summary>It has an etag.</summary>
+    /// <summary>An etag follows.</summary>
     Etag = 1,
 
     /// <summary><see cref="Existed"/> means something.</summary>
     IsExistenceKnown = 2,
 
-    /// <summary>There was what the operation removes or looks for.</summary>
+    /// <summary>The key or member that the operation removes or looks for existed.</summary>
     Existed = 4,
 
-    /// <summary>It has a number.</summary>
+    /// <summary>A number follows.</summary>
     Number = 8,
 
-    /// <summary>It has entries.</summary>
+    /// <summary>Entries follow.</summary>
     Entries = 16,
 
     /// <summary>There is more than what was read or removed.</summary>

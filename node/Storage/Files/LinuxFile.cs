@@ -59,7 +59,7 @@ internal sealed unsafe class LinuxFile : IStorageFile
         }
         finally
         {
-            // What failed may have happened, in part or as a whole.
+            // A call that failed may have happened, in part or as a whole, so the length is read from the system.
             Volatile.Write(ref _length, LibC.Seek(_descriptor, 0, LibC.SeekEnd) is >= 0 and var now ? now : Math.Min(before, length));
         }
     }

@@ -94,7 +94,7 @@ internal sealed class PageUse(PageSpace space, string path) : ITreeVisitor
         _keys++;
         if (StoredEntry.WhyUnreadable(_tree, key, value, hasTree) is not { } fault)
         {
-            // The tree of the keys is sound. The others are made again from it.
+            // A wrong life is no damage to the tree of the keys, from which the trees of expiries and owners are made again.
             if (_lives!.WhyWrong(_tree, key, value) is { } wrong)
                 LifeIsWrong(wrong, _tree == TreeId.Kv ? key : value);
             return true;
@@ -102,7 +102,7 @@ internal sealed class PageUse(PageSpace space, string path) : ITreeVisitor
         DamagedTrees.Add(_tree);
         // The ids of sessions are their callers' secrets.
         Findings.Add(Finding.Of(fault, path, null, _tree == TreeId.Sessions ? "an entry of the sessions" : $"{TreeText.Of(_tree)}: the value of the key {KeyText.Of(key)}"));
-        // The pages of its members are in use all the same.
+        // The pages of a set's members are in use even if the set's entry is unreadable.
         return true;
     }
 

@@ -93,7 +93,7 @@ internal sealed class DurableRecords(JournalIndex index, CompletedJobs completed
 
     private void Report(JournalEntry? entry, IStoreEvents owner)
     {
-        // An event handler may have truncated it in between.
+        // An event handler may have truncated the record in between.
         if (entry is null || entry.IsTruncated)
             return;
         Last = entry.Record;

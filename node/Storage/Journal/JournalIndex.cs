@@ -164,7 +164,7 @@ internal sealed class JournalIndex(RecordRef origin, long bodyBytesMax)
         return low;
     }
 
-    // Before the entry at this position.
+    // The bytes of all entries before this position.
     private long BytesThrough(int index) => index == 0 ? _bytesThroughBase : this[index - 1].BytesThrough;
 
     /// <summary>Some entries that follow each other.</summary>

@@ -50,7 +50,7 @@ internal static class JournalPhases
         // Both writes in flight may find no space.
         (JournalPhase.Open or JournalPhase.Draining, JournalEvent.FoundNoRoom) => JournalPhase.Draining,
         (JournalPhase.Draining, JournalEvent.TakenBack) => JournalPhase.Open,
-        // Final. Steps that were in flight then still end.
+        // This phase is final. Steps that were in flight when it began still end.
         (_, JournalEvent.Failure) => JournalPhase.Failed,
         (JournalPhase.Failed, JournalEvent.ExclusiveEnds or JournalEvent.FoundNoRoom) => JournalPhase.Failed,
         _ => throw new InvariantException($"A journal that is {phase} met the event {happened}."),

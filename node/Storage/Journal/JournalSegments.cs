@@ -318,7 +318,7 @@ internal sealed class JournalSegments : IDisposable
     private void Use(SegmentPreparation next, RecordRef last, ulong predecessor, long predecessorEnd)
     {
         Invariant.Check(next == _next && !_live.ContainsKey(next.Number), $"Segment {next.Number} was used although it is not the prepared one, or is in use.");
-        // Recycled since the truncation was queued, because both meta pages cover its last record. The line begins here then.
+        // If the predecessor was recycled since the truncation was queued, both meta pages cover its last record, and the line begins with this segment.
         if (!_live.TryGetValue(predecessor, out var before))
             (predecessor, predecessorEnd) = (0, 0);
         var header = new SegmentHeader(

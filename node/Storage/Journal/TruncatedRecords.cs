@@ -33,7 +33,7 @@ internal sealed class TruncatedRecords(StoreContext context, string journalDirec
             files.Delete(Path.Combine(asideDirectory, names[index]));
         var name = string.Create(CultureInfo.InvariantCulture, $"{nextSegment:x16}-{records[0].Record.Epoch:x16}{records[0].Record.Etag.Change:x16}.bodies");
         var path = Path.Combine(asideDirectory, name);
-        // Left by an attempt that found no space.
+        // An earlier attempt that found no space may have left the file.
         files.Delete(path);
         using var file = files.Open(path, new StorageFileOptions(StorageFileMode.CreateNew));
         var offset = 0L;

@@ -129,7 +129,7 @@ internal sealed class CheckpointSchedule
         BeginRelease();
         if (_running is not null || _hasEnded || IsDiskFull)
             return;
-        // The state that they wait for was not durable before.
+        // A request may still wait, because the state that it wants covered was not durable when the last checkpoint began.
         if (_requests.Any || _backlog.IsDue || (_backlog.JournalBytes > 0 && _context.Time.GetElapsedTime(_startedAt) >= _context.Options.CheckpointInterval))
             Start();
     }

@@ -51,7 +51,7 @@ internal sealed class StoreMemory : IDisposable
         checkpoints.Released = OnReleased;
         checkpoints.Ended = () =>
         {
-            // A small checkpoint leaves nothing to be released in steps, but its memory, which is free now.
+            // A small checkpoint has nothing to release in steps, but the memory of its pages is free now, so it counts as a step.
             _steps++;
             Observe();
             _share.Relieved();
@@ -103,7 +103,7 @@ internal sealed class StoreMemory : IDisposable
         _pages.KeepFreePages(_context.Memory.IsShort ? 0 : Math.Max(_context.Options.Pages.FreeScratchBytesMax, _context.Memory.ChangedPagesPlenty));
         _pages.BoundHeldScratch(_share.ReaderBytesMax, _share.DigestBytesMax);
         var (held, forDigests) = (_pages.HeldScratchBytes, _pages.DigestScratchBytes);
-        // What a checkpoint has placed is in use until it is returned; otherwise others would take it before.
+        // Pages that a checkpoint has placed count as in use until their memory is returned. Otherwise other stores would take that memory before.
         var used = _pages.ScratchBytes + _pages.PlacedBytes;
         _share.Set(MemoryUse.ChangedPages, Math.Max(0, used - held));
         _share.Set(MemoryUse.ReaderPages, held - forDigests);

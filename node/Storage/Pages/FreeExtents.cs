@@ -33,7 +33,7 @@ internal sealed class FreeExtents
         (_single, _run) = (default, default);
         pages.CollectRuns(_extents);
         _back = 0;
-        // Twice as much, so that there is a choice.
+        // Collects twice as many pages as are wanted, so that there is a choice.
         for (var front = 0L; _back < _extents.Count && front < 2 * wanted; _back++)
             front += _extents[_back].Count;
         _extents.Sort(0, _back, ByCount);

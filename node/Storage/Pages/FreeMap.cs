@@ -265,7 +265,7 @@ internal sealed class FreeMap
         _free.CopyFrom(_saved.Free);
         _pending.CopyFrom(_saved.Pending);
         _reusable.CopyFrom(_saved.Reusable);
-        // Some have space now. The next checkpoint takes them after the others as before.
+        // Some of these holes have space now. They still count as holes, which the next checkpoint takes last.
         _holes.CopyFrom(_saved.Holes);
         _pages.Restore();
     }

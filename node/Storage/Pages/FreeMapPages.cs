@@ -138,7 +138,7 @@ internal sealed unsafe class FreeMapPages
                 continue;
             if (!level.Places[i].Reference.IsNone)
                 leave(level.Places[i].Reference);
-            // The file may grow, and the level with it.
+            // Taking a place may make the file grow, and the level with it, so the level's array is read after that.
             var place = take();
             level.NewPlaces[i] = place;
             any = true;

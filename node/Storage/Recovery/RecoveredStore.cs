@@ -131,7 +131,7 @@ internal sealed class RecoveredStore : IDisposable
             (predecessor, predecessorEnd) = (segments[^1].Header.PredecessorNumber, segments[^1].Header.PredecessorEnd);
             segments.RemoveAt(segments.Count - 1);
         }
-        // After a loss, numbers may have been used that no header shows any more.
+        // After a loss, segments may have had numbers that no header shows any more.
         var used = Row.Decision == RecoveryDecision.RecoverFromPeers && _line.Files.Count > 0 ? _line.Files[^1] : _line.Newest;
         journal.Adopt(segments.Select(segment => (segment.Header.Number, segment.Header.Incarnation, segment.Bytes)), used + 1);
         var known = segments.Exists(segment => segment.Header.Number == predecessor);

@@ -86,7 +86,7 @@ internal sealed class SessionLifetimes(ulong epoch, TimeProvider time, int drift
     public void Add(UInt128 session, ulong lifetimeMilliseconds, ulong leftMilliseconds = 0)
     {
         var left = leftMilliseconds == 0 ? lifetimeMilliseconds : Math.Min(leftMilliseconds, lifetimeMilliseconds);
-        // Sessions that are added here get their moment at the first look, when their countdown begins.
+        // The countdown begins at the first look, which also sets the session's moment in the queue.
         Add(new Countdown(session, lifetimeMilliseconds, CountedFor(lifetimeMilliseconds), CountedFor(left), Countdown.Unheard) { IsRecorded = leftMilliseconds != 0 }, long.MinValue);
     }
 

@@ -75,7 +75,7 @@ internal static class ConditionEvaluation
                 return null;
             _ = KvValue.Read(cursor.Value, out var etag);
             greatest = Etag.Max(greatest, etag);
-            // No further key makes it less.
+            // A further key cannot make the greatest etag less.
             if (greatest > most)
                 return false;
         }

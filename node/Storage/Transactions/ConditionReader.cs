@@ -125,10 +125,10 @@ internal enum ConditionKind : byte
 /// <summary>How what is stored compares with what a condition names.</summary>
 internal enum ConditionRelation : byte
 {
-    /// <summary>Both are equal.</summary>
+    /// <summary>What is stored equals the operand.</summary>
     Equal = 1,
 
-    /// <summary>Both differ.</summary>
+    /// <summary>What is stored differs from the operand.</summary>
     NotEqual = 2,
 
     /// <summary>What is stored is less.</summary>

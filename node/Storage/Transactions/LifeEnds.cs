@@ -172,7 +172,7 @@ internal sealed class LifeEnds : IDisposable
     {
         if (_lifetimes is not { HasDue: true } lifetimes)
             return;
-        // A full disk has room for ends, and not for these.
+        // A full disk has room for the ends of sessions, but not for what is left of others.
         if (recordBytesLeft is not null)
             lifetimes.PutOffRests();
         var countMax = Math.Min(RestsMax, CountFor(pagesLeft));
@@ -299,7 +299,7 @@ internal sealed class LifeEnds : IDisposable
         {
             if (!_expiriesAhead.MayBegin(_round, CountAhead, ExpiryIndex.KeysDue(now, CountAhead)))
                 return;
-            // What is due behind these keys is read in the next round.
+            // Keys that are due behind these are read in the next round.
             countMax = Math.Min(countMax, CountAhead);
             _round++;
         }

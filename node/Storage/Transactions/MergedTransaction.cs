@@ -422,7 +422,7 @@ internal sealed class MergedTransaction(
         var operationBytes = _payload.Count;
         for (var reader = new OperationReader(request.EncodedOperations); reader.MoveNext();)
         {
-            // The etag is that of the first of them, which is committed with all others.
+            // All operations of this request wait for the etag of the first, because they are committed together.
             if (lives.TryForgetRest(reader.Session, _next))
                 Operations.SessionLeft(_payload, reader.Session, 0);
         }

@@ -159,7 +159,7 @@ internal sealed class PageKeys(int every = 1)
     {
         switch (operation.Code)
         {
-            // What is put under a number follows the keys with its prefix, and is mostly beside the one before it.
+            // A numbered put gets the key behind all keys with its prefix, which is mostly beside the one before it.
             case RequestOperation.Put or RequestOperation.PutOnTerms or RequestOperation.Delete:
                 Add(TreeId.Kv, operation.Key);
                 break;

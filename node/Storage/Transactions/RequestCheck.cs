@@ -60,7 +60,7 @@ internal ref struct RequestCheck(WriteBatch batch, RequestOperations operations,
             if (!MayTouch(reader))
                 return WriteOutcome.RangeTooLarge;
             _ranges += reader.Code == RequestOperation.DeleteRange ? 1 : 0;
-            // What only reads is read once, and refused while it is read.
+            // A request that only reads is read once, and refused as soon as it has read too much.
             if (resultBytesMax == 0 || !_changes)
                 continue;
             bytes += OperationResults.ResultBytesMax + BytesOf(reader, index, resultBytesMax - bytes);

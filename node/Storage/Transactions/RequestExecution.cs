@@ -135,7 +135,7 @@ internal ref struct RequestExecution
             AddResult();
             return;
         }
-        // The number is that of the state, so what is before it in the request has to be applied.
+        // The last number is read from the state, so all operations before this one in the request have to be applied first.
         KeysDeleted += Settle();
         Span<byte> key = stackalloc byte[KvLimits.KeyBytesMax];
         key = key[..NumberText.WriteKey(key, put.Key, checked(KeyNumbers.Last(_batch, put.Key) + 1))];

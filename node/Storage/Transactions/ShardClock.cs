@@ -40,7 +40,7 @@ internal sealed class ShardClock(TimeProvider time, int driftPermille)
     {
         if (microseconds > Microseconds)
             CountOn(Microseconds = microseconds, time.GetTimestamp());
-        // What had only a shard time showed that as its wall time.
+        // The shard time of a record without a wall time was shown as its wall time.
         _wallUs = Math.Max(_wallUs, wallMicroseconds == 0 ? microseconds : wallMicroseconds);
     }
 
@@ -90,7 +90,7 @@ internal sealed class ShardClock(TimeProvider time, int driftPermille)
     private long WithoutDrift(TimeSpan passed)
     {
         var us = passed.Ticks / TimeSpan.TicksPerMicrosecond;
-        // Rounded up, so that the clock is never the faster for it.
+        // The drift is rounded up, so that rounding never makes the clock faster.
         return us - (((us * driftPermille) + 999) / 1_000);
     }
 

@@ -244,7 +244,7 @@ internal sealed class MemberList(Func<long, bool> tryTake) : IDisposable
                 few = (few << 8) | one;
             return BitOperations.Crc32C(hash, few);
         }
-        // The last eight bytes may have some in common with those before them.
+        // The last eight bytes may overlap the word before them.
         var last = BinaryPrimitives.ReadUInt64LittleEndian(member[^sizeof(ulong)..]);
         for (; member.Length > sizeof(ulong); member = member[sizeof(ulong)..])
             hash = BitOperations.Crc32C(hash, BinaryPrimitives.ReadUInt64LittleEndian(member));

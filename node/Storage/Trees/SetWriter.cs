@@ -131,7 +131,7 @@ internal sealed unsafe class SetWriter(PageSpace space, TreeWriter keys, TreeWri
 
     private ulong RemoveFromTreeBefore(TreeRoot* sets, ReadOnlySpan<byte> key, int index, ReadOnlySpan<byte> end, Etag etag)
     {
-        // First, because the copy has the references that are final.
+        // The leaf is copied first, because only the copy has the final references.
         var leaf = keys.OwnLeaf(sets);
         var tree = Open(leaf, index);
         var removed = members.DeleteRange(&tree, default, end);

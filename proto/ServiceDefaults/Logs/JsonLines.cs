@@ -19,7 +19,7 @@ internal sealed class JsonLines(TimeProvider time) : ConsoleFormatter(FormatName
 {
     public const string FormatName = "kvcluster-json";
 
-    // Log collectors read it, not browsers.
+    // Log collectors read the lines, not browsers, so text is not escaped for HTML.
     private static readonly JsonWriterOptions Options = new() { Encoder = JavaScriptEncoder.UnsafeRelaxedJsonEscaping };
 
     public override void Write<TState>(in LogEntry<TState> logEntry, IExternalScopeProvider? scopeProvider, TextWriter textWriter)

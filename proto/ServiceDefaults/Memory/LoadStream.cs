@@ -32,7 +32,7 @@ internal sealed class LoadStream(Func<MessageBytes, ulong, CancellationToken, Ta
     public async Task RunAsync(IAsyncStreamReader<MessageBytes> chunks, CancellationToken cancellationToken)
     {
         using var refused = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
-        // One more is awaited by the answering.
+        // The channel has one place less than chunks may be open, because AnswerAllAsync awaits one more.
         var open = Channel.CreateBounded<Task<MessageBytes>>(new BoundedChannelOptions(ChunksOpenMax - 1) { SingleReader = true, SingleWriter = true });
         var answering = AnswerAllAsync(open.Reader, refused);
         try

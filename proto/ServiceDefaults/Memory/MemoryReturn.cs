@@ -27,7 +27,7 @@ internal sealed class MemoryReturn : IAsyncDisposable
                 break;
             case IdleMemoryStep.Measure:
                 NativeHeap.Trim();
-                // It marks in the background, whatever the amount.
+                // This collection marks in the background, however much memory is in use.
                 GC.Collect(GC.MaxGeneration, GCCollectionMode.Forced, blocking: false, compacting: false);
                 break;
             case IdleMemoryStep.Compact:

@@ -25,7 +25,7 @@ internal static class NativeHeap
         }
         catch (EntryPointNotFoundException)
         {
-            // Not glibc. It is not asked again.
+            // The C library is not glibc, so the call is not tried again.
             _isOther = true;
             return false;
         }

@@ -19,7 +19,7 @@ internal sealed class MetricFamily
     /// <summary>The longest number as text has 24 characters.</summary>
     private const int ValueBytesMax = 32;
 
-    // For instruments that do not specify their buckets. Those of the runtime do.
+    // The bounds for instruments that do not specify their buckets. Instruments of the runtime specify them.
     private static readonly double[] BoundsOtherwise = [.. Buckets.Seconds.HistogramBucketBoundaries!];
 
     private readonly MetricKind _kind;
@@ -29,7 +29,7 @@ internal sealed class MetricFamily
     private readonly ConcurrentDictionary<Tag[], MetricSeries>.AlternateLookup<ReadOnlySpan<Tag>> _lookup;
     private readonly MetricSeries _overflow;
 
-    // By their labels. Series are never removed, so as many are the same.
+    // The series in the order of their labels. Series are never removed, so the same number of series means the same series.
     private MetricSeries[] _sorted = [];
 
     public MetricFamily(Instrument instrument)
