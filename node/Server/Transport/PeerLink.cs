@@ -25,7 +25,7 @@ internal sealed class PeerLink
     private static readonly TimeSpan BeatPatience = TimeSpan.FromMilliseconds(5);
 
     private readonly Lock _gate = new();
-    private readonly FrameLanes _frames = new();
+    private readonly FrameQueue _frames = new();
     private readonly SemaphoreSlim _urgencyRose = new(0);
     private int _urgency;
     private long _sessions;

@@ -7,7 +7,7 @@ using KvCluster.Node.Shards;
 namespace KvCluster.Node.Transport;
 
 /// <summary>A bounded queue of frames that is fair between shards.</summary>
-internal sealed class FrameLanes
+internal sealed class FrameQueue
 {
     /// <summary>
     /// A shard's credit: the bytes of its frames that may wait. Twice what a leader sends a follower without an acknowledgement, because a window may be

@@ -6,18 +6,18 @@ using Xunit.Abstractions;
 namespace KvCluster.Tests.Node;
 
 /// <summary>Frames of many shards that wait for one stream.</summary>
-public sealed class FrameLanesTests(ITestOutputHelper output)
+public sealed class FrameQueueTests(ITestOutputHelper output)
 {
     private const int FrameBodyBytes = 256 << 10;
     private static readonly ByteString Body = UnsafeByteOperations.UnsafeWrap(new byte[FrameBodyBytes]);
 
-    private readonly FrameLanes _lanes = new();
+    private readonly FrameQueue _lanes = new();
 
     [Fact]
     public void TryAdd_ShardWithoutCredit_DropsItsRecordsAndNothingElse()
     {
         var added = Fill(shard: 1);
-        Assert.InRange(added * (long)FrameBodyBytes, FrameLanes.LaneBytesMax - (2 * FrameBodyBytes), FrameLanes.LaneBytesMax);
+        Assert.InRange(added * (long)FrameBodyBytes, FrameQueue.LaneBytesMax - (2 * FrameBodyBytes), FrameQueue.LaneBytesMax);
         Assert.True(_lanes.TryAdd(Heartbeat(1, 1)));
         Assert.True(_lanes.TryAdd(Heartbeat(2, 1)));
         Assert.Equal(added, Fill(shard: 2));
@@ -74,13 +74,13 @@ public sealed class FrameLanesTests(ITestOutputHelper output)
             Assert.True(added > 0, $"Shard {shard} has no space at all.");
             frames += added;
         }
-        Assert.InRange(frames * FrameBodyBytes, FrameLanes.BytesMax / 2, FrameLanes.BytesMax + (Shards * (long)FrameBodyBytes));
+        Assert.InRange(frames * FrameBodyBytes, FrameQueue.BytesMax / 2, FrameQueue.BytesMax + (Shards * (long)FrameBodyBytes));
     }
 
     [Fact]
     public void TryAdd_FramesWithoutBodies_AreBoundedByTheirCount()
     {
-        for (var epoch = 1ul; epoch <= FrameLanes.LaneFramesMax; epoch++)
+        for (var epoch = 1ul; epoch <= FrameQueue.LaneFramesMax; epoch++)
             Assert.True(_lanes.TryAdd(Heartbeat(1, epoch)));
         Assert.False(_lanes.TryAdd(Heartbeat(1, 0)));
         Assert.True(_lanes.TryAdd(Heartbeat(2, 0)));
