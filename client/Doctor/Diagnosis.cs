@@ -191,7 +191,7 @@ internal sealed class Diagnosis(ClusterStatus status, IReadOnlyList<NodeExaminat
             yield break;
         var text = string.Create(CultureInfo.InvariantCulture,
             $"stores use {memory.UsedBytes >> 20:N0} of {memory.BudgetBytes >> 20:N0} MiB: changed pages {memory.ChangedPagesBytes >> 20:N0}, pages held by readers {memory.ReaderPagesBytes >> 20:N0}, free pages {memory.FreePagesBytes >> 20:N0}, journal {memory.JournalBytes >> 20:N0}, journal index {memory.JournalIndexBytes >> 20:N0}, waiting requests {memory.RequestsBytes >> 20:N0}; held back for {memory.HeldBack.TotalSeconds:N0} s since it started");
-        // What readers hold slows nobody.
+        // Pages that readers hold are left out, because they slow nobody.
         yield return memory.UsedBytes - memory.ReaderPagesBytes <= memory.BudgetBytes / 2
             ? new Finding(Severity.Ok, $"memory of node {node.Node}", text)
             : new Finding(Severity.Warning, $"memory of node {node.Node}", text,

@@ -115,7 +115,7 @@ internal sealed class Boundaries
         while (heads > RunHeads)
         {
             var half = heads >> 1;
-            // Not a branch.
+            // Compiled without a branch, which would be predicted wrongly half of the time.
             less += half * (words[less + half - 1] < head ? 1 : 0);
             heads -= half;
         }
@@ -123,7 +123,7 @@ internal sealed class Boundaries
         return less + BitOperations.PopCount(isLess & ((1ul << heads) - 1));
     }
 
-    // Both have the same bytes up to this depth, padded with zeros.
+    // Whether the boundary is not greater than the key. Both have the same bytes up to this depth, padded with zeros.
     private bool IsNotAfter(int index, ReadOnlySpan<byte> key, int depth)
     {
         var bound = this[index];
@@ -144,7 +144,7 @@ internal sealed class Boundaries
         return first;
     }
 
-    // One pass over the keys for each level of the tree. Depth first, so that a node's children follow it.
+    // Builds the tree in one pass over the keys for each level, depth first, so that a node's children follow it.
     private ulong[] Nodes()
     {
         var words = new List<ulong>(Count + (Count / 2) + RunHeads);

@@ -39,6 +39,7 @@ internal static class PermanentFailures
     // A peer that accepts connections and resets them has sent nothing wrong. It may be a proxy whose nodes are down.
     private static bool HasReset(Exception failure) => failure is SocketException || (failure.InnerException is { } inner && HasReset(inner));
 
-    // What came is no HTTP/2. A peer that only stands still answers no ping, which is the same exception, but its message has no code; one that is busy resets a call by another code.
+    // The peer's bytes are no HTTP/2. A peer that only stands still answers no ping, which is the same exception, but its message has no code; one that is busy
+    // resets a call by another code.
     private static bool IsForeign(HttpProtocolException failure) => failure.ErrorCode is ProtocolError or FrameSizeError or Http11Required && failure.Message.Contains("(0x", StringComparison.Ordinal);
 }

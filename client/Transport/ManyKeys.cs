@@ -62,7 +62,7 @@ internal static class ManyKeys
         var sizes = answers.ToDictionary(static answer => answer.Shard, static answer => answer.Error is { } error ? CallStatus.LargeReplyBytes(error) : answer.Response!.CalculateSize());
         return ([], CallStatus.ReplyLarge(sizes.Values.Sum(static bytes => (long)bytes)), sizes.ToDictionary(
             static size => size.Key,
-            // Never less than before, so that parts that grow in turn all fit in the end.
+            // The room for a part never gets smaller, so that parts that grow in turn all fit in the end.
             size => Math.Max(ReplyWay.RoomFor(size.Value), way.PartBytesMax?.GetValueOrDefault(size.Key) ?? 0)));
     }
 

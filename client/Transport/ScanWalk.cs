@@ -19,7 +19,7 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
     /// <summary>With less time left no other replica is asked.</summary>
     private static readonly TimeSpan LeftMin = TimeSpan.FromMilliseconds(10);
 
-    // By the clock of the time in which the process ran.
+    // A time of the clock that counts only while the process runs.
     private long _giveUpMs;
 
     // The wait requested by the node that broke the last stream.

@@ -80,7 +80,7 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
         {
             await calls.Runtime.CancelAsync(ended).ConfigureAwait(false);
             await running.ConfigureAwait(ConfigureAwaitOptions.SuppressThrowing);
-            // What was received and not read.
+            // Returns the room of messages that were received and not read.
             Release(Volatile.Read(ref _bytesHeld));
         }
     }
@@ -162,11 +162,11 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
         }
     }
 
-    // Null if the map has a gap.
+    // Divides the request among the shards; null if the map has a gap.
     private List<Part>? TryDivide(WatchRequest request)
     {
         var (map, parts) = (calls.Table.Map, new List<Part>());
-        // Of one key nothing but the prefix counts.
+        // A watch of exactly one key names it in the prefix; start and end are ignored.
         var bounds = request.Exact
             ? new KeyBounds(request.Prefix.Memory, (byte[])[.. request.Prefix.Span, 0])
             : KeyBounds.Of(request.Start.Memory, request.End.Memory, request.Prefix.Memory);
@@ -290,7 +290,7 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
         return _begun.Task.IsCompleted ? Complete(part, message) : message.Events.Count > 0 || message.Initial ? [WithoutPosition(message)] : [];
     }
 
-    // What else there is to tell comes with the last position.
+    // The positions of all other shards come first. The message of the last shard, with its events, comes with the last position.
     private IEnumerable<WatchResponse> Complete(Part last, WatchResponse message)
     {
         var positions = _parts.Where(part => part != last && part.Told is not null).Select(part => new WatchResponse { Position = part.Told, Initial = message.Initial, MorePositions = true });

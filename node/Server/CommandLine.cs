@@ -131,7 +131,7 @@ internal static class CommandLine
         {
             var saved = await snapshots.SaveAsync(SnapshotPatience, stopping.Token).ConfigureAwait(false);
             var done = $"Saved the coordinator's data in '{saved.Path}': {saved.Bytes} bytes. Older snapshots deleted: {saved.Deleted}.";
-            // It is there. A Job that counted as failed would be repeated, and each repetition would delete an older one.
+            // The snapshot exists, so the command has succeeded. A Job that failed would be repeated, and each repetition would delete an older snapshot.
             if (saved.Untold is { } reason)
                 return Program.Tell([$"{done} But its time could not be put into the coordinator, so nodes take an earlier snapshot for the newest: {reason}"], ExitCodes.Done);
             Console.WriteLine(done);

@@ -34,7 +34,7 @@ internal sealed class SecretCertificates(KubernetesSecrets secrets, string autho
     public async Task EnsureAsync(IReadOnlyList<SecretCertificate> wanted, CancellationToken cancellationToken)
     {
         using var authority = await AuthorityAsync(wanted, cancellationToken).ConfigureAwait(false);
-        // Before the first change, so that a certificate of somebody else stops this with nothing done.
+        // All secrets are looked at before the first change, so that a certificate of another authority stops the command with nothing done.
         foreach (var one in wanted)
             _ = Due(authority, await secrets.FindAsync(one.Secret, cancellationToken).ConfigureAwait(false), one);
         foreach (var one in wanted)

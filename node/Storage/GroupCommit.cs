@@ -273,7 +273,7 @@ internal sealed class GroupCommit
     {
         var body = SealBody(previous, flags, operationCount, payload);
         var record = body.Record;
-        // Before a journal lane can complete the record.
+        // The observer is told before a journal lane can complete the record.
         if (merged is not null && _context.Observer.IsWatching)
             _context.Observer.Appended(record, operationCount, merged.Waited, merged.Traces);
         _log.Append(body);

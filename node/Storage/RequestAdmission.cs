@@ -55,7 +55,7 @@ internal sealed class RequestAdmission
         request.ComputeDigest();
         if (!Queue.TryAdd(request))
             return false;
-        // After the end nobody runs the notice.
+        // A store that has stopped takes no notice of its queue any more, so this request is answered here.
         if (_life.IsStopped)
             Refuse(new AnswerChain(_context.Completions), static _ => WriteOutcome.Stopped);
         return true;

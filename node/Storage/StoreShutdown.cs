@@ -117,7 +117,7 @@ internal sealed class StoreShutdown
 
     private void AnswerAll()
     {
-        // First, so that whoever adds a request after the last one was answered sees it.
+        // The phase advances first, so that a caller that adds a request after the last one was answered sees it.
         _life.Advance(StorePhase.Stopped);
         _answerAll();
     }

@@ -43,14 +43,14 @@ internal static class StrayResets
         private const byte Headers = 1;
         private const byte Reset = 3;
 
-        // What the reader was given last, to which the positions in AdvanceTo belong.
+        // The buffer that the reader was given last, to which the positions in AdvanceTo belong.
         private ReadOnlySequence<byte> _given;
 
         // Bytes from the first one that is not consumed on which may be passed on, and behind them the bytes to be dropped.
         private long _passed;
         private int _dropped;
 
-        // What is left of the frame at the end of the passed bytes, or of the preface.
+        // Bytes that are left of the frame at the end of the passed bytes, or of the preface.
         private long _ofFrame = PrefaceBytes;
         private uint _lastOpened;
 
@@ -91,7 +91,7 @@ internal static class StrayResets
 
         public override ValueTask CompleteAsync(Exception? exception = null) => inner.CompleteAsync(exception);
 
-        // False: there was nothing to pass on, and the inner reader waits for more.
+        // Passes on what may be passed. False if there was nothing, and the inner reader waits for more.
         private bool TryPass(in ReadResult read, out ReadResult passed)
         {
             passed = read;

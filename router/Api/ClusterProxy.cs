@@ -58,7 +58,7 @@ internal sealed class ClusterProxy(CallRouter calls, NodeFanOut nodes, RouterOpt
         return complete || message.Shards.Count > 0 || message.Nodes.Count > 0 ? message : null;
     }
 
-    // What one stream has sent.
+    // The routes and nodes that one stream has sent.
     private sealed class Sent
     {
         public Dictionary<ShardId, ShardRoute> Shards { get; } = [];

@@ -39,7 +39,7 @@ internal sealed class KvProxy(
     public static readonly Google.Rpc.Status RepliesWait = CallStatus.Create(
         StatusCode.Unavailable, "BUSY", "The router has reached its limit of memory for unread replies. Try again.", "no");
 
-    // What a node that does not keep it says. The walk over the shards replaces the token with those of its own, and drops them from the pages it returns.
+    // The refusal of a node that does not keep the snapshot of a token. A walk over the shards has tokens of its own, so a caller's token means nothing here.
     private static readonly Google.Rpc.Status SnapshotNotKept = CallStatus.Create(
         StatusCode.Aborted,
         CallStatus.SnapshotTooOld,

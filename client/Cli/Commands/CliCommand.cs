@@ -50,7 +50,7 @@ internal static class CliCommand
         }
     }
 
-    // What was printed before the failure is correct and comes first.
+    // Reports the failure of a command after the output that it has printed before, which is correct.
     private static int TellAfter(Output output, Exception failure)
     {
         try

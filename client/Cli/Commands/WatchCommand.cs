@@ -68,7 +68,8 @@ internal static class WatchCommand
         });
     }
 
-    // Where a watch is that had nothing to print, so that it can go on there even if nothing changes for longer than the journal is kept.
+    // Prints the position of a watch that had nothing else to print, so that a later watch can continue there even if nothing changes for longer than the
+    // journal is kept.
     private static void PrintPosition(Output output, string? token, bool isInitialComplete)
     {
         if (output.IsJson && token is not null)

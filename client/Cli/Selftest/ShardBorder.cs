@@ -44,7 +44,7 @@ internal sealed record ShardBorder(byte[] First, byte[] Second, byte[] End)
     /// <param name="name">Name of the run.</param>
     public static ShardBorder? Around(ReadOnlySpan<byte> border, ReadOnlySpan<byte> name)
     {
-        // What is directly below a zero byte at the end has no room for a name.
+        // No name fits directly below a key that ends with a zero byte, so such bytes are cut off.
         var below = border.TrimEnd((byte)0);
         if (below.IsEmpty || border.Length > BytesMax)
             return null;

@@ -29,7 +29,7 @@ internal sealed class Follower
     private readonly Freshness _freshness = new();
     private readonly List<Frame> _parked = [];
 
-    // What the present leader says, which this replica may lack or have otherwise: committed here is the lesser of it and the match (R10).
+    // The committed etag of the present leader. This replica may lack that record or have another in its place, so it commits only up to the match (R10).
     private Etag _leaderCommitted;
 
     // The etag last acknowledged in this epoch: durable and matched (R7). It only rises, but is reset when a recovery ends, so that it is sent again.

@@ -10,7 +10,7 @@ internal struct CatchUpRounds()
     private long _tookUs = long.MaxValue;
     private long _beganUs;
 
-    // What the present round has to reach; none if there is no round, because nothing is lacking.
+    // The etag that the present round has to reach; none if there is no round, because the follower lacks nothing.
     private Etag _goal;
 
     /// <summary>The follower has acknowledged more, or the leader's journal has more.</summary>

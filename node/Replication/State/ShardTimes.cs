@@ -11,7 +11,7 @@ internal sealed class ShardTimes(ReplicaContext context)
 {
     private (ulong Epoch, HeardShardTime Heard, long AtUs) _newest;
 
-    // What was heard in the epoch of the last record, when a later epoch was heard of which this replica has no record yet.
+    // The time last heard in the epoch of the journal's last record, kept when a time of a later epoch is heard of which the journal has no record yet.
     private (ulong Epoch, HeardShardTime Heard, long AtUs) _before;
 
     /// <summary>A leader of the promised epoch says what time it is, or this replica does, which led it.</summary>

@@ -158,7 +158,7 @@ internal static class ChangeReading
         return shard is null ? ApiErrors.BadRequest(LoadStream.NoEntry) : null;
     }
 
-    // What does not depend on the shard.
+    // Checks what does not depend on the shard.
     private static ApiError? Check(in OperationFields operation, WriteRequest write)
     {
         if (operation.Kind == Operation.OperationOneofCase.None)

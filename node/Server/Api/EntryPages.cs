@@ -20,7 +20,7 @@ internal sealed class EntryPages(Cursor cursor, bool isReverse, bool isKeysOnly)
     // Whether the cursor is on an entry for which the last page had no space.
     private bool _isAhead;
 
-    // Where the key of the last entry is in the page.
+    // The place of the last entry's key in the page.
     private Range _lastKey;
 
     /// <summary>The maximum number of further entries.</summary>

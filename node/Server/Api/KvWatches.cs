@@ -288,7 +288,7 @@ internal sealed class KvWatches(ShardLookup lookup, WatchHubs hubs, ReadThreads 
         return await replica.Reads.WaitForAppliedAsync(after, CatchUpTime, output.Cancellation).ConfigureAwait(false) ? null : ApiErrors.ReplicaBehind(output.Shard, after, lookup.Node);
     }
 
-    // Whether changes elsewhere would not be seen here.
+    // Whether this replica may be cut off, so that changes at other replicas would not be seen here.
     private static bool IsCutOff(HostedShard shard) =>
         !shard.Replica!.IsServing && (shard.Replica.Reads.AgeUs is not { } age || age > (ulong)SilenceMax.TotalMicroseconds);
 

@@ -55,7 +55,7 @@ internal static class RequestRules
     {
         if (prefix.Length > KvLimits.KeyBytesMax - NumberText.KeyDigits)
             return ApiErrors.KeyTooLong;
-        // Those beyond the greatest number are never made, so a bound between two shards may be there.
+        // The keys from the least to the greatest number must be in the shard. No key beyond them is made, so a bound between two shards may follow.
         Span<byte> key = stackalloc byte[KvLimits.KeyBytesMax];
         foreach (var number in (ReadOnlySpan<ulong>)[0, ulong.MaxValue])
         {

@@ -197,7 +197,7 @@ internal sealed class SetIntersectQuery : SnapshotQuery
         return _common.Seek(default);
     }
 
-    // True when the sets below a prefix are counted and in order, or the query is refused.
+    // Counts the sets below a prefix, until a time. True when they are counted and in order, or the query is refused.
     private bool CountFacets(TimeProvider clock, long until)
     {
         for (var isPrepared = _list.Prepare(); !isPrepared; isPrepared = _list.Prepare())
@@ -240,7 +240,7 @@ internal sealed class SetIntersectQuery : SnapshotQuery
         _sets = null;
     }
 
-    // Before so many bytes are appended to the answer.
+    // Takes memory for so many bytes before they are appended to the answer. False if there is none.
     private bool TryCountAnswer(int bytes)
     {
         for (; Answer.Count + bytes > _answerCounted; _answerCounted += AnswerUnitBytes)

@@ -49,7 +49,7 @@ internal sealed class MeasuredCoordinator(ICoordinator inner, NodeMetrics metric
         }
         catch (CoordinatorAlarmException failure)
         {
-            // It answers, but its answers are not trusted. Whether a guard that does not hold is an alarm is found out by the caller.
+            // The coordinator answers, but its answers are not trusted. The caller finds out whether a guard that does not hold is an alarm.
             metrics.CoordinatorCalled(call, began, error: null);
             if (failure is not CoordinatorGuardException)
                 Alarm();

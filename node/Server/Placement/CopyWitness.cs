@@ -67,7 +67,7 @@ internal sealed class CopyWitness(NodeIdentity identity, ShardHost shards, ICoor
         if (shards.Find(shard)?.Replica is not { IsServing: true } leader)
             return Refused($"node {identity.Node} does not lead the shard");
         var confirmed = await leader.Reads.ConfirmAsync(cancellationToken).ConfigureAwait(false);
-        // After the round, so that a change of leader or of voters meanwhile shows.
+        // The view is read after the round, so that a change of leader or of voters meanwhile shows.
         if (await leader.Report.LookAsync().ConfigureAwait(false) is not { } view || !leader.IsServing)
             return Refused($"node {identity.Node} no longer leads the shard");
         if (CopyRules.WhyNotHeld(view, record, copy, newest, confirmed) is not { } reason)

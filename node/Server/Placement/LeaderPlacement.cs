@@ -160,7 +160,7 @@ internal sealed class LeaderPlacement : IAsyncDisposable
             await WelcomeAsync(node, stop).ConfigureAwait(false);
     }
 
-    // Once per stream to the node, so that what an operator moves afterwards stays.
+    // Transfers leaderships to a node once per stream to it, so that what an operator moves afterwards stays.
     private async Task WelcomeAsync(NodeId node, CancellationToken stop)
     {
         var session = _peers.SessionOf(node);

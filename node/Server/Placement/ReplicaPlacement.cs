@@ -223,7 +223,7 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
         var removed = LongIn(_removedSince, record.LeavingIds.Where(node => !snapshot.Nodes.ContainsKey(node) && !holders.Contains(node)).ToHashSet());
         if (removed.Count == 0)
             return;
-        // This process's map may be old.
+        // This process's map may be old, so the coordinator is asked for the nodes that it knows.
         removed.ExceptWith(await KnownNodesAsync(stop).ConfigureAwait(false));
         if (removed.Count == 0)
             return;
@@ -238,7 +238,7 @@ internal sealed class ReplicaPlacement : IAsyncDisposable
     private static HashSet<NodeId> HoldersOf(ShardDirectorySnapshot snapshot) =>
         snapshot.Records.Values.SelectMany(entry => entry.Record.Replicas).Select(replica => replica.NodeId).ToHashSet();
 
-    // Of these nodes, those that were among them in all turns of as long as the patience.
+    // Returns those of the nodes that were passed in every turn for as long as the patience.
     private HashSet<NodeId> LongIn(Dictionary<NodeId, long> since, HashSet<NodeId> nodes)
     {
         foreach (var other in since.Keys.Except(nodes).ToList())

@@ -263,7 +263,7 @@ internal sealed class ReplicaReplacement : IAsyncDisposable
 
     private bool IsAway(NodeId node) => node != _identity.Node && _peers.SessionOf(node) == 0;
 
-    // False if its node is gone, or it made no progress for too long.
+    // Waits until a learner has caught up. False if its node is gone, or it made no progress for too long.
     private async Task<bool> CatchesUpAsync(HostedShard shard, ReplicaId learner, NodeId node, Action<ReplicaId, LeaderView> progress, CancellationToken cancellationToken)
     {
         var catchUp = new ReplacementSteps.CatchUp(learner, _patience, Now());

@@ -232,7 +232,8 @@ internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coor
 
     private static long RevisionOf(CoordinatorList held, string key) => held.Entries.FirstOrDefault(entry => entry.Key == key).ModRevision;
 
-    // Also those whose answers were lost or late. Whoever does not hear of it is released when its time is over, or by the next recovery.
+    // Releases all nodes that were asked, also those whose answers were lost or late. A node that this does not reach is released when its promise expires, or
+    // by the next recovery.
     private Task ReleaseAsync(Dictionary<NodeId, string> asked, RecoveryClaim claim) => Task.WhenAll(asked.Select(one => ReleaseAsync(one.Key, one.Value, claim)));
 
     private async Task ReleaseAsync(NodeId other, string address, RecoveryClaim claim)

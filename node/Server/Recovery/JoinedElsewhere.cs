@@ -50,7 +50,8 @@ internal sealed record JoinedElsewhere(NodeId Node, ulong Number)
         {
             // A call that was cancelled ends with its status, and a node that is stopped meanwhile has not failed.
             cancellationToken.ThrowIfCancellationRequested();
-            // It is down, or starts at the same time. What it knows is not needed for safety, because this node's replicas count for nothing in a recovery that was made without them.
+            // The other node is down, or starts at the same time. Its answer is not needed for safety, because this node's replicas count for nothing in a
+            // recovery that was made without them.
             return null;
         }
     }

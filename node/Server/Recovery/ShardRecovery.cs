@@ -121,7 +121,7 @@ internal sealed class ShardRecovery
             return;
         }
         var gone = _found.Without;
-        // Whoever acted first on a newer record has a replica by this one.
+        // A newer record can only come from a node that has a replica by this record.
         if (isLed || !_newest.Replicas.Any(replica => gone.Contains(replica.NodeId)))
             return;
         // What such a node knew of later changes of the replicas is known to the others only under these two conditions (README.md).
@@ -149,7 +149,7 @@ internal sealed class ShardRecovery
 
     private IEnumerable<ulong> Generations() => Copies().Select(static record => record.Generation).Concat(ReplicasOf(_found, _shard).Select(static entry => entry.Replica.Generation));
 
-    // Of an interrupted recovery only the floor counts: it assigned no epoch to anybody.
+    // Records that an interrupted recovery has put do not count, because it assigned no epoch to anybody.
     private IEnumerable<ulong> Epochs() => Copies().Where(record => !_found.HeldShards.Contains(record) || _found.TrustedShards.Contains(record)).Select(static record => record.Epoch)
         .Concat(ReplicasOf(_found, _shard).Select(static entry => entry.Replica.PromisedEpoch)).Append(0UL);
 }

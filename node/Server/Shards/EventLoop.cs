@@ -98,7 +98,7 @@ internal sealed class EventLoop(
             foreach (var effect in core.Effects)
                 performer.Perform(effect);
         }
-        // What the core calls committed is not applied before this point, and perhaps later.
+        // Records that the core has declared committed are applied by this point at the earliest, so reads advance only when all are.
         if (!journal.Store.Committed.IsApplying)
             reads.Advance(core.CurrentUs);
     }

@@ -322,7 +322,7 @@ internal sealed class NodeMetrics : IAsyncDisposable
         _meter.CreateObservableCounter("kvcluster.node.snapshots", () => Both(Direction, ("sent", _snapshotsSent), ("received", _snapshotsReceived)), "{snapshot}", "Snapshots sent to a follower or received from a leader because the journal did not reach back far enough, by direction.");
     }
 
-    // By the wall clock, because another machine took it.
+    // The age is told by the wall clock, because another machine may have taken the snapshot.
     private IEnumerable<Measurement<double>> CoordinatorSnapshotAge() =>
         _coordinatorSavedAt?.Invoke() is { } saved ? [new Measurement<double>(Math.Max(0, (TimeProvider.System.GetUtcNow() - saved).TotalSeconds))] : [];
 

@@ -148,7 +148,7 @@ internal sealed class ShardTelemetry(ShardId shard, NodeMetrics metrics) : Store
 
     private void Trace(RecordRef record, int operationCount, IReadOnlyList<object> traces)
     {
-        // One span for all of its calls: a child of the first call's, linked to the others.
+        // One span for all calls of the record: a child of the first call's span, linked to the others.
         var links = traces.Skip(1).Select(static trace => new ActivityLink(((Activity)trace).Context));
         if (NodeTraces.Start("transaction", ActivityKind.Internal, ((Activity)traces[0]).Context, links) is { } span)
             Keep(record.Etag, span.SetTag("kvcluster.operations", operationCount));
@@ -183,7 +183,7 @@ internal sealed class ShardTelemetry(ShardId shard, NodeMetrics metrics) : Store
         }
     }
 
-    // Also called while all are enumerated.
+    // Also called while all traced records are enumerated.
     private void RemoveEndedLocked(Etag etag, TracedRecord traced)
     {
         Invariant.CheckHeld(_gate);

@@ -101,7 +101,7 @@ internal sealed partial class StallWatch : IAsyncDisposable
             if (late >= Threshold)
             {
                 Report(Stall.Of("process", "", late, Own, Vitals.Read(thread: null)));
-                // What the threads did meanwhile is not known. That everything stalled has been reported.
+                // All threads stalled, which has been reported. It is not known what each of them did meanwhile.
                 foreach (var watched in _watched)
                     watched.Judge.Forget();
             }

@@ -128,8 +128,8 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
         }
     }
 
-    // One timer for all links, and one that the replicas share: of the runtime's timers each wakes their thread twice or three times when it is due and set
-    // again, beside the pool's.
+    // All links share one timer, and the replicas another one. Each timer of the runtime that is due and set again wakes the timers' thread two or three times,
+    // and threads of the pool.
     private async Task WatchAsync(TimeProvider timers)
     {
         using var timer = timers.CreateTimer(static due => ((SemaphoreSlim)due!).Release(), _aliveDue, Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
@@ -185,7 +185,7 @@ internal sealed class PeerTransport(NodeIdentity identity, CredentialFiles? cred
             var snapshot = _map!.Snapshot;
             foreach (var node in snapshot.Nodes.Keys.Where(node => node.Value < identity.Node.Value && (!dialing.TryGetValue(node, out var running) || running.IsCompleted)))
             {
-                // It ended because this node stops, or because of a bug.
+                // The dialing of the node has ended because this node stops, or because of a bug.
                 if (dialing.TryGetValue(node, out var ended) && ended.Exception is { } failure)
                 {
                     LoopFailures.Count();

@@ -56,7 +56,7 @@ internal sealed class StoreLifecycle
         {
             if (_phase != StorePhase.Open)
                 return false;
-            // Before the phase, so that whoever sees the phase finds the reason.
+            // The failure is set before the phase, so that a thread that sees the phase finds the reason.
             _failure = failure;
             _phase = StorePhase.Failed;
             return true;

@@ -80,7 +80,7 @@ internal sealed unsafe class ReaderSlots
     {
         if (!Holds(index, ticket))
             return;
-        // Before another reader can take the slot. "Unknown" is always safe.
+        // The root is cleared before another reader can take the slot. An unknown root is always safe.
         Volatile.Write(ref _slots[(index * SlotWords) + RootWord], 0);
         Interlocked.CompareExchange(ref _slots[index * SlotWords], 0, ticket);
     }

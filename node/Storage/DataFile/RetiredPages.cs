@@ -85,7 +85,7 @@ internal sealed class RetiredPages<T>(ReaderSlots readers, Action<T> free)
         var work = Math.Max(workMax, 2 * _workAdded);
         for (_workAdded = 0; work > 0 && TryTake(out var retired);)
         {
-            // Before it is freed.
+            // The work is read before the entry is freed.
             work -= retired.Work;
             if (HolderOf(retired, present) is { } holder)
                 Hold(holder, retired);

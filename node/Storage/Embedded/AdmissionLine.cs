@@ -36,7 +36,7 @@ internal sealed class AdmissionLine
         {
             while (_waiting.TryDequeue(out var next))
             {
-                // Whoever has given up is passed over.
+                // A caller that has given up is passed over.
                 if (next.TrySetResult())
                     return;
             }

@@ -80,7 +80,7 @@ internal sealed class DirectoryLock : IDisposable
         }
         catch (IOException)
         {
-            // Only the message of others lacks the name then: the lock is held, and a full disk must not keep a store closed.
+            // The lock is held, and a full disk must not keep a store closed. Only the message to other processes lacks the holder's name.
         }
     }
 

@@ -34,7 +34,7 @@ internal sealed unsafe class LinuxFile : IStorageFile
         get
         {
             var status = stackalloc byte[LibC.StatusBytes];
-            // Where the call is missing, the length is the best guess.
+            // Where the system lacks the call, the length is the best guess.
             return LibC.Status(_descriptor, "", LibC.StatusOfDescriptor, LibC.StatusBlocks, status) == 0
                 ? *(long*)(status + LibC.StatusBlocksOffset) * LibC.StatusBlockBytes
                 : Length;

@@ -61,7 +61,7 @@ internal static unsafe class MapReading
         byte isInMemory = 0;
         if (LibC.InMemory(start, (nuint)Environment.SystemPageSize, &isInMemory) == 0 && (isInMemory & 1) != 0)
             return false;
-        // What cannot be read now is an error when it is read.
+        // An error of this call is ignored. A page that cannot be read is an error when a reader touches it.
         _ = LibC.Advise(start, (nuint)(memory + bytes - start), LibC.AdviseWillNeed);
         return true;
     }

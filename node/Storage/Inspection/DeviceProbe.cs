@@ -147,7 +147,7 @@ internal sealed class DeviceProbe
         using var block = Filled(WriteBytes);
         var times = (Allocated: new List<TimeSpan>(), Zeroed: new List<TimeSpan>());
         var began = _time.GetTimestamp();
-        // In turn, so that both meet the same load of others.
+        // The two files are written in turn, so that both meet the same load of other processes.
         for (var write = 0; write < QuickWrites && (write < WritesMin || _time.GetElapsedTime(began) < QuickTimeMax); write++)
         {
             times.Allocated.Add(Timed(() => WriteDurable(allocated, block, write)));

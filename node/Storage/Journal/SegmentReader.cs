@@ -46,7 +46,7 @@ internal sealed class SegmentReader(IFileSystem files, string directory) : IDisp
         }
         catch (StorageIoException)
         {
-            // One of the records cannot be read. Which one shows when each is read alone.
+            // One of the records cannot be read. Reading each of them alone shows which one.
             return 0;
         }
         var count = 0;

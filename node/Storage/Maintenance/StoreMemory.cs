@@ -162,7 +162,7 @@ internal sealed class StoreMemory : IDisposable
 
     private void OnReleased()
     {
-        // What a checkpoint leaves free would otherwise count until the store is asked again. The next steps take it anew if they need it.
+        // Memory that a checkpoint leaves free would otherwise count until the store is asked to return it. The next steps take memory anew if they need it.
         if (_pages.PlacedBytes == 0 && _context.Memory.IsShort)
             _pages.ReturnFreePages();
         // A quiescent store had nothing to do until its checkpoint.
@@ -181,7 +181,7 @@ internal sealed class StoreMemory : IDisposable
             _share.Relieved();
     }
 
-    // Nobody else returns what the last steps have left, nor what readers held that are gone by now.
+    // Returns the memory that the last steps have left, and what readers held that are gone by now. Nothing else does.
     private void OnQuiescent()
     {
         _stepsReturned = _steps;

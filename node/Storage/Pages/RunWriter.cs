@@ -82,7 +82,7 @@ internal sealed unsafe class RunWriter(IStorageFile file, PageSpace space, int w
             return new AlignedBuffer(_length);
         if (buffer.Length == _length)
             return buffer;
-        // Of a store with another length.
+        // The buffer was returned by a store with buffers of another length.
         buffer.Dispose();
         return new AlignedBuffer(_length);
     }

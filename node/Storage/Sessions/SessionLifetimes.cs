@@ -93,7 +93,7 @@ internal sealed class SessionLifetimes(ulong epoch, TimeProvider time, int drift
     /// <summary>Counts a session that was opened now.</summary>
     public void Open(UInt128 session, ulong lifetimeMilliseconds)
     {
-        // Nobody looks while there are no sessions, which is no pause.
+        // While there are no sessions the clock is not looked at. That time is no pause.
         if (Count == 0 && _beganMs != long.MinValue)
             NoteLook(NowMs());
         var countedMs = CountedFor(lifetimeMilliseconds);

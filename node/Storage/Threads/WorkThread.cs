@@ -125,7 +125,7 @@ internal sealed class WorkThread : ISerialExecutor, IDisposable
 
     private bool IsWorthYielding() => _fruitless is < FruitlessMax or FruitlessMax + TryEvery;
 
-    // Whether an item was posted meanwhile.
+    // Yields the processor a few times. True if an item was posted meanwhile.
     private bool TryYield()
     {
         var before = _time.GetTimestamp();

@@ -148,7 +148,7 @@ internal ref struct RequestCheck(WriteBatch batch, RequestOperations operations,
     private long BytesOf(in RequestReader operation, int index, long bytesMax) => operation.Code switch
     {
         RequestOperation.PutOnTerms when operation.Terms.IsNumbered => operation.Key.Length + NumberText.KeyDigits + OperationResults.EntryOverheadMax,
-        // Where a part of a range ends.
+        // The key at which a part of the range ends.
         RequestOperation.DeleteRange => KvLimits.KeyBytesMax + OperationResults.EntryOverheadMax,
         RequestOperation.Get => BytesOfKey(operation.Key, index),
         RequestOperation.Scan => BytesOfRange(operation, index, bytesMax),

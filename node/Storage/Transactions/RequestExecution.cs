@@ -196,7 +196,7 @@ internal ref struct RequestExecution
 
     private void Touch(in RequestReader touch)
     {
-        // What is before it in the request may have made the key. Of an absent one there is nothing to record, and nothing for watchers to see.
+        // An earlier operation of the request may have made the key. The touch of an absent key is not recorded, so watchers do not see it.
         KeysDeleted += Settle();
         if (!_batch.TryGet(TreeId.Kv, touch.Key, out _))
         {

@@ -44,7 +44,7 @@ internal sealed class RequestQueue(int countMax, long bytesMax, MemoryAccount me
             Interlocked.Decrement(ref _count);
             return false;
         }
-        // Only what is not refused, and before it is queued, from when on it belongs to the writer.
+        // Pages are prefetched only for a request that is not refused, and before it is queued, because a queued request belongs to the writer.
         prefetch?.Add(request);
         request.Enqueue(this);
         _requests.Enqueue(request);

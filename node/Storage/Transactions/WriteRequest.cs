@@ -552,7 +552,7 @@ internal sealed class WriteRequest : IValueTaskSource<WriteResult>, IThreadPoolW
         if (Sequence == 0)
             return;
         Digest = BitOperations.Crc32C(Crc32C.Of(_conditions.Written, _operations.Written), (uint)_conditions.Count);
-        // Where the second list begins is part of the request, and so is what its answer says.
+        // The digest covers where the second list begins, and what the answer is to say.
         if (WantsResults || CountsMembers)
             Digest = BitOperations.Crc32C(Digest, ((uint)_failureAt << 3) | (HasFailureList ? 4u : 0) | (CountsMembers ? 2u : 0) | (WantsResults ? 1u : 0));
     }

@@ -34,7 +34,7 @@ internal sealed class RequestBody : PipeReader, IRequestBodyPipeFeature
     private readonly PipeReader _inner;
     private readonly long _beginMs = Environment.TickCount64;
 
-    // What was read last, and the end of the message at its front; null if it is not whole.
+    // The bytes read last, whether they are the last ones, and the end of the message at their front; null if that message is not whole.
     private ReadOnlySequence<byte> _read;
     private bool _isLast;
     private SequencePosition? _messageEnd;
@@ -43,7 +43,7 @@ internal sealed class RequestBody : PipeReader, IRequestBodyPipeFeature
     // The message at the front as gRPC gets it, if it was compressed.
     private byte[]? _decompressed;
 
-    // Of the only message of a request that is not a stream, once it has been taken.
+    // Set once the only message of a request that is not a stream has been taken.
     private bool _isTaken;
     private long _takenBytes;
 
@@ -59,7 +59,7 @@ internal sealed class RequestBody : PipeReader, IRequestBodyPipeFeature
     public RequestBody(HttpContext context, ServedMethod method, HeldMessages? arriving, RequestSizes? sizes)
     {
         (_context, _method, _arriving, _sizes) = (context, method, arriving, sizes);
-        // Not looked up by the thread that ends the call.
+        // Looked up here, and not by the thread that ends the call.
         _reset = context.Features.Get<IHttpResetFeature>();
         _inner = context.Features.GetRequiredFeature<IRequestBodyPipeFeature>().Reader;
         // The minimum data rate stays, so a request that stalls is ended. Of streams gRPC lifts both.
@@ -157,7 +157,7 @@ internal sealed class RequestBody : PipeReader, IRequestBodyPipeFeature
         if (result.IsCanceled)
             return result;
         var rest = result.Buffer;
-        // What follows the only message is gRPC's to refuse.
+        // Bytes behind the only message are left to gRPC, which refuses them.
         if (!rest.IsEmpty && !_isTaken && TryTake(ref rest, out var isCompressed, out var payload))
         {
             _messageEnd = rest.Start;

@@ -247,7 +247,7 @@ internal sealed class CoordinatorState(int historyEventsMax)
     public Event Deleted(ByteString key) =>
         new() { Type = Event.Types.EventType.Delete, Kv = new KeyValue { Key = key, ModRevision = Revision + 1 } };
 
-    // What is written must be read at the next start.
+    // Refuses a change that the next start could not read.
     private void CheckRoom(CoordinatorRecord change)
     {
         var bytes = change.CalculateSize();

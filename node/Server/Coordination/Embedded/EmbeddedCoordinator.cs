@@ -114,10 +114,10 @@ internal sealed class EmbeddedCoordinator : ICoordinator
         return Task.CompletedTask;
     }
 
-    // The same store for everybody, so there is nothing to compare anew.
+    // All connections lead to this store, so a new one has nothing to compare anew.
     public ICoordinator Anew() => new PassingCoordinator(this);
 
-    // It cannot be replaced while this process runs.
+    // The store cannot be replaced while this process runs.
     public void ContinueAs(ICoordinator anew)
     {
     }

@@ -73,7 +73,7 @@ internal sealed partial class EtcdCoordinator : ICoordinator
             cancellationToken.ThrowIfCancellationRequested();
             return new CompareAndSetResult(SetOutcome.Unknown, 0);
         }
-        // It was sent, and the store that answered is not the one that was asked. So the outcome is unknown.
+        // The transaction was sent, and the store that answered is not the one that was asked. So the outcome is unknown.
         if (!_check.Accepts(response.Header, before))
             return new CompareAndSetResult(SetOutcome.Unknown, 0);
         if (EtcdRequests.IsBroken(guardedBy, response))
@@ -139,7 +139,7 @@ internal sealed partial class EtcdCoordinator : ICoordinator
         }
         catch (RpcException failure) when (failure.StatusCode == StatusCode.NotFound)
         {
-            // It has already ended.
+            // The lease has already ended.
             return;
         }
         catch (RpcException failure)
@@ -260,7 +260,7 @@ internal sealed partial class EtcdCoordinator : ICoordinator
         }
     }
 
-    // For calls that may be repeated. Every member is asked until one answers. Members that are down refuse at once; a silent one ends the round.
+    // Makes a call that may be repeated. Every member is asked until one answers. Members that are down refuse at once; a silent one ends the round.
     private async Task<T> AskAsync<T>(Func<EtcdEndpoint, CallOptions, Task<T>> call, CancellationToken cancellationToken)
     {
         for (var attempt = 1; ; attempt++)
