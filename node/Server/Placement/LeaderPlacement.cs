@@ -145,7 +145,8 @@ internal sealed class LeaderPlacement : IAsyncDisposable
             return [];
         var voters = view.Record.Replicas.Where(replica => !replica.Learner).Select(replica => replica.ReplicaId).ToHashSet();
         return [.. view.Followers.Where(follower =>
-            voters.Contains(follower.Replica) && follower.State == FollowerState.Replicate && !follower.DiskImpaired && (view.Rests || follower.SilentUs < SilenceMax.TotalMicroseconds) && _peers.SessionOf(follower.Node) != 0)];
+            voters.Contains(follower.Replica) && follower.State == FollowerState.Replicate && !follower.DiskImpaired
+            && (view.IsQuiescent || follower.SilentUs < SilenceMax.TotalMicroseconds) && _peers.SessionOf(follower.Node) != 0)];
     }
 
     private async Task TakeTurnAsync(CancellationToken stop)

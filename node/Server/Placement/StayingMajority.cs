@@ -18,7 +18,7 @@ internal sealed class StayingMajority(NodeId node, Func<NodeId, bool> isConnecte
     private static readonly TimeSpan SilenceMax = TimeSpan.FromSeconds(3);
 
     /// <summary>The same while the leader is quiescent: three of its heartbeat intervals.</summary>
-    private static readonly TimeSpan SilenceMaxAtRest = TimeSpan.FromSeconds(15);
+    private static readonly TimeSpan SilenceMaxQuiescent = TimeSpan.FromSeconds(15);
 
     private readonly Lock _gate = new();
 
@@ -112,7 +112,7 @@ internal sealed class StayingMajority(NodeId node, Func<NodeId, bool> isConnecte
     // is not FollowerView.FollowsClosely: a voter on a slow machine may be behind, and its shard has a majority with it nevertheless.
     private int CountClose(LeaderView view, HashSet<ReplicaId> voters, ReplicaId leaving, ReplicaId joins, bool countsDraining)
     {
-        var silenceMax = view.Rests ? SilenceMaxAtRest : SilenceMax;
+        var silenceMax = view.IsQuiescent ? SilenceMaxQuiescent : SilenceMax;
         var close = view.Followers
             .Where(follower => follower.State == FollowerState.Replicate && follower.SilentUs < silenceMax.TotalMicroseconds && isConnected(follower.Node))
             .Select(follower => (follower.Replica, follower.Node))

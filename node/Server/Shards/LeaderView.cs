@@ -11,10 +11,10 @@ namespace KvCluster.Node.Shards;
 /// <param name="Replica">The leader's replica.</param>
 /// <param name="Epoch">Its epoch.</param>
 /// <param name="Committed">The committed etag.</param>
-/// <param name="Rests">The leader is quiescent, so it rarely hears from the others.</param>
+/// <param name="IsQuiescent">The leader is quiescent, so it rarely hears from the others.</param>
 /// <param name="Record">The shard's record.</param>
 /// <param name="Followers">The other replicas; none if it does not lead.</param>
-internal sealed record LeaderView(ReplicaId Replica, ulong Epoch, Etag Committed, bool Rests, ShardRecord Record, IReadOnlyList<FollowerView> Followers)
+internal sealed record LeaderView(ReplicaId Replica, ulong Epoch, Etag Committed, bool IsQuiescent, ShardRecord Record, IReadOnlyList<FollowerView> Followers)
 {
     /// <summary>The newest comparison of the voters' digests in this epoch, if it found no difference; null if it found one, or there was none.</summary>
     public DigestsCompared? DigestsAgree { get; init; }

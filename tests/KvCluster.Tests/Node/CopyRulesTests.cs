@@ -93,7 +93,7 @@ public sealed class CopyRulesTests
         return record;
     }
 
-    private static LeaderView View(Etag? at = null, ulong[]? compared = null) => new(new(1), Epoch, Newest, Rests: false, Record(), [])
+    private static LeaderView View(Etag? at = null, ulong[]? compared = null) => new(new(1), Epoch, Newest, IsQuiescent: false, Record(), [])
     {
         DigestsAgree = new DigestsCompared(at ?? Newest, 2, AtUs: 0) { Voters = [.. (compared ?? [1, 2]).Select(static replica => new ReplicaId(replica))] },
     };

@@ -103,6 +103,6 @@ public sealed class ReplacementStepsTests
 
     // The view of a leader that has committed 10,000 changes.
     private static LeaderView ViewOf(FollowerState state, ulong acknowledged = 0, long stored = 0, bool followsClosely = false) => new(
-        new(11), 1, new Etag(1, 10_000), Rests: false, new ShardRecord(),
+        new(11), 1, new Etag(1, 10_000), IsQuiescent: false, new ShardRecord(),
         [new FollowerView(new(44), new(4), state, new Etag(1, acknowledged)) { SnapshotStored = stored, FollowsClosely = followsClosely }]);
 }

@@ -82,7 +82,8 @@ public sealed class StayingMajorityTests
     }
 
     private static LeaderView ViewOf(ShardRecord record) => new(
-        new(1), 7, default, Rests: false, record, [.. new[] { 2u, 3u, 4u }.Select(static id => new FollowerView(new(id), new(id), FollowerState.Replicate, default))]);
+        new(1), 7, default, IsQuiescent: false, record,
+        [.. new[] { 2u, 3u, 4u }.Select(static id => new FollowerView(new(id), new(id), FollowerState.Replicate, default))]);
 
     private static ShardRecord RecordOf(uint[] learners, params uint[] voters) => new()
     {
