@@ -263,7 +263,10 @@ internal sealed class WatchHub : IDisposable
         if (known is not null)
             Post(() => done(AdvanceOrEnd(watcher, known, beginning)));
         else
-            store.Tail.Read(after, WatchLimits.CatchUpBytes, withSnapshot: false, page => Post(() => done(AdvanceOrEnd(watcher, store, after, page, beginning))));
+        {
+            store.Tail.Read(
+                after, WatchLimits.CatchUpBytes, withSnapshot: false, page => Post(() => done(AdvanceOrEnd(watcher, store, after, page, beginning))));
+        }
     }
 
     /// <summary>A watcher that still sends its beginning has all of it up to a position, because that is the state that it goes on with, and none of its keys was sent.</summary>
