@@ -72,18 +72,31 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
         return found!.Value;
     }
 
-    /// <summary>Counts a start of the node with a directory, unless the node runs already.</summary>
+    /// <summary>
+    /// Makes sure that no other process runs as this node. To be called before its start is counted, because that would make the directory of the running
+    /// process an old one.
+    /// </summary>
+    /// <param name="channelTo">Creates a connection to a node at an address.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="NodeRunsAlreadyException">Another process answers as this node.</exception>
+    public Task RefuseToRunTwiceAsync(Func<NodeId, string, GrpcChannel> channelTo, CancellationToken cancellationToken) => AskUntilAnsweredAsync(async () =>
+    {
+        var running = await RunningNode.FindAsync(coordinator, keys.Node(options.Node), channelTo, cancellationToken).ConfigureAwait(false);
+        if (running is not null)
+            throw new NodeRunsAlreadyException(options.Node, running, options.DataDirectory);
+        return null;
+    }, "its registration", cancellationToken);
+
+    /// <summary>Counts a start of the node with a directory, after <see cref="RefuseToRunTwiceAsync"/>.</summary>
     /// <param name="directory">The node's directory.</param>
     /// <param name="channelTo">Creates a connection to a node at an address.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     /// <returns>
     /// The incarnation of this process. It increases with every start of the directory. Its lower half is random and distinguishes copies of a directory.
     /// </returns>
-    /// <exception cref="NodeRunsAlreadyException">Another process answers as this node.</exception>
     /// <exception cref="StaleDirectoryException">The directory is not the node's newest, and the node must not continue without that one.</exception>
     public async Task<ulong> CountStartAsync(NodeDirectory directory, Func<NodeId, string, GrpcChannel> channelTo, CancellationToken cancellationToken)
     {
-        await AskUntilAnsweredAsync(async () => await RefuseToRunTwiceAsync(channelTo, cancellationToken).ConfigureAwait(false), "its registration", cancellationToken).ConfigureAwait(false);
         var rejoin = new Rejoin(options.Node, coordinator, keys, channelTo, options.RejoinWaitMax, log);
         var process = BitConverter.ToUInt32(RandomNumberGenerator.GetBytes(sizeof(uint)));
         await AskUntilAnsweredAsync(async () => await TryCountAsync(directory, rejoin, process, cancellationToken).ConfigureAwait(false), "its count of starts", cancellationToken).ConfigureAwait(false);
@@ -121,13 +134,6 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
         return Lineage.Read(record.Lineage) != Lineage.None
             ? record
             : throw new DirectoryFormatException(options.DataDirectory, $"the record of cluster {options.Cluster} has no lineage, so it was not written by a version that can be upgraded; nothing was changed. Create a new cluster");
-    }
-
-    // Called before its start is counted, because that would make the directory of the running process an old one.
-    private async Task<string?> RefuseToRunTwiceAsync(Func<NodeId, string, GrpcChannel> channelTo, CancellationToken cancellationToken)
-    {
-        var running = await RunningNode.FindAsync(coordinator, keys.Node(options.Node), channelTo, cancellationToken).ConfigureAwait(false);
-        return running is null ? null : throw new NodeRunsAlreadyException(options.Node, running, options.DataDirectory);
     }
 
     // The directory notes the start first, so that the coordinator has counted none that the directory does not know, unless it was not started last. An old
