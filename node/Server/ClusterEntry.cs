@@ -25,10 +25,12 @@ namespace KvCluster.Node;
 /// <param name="log">Receives a line per minute for each reason to wait.</param>
 internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator, CoordinatorKeys keys, ProcessHealth health, ILogger log)
 {
-    /// <summary>Waits until the cluster's record exists, and creates the cluster if the options say so.</summary>
+    /// <summary>
+    /// Waits until the cluster's record exists, and creates the cluster if the options say so. Meanwhile the node says in the coordinator whether it has data.
+    /// </summary>
     /// <param name="mayCreate">
     /// Whether the node's directory is new. One that belonged to a cluster waits for that cluster: if its record is lost, a newly created cluster would be a
-    /// different one.
+    /// different one. Beside such a node none is created, and by <c>bootstrap-nodes</c> only once all of these are new.
     /// </param>
     /// <param name="known">The record that the directory goes by; null if it has none. A coordinator with an earlier recovery, or lower levels, is not followed.</param>
     /// <param name="askOthers">Asks which recovery the other nodes have joined. A coordinator with an earlier one is not followed. Called once, because no node leaves a recovery.</param>
@@ -41,6 +43,7 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
         (ClusterRecord Record, string Text)? found = null;
         Task<JoinedElsewhere?>? others = null;
         var alarms = new OncePerReason();
+        var notice = new WaitingNotice(keys, options.Node, mayCreate ? WaitingNodes.Empty : known?.ClusterId ?? "unknown", BootClock.Instance);
         await AskUntilAnsweredAsync(async () =>
         {
             CoordinatorRead read;
@@ -51,11 +54,18 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
                     await missing().ConfigureAwait(false);
                     if (alarms.MaySay(CoordinatorFence.Lost))
                         NodeLog.NotFollowed(log, CoordinatorFence.Lost);
+                    await notice.KeepAsync(coordinator, cancellationToken).ConfigureAwait(false);
                     return "the coordinator has none, but this data directory belongs to a cluster. Is it the right coordinator? If its data is lost, rebuild it from the nodes, and start none with an empty data directory before: kv admin coordinator recover";
                 }
+                await notice.KeepAsync(coordinator, cancellationToken).ConfigureAwait(false);
+                var waiting = await WaitingNodes.ReadAsync(coordinator, keys, cancellationToken).ConfigureAwait(false);
+                if (waiting.WhyLost() is { } lost)
+                    return lost;
                 if (options.Bootstrap is not { } created)
                     return "it has not been initialized yet (kv-node init, or bootstrap-nodes)";
-                if (await ClusterInit.CreateAsync(coordinator, options.Cluster, created, cancellationToken).ConfigureAwait(false))
+                if (waiting.WhyIncomplete(created.Nodes) is { } incomplete)
+                    return incomplete;
+                if (await ClusterInit.TryCreateAsync(coordinator, options.Cluster, created, waiting, cancellationToken).ConfigureAwait(false) == true)
                     NodeLog.CreatedCluster(log, options.Cluster, created.SplitKeys.Count + 1, created.ReplicationFactor, created.Nodes.Count);
             }
             var record = CheckLevel(RecordText.Parse<ClusterRecord>(read.Value));
@@ -69,21 +79,35 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
             found = (record, read.Value);
             return null;
         }, "the record", cancellationToken).ConfigureAwait(false);
+        await notice.WithdrawAsync(coordinator).ConfigureAwait(false);
         return found!.Value;
     }
 
-    /// <summary>Counts a start of the node with a directory, unless the node runs already.</summary>
+    /// <summary>
+    /// Makes sure that no other process runs as this node. To be called before its start is counted, because that would make the directory of the running
+    /// process an old one.
+    /// </summary>
+    /// <param name="channelTo">Creates a connection to a node at an address.</param>
+    /// <param name="cancellationToken">Stops waiting.</param>
+    /// <exception cref="NodeRunsAlreadyException">Another process answers as this node.</exception>
+    public Task RefuseToRunTwiceAsync(Func<NodeId, string, GrpcChannel> channelTo, CancellationToken cancellationToken) => AskUntilAnsweredAsync(async () =>
+    {
+        var running = await RunningNode.FindAsync(coordinator, keys.Node(options.Node), channelTo, cancellationToken).ConfigureAwait(false);
+        if (running is not null)
+            throw new NodeRunsAlreadyException(options.Node, running, options.DataDirectory);
+        return null;
+    }, "its registration", cancellationToken);
+
+    /// <summary>Counts a start of the node with a directory, after <see cref="RefuseToRunTwiceAsync"/>.</summary>
     /// <param name="directory">The node's directory.</param>
     /// <param name="channelTo">Creates a connection to a node at an address.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     /// <returns>
     /// The incarnation of this process. It increases with every start of the directory. Its lower half is random and distinguishes copies of a directory.
     /// </returns>
-    /// <exception cref="NodeRunsAlreadyException">Another process answers as this node.</exception>
     /// <exception cref="StaleDirectoryException">The directory is not the node's newest, and the node must not continue without that one.</exception>
     public async Task<ulong> CountStartAsync(NodeDirectory directory, Func<NodeId, string, GrpcChannel> channelTo, CancellationToken cancellationToken)
     {
-        await AskUntilAnsweredAsync(async () => await RefuseToRunTwiceAsync(channelTo, cancellationToken).ConfigureAwait(false), "its registration", cancellationToken).ConfigureAwait(false);
         var rejoin = new Rejoin(options.Node, coordinator, keys, channelTo, options.RejoinWaitMax, log);
         var process = BitConverter.ToUInt32(RandomNumberGenerator.GetBytes(sizeof(uint)));
         await AskUntilAnsweredAsync(async () => await TryCountAsync(directory, rejoin, process, cancellationToken).ConfigureAwait(false), "its count of starts", cancellationToken).ConfigureAwait(false);
@@ -121,13 +145,6 @@ internal sealed class ClusterEntry(NodeOptions options, ICoordinator coordinator
         return Lineage.Read(record.Lineage) != Lineage.None
             ? record
             : throw new DirectoryFormatException(options.DataDirectory, $"the record of cluster {options.Cluster} has no lineage, so it was not written by a version that can be upgraded; nothing was changed. Create a new cluster");
-    }
-
-    // Called before its start is counted, because that would make the directory of the running process an old one.
-    private async Task<string?> RefuseToRunTwiceAsync(Func<NodeId, string, GrpcChannel> channelTo, CancellationToken cancellationToken)
-    {
-        var running = await RunningNode.FindAsync(coordinator, keys.Node(options.Node), channelTo, cancellationToken).ConfigureAwait(false);
-        return running is null ? null : throw new NodeRunsAlreadyException(options.Node, running, options.DataDirectory);
     }
 
     // The directory notes the start first, so that the coordinator has counted none that the directory does not know, unless it was not started last. An old

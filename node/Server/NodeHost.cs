@@ -74,7 +74,7 @@ internal sealed class NodeHost : IAsyncDisposable
     /// <exception cref="NodeRunsAlreadyException">Another process already runs as this node, with another data directory.</exception>
     /// <exception cref="StaleDirectoryException">The data directory is not the node's newest, and the node must not continue without that one.</exception>
     /// <exception cref="UnusableFileException">A file of <see cref="NodeOptions.Tls"/> is not usable.</exception>
-    /// <exception cref="IOException">The port is in use (the inner exception is an AddressInUseException).</exception>
+    /// <exception cref="IOException">It cannot listen: a port is in use, or an address is not this machine's or not allowed.</exception>
     public static async Task<NodeHost> StartAsync(NodeOptions options, ICoordinator coordinator, ProcessHealth health, ILoggerFactory logs, CancellationToken cancellationToken)
     {
         var host = new NodeHost(options, health, logs.CreateLogger<NodeHost>());
@@ -192,11 +192,13 @@ internal sealed class NodeHost : IAsyncDisposable
         directory.Claim(_options.Node, cluster.ClusterId, Lineage.Read(cluster.Lineage));
         var pays = directory.MeasureWhatPays();
         NodeLog.JournalOptions(_log, pays.Filling ? "filled with zeros before they are used" : "only allocated", pays.Compression ? "compressed" : "not compressed", pays.JournalWrites);
+        await entry.RefuseToRunTwiceAsync(channelTo, cancellationToken).ConfigureAwait(false);
+        // Before the start is counted. A node whose port is taken is started again and again, and no start of it ever runs.
+        var (listen, port) = Reserve("the port", new Uri(_options.Listen));
+        (listenPeers, var peerPort) = Reserve("the port for nodes", listenPeers);
         var incarnation = await entry.CountStartAsync(directory, channelTo, cancellationToken).ConfigureAwait(false);
         // Not before the data of an old copy is set aside: a node that has joined a recovery counts in the next one.
         directory.Known.Keep(cluster);
-        var (listen, port) = ReserveWhereFree("the port", new UriBuilder(_options.Listen));
-        (listenPeers, var peerPort) = ReserveWhereFree("the port for nodes", new UriBuilder(listenPeers));
         var address = _options.Advertise ?? listen.GetLeftPart(UriPartial.Authority);
         var peerAddress = _options.AdvertisePeers ?? PeerAddressOf(_options.Advertise, listenPeers);
         var identity = new NodeIdentity(_options.Cluster, cluster.ClusterId, _options.Node, incarnation, address, peerAddress)
@@ -330,19 +332,18 @@ internal sealed class NodeHost : IAsyncDisposable
     private static string PeerAddressOf(string? advertise, Uri listenPeers) =>
         new UriBuilder(advertise ?? listenPeers.OriginalString) { Scheme = listenPeers.Scheme, Port = listenPeers.Port }.Uri.GetLeftPart(UriPartial.Authority);
 
-    private (Uri Listen, ReservedPort? Port) ReserveWhereFree(string name, UriBuilder listen)
+    private (Uri Listen, ReservedPort Port) Reserve(string name, Uri listen)
     {
-        var port = listen.Port == 0 ? Own(name, new ReservedPort(listen.Uri)) : null;
-        listen.Port = port?.Port ?? listen.Port;
-        return (listen.Uri, port);
+        var port = Own(name, new ReservedPort(listen));
+        return (new UriBuilder(listen) { Port = port.Port }.Uri, port);
     }
 
     // For nodes and operators: requests of up to 32 MiB, streams that never end, and with TLS certificates required from everybody.
     private static async Task<OwnedServer> ServePeersAsync(
-        NodeIdentity identity, PeerTransport peers, StayingVoters voters, ReplaceCalls replacements, CopyWitness witness, AdminService admin, CoordinatorService coordinatorCalls, NodeReporter reporter, ILoggerFactory logs, Uri listen, ServerTls? tls, ReservedPort? port, CancellationToken cancellationToken)
+        NodeIdentity identity, PeerTransport peers, StayingVoters voters, ReplaceCalls replacements, CopyWitness witness, AdminService admin, CoordinatorService coordinatorCalls, NodeReporter reporter, ILoggerFactory logs, Uri listen, ServerTls? tls, ReservedPort port, CancellationToken cancellationToken)
     {
         var builder = ServerBuilder.Create(logs, listen, tls, limits: ListenerLimits.OfPeers(PeerConnectionsMax));
-        port?.GiveTo(builder);
+        port.GiveTo(builder);
         builder.Services.AddSingleton(peers).AddSingleton<PeerService>().AddSingleton(new PlacementService(peers, voters, replacements, witness)).AddSingleton(admin);
         builder.Services.AddSingleton(new RecoveryService(reporter, identity.Cluster, tls?.Files)).AddSingleton(coordinatorCalls);
         builder.Services.AddUnreadableRequests();
@@ -372,11 +373,11 @@ internal sealed class NodeHost : IAsyncDisposable
         ILoggerFactory logs,
         Uri listen,
         ServerTls? tls,
-        ReservedPort? port,
+        ReservedPort port,
         CancellationToken cancellationToken)
     {
         var builder = ServerBuilder.Create(logs, listen, tls, limits: ListenerLimits.OfClients(_options.ConnectionsMax));
-        port?.GiveTo(builder);
+        port.GiveTo(builder);
         var services = builder.Services;
         services.AddSingleton(identity).AddSingleton(map).AddSingleton(shards).AddSingleton(placement).AddSingleton(admin).AddSingleton(coordinatorCalls);
         services.AddSingleton(health).AddSingleton(metrics);

@@ -65,7 +65,7 @@ internal sealed record NodeOptions
     /// <summary>Secures the node's connections; null: all are in plain text.</summary>
     public ServerTlsOptions? Tls { get; init; }
 
-    /// <summary>The cluster to create if there is none; null: wait until somebody else creates it.</summary>
+    /// <summary>The cluster to create if there is none, once all of its nodes have empty directories; null: wait until somebody else creates it.</summary>
     public NewCluster? Bootstrap { get; init; }
 
     /// <summary>Times and windows of the protocol. The lease is taken from the cluster's record.</summary>

@@ -41,7 +41,7 @@ internal static class NodeSettings
     public static readonly Setting<string> CoordinatorPasswordFile = new("coordinator-password-file", "FILE", "File with that user's password, on one line.", SettingForms.Path);
 
     public static readonly Setting<IReadOnlyList<NodeId>> BootstrapNodes = new("bootstrap-nodes", "IDS",
-        "Ids of the first nodes: 1,2,3. A node with an empty data directory creates the cluster if the coordinator has none of this name. All nodes have the same value. Remove it once there is the cluster, with replicas and split-at: if the coordinator loses its data, a node with an empty data directory would create a second one.", NodeIds);
+        "Ids of the first nodes: 1,2,3. Once all of them have started with empty data directories, they create the cluster, if the coordinator has none of this name. All nodes have the same value. It has no effect once there is the cluster, and may then be removed, with replicas and split-at.", NodeIds);
 
     public static readonly Setting<IReadOnlyList<NodeId>> Nodes = new("nodes", "IDS", "The ids of the cluster's nodes, separated by commas: 1,2,3", NodeIds) { IsRequired = true };
     public static readonly Setting<int?> Replicas = new("replicas", "N", "New cluster only: replicas of each shard; by default 3, or all nodes if there are fewer.", SettingForms.OptionalNumber(1, 64));

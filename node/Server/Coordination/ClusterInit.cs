@@ -19,24 +19,57 @@ internal static class ClusterInit
     /// </summary>
     /// <returns>False if the cluster exists; nothing was changed.</returns>
     /// <exception cref="ArgumentException">The parameters are not valid.</exception>
-    /// <exception cref="ClusterConflictException">An interrupted call left shards with other ranges.</exception>
+    /// <exception cref="ClusterConflictException">An interrupted call left shards with other ranges, or nodes wait that have data of one.</exception>
     /// <exception cref="CoordinatorUnavailableException">The coordinator did not answer.</exception>
     public static async Task<bool> CreateAsync(ICoordinator coordinator, string cluster, NewCluster created, CancellationToken cancellationToken)
     {
+        var keys = new CoordinatorKeys(cluster);
+        while ((await coordinator.GetAsync(keys.Cluster, cancellationToken).ConfigureAwait(false)).Value is null)
+        {
+            var waiting = await WaitingNodes.ReadAsync(coordinator, keys, cancellationToken).ConfigureAwait(false);
+            if (waiting.WhyLost() is { } lost)
+                throw new ClusterConflictException($"The cluster '{cluster}' was not created, because {lost}.");
+            if (await TryCreateAsync(coordinator, cluster, created, waiting, cancellationToken).ConfigureAwait(false) is { } isCreated)
+                return isCreated;
+        }
+        return false;
+    }
+
+    /// <summary>
+    /// The same for a caller who has found that nothing that waiting nodes say forbids it. A node that comes in between, perhaps with data, ends the creation.
+    /// Of its shards some may be there then, which nobody follows: the next creation continues with them, and a recovery of the records removes them.
+    /// </summary>
+    /// <returns>False if the cluster exists; null if a waiting node has said something since, so that the caller has to look again.</returns>
+    /// <inheritdoc cref="CreateAsync"/>
+    public static async Task<bool?> TryCreateAsync(
+        ICoordinator coordinator, string cluster, NewCluster created, WaitingNodes waiting, CancellationToken cancellationToken)
+    {
         var (nodes, replicationFactor, splitKeys) = created;
         Validate(nodes, replicationFactor, splitKeys);
-        var keys = new CoordinatorKeys(cluster);
-        if ((await coordinator.GetAsync(keys.Cluster, cancellationToken).ConfigureAwait(false)).Value is not null)
-            return false;
+        try
+        {
+            return await PutAsync(coordinator, new CoordinatorKeys(cluster), created, waiting.Guard, cancellationToken).ConfigureAwait(false);
+        }
+        catch (CoordinatorGuardException)
+        {
+            return null;
+        }
+    }
+
+    private static async Task<bool> PutAsync(
+        ICoordinator coordinator, CoordinatorKeys keys, NewCluster created, CoordinatorGuard guard, CancellationToken cancellationToken)
+    {
+        var (nodes, replicationFactor, splitKeys) = created;
         // Creators that run at once, and one that continues an interrupted creation, use the lineage of the one that wrote the first shard.
         var lineage = Lineage.Create();
         for (var shard = 0; shard <= splitKeys.Count; shard++)
         {
             var record = ShardOf(new((uint)shard), nodes, replicationFactor, splitKeys);
             record.Lineage = lineage.ToByteString();
-            var shardSet = await coordinator.SetUntilSettledAsync(keys.Shard(record.ShardId), 0, RecordText.Format(record), 0, cancellationToken).ConfigureAwait(false);
+            var key = keys.Shard(record.ShardId);
+            var shardSet = await coordinator.SetUntilSettledAsync(key, 0, RecordText.Format(record), 0, guard, cancellationToken).ConfigureAwait(false);
             if (shardSet.Outcome != SetOutcome.Won)
-                lineage = await CheckRangeAsync(coordinator, keys.Shard(record.ShardId), record, isFirst: shard == 0, cancellationToken).ConfigureAwait(false);
+                lineage = await CheckRangeAsync(coordinator, key, record, isFirst: shard == 0, cancellationToken).ConfigureAwait(false);
         }
         var whole = new ClusterRecord
         {
@@ -48,7 +81,7 @@ internal static class ClusterInit
             LeaseMs = LeaseMs,
             Lineage = lineage.ToByteString(),
         };
-        var set = await coordinator.SetUntilSettledAsync(keys.Cluster, 0, RecordText.Format(whole), 0, cancellationToken).ConfigureAwait(false);
+        var set = await coordinator.SetUntilSettledAsync(keys.Cluster, 0, RecordText.Format(whole), 0, guard, cancellationToken).ConfigureAwait(false);
         return set.Outcome == SetOutcome.Won;
     }
 

@@ -49,5 +49,8 @@ internal sealed class CoordinatorRecordException(string type, string text, Excep
     private static string Shown(string text) => string.Concat(text.Take(ShownMax).Select(letter => char.IsControl(letter) ? ' ' : letter)) + (text.Length > ShownMax ? "..." : "");
 }
 
-/// <summary>Creation of a cluster of this name was begun with other shards. Nothing of it was changed.</summary>
+/// <summary>
+/// A cluster was not created, because creation of one of this name was begun with other shards, or nodes that have data of one wait for a recovery. Nothing of
+/// it was changed.
+/// </summary>
 internal sealed class ClusterConflictException(string reason) : Exception(reason);

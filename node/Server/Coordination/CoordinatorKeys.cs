@@ -26,11 +26,16 @@ internal sealed class CoordinatorKeys(string cluster)
     /// <summary>When the coordinator's data was last saved: seconds since 1970 UTC as a decimal number, so that any script can put it.</summary>
     public string Snapshot => Root + "snapshot";
 
+    /// <summary>Prefix of what nodes say that wait for the cluster's record (<see cref="WaitingNotice"/>); under leases.</summary>
+    public string Waiting => Root + "waiting/";
+
     /// <summary>Prefix of the records of all nodes.</summary>
     public string Nodes => Root + "nodes/";
 
     /// <summary>Prefix of the records of all shards.</summary>
     public string Shards => Root + "shards/";
+
+    public string WaitingOf(NodeId node) => string.Create(CultureInfo.InvariantCulture, $"{Waiting}{node}");
 
     public string Node(NodeId node) => string.Create(CultureInfo.InvariantCulture, $"{Nodes}{node}");
 
@@ -38,7 +43,7 @@ internal sealed class CoordinatorKeys(string cluster)
 
     public string Shard(ShardId shard) => string.Create(CultureInfo.InvariantCulture, $"{Shards}{shard}");
 
-    /// <summary>The id in a key made by <see cref="Node"/> or <see cref="Shard"/>.</summary>
+    /// <summary>The id in a key made by <see cref="Node"/>, <see cref="Shard"/> or <see cref="WaitingOf"/>.</summary>
     public static bool TryParseId(string key, string prefix, out uint id)
     {
         id = 0;

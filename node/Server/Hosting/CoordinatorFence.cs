@@ -24,6 +24,7 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
     private readonly string _key;
     private readonly NodeIdentity _identity;
     private readonly KnownRecords _known;
+    private readonly WaitingNotice _notice;
     private readonly ILogger _log;
     private readonly OncePerReason _refusals = new();
     private readonly SemaphoreSlim _turn = new(1);
@@ -41,6 +42,7 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
     {
         (_coordinator, _key, _identity, _known, _log) = (coordinator, keys.Cluster, identity, known, log);
         _guard = new CoordinatorGuard(_key, cluster, known.Recovery);
+        _notice = new WaitingNotice(keys, identity.Node, identity.ClusterId, BootClock.Instance);
         _loop = new BackgroundLoop("the look at the coordinator's cluster record", LookAsync, static () => CommonMoments.Until(Interval), log);
     }
 
@@ -111,6 +113,7 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
             {
                 if (Judge((await _coordinator.GetAsync(_key, cancellationToken).ConfigureAwait(false)).Value, isAnotherStore: false))
                     Followed();
+                await SayWhetherLostAsync(_coordinator, cancellationToken).ConfigureAwait(false);
             }
             catch (CoordinatorAlarmException alarm)
             {
@@ -124,6 +127,7 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
                         _coordinator.ContinueAs(anew);
                         Followed();
                     }
+                    await SayWhetherLostAsync(anew, cancellationToken).ConfigureAwait(false);
                 }
             }
         }
@@ -146,6 +150,14 @@ internal sealed partial class CoordinatorFence : IAsyncDisposable
             _turn.Release();
         }
     }
+
+    // The one key that is put into a store without the cluster's record, so that nobody creates another cluster there.
+    private Task SayWhetherLostAsync(ICoordinator store, CancellationToken cancellationToken) => _refusal switch
+    {
+        null => _notice.WithdrawAsync(store),
+        Lost => _notice.KeepAsync(store, cancellationToken),
+        _ => Task.CompletedTask,
+    };
 
     // The number is durable before anything is done by it.
     private bool Judge(string? text, bool isAnotherStore)

@@ -18,7 +18,8 @@ internal sealed class NodeDirectory : IAsyncDisposable
     private const string IncomingFormatFile = FormatFile + DurableFile.IncomingSuffix;
     private const string ShardsDirectory = "shards";
 
-    // kv-node init, or a node with an empty directory and bootstrap-nodes in its settings, creates the cluster anew where the coordinator has lost its records.
+    // Where the coordinator has lost its records, and no node that has the cluster's data waits or runs, the cluster can be created anew by kv-node init, or by
+    // its first nodes if the directories of all of them are empty.
     private const string AfterALoss =
         "If the coordinator's data was lost and a second cluster was created by mistake, stop the nodes of that one and move their data directories away, delete its keys (etcdctl del --prefix /kvcluster/NAME/, with the cluster's name), start this node again, and rebuild the records: kv admin coordinator recover";
 

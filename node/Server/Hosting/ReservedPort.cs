@@ -1,4 +1,4 @@
-// A port that the system chose, held from the moment it is known until the server listens on it. Used by NodeHost during its start.
+// A port of a node, taken before its start is counted, and held until the server listens on it. Used by NodeHost during its start.
 using System.Net;
 using System.Net.Sockets;
 using KvCluster.ServiceDefaults;
@@ -9,18 +9,26 @@ using Microsoft.Extensions.DependencyInjection;
 namespace KvCluster.Node.Hosting;
 
 /// <summary>
-/// A node's address is part of what it serves, so it must be known before its server starts. If the port were only looked up, another process could
-/// get it meanwhile.
+/// A node's address is part of what it serves, so it must be known before its server starts, also if the system chooses the port. If that were only looked up,
+/// another process could get it meanwhile. And a port on which another process listens ends the start before anything is changed for it.
 /// </summary>
 internal sealed class ReservedPort : IAsyncDisposable
 {
     private readonly Socket _socket;
 
-    /// <param name="listen">An address in the form of <see cref="KestrelListener"/>, with port 0.</param>
+    /// <param name="listen">An address in the form of <see cref="KestrelListener"/>. With port 0 the system chooses one.</param>
+    /// <exception cref="IOException">The port is in use, or the address is not this machine's or not allowed.</exception>
     public ReservedPort(Uri listen)
     {
         var address = IPAddress.TryParse(listen.Host.Trim('[', ']'), out var ip) ? ip : IPAddress.Loopback;
-        _socket = SocketTransportOptions.CreateDefaultBoundListenSocket(new IPEndPoint(address, 0));
+        try
+        {
+            _socket = SocketTransportOptions.CreateDefaultBoundListenSocket(new IPEndPoint(address, listen.Port));
+        }
+        catch (SocketException failure)
+        {
+            throw new IOException($"Cannot listen at {listen.GetLeftPart(UriPartial.Authority)}: {failure.Message}.", failure);
+        }
         Port = ((IPEndPoint)_socket.LocalEndPoint!).Port;
     }
 

@@ -193,6 +193,11 @@ internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coor
         var puts = plan.Shards.Select(shard => (Key: keys.Shard(shard.Record.ShardId), Value: RecordText.Format(shard.Record)))
             .Concat(plan.Starts.Select(starts => (Key: keys.Starts(starts.Key), Value: RecordText.Format(starts.Value)))).ToList();
         Puts(log, plan.Number, plan.Shards.Count, plan.Starts.Count);
+        // The planned shards have all keys. Others were left by a creation of a second cluster that ended early, and no node reads a map that has one of them.
+        var strays = held.Entries.Where(entry => CoordinatorKeys.TryParseId(entry.Key, keys.Shards, out _))
+            .ExceptBy(puts.Select(static put => put.Key), static entry => entry.Key, StringComparer.Ordinal).ToList();
+        foreach (var stray in strays)
+            await store.CompareAndSetAsync(stray.Key, stray.ModRevision, null, 0, guard, cancellationToken).ConfigureAwait(false);
         var revisions = held.Entries.ToDictionary(static entry => entry.Key, static entry => entry.ModRevision, StringComparer.Ordinal);
         await Parallel.ForEachAsync(puts, new ParallelOptions { MaxDegreeOfParallelism = PutsAtOnce, CancellationToken = cancellationToken }, async (put, stop) =>
         {
@@ -201,7 +206,8 @@ internal sealed partial class CoordinatorRecovery(NodeId node, ICoordinator coor
                 throw new RecoveryEndedException($"somebody else changed {put.Key} meanwhile");
         }).ConfigureAwait(false);
         var now = (await store.ListAsync(keys.Root, cancellationToken).ConfigureAwait(false)).Entries.ToDictionary(static entry => entry.Key, static entry => entry.Value, StringComparer.Ordinal);
-        if (puts.FirstOrDefault(put => now.GetValueOrDefault(put.Key) != put.Value).Key is { } changed)
+        if (puts.Where(put => now.GetValueOrDefault(put.Key) != put.Value).Select(static put => put.Key)
+                .Concat(strays.Where(stray => now.ContainsKey(stray.Key)).Select(static stray => stray.Key)).FirstOrDefault() is { } changed)
             throw new RecoveryEndedException($"somebody else changed {changed} meanwhile");
     }
 

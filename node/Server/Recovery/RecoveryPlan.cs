@@ -115,7 +115,7 @@ internal sealed class RecoveryPlan
 
     private static string TextOf(ClusterRecord cluster) => FormattableString.Invariant($"{cluster.ClusterId}, created {cluster.Created?.ToDateTime():u}");
 
-    // A node with an empty directory would create yet another one if bootstrap-nodes still stands in its settings.
+    // Yet another one could be created before the nodes of the right one wait for the recovery.
     private static string Undo(RecoveryFindings found) =>
         $"stop its nodes and move their data directories away, delete its keys (etcdctl del --prefix {found.Keys}), and run this again before any node starts with an empty directory; a node that has no directory of the right cluster stays stopped, and is named with --without";
 

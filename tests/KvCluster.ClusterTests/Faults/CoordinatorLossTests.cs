@@ -30,7 +30,7 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
         var (exitCode, plan, error) = await RecoverAsync(cluster.DirectEndpoints[0], "--plan");
         Assert.True(exitCode == 0, error);
         Assert.Contains("voters on 1, 2, 3", plan, StringComparison.Ordinal);
-        Assert.Equal("", await cluster.Etcd.ControlAsync("get", "--prefix", "--keys-only", "/kvcluster/"));
+        Assert.Empty(await RecordKeysAsync(cluster.Etcd));
         (exitCode, _, error) = await RecoverAsync(cluster.DirectEndpoints[0]);
         Assert.True(exitCode == 0, error);
 
@@ -59,7 +59,7 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
         var (exitCode, _, error) = await RecoverAsync(asked);
         Assert.Equal(Refused, exitCode);
         Assert.Contains($"--without {down}", error, StringComparison.Ordinal);
-        Assert.Equal("", await cluster.Etcd.ControlAsync("get", "--prefix", "--keys-only", "/kvcluster/"));
+        Assert.Empty(await RecordKeysAsync(cluster.Etcd));
         (exitCode, _, error) = await RecoverAsync(asked, "--without", $"{down}");
         Assert.True(exitCode == 0, error);
 
@@ -93,6 +93,49 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
         Assert.Contains("no leader runs", output, StringComparison.Ordinal);
         await histories.MoreChangesAsync(Some);
         await CheckAfterFailOverAsync(cluster, histories);
+    }
+
+    /// <summary>
+    /// A node that has lost its disk as well is started before the recovery, and bootstrap-nodes still stands in its settings. It created a second cluster in the
+    /// empty etcd, as did kv-node init. The nodes with the data refused that one, and it had to be deleted by hand before anything could be rebuilt.
+    /// </summary>
+    [ToolFact("etcd", "etcdctl", "lincheck")]
+    public async Task F53_EtcdWipedAndANodeStartedWithAnEmptyDirectory_CreatesNoSecondClusterAndJoinsAfterTheRecovery()
+    {
+        await using var cluster = await FaultCluster.StartAsync();
+        await using var histories = new Histories(cluster.Folder, cluster.Endpoints);
+        await histories.MoreChangesAsync(Some);
+        var before = await cluster.RecordAsync();
+        var empty = await cluster.FollowerAsync();
+        int[] others = [.. Enumerable.Range(1, 3).Where(node => node != empty)];
+        foreach (var node in cluster.Nodes)
+            await node.KillAsync();
+        Directory.Delete(cluster.Node(empty).Data, recursive: true);
+        await WipeAsync(cluster);
+        var since = cluster.LogLengths();
+        foreach (var node in others)
+            cluster.Node(node).Start();
+        foreach (var node in others)
+            await cluster.UntilSaidAsync(node, "kv admin coordinator recover", since[node]);
+
+        cluster.Node(empty).Options = ["--bootstrap-nodes", "1,2,3"];
+        cluster.Node(empty).Start();
+        await cluster.UntilSaidAsync(empty, "nodes have data of a cluster of this name", since[empty]);
+        var coordinator = "etcd=" + string.Join(',', cluster.Etcd.Endpoints);
+        var (exitCode, output, error) = await Tools.RunAsync(NodeProcess.Program, "init", "--coordinator", coordinator, "--nodes", "1,2,3");
+        Assert.True(exitCode == Refused, $"{exitCode}: {output}\n{error}");
+        Assert.Contains("kv admin coordinator recover", error, StringComparison.Ordinal);
+        Assert.DoesNotContain('\n', error);
+        Assert.Empty(await RecordKeysAsync(cluster.Etcd));
+
+        (exitCode, output, error) = await RecoverAsync(cluster.PeerEndpoints[others[0] - 1], "--without", $"{empty}");
+        Assert.True(exitCode == 0, $"{output}\n{error}");
+        await histories.MoreChangesAsync(Some);
+        await UntilReplacedAsync(cluster, empty, cluster.Etcd);
+        var after = await cluster.RecordAsync();
+        Assert.Equal((before.Lineage, 1UL), (after.Lineage, after.Recovery));
+        await CheckAfterFailOverAsync(cluster, histories);
+        Assert.DoesNotContain("waiting", await cluster.Etcd.ControlAsync("get", "--prefix", "--keys-only", "/kvcluster/"), StringComparison.Ordinal);
     }
 
     /// <summary>The lost etcd comes back after the recovery: nobody follows it, whatever its revision. Its records can be raised in turn.</summary>
@@ -211,7 +254,7 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
         Assert.Equal(before.Lineage, (await cluster.RecordAsync()).Lineage);
         await UntilRefusedAsync(asked, $"node {last} has a coordinator with a record of the cluster, which is therefore not lost");
         await UntilRefusedAsync(asked, $"node {last} is named by --without, but it answers", "--without", $"{last}");
-        Assert.Equal("", await created.ControlAsync("get", "--prefix", "--keys-only", "/kvcluster/"));
+        Assert.Empty(await RecordKeysAsync(created));
 
         await cluster.Node(last).KillAsync();
         var (exitCode, output, error) = await RecoverAsync(asked, "--without", $"{last}");
@@ -266,6 +309,11 @@ public sealed class CoordinatorLossTests(ITestOutputHelper printed)
     }
 
     private static Task WipeAsync(FaultCluster cluster) => cluster.Etcd.RestartAsync(() => Directory.Delete(cluster.Etcd.DataOf(0), recursive: true));
+
+    // Nodes that lack the records say so under keys of their own.
+    private static async Task<IEnumerable<string>> RecordKeysAsync(EtcdMembers etcd) =>
+        (await etcd.ControlAsync("get", "--prefix", "--keys-only", "/kvcluster/")).Split('\n', StringSplitOptions.RemoveEmptyEntries)
+            .Where(static key => !key.StartsWith("/kvcluster/local/waiting/", StringComparison.Ordinal));
 
     private static void Move(NodeProcess node, EtcdMembers etcd)
     {

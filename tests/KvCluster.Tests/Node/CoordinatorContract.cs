@@ -11,6 +11,7 @@ internal static class CoordinatorContract
         using var limit = new CancellationTokenSource(Eventually.Limit);
         await CompareAndSetWinsOnlyAtTheExpectedRevisionAsync(coordinator, limit.Token);
         await GuardedCompareAndSetChangesNothingOnceTheGuardIsBrokenAsync(coordinator, limit.Token);
+        await GuardOfAPrefixHoldsUntilAKeyIsPutUnderItAsync(coordinator, limit.Token);
         await ListGivesAPrefixInOrderAtOneRevisionAsync(coordinator, limit.Token);
         await WatchGivesEveryChangeFromARevisionOnAsync(coordinator, limit.Token);
         await RevokedLeaseTakesItsKeysAwayAsync(coordinator, limit.Token);
@@ -46,6 +47,21 @@ internal static class CoordinatorContract
         var one = await coordinator.GetAsync("/g/one", token);
         await Assert.ThrowsAsync<CoordinatorGuardException>(() => coordinator.CompareAndSetAsync("/g/one", one.ModRevision, "2", 0, guard, token));
         Assert.Equal("1", (await coordinator.GetAsync("/g/one", token)).Value);
+    }
+
+    private static async Task GuardOfAPrefixHoldsUntilAKeyIsPutUnderItAsync(ICoordinator coordinator, CancellationToken token)
+    {
+        var listed = await coordinator.CompareAndSetAsync("/g/p/1", 0, "1", 0, token);
+        var guard = CoordinatorGuard.OfPrefix("/g/p/", listed.Revision);
+        var first = await coordinator.CompareAndSetAsync("/g/two", 0, "1", 0, guard, token);
+        Assert.Equal(SetOutcome.Won, first.Outcome);
+        Assert.Equal(SetOutcome.Lost, (await coordinator.CompareAndSetAsync("/g/two", 0, "again", 0, guard, token)).Outcome);
+        await coordinator.CompareAndSetAsync("/g/p/1", listed.Revision, null, 0, token);
+        var second = await coordinator.CompareAndSetAsync("/g/two", first.Revision, "2", 0, guard, token);
+        Assert.Equal(SetOutcome.Won, second.Outcome);
+        await coordinator.CompareAndSetAsync("/g/p/2", 0, "1", 0, token);
+        await Assert.ThrowsAsync<CoordinatorGuardException>(() => coordinator.CompareAndSetAsync("/g/two", second.Revision, "3", 0, guard, token));
+        Assert.Equal("2", (await coordinator.GetAsync("/g/two", token)).Value);
     }
 
     private static async Task ListGivesAPrefixInOrderAtOneRevisionAsync(ICoordinator coordinator, CancellationToken token)

@@ -117,6 +117,33 @@ public sealed class CoordinatorFenceTests
         Assert.Equal(1UL, KnownRecords.Open(LocalDisk.Instance, folder.Path).Recovery.Number);
     }
 
+    /// <summary>A node that runs has the data too, and nothing in the store said so.</summary>
+    [Fact]
+    public async Task Fence_WhileTheRecordsAreLost_KeepsOthersFromCreatingAClusterUntilTheRecovery()
+    {
+        using var folder = new TemporaryDirectory();
+        await using var coordinator = EmbeddedCoordinator.Open(Path.Combine(folder.Path, "coordinator"), TimeProvider.System);
+        var keys = new CoordinatorKeys("local");
+        var created = new NewCluster([new(1)], 1, []);
+        await ClusterInit.CreateAsync(coordinator, "local", created, CancellationToken.None);
+        var read = await coordinator.GetAsync(keys.Cluster, CancellationToken.None);
+        var record = RecordText.Parse<ClusterRecord>(read.Value!);
+        var known = KnownRecords.Open(LocalDisk.Instance, folder.Path);
+        known.Keep(record);
+        var identity = Identity with { ClusterId = record.ClusterId, Lineage = Lineage.Read(record.Lineage) };
+        await using var fence = new CoordinatorFence(coordinator, keys, identity, known, read.Value!, NullLogger.Instance);
+
+        await coordinator.CompareAndSetAsync(keys.Cluster, read.ModRevision, null, 0, CancellationToken.None);
+        async Task<string?> SaidAsync() => (await coordinator.GetAsync(keys.WaitingOf(identity.Node), CancellationToken.None)).Value;
+        await Eventually.TrueAsync(async () => await SaidAsync() == record.ClusterId, "the node says that it has the data");
+        await Assert.ThrowsAsync<ClusterConflictException>(() => ClusterInit.CreateAsync(coordinator, "local", created, CancellationToken.None));
+
+        record.Recovery = 1;
+        await coordinator.CompareAndSetAsync(keys.Cluster, 0, RecordText.Format(record), 0, CancellationToken.None);
+        await Eventually.TrueAsync(async () => await SaidAsync() is null, "it says so no longer");
+        Assert.Equal(1UL, known.Recovery.Number);
+    }
+
     /// <summary>A second loss was never counted, and the first change after a recovery, which still had the guard of before, counted as one.</summary>
     [Fact]
     public async Task Alarms_AreCountedOnceForEachLoss_AndNotForAChangeFromBeforeTheRecovery()

@@ -106,6 +106,21 @@ public sealed class CoordinatorRecoveryTests
         await PutAsync(cluster);
     }
 
+    /// <summary>The creation of a second cluster with more shards had ended early. As long as one of their records was there, no node read the map.</summary>
+    [Fact]
+    public async Task Recover_BesideAShardOfAnotherCreation_RemovesItsRecord()
+    {
+        await using var cluster = await StartAsync();
+        await DeleteAsync(cluster);
+        var stray = cluster.Keys.Shard(new(Shards));
+        var record = new ShardRecord { Shard = Shards, Generation = 1, Lineage = Lineage.Create().ToByteString() };
+        await cluster.Coordinator.CompareAndSetAsync(stray, 0, RecordText.Format(record), 0, CancellationToken.None);
+        Assert.True((await RecoverAsync(cluster)).Applied);
+        Assert.Null((await cluster.Coordinator.GetAsync(stray, CancellationToken.None)).Value);
+        await JoinedAsync(cluster, recovery: 1);
+        await PutAsync(cluster);
+    }
+
     /// <summary>Another recovery has put its records in their places by the time at which the cluster's is put. Nodes would have joined this one, and found shards of the other.</summary>
     [Fact]
     public async Task Recover_WhileAnotherBegins_EndsBeforeTheClustersRecord()

@@ -208,12 +208,19 @@ public sealed class NodeHostTests
         Assert.Equal(Bytes("v"), (await cluster.AskLeaderAsync(kv => kv.GetAsync(new GetRequest { Key = Bytes("k") }))).Value);
     }
 
-    [Fact]
-    public async Task Start_OnAPortInUse_IsRefusedAndReleasesTheDirectory()
+    /// <summary>Each attempt counted as a start, of which none ran, when a supervisor started the node again and again.</summary>
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public async Task Start_OnAPortInUse_IsRefusedUncountedAndReleasesTheDirectory(bool isForPeers)
     {
         await using var cluster = await NodeCluster.StartAsync(1);
-        var options = new NodeOptions { Node = new(2), DataDirectory = cluster.DirectoryOf(2), Listen = $"http://{cluster.ChannelOf(1).Target}" };
-        await Assert.ThrowsAnyAsync<IOException>(() => NodeHost.StartAsync(options, cluster.Coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None));
+        var taken = isForPeers ? cluster.PeerAddressOf(1) : cluster.AddressOf(1);
+        var options = isForPeers ? cluster.OptionsOf(2) with { ListenPeers = taken } : cluster.OptionsOf(2) with { Listen = taken };
+        var refused = await Assert.ThrowsAnyAsync<IOException>(
+            () => NodeHost.StartAsync(options, cluster.Coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None));
+        Assert.StartsWith($"Cannot listen at {taken}: ", refused.Message, StringComparison.Ordinal);
+        Assert.Null((await cluster.Coordinator.GetAsync(cluster.Keys.Starts(new(2)), CancellationToken.None)).Value);
         await cluster.StartNodeAsync(2);
     }
 

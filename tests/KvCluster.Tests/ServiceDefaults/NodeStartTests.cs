@@ -1,3 +1,4 @@
+using KvCluster.Internal.V1;
 using KvCluster.Node;
 using KvCluster.Node.Configuration;
 using KvCluster.Node.Coordination;
@@ -54,6 +55,61 @@ public sealed class NodeStartTests : IDisposable
         await stop.CancelAsync();
         await Assert.ThrowsAnyAsync<OperationCanceledException>(() => starting);
         Assert.Null((await empty.GetAsync(new CoordinatorKeys("local").Cluster, CancellationToken.None)).Value);
+    }
+
+    /// <summary>One that had lost its disk created a second cluster while the others, which had the data of the first one, were down.</summary>
+    [Fact]
+    public async Task Nodes_WithEmptyDirectories_CreateAClusterOnlyOnceAllOfTheFirstOnesHaveStarted()
+    {
+        await using var coordinator = OpenCoordinator();
+        var healths = Enumerable.Range(0, 3).Select(_ => new ProcessHealth()).ToArray();
+        var starting = Enumerable.Range(0, 2).Select(index => StartAsync((uint)index + 1, coordinator, healths[index])).ToList();
+        foreach (var health in healths.Take(2))
+            await Eventually.TrueAsync(() => health.NotStarted?.Contains("these have not: 3. ", StringComparison.Ordinal) == true, "the node says for which it waits");
+        await AssertHasNoRecordsAsync(coordinator);
+        starting.Add(StartAsync(3, coordinator, healths[2]));
+        var nodes = await Task.WhenAll(starting);
+        try
+        {
+            foreach (var health in healths)
+                await Eventually.TrueAsync(() => health.NotReady is null, "every node is ready");
+            Assert.Empty((await coordinator.ListAsync(new CoordinatorKeys("local").Waiting, CancellationToken.None)).Entries);
+        }
+        finally
+        {
+            await Task.WhenAll(nodes.Select(node => node.StopAsync()));
+        }
+    }
+
+    /// <summary>It created a second cluster in the etcd that had lost its data. It is the only first node by its own settings, so it need not wait for others.</summary>
+    [Fact]
+    public async Task Node_WithAnEmptyDirectoryBesideOneThatWaitsForARecovery_CreatesNoneAndJoinsLater()
+    {
+        var keys = new CoordinatorKeys("local");
+        List<CoordinatorChange> records;
+        await using (var before = OpenCoordinator())
+        {
+            await (await StartAsync(1, before, new ProcessHealth(), nodes: [1])).StopAsync();
+            records = [.. (await before.ListAsync(keys.Root, CancellationToken.None)).Entries];
+        }
+        Directory.Delete(Path.Combine(_folder.Path, "coordinator"), recursive: true);
+        await using var empty = OpenCoordinator();
+        var health = new ProcessHealth();
+        var first = StartAsync(1, empty, new ProcessHealth(), nodes: [1]);
+        var cluster = RecordText.Parse<ClusterRecord>(records.Single(record => record.Key == keys.Cluster).Value!).ClusterId;
+        await Eventually.TrueAsync(
+            async () => (await empty.GetAsync(keys.WaitingOf(new(1)), CancellationToken.None)).Value == cluster, "the node with the data says that it waits");
+        var second = StartAsync(2, empty, health, nodes: [2]);
+        await Eventually.TrueAsync(
+            () => health.NotStarted?.Contains($": 1 (cluster {cluster}). ", StringComparison.Ordinal) == true, "the empty node says why it creates none");
+        await AssertHasNoRecordsAsync(empty);
+
+        // As a recovery does, the cluster's last.
+        foreach (var record in records.OrderBy(record => record.Key == keys.Cluster))
+            await empty.CompareAndSetAsync(record.Key, 0, record.Value, 0, CancellationToken.None);
+        foreach (var node in await Task.WhenAll(first, second))
+            await node.StopAsync();
+        Assert.Empty((await empty.ListAsync(keys.Waiting, CancellationToken.None)).Entries);
     }
 
     [Fact]
@@ -127,6 +183,13 @@ public sealed class NodeStartTests : IDisposable
         const int readOnly = 30;
         Assert.Contains("volume", new DirectoryNotUsableException(_folder.Path, new IOException("Read-only file system", readOnly)).Message, StringComparison.Ordinal);
         Assert.Contains("volume", new DirectoryNotUsableException(_folder.Path, new StorageIoException("create directory", "x", "y", inner: new IOException("Read-only file system", readOnly))).Message, StringComparison.Ordinal);
+    }
+
+    private static async Task AssertHasNoRecordsAsync(EmbeddedCoordinator coordinator)
+    {
+        var keys = new CoordinatorKeys("local");
+        var list = await coordinator.ListAsync(keys.Root, CancellationToken.None);
+        Assert.All(list.Entries, entry => Assert.StartsWith(keys.Waiting, entry.Key, StringComparison.Ordinal));
     }
 
     private EmbeddedCoordinator OpenCoordinator() => EmbeddedCoordinator.Open(Path.Combine(_folder.Path, "coordinator"), TimeProvider.System);

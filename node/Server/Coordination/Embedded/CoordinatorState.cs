@@ -161,11 +161,15 @@ internal sealed class CoordinatorState(int historyEventsMax)
         return _keys.TryGetValue(key, out var found) ? [found] : [];
     }
 
+    // As in etcd, a comparison of a range holds if it holds for each key in it, and of an empty one as of a key that does not exist.
     private bool Holds(Compare compare)
     {
-        if (!compare.RangeEnd.IsEmpty)
-            throw new CoordinatorRequestException("The embedded coordinator does not compare ranges.");
-        var kv = _keys.GetValueOrDefault(compare.Key) ?? new KeyValue();
+        var found = Find(compare.Key, compare.RangeEnd);
+        return found.Count == 0 ? Holds(compare, new KeyValue()) : found.TrueForAll(kv => Holds(compare, kv));
+    }
+
+    private static bool Holds(Compare compare, KeyValue kv)
+    {
         var order = compare.Target switch
         {
             Compare.Types.CompareTarget.Version => kv.Version.CompareTo(compare.Version),

@@ -15,7 +15,9 @@ internal static class EtcdRequests
         return new RangeRequest { Key = key, RangeEnd = EndOfPrefix(key) };
     }
 
-    /// <summary>One change if the key's mod revision is as expected and the guard holds, otherwise none. If it changes nothing, it reads the guard's key.</summary>
+    /// <summary>
+    /// One change if the key's mod revision is as expected and the guard holds, otherwise none. If it changes nothing, it reads what the guard compares.
+    /// </summary>
     public static TxnRequest CompareAndSet(string key, long expectedRevision, string? value, long lease, CoordinatorGuard? guard)
     {
         var name = ByteString.CopyFromUtf8(key);
@@ -31,15 +33,14 @@ internal static class EtcdRequests
         };
         if (guard is null)
             return request;
-        var guarded = ByteString.CopyFromUtf8(guard.Key);
-        request.Compare.Add(new Compare { Key = guarded, Target = Compare.Types.CompareTarget.Value, Result = Compare.Types.CompareResult.Equal, Value = ByteString.CopyFromUtf8(guard.Value) });
-        request.Failure.Add(new RequestOp { RequestRange = new RangeRequest { Key = guarded } });
+        request.Compare.Add(CompareOf(guard));
+        request.Failure.Add(new RequestOp { RequestRange = guard.UnchangedSince is null ? Get(guard.Key) : List(guard.Key) });
         return request;
     }
 
     /// <summary>Whether a transaction changed nothing because its guard does not hold.</summary>
     public static bool IsBroken(CoordinatorGuard? guard, TxnResponse response) =>
-        guard is not null && !response.Succeeded && ToRead(response.Responses.Single().ResponseRange).Value != guard.Value;
+        guard is not null && !response.Succeeded && !Holds(guard, response.Responses.Single().ResponseRange);
 
     /// <summary>The first key after all keys with a prefix. One zero byte if there is no such key.</summary>
     public static ByteString EndOfPrefix(ByteString prefix) => KeyBounds.EndOfPrefix(prefix.Span) is { Length: > 0 } end ? ByteString.CopyFrom(end) : ByteString.CopyFrom(0);
@@ -60,4 +61,29 @@ internal static class EtcdRequests
             change.Type == Event.Types.EventType.Delete ? null : change.Kv.Value.ToStringUtf8(),
             change.Kv.ModRevision)),
     ];
+
+    // A comparison of a range holds if it holds for each of its keys, so also if there is none.
+    private static Compare CompareOf(CoordinatorGuard guard)
+    {
+        var key = ByteString.CopyFromUtf8(guard.Key);
+        return guard.UnchangedSince is { } revision
+            ? new Compare
+            {
+                Key = key,
+                RangeEnd = EndOfPrefix(key),
+                Target = Compare.Types.CompareTarget.Mod,
+                Result = Compare.Types.CompareResult.Less,
+                ModRevision = revision + 1,
+            }
+            : new Compare
+            {
+                Key = key,
+                Target = Compare.Types.CompareTarget.Value,
+                Result = Compare.Types.CompareResult.Equal,
+                Value = ByteString.CopyFromUtf8(guard.Value),
+            };
+    }
+
+    private static bool Holds(CoordinatorGuard guard, RangeResponse read) =>
+        guard.UnchangedSince is { } revision ? read.Kvs.All(kv => kv.ModRevision <= revision) : ToRead(read).Value == guard.Value;
 }
