@@ -50,45 +50,7 @@ internal sealed class KvProxy(
     private readonly ExchangePlaces _places = new(memory.Requests);
     private readonly MessageRoom _watchRoom = new(memory.Replies);
 
-    public override Task<MessageBytes> Get(MessageBytes request, ServerCallContext context) => CallAsync(Method.Get, request, context);
-
-    public override Task<MessageBytes> GetMany(MessageBytes request, ServerCallContext context) => CallAsync(Method.GetMany, request, context);
-
-    public override Task<MessageBytes> Put(MessageBytes request, ServerCallContext context) => CallAsync(Method.Put, request, context);
-
-    public override Task<MessageBytes> Delete(MessageBytes request, ServerCallContext context) => CallAsync(Method.Delete, request, context);
-
-    public override Task<MessageBytes> Write(MessageBytes request, ServerCallContext context) => CallAsync(Method.Write, request, context);
-
-    public override Task<MessageBytes> OpenSession(MessageBytes request, ServerCallContext context) => CallAsync(Method.OpenSession, request, context);
-
-    public override Task<MessageBytes> DeleteRange(MessageBytes request, ServerCallContext context) => CallAsync(Method.DeleteRange, request, context);
-
-    public override Task<MessageBytes> Increment(MessageBytes request, ServerCallContext context) => CallAsync(Method.Increment, request, context);
-
-    public override Task<MessageBytes> Touch(MessageBytes request, ServerCallContext context) => CallAsync(Method.Touch, request, context);
-
-    public override Task<MessageBytes> Transact(MessageBytes request, ServerCallContext context) => CallAsync(Method.Transact, request, context);
-
-    public override Task<MessageBytes> KeepAlive(MessageBytes request, ServerCallContext context) => CallAsync(Method.KeepAlive, request, context);
-
-    public override Task<MessageBytes> EndSession(MessageBytes request, ServerCallContext context) => CallAsync(Method.EndSession, request, context);
-
-    public override Task<MessageBytes> List(MessageBytes request, ServerCallContext context) => CallAsync(Method.List, request, context);
-
-    public override Task<MessageBytes> Count(MessageBytes request, ServerCallContext context) => CallAsync(Method.Count, request, context);
-
-    public override Task<MessageBytes> SetAdd(MessageBytes request, ServerCallContext context) => CallAsync(Method.SetAdd, request, context);
-
-    public override Task<MessageBytes> SetRemove(MessageBytes request, ServerCallContext context) => CallAsync(Method.SetRemove, request, context);
-
-    public override Task<MessageBytes> SetScan(MessageBytes request, ServerCallContext context) => CallAsync(Method.SetScan, request, context);
-
-    public override Task<MessageBytes> SetCount(MessageBytes request, ServerCallContext context) => CallAsync(Method.SetCount, request, context);
-
-    public override Task<MessageBytes> SetIntersect(MessageBytes request, ServerCallContext context) => CallAsync(Method.SetIntersect, request, context);
-
-    public override async Task Scan(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
+    protected override async Task Scan(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
         var began = metrics.Begin();
         string? error = "CANCELLED";
@@ -121,7 +83,7 @@ internal sealed class KvProxy(
         }
     }
 
-    public override async Task Watch(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
+    protected override async Task Watch(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
         var requestBytes = 0;
         try
@@ -208,13 +170,15 @@ internal sealed class KvProxy(
         }
     }
 
-    public override async Task Exchange(IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
+    protected override async Task Exchange(
+        IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
         using var exchange = new ExchangeProxy(forwarding, options, _places, memory, responseStream, context);
         await exchange.RunAsync(requestStream).ConfigureAwait(false);
     }
 
-    public override Task BulkLoad(IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
+    protected override Task BulkLoad(
+        IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
         var division = new LoadDivision(forwarding, calls, memory.Requests, options, context, this);
         return new LoadStream(division.LoadAsync, responseStream, memory.Replies).RunAsync(requestStream, context.CancellationToken);
@@ -239,7 +203,7 @@ internal sealed class KvProxy(
         return memory.Requests.TryTake(bytes, isSmall: bytes <= ByteBudget.SmallBytes) ? bytes : throw RequestsWait.ToRpcException();
     }
 
-    private async Task<MessageBytes> CallAsync(Method method, MessageBytes request, ServerCallContext context)
+    protected override async Task<MessageBytes> CallAsync(Method method, MessageBytes request, ServerCallContext context)
     {
         var requestBytes = request.Count + RequestParts.ObjectBytes(method, request.Written);
         if (!memory.Requests.TryTake(requestBytes, isSmall: requestBytes <= ByteBudget.SmallBytes))
