@@ -173,8 +173,8 @@ internal sealed class ExchangeProxy : IDisposable
     private bool TryOpen(scoped in CallHead head, long arrivedMs, [NotNullWhen(true)] out ExchangeCall? open)
     {
         open = null;
-        var shard = _forwarding.ShardOf(head.Method, head.Request);
-        var (isRead, requestBytes) = (head.Method.IsRead(), head.Request.Length + RequestParts.ObjectBytes(head.Method, head.Request));
+        var route = _forwarding.RouteOf(head.Method, head.Request);
+        var (isRead, shard, requestBytes) = (head.Method.IsRead(), route.Place.Shard, head.Request.Length + route.Parts.ObjectBytes);
         lock (_gate)
         {
             if (_places.TryTake(shard, !isRead, requestBytes, out var place) is { } refusal)
@@ -184,7 +184,7 @@ internal sealed class ExchangeProxy : IDisposable
             }
             var call = _pool.TryPop(out var pooled) ? pooled : new ExchangeCall(_replies);
             // If the caller uses one id for two open calls, which it must not, the second can be cancelled only with the stream.
-            call.Begin(head, arrivedMs, place, _open.TryAdd(head.Id, call) ? null : _broken.Token);
+            call.Begin(head, route, arrivedMs, place, _open.TryAdd(head.Id, call) ? null : _broken.Token);
             if (!isRead || _turns.TryBegin(call, shard))
             {
                 open = call;
@@ -215,7 +215,7 @@ internal sealed class ExchangeProxy : IDisposable
         {
             _isWaitingForMap = false;
             if (!_isBroken)
-                _turns.Regroup(read => _forwarding.ShardOf(read.Method, read.Request.Span));
+                _turns.Regroup(read => _forwarding.RouteOf(read.Route.Method, read.Request.Span).Place.Shard);
         }
     }
 
@@ -258,7 +258,7 @@ internal sealed class ExchangeProxy : IDisposable
         try
         {
             var routed = await _forwarding.CallAsync(
-                call.Method, call.Request, call.Traceparent, call.ArrivedMs + waitMs, _peer, call, call.Token).ConfigureAwait(false);
+                call.Request, call.Route, call.Traceparent, call.ArrivedMs + waitMs, _peer, call, call.Token).ConfigureAwait(false);
             reply = routed.IsCancelled ? call.Cancelled() : call.Answered(routed);
         }
         catch (OperationCanceledException) when (!_broken.IsCancellationRequested)

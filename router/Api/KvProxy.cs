@@ -205,14 +205,15 @@ internal sealed class KvProxy(
 
     protected override async Task<MessageBytes> CallAsync(Method method, MessageBytes request, ServerCallContext context)
     {
-        var requestBytes = request.Count + RequestParts.ObjectBytes(method, request.Written);
+        var route = forwarding.RouteOf(method, request.Written);
+        var requestBytes = request.Count + route.Parts.ObjectBytes;
         if (!memory.Requests.TryTake(requestBytes, isSmall: requestBytes <= ByteBudget.SmallBytes))
             return Refuse(RequestsWait, context);
         try
         {
             var traceparent = RouterMetrics.TakesSpans ? context.RequestHeaders.GetValue(Spans.Header) : null;
-            var forwarded = forwarding.CallAsync(
-                method, UnsafeByteOperations.UnsafeWrap(request.Memory), traceparent, Deadlines.Of(method, context, options.Timeout), context.Peer, this, context.CancellationToken);
+            var deadlineMs = Deadlines.Of(method, context, options.Timeout);
+            var forwarded = forwarding.CallAsync(UnsafeByteOperations.UnsafeWrap(request.Memory), route, traceparent, deadlineMs, context.Peer, this, context.CancellationToken);
             if (!forwarded.IsCompleted)
             {
                 var work = forwarded.AsTask();
