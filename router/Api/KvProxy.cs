@@ -123,11 +123,7 @@ internal sealed class KvProxy(
         };
         await foreach (var received in walk.MessagesAsync(message, context.CancellationToken).ConfigureAwait(false))
         {
-            var response = MessageBytes.Rent();
-            received.WriteTo(response.Append(received.CalculateSize()));
-            // Only the encoded message is held while it is not read. The budget has counted it once.
-            received.Events.Clear();
-            if (!await StalledWrite.EndsAsync(responseStream.WriteAsync(response), memory.Replies).ConfigureAwait(false))
+            if (!await StalledWrite.EndsAsync(responseStream.WriteAsync(received.Encode()), memory.Replies).ConfigureAwait(false))
                 throw CallStatus.Create(StatusCode.ResourceExhausted, "NOT_READ", "The caller does not read the events that it asked for. Watch again after the last position received.", "no").ToRpcException();
         }
     }
@@ -143,12 +139,10 @@ internal sealed class KvProxy(
         {
             while (await pages.MoveNextAsync().ConfigureAwait(false))
             {
-                var bytes = pages.Current.CalculateSize();
+                var response = pages.Current.Encode();
                 // This page has been received. The next ones have to wait for it.
-                memory.Replies.Take(bytes - held);
-                held = bytes;
-                var response = MessageBytes.Rent();
-                pages.Current.WriteTo(response.Append(bytes));
+                memory.Replies.Take(response.Count - held);
+                held = response.Count;
                 if (!await StalledWrite.EndsAsync(responseStream.WriteAsync(response), memory.Replies).ConfigureAwait(false))
                     throw CallStatus.Create(StatusCode.ResourceExhausted, "NOT_READ", "The caller does not read the reply that it requested.", "no").ToRpcException();
             }
