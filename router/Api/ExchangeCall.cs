@@ -3,6 +3,7 @@ using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Client.Transport;
 using KvCluster.Router.Telemetry;
+using KvCluster.ServiceDefaults.Memory;
 using KvCluster.Telemetry;
 using KvCluster.V1;
 using KvCluster.Wire;
@@ -35,7 +36,7 @@ internal sealed class ExchangeCall(ReplyBudget replies) : IReplyRoom
     /// <summary><see cref="Environment.TickCount64"/> when its message arrived.</summary>
     public long ArrivedMs { get; private set; }
 
-    public CallPlaces.Place Place { get; private set; }
+    public CallPlace Place { get; private set; }
 
     /// <summary>Cancelled when nobody waits for the reply any more.</summary>
     public CancellationToken Token { get; private set; }
@@ -63,7 +64,7 @@ internal sealed class ExchangeCall(ReplyBudget replies) : IReplyRoom
     /// <param name="arrivedMs">When its message arrived.</param>
     /// <param name="place">Its place, which is returned when it has ended.</param>
     /// <param name="other">A token that replaces the call's own, if that cannot be found by the call's id.</param>
-    public void Begin(scoped in CallHead call, in RequestRoute route, long arrivedMs, in CallPlaces.Place place, CancellationToken? other)
+    public void Begin(scoped in CallHead call, in RequestRoute route, long arrivedMs, in CallPlace place, CancellationToken? other)
     {
         (Id, Route, TimeoutMs, ArrivedMs, Place) = (call.Id, route, call.TimeoutMs, arrivedMs, place);
         Request = ByteString.CopyFrom(call.Request);
