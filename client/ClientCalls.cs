@@ -27,7 +27,8 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
     public Task EndSessionsAsync() => _sessions.EndAllAsync();
 
     /// <summary>The options of a read in a mode (null: that of the client's options) of the shard of a key.</summary>
-    public ReadOptions? ReadOptionsOf(KvReadMode? read, ReadOnlySpan<byte> key) => Seen.ToOptions(read ?? options.Read, router.Table.Find(key)?.ShardId);
+    public ReadOptions? ReadOptionsOf(KvReadMode? read, ReadOnlySpan<byte> key) =>
+        Seen.ToOptions(read ?? options.Read, (read ?? options.Read) == KvReadMode.Session ? router.Table.Find(key)?.ShardId : null);
 
     /// <summary>Sends a read and returns the encoded response.</summary>
     /// <exception cref="KvException">The call failed.</exception>
@@ -85,7 +86,8 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
             return ResponseOf(await Router.CallAsync(change.Method, change.Key, change.Encode(), deadlineMs, cancellationToken).ConfigureAwait(false));
         while (true)
         {
-            if (!_sessions.TryTake(change.Key.Span, out var ticket))
+            var place = Router.Table.PlaceOf(change.Key.Span);
+            if (!_sessions.TryTake(place, out var ticket))
             {
                 (ticket, var error) = await _sessions.TakeAsync(change.Key, deadlineMs, cancellationToken).ConfigureAwait(false);
                 if (error is not null)
@@ -94,7 +96,8 @@ internal sealed class ClientCalls(KvClientOptions options, CallRouter router)
             RoutedReply reply;
             try
             {
-                reply = await Router.CallAsync(change.Method, change.Key, change.Encode(ticket), deadlineMs, cancellationToken, isIdentified: true).ConfigureAwait(false);
+                reply = await Router.CallAsync(
+                    change.Method, change.Key, change.Encode(ticket), deadlineMs, cancellationToken, isIdentified: true, place: place).ConfigureAwait(false);
             }
             finally
             {

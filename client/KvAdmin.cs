@@ -3,6 +3,7 @@ using Grpc.Core;
 using KvCluster.Admin.V1;
 using KvCluster.Client.Transport;
 using KvCluster.V1;
+using AdminClient = KvCluster.Admin.V1.Admin.AdminClient;
 
 namespace KvCluster.Client;
 
@@ -17,10 +18,11 @@ namespace KvCluster.Client;
 /// </remarks>
 public sealed class KvAdmin
 {
-    private readonly IOperatorCalls _calls;
+    private readonly Cluster.ClusterClient _cluster;
+    private readonly AdminClient _calls;
     private readonly TimeSpan _timeout;
 
-    internal KvAdmin(IOperatorCalls calls, TimeSpan timeout) => (_calls, _timeout) = (calls, timeout);
+    internal KvAdmin(CallInvoker calls, TimeSpan timeout) => (_cluster, _calls, _timeout) = (new Cluster.ClusterClient(calls), new AdminClient(calls), timeout);
 
     /// <summary>Returns the status of every node. A node that does not answer is listed with its error.</summary>
     /// <param name="digest">Also compute a digest of every replica, which reads its whole tree.</param>
@@ -39,7 +41,7 @@ public sealed class KvAdmin
     /// <param name="timeout">A node that has not answered by then is listed with its error.</param>
     /// <param name="cancellationToken">Stops waiting.</param>
     internal Task<GetStatusResponse> GetStatusAsync(GetStatusRequest request, TimeSpan timeout, CancellationToken cancellationToken) =>
-        CallAsync(_calls.GetStatusAsync, request, timeout, cancellationToken);
+        CallAsync(_cluster.GetStatusAsync, request, timeout, cancellationToken);
 
     /// <summary>Makes every replica of every node write a checkpoint.</summary>
     public async Task<IReadOnlyList<ReplicaCheckpoint>> CheckpointAsync(CancellationToken cancellationToken = default)
@@ -170,8 +172,8 @@ public sealed class KvAdmin
 
     private async IAsyncEnumerable<KvAdminOperation> StatesAsync(string id, [EnumeratorCancellation] CancellationToken cancellationToken)
     {
-        var deadlineMs = Environment.TickCount64 + (long)_timeout.TotalMilliseconds;
-        var states = _calls.WatchOperationAsync(new WatchOperationRequest { Id = id }, deadlineMs, cancellationToken).GetAsyncEnumerator(cancellationToken);
+        using var call = _calls.WatchOperation(new WatchOperationRequest { Id = id }, OptionsOf(_timeout, cancellationToken));
+        var states = call.ResponseStream.ReadAllAsync(cancellationToken).GetAsyncEnumerator(cancellationToken);
         await using (states.ConfigureAwait(false))
         {
             while (await KvErrors.MoveNextAsync(states, cancellationToken).ConfigureAwait(false))
@@ -233,15 +235,18 @@ public sealed class KvAdmin
         StatusReading.ToLevels(await CallAsync(_calls.LevelsAsync, new LevelsRequest { Raise = raise }, _timeout, cancellationToken).ConfigureAwait(false));
 
     private static async Task<TResponse> CallAsync<TRequest, TResponse>(
-        Func<TRequest, long, CancellationToken, Task<TResponse>> call, TRequest request, TimeSpan timeout, CancellationToken cancellationToken)
+        Func<TRequest, CallOptions, AsyncUnaryCall<TResponse>> call, TRequest request, TimeSpan timeout, CancellationToken cancellationToken)
     {
         try
         {
-            return await call(request, Environment.TickCount64 + (long)timeout.TotalMilliseconds, cancellationToken).ConfigureAwait(false);
+            return await call(request, OptionsOf(timeout, cancellationToken)).ConfigureAwait(false);
         }
         catch (RpcException failure)
         {
             throw KvErrors.ToException(failure, cancellationToken);
         }
     }
+
+    private static CallOptions OptionsOf(TimeSpan timeout, CancellationToken cancellationToken) =>
+        new(deadline: DateTime.UtcNow + timeout, cancellationToken: cancellationToken);
 }

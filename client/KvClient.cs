@@ -381,7 +381,7 @@ public sealed class KvClient : IAsyncDisposable
         {
             while (await NextAsync(messages, lastKey: default, cancellationToken).ConfigureAwait(false))
             {
-                var message = messages.Current;
+                var message = messages.Current.Decode();
                 // A message without content only shows that the connection lives.
                 if (message.Position is not null || message.Events.Count > 0 || message.Initial || message.Forget is not null)
                     yield return ToMessage(message, positions.Advance(message));
@@ -467,8 +467,9 @@ public sealed class KvClient : IAsyncDisposable
         {
             for (ReadOnlyMemory<byte> lastKey = default; await NextAsync(pages, lastKey, cancellationToken).ConfigureAwait(false);)
             {
-                _calls.See(pages.Current.Position);
-                foreach (var entry in pages.Current.Entries)
+                var page = pages.Current.Decode();
+                _calls.See(page.Position);
+                foreach (var entry in page.Entries)
                 {
                     lastKey = entry.Key.Memory;
                     yield return entry.ToEntry();

@@ -63,6 +63,19 @@ internal sealed class RouteTable : IDisposable
         return snapshot.Map.RouteOf(snapshot.Last.FindSlot(key));
     }
 
+    /// <summary>The same for a key that was searched before. It is searched again if the ranges have changed since then.</summary>
+    public ShardRoute? Find(ReadOnlySpan<byte> key, KeyPlace found) => IsCurrent(found) ? found.Map!.RouteOf(found.Slot) : Find(key);
+
+    /// <summary>Where a key is in the map.</summary>
+    public KeyPlace PlaceOf(ReadOnlySpan<byte> key)
+    {
+        var snapshot = _snapshot;
+        return new KeyPlace(snapshot.Map, snapshot.Last.FindSlot(key));
+    }
+
+    /// <summary>Whether the ranges are still those by which a key was searched.</summary>
+    public bool IsCurrent(KeyPlace found) => ReferenceEquals(found.Map, _snapshot.Map);
+
     /// <summary>The id of the shard that owns a key, or <see cref="NoShard"/>.</summary>
     public ShardId ShardOf(ReadOnlySpan<byte> key)
     {

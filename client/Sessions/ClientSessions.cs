@@ -1,6 +1,7 @@
 using System.Buffers.Binary;
 using System.Collections.Concurrent;
 using Google.Protobuf;
+using KvCluster.Client.Routing;
 using KvCluster.Client.Runtime;
 using KvCluster.Client.Transport;
 using KvCluster.V1;
@@ -27,17 +28,17 @@ internal sealed class ClientSessions(CallRouter calls)
     public ShardSessions Of(ShardId shard) => _shards.TryGetValue(shard, out var sessions) ? sessions : _shards.GetOrAdd(shard, _ => new ShardSessions(this));
 
     /// <summary>Takes an identity for a change of a key, if a session is open and has room.</summary>
-    public bool TryTake(ReadOnlySpan<byte> key, out RequestTicket ticket)
+    public bool TryTake(KeyPlace place, out RequestTicket ticket)
     {
         ticket = default;
-        return Calls.Table.Find(key) is { } route && Of(route.ShardId).TryTake(out ticket);
+        return place.Shard != RouteTable.NoShard && Of(place.Shard).TryTake(out ticket);
     }
 
     /// <summary>Takes an identity for a change of a key. Returns an error if there is none before the deadline; nothing was applied then.</summary>
     public async Task<(RequestTicket Ticket, Status? Error)> TakeAsync(ReadOnlyMemory<byte> key, long deadlineMs, CancellationToken cancellationToken)
     {
         RequestTicket ticket;
-        while (!TryTake(key.Span, out ticket))
+        while (!TryTake(Calls.Table.PlaceOf(key.Span), out ticket))
         {
             if (!Calls.Table.IsKnown && !await Calls.WaitForMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false))
                 return (default, Calls.MapError);

@@ -112,10 +112,11 @@ internal sealed class CallRouter : IAsyncDisposable
     /// while the shard cannot answer.</param>
     /// <param name="isQuiet">A cancelled call returns <see cref="RoutedReply.Cancelled"/> instead of throwing, where it can. Each method that an exception
     /// passes on its way takes as long as a call, and a router may have many callers with short deadlines.</param>
+    /// <param name="place">Where the key is, if it has been searched already.</param>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     public async ValueTask<RoutedReply> CallAsync(
         Method method, ReadOnlyMemory<byte> key, ByteString request, long deadlineMs, CancellationToken cancellationToken, bool isIdentified = false, bool atAnyReplica = false,
-        ActivityContext parent = default, ReplyWay way = default, bool isQuiet = false)
+        ActivityContext parent = default, ReplyWay way = default, bool isQuiet = false, KeyPlace place = default)
     {
         ThrowIfClosed();
         if (request.Length > RequestBytesMax)
@@ -124,7 +125,10 @@ internal sealed class CallRouter : IAsyncDisposable
             parent = current.Context;
         var began = ClientMetrics.WatchesRequests ? Stopwatch.GetTimestamp() : 0;
         var span = ClientMetrics.TakesSpans ? ClientMetrics.StartCall(method, parent) : null;
-        var call = new RoutedCall(_runtime, method, key, request, deadlineMs, isIdentified, atAnyReplica) { Traceparent = TraceparentOf(span, parent), Way = way };
+        var call = new RoutedCall(_runtime, method, key, request, deadlineMs, isIdentified, atAnyReplica)
+        {
+            Traceparent = TraceparentOf(span, parent), Way = way, Place = place,
+        };
         var (reason, status) = ("CANCELLED", StatusCode.Cancelled);
         try
         {
@@ -240,7 +244,7 @@ internal sealed class CallRouter : IAsyncDisposable
             return Attempt.Failed(MapError, mayRetry: false);
         if (Destinations.NeedMap && !Table.IsKnown && !await WaitForMapAsync(call.DeadlineMs, cancellationToken).ConfigureAwait(false))
             return Attempt.Failed(MapError, mayRetry: false);
-        var shard = Table.Find(call.Key.Span);
+        var shard = Table.Find(call.Key.Span, call.Place);
         var turn = call.Way.Turn + call.Attempts++;
         if (turn > 0)
             ClientMetrics.Retried(call.Method, call.LastReason);

@@ -68,7 +68,7 @@ internal sealed class GatewayChoice : IDestinations
     public Destination ForStream(ShardRoute? route, int turn, bool atAnyReplica) => TryNext(out var address) ? new Destination(address, null) : new Destination(null, Failure);
 
     /// <inheritdoc/>
-    public IOperatorCalls OperatorCalls(CallRouter calls, NodeChannels channels) => new RouterFanOut(this, channels);
+    public CallInvoker OperatorCalls(CallRouter calls, NodeChannels channels) => new RouterFanOut(this, channels);
 
     /// <summary>Returns the next endpoint; false if none can be used for the moment.</summary>
     public bool TryNext([NotNullWhen(true)] out string? address)

@@ -1,3 +1,4 @@
+using Grpc.Core;
 using KvCluster.V1;
 
 namespace KvCluster.Client.Transport;
@@ -27,5 +28,5 @@ internal interface IDestinations : IAsyncDisposable
     /// <summary>The calls for operators at these destinations.</summary>
     /// <param name="calls">Provides the map, the nodes and the clock.</param>
     /// <param name="channels">Connects to them.</param>
-    IOperatorCalls OperatorCalls(CallRouter calls, NodeChannels channels);
+    CallInvoker OperatorCalls(CallRouter calls, NodeChannels channels);
 }

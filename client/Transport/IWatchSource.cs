@@ -7,5 +7,5 @@ namespace KvCluster.Client.Transport;
 internal interface IWatchSource
 {
     /// <summary>Opens a stream at a node or router. Whoever gets it disposes of it.</summary>
-    AsyncServerStreamingCall<WatchResponse> Watch(string address, WatchRequest request, CancellationToken cancellationToken);
+    AsyncServerStreamingCall<StreamMessage<WatchResponse>> Watch(string address, WatchRequest request, CancellationToken cancellationToken);
 }

@@ -1,4 +1,5 @@
 using System.Collections.Concurrent;
+using Google.Protobuf;
 using Grpc.Core;
 using Grpc.Core.Interceptors;
 using Grpc.Net.Client;
@@ -18,6 +19,9 @@ internal sealed class NodeChannels(TlsConnector connector, ExpectedCluster clust
     /// <summary>Each holds a snapshot and a page at the node, whose memory has room for some hundred.</summary>
     public const int ScansMax = 1_024;
 
+    private static readonly Method<V1.ScanRequest, StreamMessage<V1.ScanPage>> ScanMethod = StreamOf<V1.ScanRequest, V1.ScanPage>("Scan");
+    private static readonly Method<V1.WatchRequest, StreamMessage<V1.WatchResponse>> WatchMethod = StreamOf<V1.WatchRequest, V1.WatchResponse>("Watch");
+
     private readonly ConcurrentDictionary<(string Address, Use Use), (GrpcChannel Channel, CallInvoker Calls)> _channels = new();
 
     private volatile bool _closed;
@@ -32,18 +36,29 @@ internal sealed class NodeChannels(TlsConnector connector, ExpectedCluster clust
     /// <summary>Makes operators' calls to an address. As those of the other channels they name the cluster that they are meant for.</summary>
     public CallInvoker To(string address) => To(address, Use.Operators);
 
-    /// <summary>Makes scans at an address.</summary>
-    public CallInvoker ForScans(string address) => To(address, Use.Scans);
+    /// <summary>Opens the stream of a scan at a node or router.</summary>
+    public AsyncServerStreamingCall<StreamMessage<V1.ScanPage>> Scan(string address, V1.ScanRequest request, CancellationToken cancellationToken) =>
+        To(address, Use.Scans).AsyncServerStreamingCall(ScanMethod, null, new CallOptions(cancellationToken: cancellationToken), request);
 
     /// <inheritdoc/>
-    public AsyncServerStreamingCall<V1.WatchResponse> Watch(string address, V1.WatchRequest request, CancellationToken cancellationToken) =>
-        new V1.Kv.KvClient(To(address, Use.Watches)).Watch(request, cancellationToken: cancellationToken);
+    public AsyncServerStreamingCall<StreamMessage<V1.WatchResponse>> Watch(string address, V1.WatchRequest request, CancellationToken cancellationToken) =>
+        To(address, Use.Watches).AsyncServerStreamingCall(WatchMethod, null, new CallOptions(cancellationToken: cancellationToken), request);
 
     public void Dispose()
     {
         _closed = true;
         foreach (var (channel, _) in _channels.Values)
             channel.Dispose();
+    }
+
+    private static Method<TRequest, StreamMessage<TResponse>> StreamOf<TRequest, TResponse>(string name)
+        where TRequest : class, IMessage
+        where TResponse : class, IMessage<TResponse>, new()
+    {
+        var requests = new Marshaller<TRequest>(
+            static (request, context) => context.Complete(request.ToByteArray()), static _ => throw new NotSupportedException());
+        return new Method<TRequest, StreamMessage<TResponse>>(
+            MethodType.ServerStreaming, V1.Kv.Descriptor.FullName, name, requests, StreamMessage<TResponse>.Marshaller);
     }
 
     /// <exception cref="ObjectDisposedException">The client is closed.</exception>

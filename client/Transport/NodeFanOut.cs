@@ -1,8 +1,6 @@
-using System.Runtime.CompilerServices;
 using Grpc.Core;
 using KvCluster.Admin.V1;
 using KvCluster.V1;
-using AdminClient = KvCluster.Admin.V1.Admin.AdminClient;
 
 namespace KvCluster.Client.Transport;
 
@@ -10,7 +8,7 @@ namespace KvCluster.Client.Transport;
 /// The calls for operators, made to the nodes: to all nodes of the map at once, to the one that is named, to the first that answers, or to the leader of a
 /// shard, which is asked again while it is not known or has just changed. Used by the client library and the router. Thread-safe.
 /// </summary>
-internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOperatorCalls
+internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : OperatorInvoker
 {
     private const int RetryPauseMs = 100;
 
@@ -20,98 +18,79 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
     /// <summary>How long a read waits for the answer of each node. Then it names those that are silent.</summary>
     private const int ReadWaitMs = 4_000;
 
-    public async Task<GetStatusResponse> GetStatusAsync(GetStatusRequest request, long deadlineMs, CancellationToken cancellationToken)
+    /// <summary>Whether the answer to a request combines those of all nodes.</summary>
+    public static bool IsForAll(object request) => request is GetStatusRequest or CheckpointRequest or ExamineRequest or ListOperationsRequest;
+
+    protected override async Task<TResponse> AskAsync<TRequest, TResponse>(
+        Method<TRequest, TResponse> method, TRequest request, long deadlineMs, CancellationToken cancellationToken)
     {
-        var answers = await AskAllAsync(
-            () => calls.Table.Nodes,
-            async (node, deadline) => (await new Cluster.ClusterClient(node).GetStatusAsync(request, deadline: deadline, cancellationToken: cancellationToken).ConfigureAwait(false)).Nodes.Single(),
-            static (node, address, error) => new V1.NodeStatus { NodeId = node, Address = address, Error = error },
-            // A digest reads the whole tree.
-            request.Digest ? deadlineMs : ReadDeadline(deadlineMs), cancellationToken).ConfigureAwait(false);
-        return new GetStatusResponse { Cluster = calls.Table.Cluster, Nodes = { answers } };
-    }
-
-    public async Task<CheckpointResponse> CheckpointAsync(CheckpointRequest request, long deadlineMs, CancellationToken cancellationToken)
-    {
-        var answers = await AskAllAsync(
-            () => calls.Table.AdminAddresses,
-            async (node, deadline) => (await new AdminClient(node).CheckpointAsync(request, deadline: deadline, cancellationToken: cancellationToken).ConfigureAwait(false)).Replicas,
-            static (node, _, error) => [new Admin.V1.ReplicaCheckpoint { NodeId = node, Error = error }],
-            deadlineMs, cancellationToken).ConfigureAwait(false);
-        return new CheckpointResponse { Replicas = { answers.SelectMany(static replicas => replicas) } };
-    }
-
-    public async Task<ExamineResponse> ExamineAsync(ExamineRequest request, long deadlineMs, CancellationToken cancellationToken)
-    {
-        var answers = await AskAllAsync(
-            () => calls.Table.AdminAddresses,
-            async (node, deadline) => (await new AdminClient(node).ExamineAsync(request, deadline: deadline, cancellationToken: cancellationToken).ConfigureAwait(false)).Nodes.Single(),
-            static (node, address, error) => new Admin.V1.NodeExamination { NodeId = node, Address = address, Error = error },
-            deadlineMs, cancellationToken).ConfigureAwait(false);
-        return new ExamineResponse { Nodes = { answers } };
-    }
-
-    public Task<TransferResponse> TransferAsync(TransferRequest request, long deadlineMs, CancellationToken cancellationToken) =>
-        AskLeaderAsync(Required(request.HasShard, request.Shard), (leader, deadline) => leader.TransferAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
-
-    public Task<ReplaceResponse> ReplaceAsync(ReplaceRequest request, long deadlineMs, CancellationToken cancellationToken) =>
-        AskLeaderAsync(Required(request.HasShard, request.Shard), (leader, deadline) => leader.ReplaceAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
-
-    public Task<GetOperationResponse> GetOperationAsync(GetOperationRequest request, long deadlineMs, CancellationToken cancellationToken) =>
-        AskLeaderAsync(ShardOf(request.Id), (leader, deadline) => leader.GetOperationAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
-
-    public Task<CancelOperationResponse> CancelOperationAsync(CancelOperationRequest request, long deadlineMs, CancellationToken cancellationToken) =>
-        AskLeaderAsync(ShardOf(request.Id), (leader, deadline) => leader.CancelOperationAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
-
-    public async Task<ListOperationsResponse> ListOperationsAsync(ListOperationsRequest request, long deadlineMs, CancellationToken cancellationToken)
-    {
-        var answers = await AskAllAsync(
-            () => calls.Table.AdminAddresses,
-            async (node, deadline) => (Silent: (SilentNode?)null, (await new AdminClient(node).ListOperationsAsync(request, deadline: deadline, cancellationToken: cancellationToken).ConfigureAwait(false)).Operations),
-            static (node, _, error) => (new SilentNode { Node = node.Value, Error = error }, []),
-            ReadDeadline(deadlineMs), cancellationToken).ConfigureAwait(false);
-        return new ListOperationsResponse
+        Task<TResponse> Ask(CallInvoker node, long untilMs) =>
+            node.AsyncUnaryCall(method, null, OptionsOf(untilMs, cancellationToken), request).ResponseAsync;
+        Task<TResponse> AskLeader(ShardId shard) => AskLeaderAsync(shard, Ask, deadlineMs, cancellationToken);
+        Task answer = request switch
         {
-            Operations = { answers.SelectMany(static answer => answer.Operations).OrderBy(static operation => operation.State != OperationState.Running).ThenBy(static operation => operation.StartedUs) },
-            Silent = { answers.Select(static answer => answer.Silent).OfType<SilentNode>() },
+            GetStatusRequest status => AskAllAsync<GetStatusResponse>(
+                () => calls.Table.Nodes,
+                Ask,
+                static (node, address, error) => new GetStatusResponse { Nodes = { new V1.NodeStatus { NodeId = node, Address = address, Error = error } } },
+                answers => new GetStatusResponse { Cluster = calls.Table.Cluster, Nodes = { answers.SelectMany(static answer => answer.Nodes) } },
+                // A digest reads the whole tree.
+                status.Digest ? deadlineMs : ReadDeadline(deadlineMs), cancellationToken),
+            CheckpointRequest => AskAllAsync<CheckpointResponse>(
+                () => calls.Table.AdminAddresses,
+                Ask,
+                static (node, _, error) => new CheckpointResponse { Replicas = { new Admin.V1.ReplicaCheckpoint { NodeId = node, Error = error } } },
+                static answers => new CheckpointResponse { Replicas = { answers.SelectMany(static answer => answer.Replicas) } },
+                deadlineMs, cancellationToken),
+            ExamineRequest => AskAllAsync<ExamineResponse>(
+                () => calls.Table.AdminAddresses,
+                Ask,
+                static (node, address, error) => new ExamineResponse { Nodes = { new Admin.V1.NodeExamination { NodeId = node, Address = address, Error = error } } },
+                static answers => new ExamineResponse { Nodes = { answers.SelectMany(static answer => answer.Nodes) } },
+                deadlineMs, cancellationToken),
+            ListOperationsRequest => AskAllAsync<ListOperationsResponse>(
+                () => calls.Table.AdminAddresses,
+                Ask,
+                static (node, _, error) => new ListOperationsResponse { Silent = { new SilentNode { Node = node.Value, Error = error } } },
+                static answers => new ListOperationsResponse
+                {
+                    Operations =
+                    {
+                        answers.SelectMany(static answer => answer.Operations)
+                            .OrderBy(static operation => operation.State != OperationState.Running).ThenBy(static operation => operation.StartedUs),
+                    },
+                    Silent = { answers.SelectMany(static answer => answer.Silent) },
+                },
+                ReadDeadline(deadlineMs), cancellationToken),
+            TransferRequest transfer => AskLeader(Required(transfer.HasShard, transfer.Shard)),
+            ReplaceRequest replace => AskLeader(Required(replace.HasShard, replace.Shard)),
+            GetOperationRequest get => AskLeader(ShardOf(get.Id)),
+            CancelOperationRequest cancel => AskLeader(ShardOf(cancel.Id)),
+            QuarantineRequest quarantine => AskNodeAsync(quarantine.NodeId, Ask, deadlineMs, cancellationToken),
+            DrainRequest drain => AskNodeAsync(drain.NodeId, Ask, deadlineMs, cancellationToken),
+            PlaceRequest or LevelsRequest => AskAnyAsync(Ask, deadlineMs, cancellationToken),
+            _ => throw new NotSupportedException($"It is not known which node answers {method.FullName}."),
         };
+        return await ((Task<TResponse>)answer).ConfigureAwait(false);
     }
 
-    public async IAsyncEnumerable<WatchOperationResponse> WatchOperationAsync(WatchOperationRequest request, long deadlineMs, [EnumeratorCancellation] CancellationToken cancellationToken)
-    {
-        var shard = ShardOf(request.Id);
-        while (true)
-        {
-            var address = await LeaderAddressAsync(shard, deadlineMs, cancellationToken).ConfigureAwait(false);
-            using var stream = new AdminClient(channels.To(address)).WatchOperation(request, deadline: OperationStream.ToDeadline(deadlineMs), cancellationToken: cancellationToken);
-            while (await OperationStream.NextAsync(stream.ResponseStream, deadlineMs, FoldHint, cancellationToken).ConfigureAwait(false) is { } state)
-            {
-                yield return state;
-                if (OperationStream.IsLast(state))
-                    yield break;
-            }
-            await Task.Delay(OperationStream.Pause, cancellationToken).ConfigureAwait(false);
-        }
-    }
-
-    public Task<QuarantineResponse> QuarantineAsync(QuarantineRequest request, long deadlineMs, CancellationToken cancellationToken) =>
-        AskNodeAsync(request.NodeId, (node, deadline) => node.QuarantineAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
-
-    public Task<DrainResponse> DrainAsync(DrainRequest request, long deadlineMs, CancellationToken cancellationToken) =>
-        AskNodeAsync(request.NodeId, (node, deadline) => node.DrainAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
-
-    public Task<PlaceResponse> PlaceAsync(PlaceRequest request, long deadlineMs, CancellationToken cancellationToken) =>
-        AskAnyAsync((node, deadline) => node.PlaceAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
-
-    public Task<LevelsResponse> LevelsAsync(LevelsRequest request, long deadlineMs, CancellationToken cancellationToken) =>
-        AskAnyAsync((node, deadline) => node.LevelsAsync(request, deadline: deadline, cancellationToken: cancellationToken), deadlineMs, cancellationToken);
+    protected override IAsyncEnumerable<TResponse> FollowAsync<TRequest, TResponse>(
+        Method<TRequest, TResponse> method, TRequest request, long deadlineMs, CancellationToken cancellationToken) =>
+        OperationStream.FollowAsync(
+            method,
+            request,
+            channels,
+            () => LeaderAddressAsync(ShardOf(((WatchOperationRequest)(object)request).Id), deadlineMs, cancellationToken),
+            (_, failure) => FoldHint(failure),
+            deadlineMs,
+            cancellationToken);
 
     private static string NameOf(NodeId node) => $"node {node}";
 
     private static long ReadDeadline(long deadlineMs) => Math.Min(deadlineMs, Environment.TickCount64 + ReadWaitMs);
 
     // For calls that any node answers, and that may be repeated.
-    private async Task<TResponse> AskAnyAsync<TResponse>(Func<AdminClient, DateTime, AsyncUnaryCall<TResponse>> ask, long deadlineMs, CancellationToken cancellationToken)
+    private async Task<TResponse> AskAnyAsync<TResponse>(Func<CallInvoker, long, Task<TResponse>> ask, long deadlineMs, CancellationToken cancellationToken)
     {
         var attempts = new Attempts();
         while (true)
@@ -121,8 +100,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
             {
                 try
                 {
-                    var untilMs = Math.Min(deadlineMs, Environment.TickCount64 + NodeWaitMs);
-                    return await ask(new AdminClient(channels.To(address)), OperationStream.ToDeadline(untilMs)).ConfigureAwait(false);
+                    return await ask(channels.To(address), Math.Min(deadlineMs, Environment.TickCount64 + NodeWaitMs)).ConfigureAwait(false);
                 }
                 catch (RpcException failure)
                 {
@@ -140,21 +118,26 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
     }
 
     // A node that does not answer is listed with its error.
-    private async Task<TAnswer[]> AskAllAsync<TAnswer>(
-        Func<IReadOnlyDictionary<NodeId, string>> addresses, Func<CallInvoker, DateTime, Task<TAnswer>> ask, Func<NodeId, string, string, TAnswer> failed, long deadlineMs, CancellationToken cancellationToken)
+    private async Task<TAnswer> AskAllAsync<TAnswer>(
+        Func<IReadOnlyDictionary<NodeId, string>> addresses,
+        Func<CallInvoker, long, Task> ask,
+        Func<NodeId, string, string, TAnswer> failed,
+        Func<TAnswer[], TAnswer> combine,
+        long deadlineMs,
+        CancellationToken cancellationToken)
     {
         await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
-        return await Task.WhenAll(addresses().OrderBy(node => node.Key).Select(async node =>
+        return combine(await Task.WhenAll(addresses().OrderBy(node => node.Key).Select(async node =>
         {
             try
             {
-                return await ask(channels.To(node.Value), OperationStream.ToDeadline(deadlineMs)).ConfigureAwait(false);
+                return await ((Task<TAnswer>)ask(channels.To(node.Value), deadlineMs)).ConfigureAwait(false);
             }
             catch (RpcException failure) when (!cancellationToken.IsCancellationRequested)
             {
                 return failed(node.Key, node.Value, failure.Status.Detail);
             }
-        })).ConfigureAwait(false);
+        })).ConfigureAwait(false));
     }
 
     private async Task<string> AddressOfAsync(NodeId node, long deadlineMs, CancellationToken cancellationToken)
@@ -166,12 +149,12 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
     }
 
     private async Task<TResponse> AskNodeAsync<TResponse>(
-        NodeId node, Func<AdminClient, DateTime, AsyncUnaryCall<TResponse>> ask, long deadlineMs, CancellationToken cancellationToken)
+        NodeId node, Func<CallInvoker, long, Task<TResponse>> ask, long deadlineMs, CancellationToken cancellationToken)
     {
         var address = await AddressOfAsync(node, deadlineMs, cancellationToken).ConfigureAwait(false);
         try
         {
-            return await ask(new AdminClient(channels.To(address)), OperationStream.ToDeadline(deadlineMs)).ConfigureAwait(false);
+            return await ask(channels.To(address), deadlineMs).ConfigureAwait(false);
         }
         catch (RpcException failure)
         {
@@ -180,7 +163,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
     }
 
     private async Task<TResponse> AskLeaderAsync<TResponse>(
-        ShardId shard, Func<AdminClient, DateTime, AsyncUnaryCall<TResponse>> ask, long deadlineMs, CancellationToken cancellationToken)
+        ShardId shard, Func<CallInvoker, long, Task<TResponse>> ask, long deadlineMs, CancellationToken cancellationToken)
     {
         await RequireMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false);
         var attempts = new Attempts();
@@ -191,7 +174,7 @@ internal sealed class NodeFanOut(CallRouter calls, NodeChannels channels) : IOpe
             try
             {
                 if (address is not null)
-                    return await ask(new AdminClient(channels.To(address)), OperationStream.ToDeadline(deadlineMs)).ConfigureAwait(false);
+                    return await ask(channels.To(address), deadlineMs).ConfigureAwait(false);
             }
             catch (RpcException failure)
             {

@@ -1,21 +1,55 @@
+using System.Runtime.CompilerServices;
 using Grpc.Core;
 using KvCluster.Admin.V1;
 
 namespace KvCluster.Client.Transport;
 
-/// <summary>Reads the states of an operation from one node or router after the other, because the node that executes it changes. Pure but for the stream; any thread.</summary>
+/// <summary>
+/// Reads the states of an operation from one node or router after the other, because the node that executes it changes. Pure but for the streams; any thread.
+/// </summary>
 internal static class OperationStream
 {
-    /// <summary>The pause before the next one is asked.</summary>
-    public static readonly TimeSpan Pause = TimeSpan.FromMilliseconds(100);
+    private static readonly TimeSpan Pause = TimeSpan.FromMilliseconds(100);
 
-    /// <summary>The next state; null if another stream is to be opened.</summary>
-    /// <param name="states">The stream.</param>
+    /// <summary>The states until the last one.</summary>
+    /// <param name="method">The call that follows an operation.</param>
+    /// <param name="request">Names it.</param>
+    /// <param name="channels">Connect to the addresses.</param>
+    /// <param name="nextAsync">Finds the address to ask next.</param>
+    /// <param name="broken">Told why the stream of an address ended early.</param>
     /// <param name="deadlineMs">When its caller gives up, in <see cref="Environment.TickCount64"/>.</param>
-    /// <param name="broken">Told why the stream ended early.</param>
     /// <param name="cancellationToken">The caller stopped waiting.</param>
     /// <exception cref="RpcException">The operation is not known, or the deadline has passed.</exception>
-    public static async Task<WatchOperationResponse?> NextAsync(IAsyncStreamReader<WatchOperationResponse> states, long deadlineMs, Action<RpcException> broken, CancellationToken cancellationToken)
+    public static async IAsyncEnumerable<TResponse> FollowAsync<TRequest, TResponse>(
+        Method<TRequest, TResponse> method,
+        TRequest request,
+        NodeChannels channels,
+        Func<Task<string>> nextAsync,
+        Action<string, RpcException> broken,
+        long deadlineMs,
+        [EnumeratorCancellation] CancellationToken cancellationToken)
+        where TRequest : class
+        where TResponse : class
+    {
+        while (true)
+        {
+            var address = await nextAsync().ConfigureAwait(false);
+            using var stream = channels.To(address).AsyncServerStreamingCall(method, null, OperatorInvoker.OptionsOf(deadlineMs, cancellationToken), request);
+            var states = stream.ResponseStream;
+            while (await NextAsync(states, deadlineMs, failure => broken(address, failure), cancellationToken).ConfigureAwait(false) is { } state)
+            {
+                yield return state;
+                if (state is WatchOperationResponse { Operation.State: not OperationState.Running })
+                    yield break;
+            }
+            await Task.Delay(Pause, cancellationToken).ConfigureAwait(false);
+        }
+    }
+
+    // The next state; null if another stream is to be opened.
+    private static async Task<TResponse?> NextAsync<TResponse>(
+        IAsyncStreamReader<TResponse> states, long deadlineMs, Action<RpcException> broken, CancellationToken cancellationToken)
+        where TResponse : class
     {
         try
         {
@@ -27,10 +61,4 @@ internal static class OperationStream
             return null;
         }
     }
-
-    /// <summary>Whether no further state follows.</summary>
-    public static bool IsLast(WatchOperationResponse state) => state.Operation.State != OperationState.Running;
-
-    /// <summary>The deadline of a stream.</summary>
-    public static DateTime ToDeadline(long deadlineMs) => DateTime.UtcNow.AddMilliseconds(Math.Max(0, deadlineMs - Environment.TickCount64));
 }

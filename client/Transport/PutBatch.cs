@@ -9,8 +9,6 @@ namespace KvCluster.Client.Transport;
 internal sealed class PutBatch
 {
     private byte[] _bytes;
-    private int _firstKeyAt;
-    private int _firstKeyBytes;
 
     /// <param name="capacity">About how many bytes it will have.</param>
     public PutBatch(int capacity) => _bytes = GC.AllocateUninitializedArray<byte>(capacity);
@@ -22,7 +20,13 @@ internal sealed class PutBatch
     public int Bytes { get; private set; }
 
     /// <summary>The key of the first put, by which the Write is routed.</summary>
-    public ReadOnlyMemory<byte> FirstKey => _bytes.AsMemory(_firstKeyAt, _firstKeyBytes);
+    public ReadOnlyMemory<byte> FirstKey => _bytes.AsMemory(FirstKeyRange);
+
+    /// <summary>Where that key is in <see cref="Request"/>.</summary>
+    public Range FirstKeyRange { get; private set; }
+
+    /// <summary>Where it is in the map by which puts were divided.</summary>
+    public KeyPlace Place { get; init; }
 
     /// <summary>The Write. No more may be added while it is in use.</summary>
     public ByteString Request => UnsafeByteOperations.UnsafeWrap(_bytes.AsMemory(0, Bytes));
@@ -37,8 +41,8 @@ internal sealed class PutBatch
         writer.BytesHeader(WriteRequest.OperationsFieldNumber, operationBytes);
         writer.BytesHeader(Operation.PutFieldNumber, putBytes);
         writer.BytesHeader(PutOperation.KeyFieldNumber, key.Length);
-        if (Count++ == 0)
-            (_firstKeyAt, _firstKeyBytes) = (Bytes + all - writer.Left, key.Length);
+        if (Count++ == 0 && Bytes + all - writer.Left is var at)
+            FirstKeyRange = at..(at + key.Length);
         key.CopyTo(writer.Take(key.Length));
         writer.BytesField(PutOperation.ValueFieldNumber, value);
         Bytes += all;

@@ -21,11 +21,11 @@ internal sealed class PutParts(RouteTable table, int capacity)
     /// <summary>Adds a put.</summary>
     public void Add(ReadOnlySpan<byte> key, ReadOnlySpan<byte> value)
     {
-        var shard = table.ShardOf(key);
-        if (!_indexes.TryGetValue(shard, out var index))
+        var place = table.PlaceOf(key);
+        if (!_indexes.TryGetValue(place.Shard, out var index))
         {
-            _indexes.Add(shard, index = _batches.Count);
-            _batches.Add(new PutBatch(index == 0 ? capacity : BatchBytesMin));
+            _indexes.Add(place.Shard, index = _batches.Count);
+            _batches.Add(new PutBatch(index == 0 ? capacity : BatchBytesMin) { Place = place });
         }
         _batches[index].Add(key, value);
         Last = index;

@@ -22,7 +22,7 @@ internal sealed class RecoverCall(string endpoint, CallRouter calls, NodeChannel
             var address = addresses.Dequeue();
             try
             {
-                return await new CoordinatorClient(channels.To(address)).RecoverAsync(request, deadline: OperationStream.ToDeadline(deadlineMs), cancellationToken: cancellationToken).ConfigureAwait(false);
+                return await new CoordinatorClient(channels.To(address)).RecoverAsync(request, OperatorInvoker.OptionsOf(deadlineMs, cancellationToken)).ConfigureAwait(false);
             }
             catch (RpcException failure) when (!isOfMap && failure.StatusCode == StatusCode.Unimplemented)
             {

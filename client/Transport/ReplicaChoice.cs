@@ -1,4 +1,5 @@
 using System.Diagnostics.CodeAnalysis;
+using Grpc.Core;
 using KvCluster.Client.Routing;
 using KvCluster.V1;
 
@@ -48,7 +49,7 @@ internal sealed class ReplicaChoice(RouteTable table, NodeConnections connection
     }
 
     /// <inheritdoc/>
-    public IOperatorCalls OperatorCalls(CallRouter calls, NodeChannels channels) => new NodeFanOut(calls, channels);
+    public CallInvoker OperatorCalls(CallRouter calls, NodeChannels channels) => new NodeFanOut(calls, channels);
 
     public ValueTask DisposeAsync() => ValueTask.CompletedTask;
 

@@ -1,5 +1,6 @@
 using Google.Protobuf;
 using Google.Rpc;
+using KvCluster.Client.Routing;
 using KvCluster.Client.Runtime;
 using KvCluster.V1;
 using Status = Google.Rpc.Status;
@@ -36,6 +37,9 @@ internal sealed class RoutedCall(ClientRuntime runtime, Method method, ReadOnlyM
     public required string Traceparent { get; init; }
 
     public required ReplyWay Way { get; init; }
+
+    /// <summary>Where the key was when the call was made, if it has been searched.</summary>
+    public required KeyPlace Place { get; init; }
 
     public ReadOnlyMemory<byte> Key { get; } = key;
 

@@ -1,5 +1,6 @@
 using Google.Protobuf;
 using KvCluster.V1;
+using KvCluster.Wire;
 
 namespace KvCluster.Client.Transport;
 
@@ -35,32 +36,39 @@ internal sealed class ScanPosition(ScanRequest request)
     public void ForgetSnapshot() => _snapshot = ByteString.Empty;
 
     /// <summary>Advances behind a page that was received from a node.</summary>
-    public void Advance(ScanPage page, string address)
+    public void Advance(StreamMessage<ScanPage> page, string address)
     {
         HasBegunShard = true;
-        if (!page.Snapshot.IsEmpty)
-            (_snapshot, _snapshotAddress) = (page.Snapshot, address);
-        Rest.BytesMax = LeftOf(Rest.BytesMax, page);
-        _next = page.HasNextStart ? page.NextStart : null;
-        if (Rest.Read?.Mode == ReadMode.Session && page.Position is { } position)
+        var head = page.Head;
+        if (!head.Snapshot.IsEmpty)
+            (_snapshot, _snapshotAddress) = (head.Snapshot, address);
+        _next = head.HasNextStart ? head.NextStart : null;
+        if (Rest.Read?.Mode == ReadMode.Session && head.Position is { } position)
             See(position);
-        if (page.Entries.Count == 0)
+        if (page.Count == 0)
             return;
-        Rest.ResumeAfter = page.Entries[^1].Key;
+        GoBehind(page);
         Done = request.BytesMax > 0 && Rest.BytesMax == 0;
         if (Rest.Limit == 0)
             return;
-        Rest.Limit -= Math.Min(Rest.Limit, (ulong)page.Entries.Count);
+        Rest.Limit -= Math.Min(Rest.Limit, (ulong)page.Count);
         // A limit of 0 would mean all.
         Done |= Rest.Limit == 0;
     }
 
-    // Returns what is left of the limit; 0 if there is no limit, or nothing is left.
-    private static ulong LeftOf(ulong bytesMax, ScanPage page)
+    // Continues behind the last key, with what is left of the bytes: 0 if there is no limit, or nothing is left.
+    private void GoBehind(StreamMessage<ScanPage> page)
     {
-        foreach (var entry in page.Entries)
-            bytesMax -= Math.Min(bytesMax, (ulong)(entry.Key.Length + entry.Value.Length));
-        return bytesMax;
+        for (var part = 0; part < page.Parts; part++)
+        {
+            ReadOnlySpan<byte> key = default;
+            for (var entries = new WireReader(page.PartOf(part)); entries.ReadField() != 0;)
+            {
+                entries.ReadEntry(out key, out var value);
+                Rest.BytesMax -= Math.Min(Rest.BytesMax, (ulong)(key.Length + value.Length));
+            }
+            Rest.ResumeAfter = ByteString.CopyFrom(key);
+        }
     }
 
     // Another replica must not continue from a state older than that of the pages received.

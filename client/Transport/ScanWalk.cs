@@ -40,9 +40,9 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
 
     private TimeSpan Left => TimeSpan.FromMilliseconds(Math.Max(0, _giveUpMs - calls.AwakeMs));
 
-    /// <summary>The pages in order, without <c>next_start</c>.</summary>
+    /// <summary>The pages in order, without <c>next_start</c> and <c>snapshot</c>.</summary>
     /// <exception cref="RpcException">The scan cannot continue. What was received before is correct, as a part of the range.</exception>
-    public async IAsyncEnumerable<ScanPage> PagesAsync(ScanRequest request, [EnumeratorCancellation] CancellationToken cancellationToken)
+    public async IAsyncEnumerable<StreamMessage<ScanPage>> PagesAsync(ScanRequest request, [EnumeratorCancellation] CancellationToken cancellationToken)
     {
         var position = new ScanPosition(request);
         AllowTime();
@@ -52,7 +52,7 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
             var address = await FindAddressAsync(position, atAnyReplica, attempt, cancellationToken).ConfigureAwait(false);
             if (request.OneSnapshot && _broken is { } broken && !position.IsKeptAt(address))
                 throw StreamEnds.IsUnread(broken) ? CallStatus.SnapshotLost(broken.Status.Detail).ToRpcException() : broken;
-            using var stream = new Kv.KvClient(channels.ForScans(address)).Scan(position.RestAt(address), cancellationToken: cancellationToken);
+            using var stream = channels.Scan(address, position.RestAt(address), cancellationToken);
             // A replica that does not catch up is replaced with another one, as long as it has sent nothing. Nothing begins after the time allowed.
             var wait = atAnyReplica ? FirstPageWait() : patience;
             var hasBegun = false;
@@ -67,8 +67,12 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
                     _broken = null;
                     var page = stream.ResponseStream.Current;
                     position.Advance(page, address);
-                    page.ClearNextStart();
-                    page.Snapshot = ByteString.Empty;
+                    if (page.Head.HasNextStart || !page.Head.Snapshot.IsEmpty)
+                    {
+                        page.Head.ClearNextStart();
+                        page.Head.Snapshot = ByteString.Empty;
+                        page.WithHead(page.Head);
+                    }
                     yield return page;
                     // Counted from when the reader has taken the page.
                     AllowTime();
@@ -112,7 +116,7 @@ internal sealed class ScanWalk(CallRouter calls, NodeChannels channels, TimeSpan
     private TimeSpan FirstPageWait() => patience / 3 > FirstPageWaitMin ? patience / 3 : FirstPageWaitMin;
 
     private async Task<Step> NextAsync(
-        IAsyncStreamReader<ScanPage> pages, string address, TimeSpan wait, bool isOneSnapshot, CancellationToken cancellationToken)
+        IAsyncStreamReader<StreamMessage<ScanPage>> pages, string address, TimeSpan wait, bool isOneSnapshot, CancellationToken cancellationToken)
     {
         try
         {

@@ -4,6 +4,7 @@ using System.Threading.Channels;
 using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.V1;
+using WatchMessage = KvCluster.Client.Transport.StreamMessage<KvCluster.V1.WatchResponse>;
 
 namespace KvCluster.Client.Transport;
 
@@ -62,7 +63,7 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
 
     /// <summary>The messages of all shards. One without position, events and what else a watch tells only shows that it lives.</summary>
     /// <exception cref="RpcException">The watch cannot go on.</exception>
-    public async IAsyncEnumerable<WatchResponse> MessagesAsync(WatchRequest request, [EnumeratorCancellation] CancellationToken cancellationToken)
+    public async IAsyncEnumerable<WatchMessage> MessagesAsync(WatchRequest request, [EnumeratorCancellation] CancellationToken cancellationToken)
     {
         using var ended = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
         var running = RunAsync(request, ended.Token);
@@ -138,7 +139,7 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
             await Task.WhenAny(_begun.Task, calls.Runtime.DelayAsync(SignInterval, cancellationToken)).ConfigureAwait(false);
             cancellationToken.ThrowIfCancellationRequested();
             if (!_begun.Task.IsCompleted)
-                await _messages.Writer.WriteAsync(new Passed(null, 0, new WatchResponse(), 0), cancellationToken).ConfigureAwait(false);
+                await _messages.Writer.WriteAsync(new Passed(null, 0, WatchMessage.Of(new WatchResponse()), 0), cancellationToken).ConfigureAwait(false);
         }
     }
 
@@ -243,12 +244,12 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
 
     private static TimeSpan Longer(TimeSpan left, TimeSpan right) => left > right ? left : right;
 
-    private async Task PassAsync(Part part, WatchResponse message, CancellationToken cancellationToken)
+    private async Task PassAsync(Part part, WatchMessage message, CancellationToken cancellationToken)
     {
         part.GiveRoomBack();
-        if (message.NextBytes > 0)
+        if (message.Head.NextBytes > 0)
         {
-            part.HoldRoom(await MakeRoomAsync((long)message.NextBytes, cancellationToken).ConfigureAwait(false));
+            part.HoldRoom(await MakeRoomAsync((long)message.Head.NextBytes, cancellationToken).ConfigureAwait(false));
             return;
         }
         // The changes of a shard wait for the beginning of the others, which takes no time, unless it has entries.
@@ -258,15 +259,14 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
         await PassAsync(part, part.Incarnation, message, cancellationToken).ConfigureAwait(false);
     }
 
-    private ValueTask PassAsync(Part part, int incarnation, WatchResponse message, CancellationToken cancellationToken)
+    private ValueTask PassAsync(Part part, int incarnation, WatchMessage message, CancellationToken cancellationToken)
     {
-        var bytes = message.CalculateSize();
-        Hold(bytes);
-        return _messages.Writer.WriteAsync(new Passed(part, incarnation, message, bytes), cancellationToken);
+        Hold(message.Bytes);
+        return _messages.Writer.WriteAsync(new Passed(part, incarnation, message, message.Bytes), cancellationToken);
     }
 
     /// <summary>What becomes of a part's message in the merged stream. Called by the reader, for one message after the other.</summary>
-    private IEnumerable<WatchResponse> Merge(Passed passed)
+    private IEnumerable<WatchMessage> Merge(Passed passed)
     {
         var message = passed.Message;
         if (passed.Part is not { } part || _begun.Task.IsCompleted)
@@ -274,37 +274,33 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
         if (part.Shard is null)
         {
             // A router has waited for the shards.
-            if (message.Position is not null)
+            if (message.Head.Position is not null)
                 _begun.TrySetResult();
             return [message];
         }
-        if (message.Position is null)
+        if (message.Head.Position is null)
             return [message];
-        part.Told = message.Position;
+        part.Told = message.Head.Position;
         lock (_lock)
         {
             part.IsBegun |= part.Incarnation == passed.Incarnation;
             if (_parts.TrueForAll(static one => one.IsBegun))
                 _begun.TrySetResult();
         }
-        return _begun.Task.IsCompleted ? Complete(part, message) : message.Events.Count > 0 || message.Initial ? [WithoutPosition(message)] : [];
+        return _begun.Task.IsCompleted ? Complete(part, message) : message.Count > 0 || message.Head.Initial ? [WithoutPosition(message)] : [];
     }
 
     // The positions of all other shards come first. The message of the last shard, with its events, comes with the last position.
-    private IEnumerable<WatchResponse> Complete(Part last, WatchResponse message)
+    private IEnumerable<WatchMessage> Complete(Part last, WatchMessage message)
     {
-        var positions = _parts.Where(part => part != last && part.Told is not null).Select(part => new WatchResponse { Position = part.Told, Initial = message.Initial, MorePositions = true });
-        message.InitialComplete = last.Request.Initial;
-        message.Initial = last.Request.Initial;
-        return positions.Append(message);
+        message.Head.InitialComplete = message.Head.Initial = last.Request.Initial;
+        return _parts.Where(part => part != last && part.Told is not null)
+            .Select(part => WatchMessage.Of(new WatchResponse { Position = part.Told, Initial = last.Request.Initial, MorePositions = true }))
+            .Append(message.WithHead(message.Head));
     }
 
-    private static WatchResponse WithoutPosition(WatchResponse message) => new()
-    {
-        Events = { message.Events },
-        Initial = true,
-        Progress = new InitialProgress { Position = message.Position, Complete = true },
-    };
+    private static WatchMessage WithoutPosition(WatchMessage message) =>
+        message.WithHead(new WatchResponse { Initial = true, Progress = new InitialProgress { Position = message.Head.Position, Complete = true } });
 
     /// <summary>The journal does not have what a beginning lacks, so the entries of its shard begin anew. The reader forgets those that it has.</summary>
     private async Task BeginAnewAsync(Part part, CancellationToken cancellationToken)
@@ -316,7 +312,7 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
             part.BeginAnew();
         }
         var forget = new ForgottenRange { Shard = part.Shard?.Value ?? 0, Start = part.Start, End = part.End };
-        await PassAsync(part, part.Incarnation, new WatchResponse { Forget = forget }, cancellationToken).ConfigureAwait(false);
+        await PassAsync(part, part.Incarnation, WatchMessage.Of(new WatchResponse { Forget = forget }), cancellationToken).ConfigureAwait(false);
     }
 
     // Whether another attempt may succeed.
@@ -372,7 +368,7 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
     /// <param name="Incarnation"><see cref="WatchWalk.Part.Incarnation"/> when it was received.</param>
     /// <param name="Message">The message.</param>
     /// <param name="Bytes">What was counted for it.</param>
-    private readonly record struct Passed(Part? Part, int Incarnation, WatchResponse Message, int Bytes);
+    private readonly record struct Passed(Part? Part, int Incarnation, WatchMessage Message, int Bytes);
 
     /// <summary>The part of the range in one shard.</summary>
     /// <param name="request">The request for it.</param>
@@ -421,8 +417,9 @@ internal sealed class WatchWalk(CallRouter calls, IWatchSource source, TimeSpan 
         public RpcException? Failure { get; set; }
 
         /// <summary>The next attempt goes on after what was received. Behind a router there is a position for each shard.</summary>
-        public void Advance(WatchResponse message)
+        public void Advance(WatchMessage received)
         {
+            var message = received.Head;
             _hasPassed |= message.Initial;
             if (message.Forget is { } forgotten)
                 RemoveProgress(forgotten.Shard);

@@ -1,51 +1,51 @@
 using Grpc.Core;
-using KvCluster.Admin.V1;
 using KvCluster.Client.Transport;
 
 namespace KvCluster.Router.Api;
 
-/// <summary>The service Admin of a router: passes a call to the node that can execute it, or to every node. A singleton.</summary>
-internal sealed class AdminProxy(NodeFanOut nodes, RouterOptions options) : Admin.V1.Admin.AdminBase
+/// <summary>The service Admin of a router: passes each call to the node that can execute it, or to every node. A singleton.</summary>
+[BindServiceMethod(typeof(AdminProxy), nameof(BindService))]
+internal sealed class AdminProxy(NodeFanOut nodes, RouterOptions options)
 {
     /// <summary>For a caller without a deadline, who may watch again.</summary>
     private static readonly TimeSpan WatchTimeMax = TimeSpan.FromDays(1);
 
-    public override Task<CheckpointResponse> Checkpoint(CheckpointRequest request, ServerCallContext context) =>
-        nodes.CheckpointAsync(request, Deadlines.OfAll(context, options.Timeout), context.CancellationToken);
+    /// <summary>Registers every method of the service with a binder, as generated code does.</summary>
+    public static void BindService(ServiceBinderBase binder, AdminProxy proxy) => Admin.V1.Admin.BindService(new HandlerBinder(binder, proxy), null);
 
-    public override Task<TransferResponse> Transfer(TransferRequest request, ServerCallContext context) =>
-        nodes.TransferAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);
-
-    public override Task<DrainResponse> Drain(DrainRequest request, ServerCallContext context) =>
-        nodes.DrainAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);
-
-    public override Task<ReplaceResponse> Replace(ReplaceRequest request, ServerCallContext context) =>
-        nodes.ReplaceAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);
-
-    public override Task<GetOperationResponse> GetOperation(GetOperationRequest request, ServerCallContext context) =>
-        nodes.GetOperationAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);
-
-    public override Task<CancelOperationResponse> CancelOperation(CancelOperationRequest request, ServerCallContext context) =>
-        nodes.CancelOperationAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);
-
-    public override Task<ListOperationsResponse> ListOperations(ListOperationsRequest request, ServerCallContext context) =>
-        nodes.ListOperationsAsync(request, Deadlines.OfAll(context, options.Timeout), context.CancellationToken);
-
-    public override async Task WatchOperation(WatchOperationRequest request, IServerStreamWriter<WatchOperationResponse> responseStream, ServerCallContext context)
+    private Task<TResponse> AskAsync<TRequest, TResponse>(Method<TRequest, TResponse> method, TRequest request, ServerCallContext context)
+        where TRequest : class
+        where TResponse : class
     {
-        await foreach (var state in nodes.WatchOperationAsync(request, Deadlines.Of(context, WatchTimeMax), context.CancellationToken).ConfigureAwait(false))
+        var deadlineMs = NodeFanOut.IsForAll(request) ? Deadlines.OfAll(context, options.Timeout) : Deadlines.Of(context, options.Timeout);
+        return nodes.AsyncUnaryCall(method, null, OperatorInvoker.OptionsOf(deadlineMs, context.CancellationToken), request).ResponseAsync;
+    }
+
+    private async Task FollowAsync<TRequest, TResponse>(
+        Method<TRequest, TResponse> method, TRequest request, IServerStreamWriter<TResponse> responseStream, ServerCallContext context)
+        where TRequest : class
+        where TResponse : class
+    {
+        var until = OperatorInvoker.OptionsOf(Deadlines.Of(context, WatchTimeMax), context.CancellationToken);
+        using var call = nodes.AsyncServerStreamingCall(method, null, until, request);
+        await foreach (var state in call.ResponseStream.ReadAllAsync(context.CancellationToken).ConfigureAwait(false))
             await responseStream.WriteAsync(state).ConfigureAwait(false);
     }
 
-    public override Task<QuarantineResponse> Quarantine(QuarantineRequest request, ServerCallContext context) =>
-        nodes.QuarantineAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);
+    /// <summary>Gives each method of the generated service a handler that passes its calls on.</summary>
+    private sealed class HandlerBinder(ServiceBinderBase binder, AdminProxy proxy) : ServiceBinderBase
+    {
+        public override void AddMethod<TRequest, TResponse>(Method<TRequest, TResponse> method, UnaryServerMethod<TRequest, TResponse>? handler) =>
+            binder.AddMethod(method, new UnaryServerMethod<TRequest, TResponse>((request, context) => proxy.AskAsync(method, request, context)));
 
-    public override Task<ExamineResponse> Examine(ExamineRequest request, ServerCallContext context) =>
-        nodes.ExamineAsync(request, Deadlines.OfAll(context, options.Timeout), context.CancellationToken);
+        public override void AddMethod<TRequest, TResponse>(Method<TRequest, TResponse> method, ServerStreamingServerMethod<TRequest, TResponse>? handler) =>
+            binder.AddMethod(
+                method, new ServerStreamingServerMethod<TRequest, TResponse>((request, responses, context) => proxy.FollowAsync(method, request, responses, context)));
 
-    public override Task<PlaceResponse> Place(PlaceRequest request, ServerCallContext context) =>
-        nodes.PlaceAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);
+        public override void AddMethod<TRequest, TResponse>(Method<TRequest, TResponse> method, ClientStreamingServerMethod<TRequest, TResponse>? handler) =>
+            throw new NotSupportedException();
 
-    public override Task<LevelsResponse> Levels(LevelsRequest request, ServerCallContext context) =>
-        nodes.LevelsAsync(request, Deadlines.Of(context, options.Timeout), context.CancellationToken);
+        public override void AddMethod<TRequest, TResponse>(Method<TRequest, TResponse> method, DuplexStreamingServerMethod<TRequest, TResponse>? handler) =>
+            throw new NotSupportedException();
+    }
 }

@@ -24,7 +24,8 @@ internal sealed class ClusterProxy(CallRouter calls, NodeFanOut nodes, RouterOpt
     }
 
     public override Task<GetStatusResponse> GetStatus(GetStatusRequest request, ServerCallContext context) =>
-        nodes.GetStatusAsync(request, Deadlines.OfAll(context, options.Timeout), context.CancellationToken);
+        new Cluster.ClusterClient(nodes).GetStatusAsync(
+            request, OperatorInvoker.OptionsOf(Deadlines.OfAll(context, options.Timeout), context.CancellationToken)).ResponseAsync;
 
     // If a shard or a node is gone, the whole map is sent again. Null if nothing has changed.
     private V1.ShardMap? Since(Sent sent)

@@ -3,10 +3,10 @@ using Google.Protobuf;
 using Grpc.Core;
 using KvCluster.Client.Transport;
 using KvCluster.Router.Telemetry;
+using KvCluster.ServiceDefaults.Memory;
 using KvCluster.Telemetry;
 using KvCluster.V1;
 using KvCluster.Wire;
-using Method = KvCluster.V1.Method;
 
 namespace KvCluster.Router.Api;
 
@@ -21,10 +21,11 @@ internal sealed class ExchangeCall(ReplyBudget replies) : IReplyRoom
     /// <summary>Chosen by the caller.</summary>
     public ulong Id { get; private set; }
 
-    public Method Method { get; private set; }
-
     /// <summary>The encoded request, a copy.</summary>
     public ByteString Request { get; private set; } = ByteString.Empty;
+
+    /// <summary>Its method, and where it goes.</summary>
+    public RequestRoute Route { get; private set; }
 
     /// <summary>The caller's span; empty if there is none or spans are not recorded.</summary>
     public string Traceparent { get; private set; } = "";
@@ -35,13 +36,13 @@ internal sealed class ExchangeCall(ReplyBudget replies) : IReplyRoom
     /// <summary><see cref="Environment.TickCount64"/> when its message arrived.</summary>
     public long ArrivedMs { get; private set; }
 
-    public CallPlaces.Place Place { get; private set; }
+    public CallPlace Place { get; private set; }
 
     /// <summary>Cancelled when nobody waits for the reply any more.</summary>
     public CancellationToken Token { get; private set; }
 
     /// <summary>Whether it is a read, whose reply may be large.</summary>
-    public bool IsRead => Method.IsRead();
+    public bool IsRead => Route.Method.IsRead();
 
     /// <summary>For a read: the reads of its shard.</summary>
     public ReadsInFlight.OfShard? Reads { get; set; }
@@ -59,12 +60,13 @@ internal sealed class ExchangeCall(ReplyBudget replies) : IReplyRoom
     public static Reply Refused(ulong id, string message) => Failed(id, CallStatus.Create(StatusCode.Unavailable, "BUSY", message, "no"));
 
     /// <param name="call">Its bytes are copied.</param>
+    /// <param name="route">Its method, and where it goes.</param>
     /// <param name="arrivedMs">When its message arrived.</param>
     /// <param name="place">Its place, which is returned when it has ended.</param>
     /// <param name="other">A token that replaces the call's own, if that cannot be found by the call's id.</param>
-    public void Begin(scoped in CallHead call, long arrivedMs, in CallPlaces.Place place, CancellationToken? other)
+    public void Begin(scoped in CallHead call, in RequestRoute route, long arrivedMs, in CallPlace place, CancellationToken? other)
     {
-        (Id, Method, TimeoutMs, ArrivedMs, Place) = (call.Id, call.Method, call.TimeoutMs, arrivedMs, place);
+        (Id, Route, TimeoutMs, ArrivedMs, Place) = (call.Id, route, call.TimeoutMs, arrivedMs, place);
         Request = ByteString.CopyFrom(call.Request);
         Traceparent = call.Traceparent.Length == Spans.HeaderLength && RouterMetrics.TakesSpans ? Encoding.ASCII.GetString(call.Traceparent) : "";
         Token = other ?? _givenUp.Token;
@@ -76,7 +78,7 @@ internal sealed class ExchangeCall(ReplyBudget replies) : IReplyRoom
     /// <summary>Clears the call for reuse. Returns false if its token was cancelled, so that it cannot be reused.</summary>
     public bool TryReset()
     {
-        (Request, Reads) = (ByteString.Empty, null);
+        (Request, Route, Reads) = (ByteString.Empty, default, null);
         return _givenUp.TryReset();
     }
 

@@ -6,6 +6,7 @@
 using System.Diagnostics.CodeAnalysis;
 using Grpc.Core;
 using KvCluster.Client.Routing;
+using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Memory;
 using KvCluster.V1;
 using KvCluster.Wire;
@@ -13,14 +14,14 @@ using KvCluster.Wire;
 namespace KvCluster.Router.Api;
 
 /// <summary>Runs the calls of one exchange. Started by one thread; replies arrive on any.</summary>
-internal sealed class ExchangeProxy : IDisposable
+internal sealed class ExchangeProxy : IExchangeCalls, IDisposable
 {
     private readonly Forwarding _forwarding;
     private readonly RouterOptions _options;
     private readonly string _peer;
     private readonly CancellationTokenSource _broken;
     private readonly Lock _gate = new();
-    private readonly CallPlaces _places;
+    private readonly CallPlaces<string> _places;
     private readonly ReadsInFlight _reads;
     private readonly ReplyBudget _replies;
     private readonly ReplyWriter _writer;
@@ -29,6 +30,7 @@ internal sealed class ExchangeProxy : IDisposable
 
     // What the reading loop waits for: a call has ended, or replies were written.
     private TaskCompletionSource? _changed;
+    private long _arrivedMs;
     private bool _isWaitingForMap;
     private bool _isBroken;
 
@@ -39,7 +41,11 @@ internal sealed class ExchangeProxy : IDisposable
         _options = options;
         _peer = context.Peer;
         _broken = CancellationTokenSource.CreateLinkedTokenSource(context.CancellationToken);
-        _places = new CallPlaces(process, memory.Requests);
+        _places = new CallPlaces<string>(
+            process,
+            memory.Requests,
+            isFull: "The shard has reached the router's limit of open calls for one shard; nothing was applied. Try again.",
+            isShort: "The router has reached its limit of memory for requests; nothing was applied. Try again.");
         // On other threads, because a read that ends at once lets the next one go.
         _reads = new ReadsInFlight(read => ThreadPool.UnsafeQueueUserWorkItem(
             static work => _ = work.Exchange.ForwardAsync(work.Read), (Exchange: this, Read: read), preferLocal: true));
@@ -105,50 +111,20 @@ internal sealed class ExchangeProxy : IDisposable
     // A call may take two bytes in the message but takes a hundred as an object, so the object is made only once it has its place.
     private async Task StartAllAsync(MessageBytes message)
     {
-        var arrivedMs = Environment.TickCount64;
+        _arrivedMs = Environment.TickCount64;
         for (var left = message.Count; left > 0;)
         {
             await WaitAsync(static exchange => exchange._replies.HasRoom).ConfigureAwait(false);
-            StartSome(message.Written, arrivedMs, ref left);
+            ExchangeMessages.Start(this, message.Written, ref left);
         }
         message.Return();
     }
 
-    // As long as there is room. The rest of the message waits for more.
-    private void StartSome(ReadOnlySpan<byte> message, long arrivedMs, ref int left)
+    /// <inheritdoc/>
+    public bool Start(scoped in CallHead head)
     {
-        var reader = new WireReader(message[^left..]);
-        try
-        {
-            for (int field; (field = reader.ReadField()) != 0;)
-            {
-                if (field == ExchangeRequest.CancelledFieldNumber)
-                {
-                    CancelAll(ref reader);
-                }
-                else if (field != ExchangeRequest.CallsFieldNumber)
-                {
-                    reader.Skip();
-                }
-                else
-                {
-                    if (TryOpen(CallHead.Read(reader.ReadBytes()), arrivedMs, out var open))
-                        _ = ForwardAsync(open);
-                    left = reader.Left;
-                    if (!HasRoom())
-                        return;
-                }
-            }
-            left = 0;
-        }
-        catch (MalformedMessageException)
-        {
-            throw new RpcException(new Status(StatusCode.InvalidArgument, MalformedMessageException.StreamText));
-        }
-    }
-
-    private bool HasRoom()
-    {
+        if (TryOpen(head, out var open))
+            _ = ForwardAsync(open);
         lock (_gate)
             return _replies.HasRoom;
     }
@@ -171,11 +147,11 @@ internal sealed class ExchangeProxy : IDisposable
     }
 
     // Returns false if the call has been answered or waits for others.
-    private bool TryOpen(scoped in CallHead head, long arrivedMs, [NotNullWhen(true)] out ExchangeCall? open)
+    private bool TryOpen(scoped in CallHead head, [NotNullWhen(true)] out ExchangeCall? open)
     {
         open = null;
-        var shard = _forwarding.ShardOf(head.Method, head.Request);
-        var (isRead, requestBytes) = (head.Method.IsRead(), head.Request.Length + RequestParts.ObjectBytes(head.Method, head.Request));
+        var route = _forwarding.RouteOf(head.Method, head.Request);
+        var (isRead, shard, requestBytes) = (head.Method.IsRead(), route.Place.Shard, head.Request.Length + route.Parts.ObjectBytes);
         lock (_gate)
         {
             if (_places.TryTake(shard, !isRead, requestBytes, out var place) is { } refusal)
@@ -185,7 +161,7 @@ internal sealed class ExchangeProxy : IDisposable
             }
             var call = _pool.TryPop(out var pooled) ? pooled : new ExchangeCall(_replies);
             // If the caller uses one id for two open calls, which it must not, the second can be cancelled only with the stream.
-            call.Begin(head, arrivedMs, place, _open.TryAdd(head.Id, call) ? null : _broken.Token);
+            call.Begin(head, route, _arrivedMs, place, _open.TryAdd(head.Id, call) ? null : _broken.Token);
             if (!isRead || _reads.TryBegin(call, shard))
             {
                 open = call;
@@ -216,23 +192,12 @@ internal sealed class ExchangeProxy : IDisposable
         {
             _isWaitingForMap = false;
             if (!_isBroken)
-                _reads.Regroup(read => _forwarding.ShardOf(read.Method, read.Request.Span));
+                _reads.Regroup(read => _forwarding.RouteOf(read.Route.Method, read.Request.Span).Place.Shard);
         }
     }
 
-    private void CancelAll(ref WireReader reader)
-    {
-        if (!reader.IsBytes)
-        {
-            Cancel(reader.ReadUInt64());
-            return;
-        }
-        var packed = new WireReader(reader.ReadBytes());
-        while (packed.Left > 0)
-            Cancel(packed.ReadVarint());
-    }
-
-    private void Cancel(ulong id)
+    /// <inheritdoc/>
+    public void Cancel(ulong id)
     {
         lock (_gate)
         {
@@ -259,7 +224,7 @@ internal sealed class ExchangeProxy : IDisposable
         try
         {
             var routed = await _forwarding.CallAsync(
-                call.Method, call.Request, call.Traceparent, call.ArrivedMs + waitMs, _peer, call, call.Token).ConfigureAwait(false);
+                call.Request, call.Route, call.Traceparent, call.ArrivedMs + waitMs, _peer, call, call.Token).ConfigureAwait(false);
             reply = routed.IsCancelled ? call.Cancelled() : call.Answered(routed);
         }
         catch (OperationCanceledException) when (!_broken.IsCancellationRequested)

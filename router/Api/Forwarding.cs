@@ -2,7 +2,6 @@ using System.Diagnostics;
 using System.Runtime.CompilerServices;
 using Google.Protobuf;
 using Grpc.Core;
-using KvCluster.Client.Routing;
 using KvCluster.Client.Transport;
 using KvCluster.Router.Telemetry;
 using KvCluster.ServiceDefaults;
@@ -35,8 +34,8 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     private static readonly RoutedReply RepliesWait = new(ByteString.Empty, KvProxy.RepliesWait);
 
     /// <summary>Forwards a call. <paramref name="request"/> must not change until the answer.</summary>
-    /// <param name="method">The method to call.</param>
     /// <param name="request">The encoded request message.</param>
+    /// <param name="route">Its method, and where it goes.</param>
     /// <param name="traceparent">The caller's span, as in the W3C header; null or empty if it has none.</param>
     /// <param name="deadlineMs"><see cref="Environment.TickCount64"/> at which to give up.</param>
     /// <param name="peer">The caller's address and port. Callers share sessions, and turns of large reads, by their connections.</param>
@@ -44,8 +43,9 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     /// <param name="cancellationToken">The caller has stopped waiting.</param>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     public async ValueTask<RoutedReply> CallAsync(
-        Method method, ByteString request, string? traceparent, long deadlineMs, string peer, IReplyRoom room, CancellationToken cancellationToken)
+        ByteString request, RequestRoute route, string? traceparent, long deadlineMs, string peer, IReplyRoom room, CancellationToken cancellationToken)
     {
+        var method = route.Method;
         if (method == Method.OpenSession)
             request = Named(request, peer);
         var began = metrics.Begin();
@@ -53,9 +53,9 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
         var (reason, status) = ("CANCELLED", StatusCode.Cancelled);
         try
         {
-            var reply = await ForwardAsync(method, request, span?.Context ?? default, deadlineMs, new ReplyWay(LaneOf(method)), cancellationToken).ConfigureAwait(false);
+            var reply = await ForwardAsync(request, route, span?.Context ?? default, deadlineMs, new ReplyWay(LaneOf(method)), cancellationToken).ConfigureAwait(false);
             if (reply.Error is { } refusal && CallStatus.LargeReplyBytes(refusal) > 0)
-                reply = await BringAsync(method, request, span?.Context ?? default, deadlineMs, reply, peer, room, cancellationToken).ConfigureAwait(false);
+                reply = await BringAsync(request, route, span?.Context ?? default, deadlineMs, reply, peer, room, cancellationToken).ConfigureAwait(false);
             (reason, status) = reply.Error is { } error ? (CallStatus.ReasonOf(error), (StatusCode)error.Code) : (null, StatusCode.OK);
             return reply;
         }
@@ -65,21 +65,8 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
         }
     }
 
-    /// <summary>
-    /// The shard of a request's first key, by the current map. <see cref="RouteTable.NoShard"/> if there is no map yet or the request is malformed. The caller of a
-    /// malformed request is told when it is forwarded.
-    /// </summary>
-    public ShardId ShardOf(Method method, ReadOnlySpan<byte> request)
-    {
-        try
-        {
-            return calls.Table.ShardOf(RequestKeys.First(method, request));
-        }
-        catch (Exception failure) when (failure is InvalidProtocolBufferException or MalformedMessageException)
-        {
-            return RouteTable.NoShard;
-        }
-    }
+    /// <summary>Where a request goes, by the current map.</summary>
+    public RequestRoute RouteOf(Method method, ReadOnlySpan<byte> request) => RequestRoute.Of(method, request, calls.Table);
 
     /// <summary>Whether there is a map, so that the shards of calls are known.</summary>
     public bool HasMap => calls.Table.IsKnown;
@@ -93,7 +80,7 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     // A read keeps room for its response only while a node is asked for it. If that fails, the read waits on the small lane until its shard answers, like any
     // other. Otherwise a few reads of a shard without a leader would keep all the room for large responses.
     private async ValueTask<RoutedReply> BringAsync(
-        Method method, ByteString request, ActivityContext parent, long deadlineMs, RoutedReply reply, string peer, IReplyRoom room, CancellationToken cancellationToken)
+        ByteString request, RequestRoute route, ActivityContext parent, long deadlineMs, RoutedReply reply, string peer, IReplyRoom room, CancellationToken cancellationToken)
     {
         var connection = CallerNumbers.OfConnection(peer);
         for (var turn = 0; reply.Error is { } refusal && CallStatus.LargeReplyBytes(refusal) is var bytes and > 0; turn++)
@@ -107,7 +94,7 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
                 bytesMax,
                 deadlineMs,
                 (untilMs, abandoned) => room.MayRespond(bytes)
-                    ? ForwardAsync(method, request, parent, untilMs, way, abandoned)
+                    ? ForwardAsync(request, route, parent, untilMs, way, abandoned)
                     : ValueTask.FromResult(RepliesWait),
                 cancellationToken).ConfigureAwait(false);
             if (brought is not { } answer)
@@ -117,39 +104,45 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
                 continue;
             room.Release();
             await calls.PauseAsync(failure, turn, deadlineMs, cancellationToken).ConfigureAwait(false);
-            reply = await ForwardAsync(method, request, parent, deadlineMs, new ReplyWay(ReplyLane.Small), cancellationToken).ConfigureAwait(false);
+            reply = await ForwardAsync(request, route, parent, deadlineMs, new ReplyWay(ReplyLane.Small), cancellationToken).ConfigureAwait(false);
         }
         return reply;
     }
 
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
-    private async ValueTask<RoutedReply> ForwardAsync(Method method, ByteString request, ActivityContext parent, long deadlineMs, ReplyWay way, CancellationToken cancellationToken)
+    private async ValueTask<RoutedReply> ForwardAsync(
+        ByteString request, RequestRoute route, ActivityContext parent, long deadlineMs, ReplyWay way, CancellationToken cancellationToken)
     {
+        var (method, parts) = (route.Method, route.Parts);
         try
         {
             if (method == Method.Unspecified)
                 return Refused("BAD_REQUEST", "The call has no method; nothing was applied.");
             if (!method.IsKnown())
                 return new RoutedReply(ByteString.Empty, UnsupportedCall.Refusal(NodeId.None, ProgramVersion.Full, UnsupportedCall.OfExchange(method)));
+            if (route.IsMalformed)
+                return Refused("BAD_REQUEST", MalformedMessageException.Text);
             if (method == Method.GetMany)
-                return await GetManyAsync(request, deadlineMs, way, cancellationToken).ConfigureAwait(false);
-            if (method is Method.Count || (method == Method.Get && RequestParts.IsOfNearest(request.Span)))
-                return await GoOnAsync(method, request, deadlineMs, way, cancellationToken).ConfigureAwait(false);
+                return await GetManyAsync(request, parts, deadlineMs, way, cancellationToken).ConfigureAwait(false);
+            if (method is Method.Count || parts.IsOfNearest)
+                return await GoOnAsync(request, route, deadlineMs, way, cancellationToken).ConfigureAwait(false);
             if (method == Method.DeleteRange)
-                return await DeleteRangeAsync(request, deadlineMs, cancellationToken).ConfigureAwait(false);
-            if (method is Method.Write or Method.Transact or Method.SetIntersect && !await IsOfOneShardAsync(method, request, deadlineMs, cancellationToken).ConfigureAwait(false))
+                return await DeleteRangeAsync(request, parts.HasId, deadlineMs, cancellationToken).ConfigureAwait(false);
+            if (method is Method.Write or Method.Transact or Method.SetIntersect
+                && !await IsOfOneShardAsync(request, route, deadlineMs, cancellationToken).ConfigureAwait(false))
                 return ShardsDiffer;
             return await calls.CallAsync(
                 method,
-                RequestKeys.First(method, request),
+                route.KeyOf(request),
                 request,
                 deadlineMs,
                 cancellationToken,
-                RequestParts.HasId(method, request.Span),
-                !RequestParts.ModeOf(method, request.Span).IsForLeader(),
+                parts.HasId,
+                !parts.Mode.IsForLeader(),
                 parent,
                 way,
-                isQuiet: true).ConfigureAwait(false);
+                isQuiet: true,
+                route.Place).ConfigureAwait(false);
         }
         catch (Exception failure) when (failure is InvalidProtocolBufferException or MalformedMessageException)
         {
@@ -166,11 +159,11 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
         new(ByteString.Empty, CallStatus.Invalid(reason, message));
 
     // Executes a read that may have to continue in further shards.
-    private async ValueTask<RoutedReply> GoOnAsync(Method method, ByteString request, long deadlineMs, ReplyWay way, CancellationToken cancellationToken)
+    private async ValueTask<RoutedReply> GoOnAsync(ByteString request, RequestRoute route, long deadlineMs, ReplyWay way, CancellationToken cancellationToken)
     {
-        if (RequestParts.CountPositions(request.Span, method.ReadOptionsField()) > RequestLimits.PositionsMax)
+        if (route.Parts.Positions > RequestLimits.PositionsMax)
             return Refused("BAD_REQUEST", RequestParts.TooManyPositions);
-        if (method == Method.Count)
+        if (route.Method == Method.Count)
         {
             var (count, countError) = await RangeCalls.CountAsync(calls, CountParser.ParseFrom(request), deadlineMs, cancellationToken, way).ConfigureAwait(false);
             return new RoutedReply(count?.ToByteString() ?? ByteString.Empty, countError);
@@ -181,9 +174,8 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
 
     // The whole request goes to the first shard, and requests for the rest to the others. A request id belongs to one shard, so a range with one must be in that.
     // If only the first keys of it were removed there, the caller goes on itself.
-    private async ValueTask<RoutedReply> DeleteRangeAsync(ByteString request, long deadlineMs, CancellationToken cancellationToken)
+    private async ValueTask<RoutedReply> DeleteRangeAsync(ByteString request, bool isIdentified, long deadlineMs, CancellationToken cancellationToken)
     {
-        var isIdentified = RequestParts.HasId(Method.DeleteRange, request.Span);
         // Without its conditions: they are evaluated in the first shard, and as objects they take many times their bytes.
         var rest = RequestParts.RangeOf(request.Span);
         var bounds = KeyBounds.Of(rest.Start.Memory, rest.End.Memory, rest.Prefix.Memory);
@@ -213,14 +205,15 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
     private static Google.Rpc.Status PartlyDeleted(Google.Rpc.Status failure, ulong deleted) => CallStatus.OutcomeUnknown(
         $"{deleted:N0} keys at the beginning of the range were removed, and then: {failure.Message}");
 
-    private async ValueTask<bool> IsOfOneShardAsync(Method method, ByteString request, long deadlineMs, CancellationToken cancellationToken)
+    private async ValueTask<bool> IsOfOneShardAsync(ByteString request, RequestRoute route, long deadlineMs, CancellationToken cancellationToken)
     {
         // Without a map the call itself fails and says why.
-        if (!await calls.WaitForMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false))
+        if (!await calls.WaitForMapAsync(deadlineMs, cancellationToken).ConfigureAwait(false) || (route.IsOfOneShard && calls.Table.IsCurrent(route.Place)))
             return true;
-        ShardId? shard = null;
-        var keys = new RequestKeys.Walk(method, request.Span);
-        while (keys.MoveNext())
+        var shard = calls.Table.Find(route.KeyOf(request).Span, route.Place)?.ShardId;
+        var keys = new RequestKeys.Walk(route.Method, request.Span);
+        // The first one is that key.
+        for (keys.MoveNext(); keys.MoveNext();)
         {
             var found = calls.Table.Find(keys.Current)?.ShardId;
             if (shard is not null && found != shard)
@@ -230,13 +223,12 @@ internal sealed class Forwarding(CallRouter calls, RouterMetrics metrics, LargeR
         return true;
     }
 
-    private async ValueTask<RoutedReply> GetManyAsync(ByteString request, long deadlineMs, ReplyWay way, CancellationToken cancellationToken)
+    private async ValueTask<RoutedReply> GetManyAsync(ByteString request, RequestParts parts, long deadlineMs, ReplyWay way, CancellationToken cancellationToken)
     {
         // Counted in the encoded request, because each key, position and unknown field becomes an object of many times its bytes.
-        var (keysCount, positions) = RequestParts.CountMany(request.Span);
-        if (keysCount > KvLimits.KeysMax)
+        if (parts.Keys > KvLimits.KeysMax)
             return Refused("TOO_MANY_OPERATIONS", $"At most {KvLimits.KeysMax:N0} keys can be read in one call.");
-        if (positions > RequestLimits.PositionsMax)
+        if (parts.Positions > RequestLimits.PositionsMax)
             return Refused("BAD_REQUEST", RequestParts.TooManyPositions);
         var message = ManyParser.ParseFrom(request);
         var keys = message.Keys;

@@ -50,45 +50,7 @@ internal sealed class KvProxy(
     private readonly ExchangePlaces _places = new(memory.Requests);
     private readonly MessageRoom _watchRoom = new(memory.Replies);
 
-    public override Task<MessageBytes> Get(MessageBytes request, ServerCallContext context) => CallAsync(Method.Get, request, context);
-
-    public override Task<MessageBytes> GetMany(MessageBytes request, ServerCallContext context) => CallAsync(Method.GetMany, request, context);
-
-    public override Task<MessageBytes> Put(MessageBytes request, ServerCallContext context) => CallAsync(Method.Put, request, context);
-
-    public override Task<MessageBytes> Delete(MessageBytes request, ServerCallContext context) => CallAsync(Method.Delete, request, context);
-
-    public override Task<MessageBytes> Write(MessageBytes request, ServerCallContext context) => CallAsync(Method.Write, request, context);
-
-    public override Task<MessageBytes> OpenSession(MessageBytes request, ServerCallContext context) => CallAsync(Method.OpenSession, request, context);
-
-    public override Task<MessageBytes> DeleteRange(MessageBytes request, ServerCallContext context) => CallAsync(Method.DeleteRange, request, context);
-
-    public override Task<MessageBytes> Increment(MessageBytes request, ServerCallContext context) => CallAsync(Method.Increment, request, context);
-
-    public override Task<MessageBytes> Touch(MessageBytes request, ServerCallContext context) => CallAsync(Method.Touch, request, context);
-
-    public override Task<MessageBytes> Transact(MessageBytes request, ServerCallContext context) => CallAsync(Method.Transact, request, context);
-
-    public override Task<MessageBytes> KeepAlive(MessageBytes request, ServerCallContext context) => CallAsync(Method.KeepAlive, request, context);
-
-    public override Task<MessageBytes> EndSession(MessageBytes request, ServerCallContext context) => CallAsync(Method.EndSession, request, context);
-
-    public override Task<MessageBytes> List(MessageBytes request, ServerCallContext context) => CallAsync(Method.List, request, context);
-
-    public override Task<MessageBytes> Count(MessageBytes request, ServerCallContext context) => CallAsync(Method.Count, request, context);
-
-    public override Task<MessageBytes> SetAdd(MessageBytes request, ServerCallContext context) => CallAsync(Method.SetAdd, request, context);
-
-    public override Task<MessageBytes> SetRemove(MessageBytes request, ServerCallContext context) => CallAsync(Method.SetRemove, request, context);
-
-    public override Task<MessageBytes> SetScan(MessageBytes request, ServerCallContext context) => CallAsync(Method.SetScan, request, context);
-
-    public override Task<MessageBytes> SetCount(MessageBytes request, ServerCallContext context) => CallAsync(Method.SetCount, request, context);
-
-    public override Task<MessageBytes> SetIntersect(MessageBytes request, ServerCallContext context) => CallAsync(Method.SetIntersect, request, context);
-
-    public override async Task Scan(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
+    protected override async Task Scan(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
         var began = metrics.Begin();
         string? error = "CANCELLED";
@@ -121,7 +83,7 @@ internal sealed class KvProxy(
         }
     }
 
-    public override async Task Watch(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
+    protected override async Task Watch(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
         var requestBytes = 0;
         try
@@ -161,11 +123,7 @@ internal sealed class KvProxy(
         };
         await foreach (var received in walk.MessagesAsync(message, context.CancellationToken).ConfigureAwait(false))
         {
-            var response = MessageBytes.Rent();
-            received.WriteTo(response.Append(received.CalculateSize()));
-            // Only the encoded message is held while it is not read. The budget has counted it once.
-            received.Events.Clear();
-            if (!await StalledWrite.EndsAsync(responseStream.WriteAsync(response), memory.Replies).ConfigureAwait(false))
+            if (!await StalledWrite.EndsAsync(responseStream.WriteAsync(received.Encode()), memory.Replies).ConfigureAwait(false))
                 throw CallStatus.Create(StatusCode.ResourceExhausted, "NOT_READ", "The caller does not read the events that it asked for. Watch again after the last position received.", "no").ToRpcException();
         }
     }
@@ -181,12 +139,10 @@ internal sealed class KvProxy(
         {
             while (await pages.MoveNextAsync().ConfigureAwait(false))
             {
-                var bytes = pages.Current.CalculateSize();
+                var response = pages.Current.Encode();
                 // This page has been received. The next ones have to wait for it.
-                memory.Replies.Take(bytes - held);
-                held = bytes;
-                var response = MessageBytes.Rent();
-                pages.Current.WriteTo(response.Append(bytes));
+                memory.Replies.Take(response.Count - held);
+                held = response.Count;
                 if (!await StalledWrite.EndsAsync(responseStream.WriteAsync(response), memory.Replies).ConfigureAwait(false))
                     throw CallStatus.Create(StatusCode.ResourceExhausted, "NOT_READ", "The caller does not read the reply that it requested.", "no").ToRpcException();
             }
@@ -208,13 +164,15 @@ internal sealed class KvProxy(
         }
     }
 
-    public override async Task Exchange(IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
+    protected override async Task Exchange(
+        IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
         using var exchange = new ExchangeProxy(forwarding, options, _places, memory, responseStream, context);
         await exchange.RunAsync(requestStream).ConfigureAwait(false);
     }
 
-    public override Task BulkLoad(IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
+    protected override Task BulkLoad(
+        IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
         var division = new LoadDivision(forwarding, calls, memory.Requests, options, context, this);
         return new LoadStream(division.LoadAsync, responseStream, memory.Replies).RunAsync(requestStream, context.CancellationToken);
@@ -239,16 +197,17 @@ internal sealed class KvProxy(
         return memory.Requests.TryTake(bytes, isSmall: bytes <= ByteBudget.SmallBytes) ? bytes : throw RequestsWait.ToRpcException();
     }
 
-    private async Task<MessageBytes> CallAsync(Method method, MessageBytes request, ServerCallContext context)
+    protected override async Task<MessageBytes> CallAsync(Method method, MessageBytes request, ServerCallContext context)
     {
-        var requestBytes = request.Count + RequestParts.ObjectBytes(method, request.Written);
+        var route = forwarding.RouteOf(method, request.Written);
+        var requestBytes = request.Count + route.Parts.ObjectBytes;
         if (!memory.Requests.TryTake(requestBytes, isSmall: requestBytes <= ByteBudget.SmallBytes))
             return Refuse(RequestsWait, context);
         try
         {
             var traceparent = RouterMetrics.TakesSpans ? context.RequestHeaders.GetValue(Spans.Header) : null;
-            var forwarded = forwarding.CallAsync(
-                method, UnsafeByteOperations.UnsafeWrap(request.Memory), traceparent, Deadlines.Of(method, context, options.Timeout), context.Peer, this, context.CancellationToken);
+            var deadlineMs = Deadlines.Of(method, context, options.Timeout);
+            var forwarded = forwarding.CallAsync(UnsafeByteOperations.UnsafeWrap(request.Memory), route, traceparent, deadlineMs, context.Peer, this, context.CancellationToken);
             if (!forwarded.IsCompleted)
             {
                 var work = forwarded.AsTask();

@@ -4,7 +4,6 @@ using KvCluster.Client.Transport;
 using KvCluster.ServiceDefaults.Memory;
 using KvCluster.V1;
 using KvCluster.Wire;
-using Method = KvCluster.V1.Method;
 using Status = Google.Rpc.Status;
 
 namespace KvCluster.Router.Api;
@@ -117,7 +116,7 @@ internal sealed class LoadDivision(Forwarding forwarding, CallRouter calls, Byte
     }
 
     private Task<RoutedReply> ForwardAsync(PutBatch part, long deadlineMs, CancellationToken cancellationToken) =>
-        forwarding.CallAsync(Method.Write, part.Request, null, deadlineMs, caller.Peer, room, cancellationToken).AsTask();
+        forwarding.CallAsync(part.Request, RequestRoute.Of(part), null, deadlineMs, caller.Peer, room, cancellationToken).AsTask();
 
     /// <summary>The error of a chunk; null if all its parts were applied. A part that was refused does not mean that nothing was applied.</summary>
     private static Status? ErrorOf(RoutedReply[] replies)

@@ -6,9 +6,19 @@ using KvCluster.Wire;
 namespace KvCluster.Router.Api;
 
 /// <summary>
-/// Finds request ids, read modes and counts in encoded requests, without decoding or copying anything else. Their keys are found by <see cref="RequestKeys"/>.
+/// What an encoded request has besides its keys that matters on its way: its id, its read mode and counts. Read without decoding or copying anything else. The
+/// keys are found by <see cref="RequestKeys"/>.
 /// </summary>
-internal static class RequestParts
+/// <param name="HasId">Whether a change has a RequestId, so that repeating it is harmless.</param>
+/// <param name="Mode">The read mode of a read of one shard; unspecified for other methods. Pages of a List are read at the leader, because their snapshot is
+/// kept at one node.</param>
+/// <param name="IsOfNearest">Whether it is a Get of the nearest key.</param>
+/// <param name="Keys">The number of keys of a GetMany.</param>
+/// <param name="Positions">The number of positions in the options of a read.</param>
+/// <param name="ObjectBytes">The memory that the call takes besides its bytes. The keys and positions of a GetMany become objects, to be sent to their shards,
+/// and so do the positions of a Count and of a search of the nearest key. For other methods it is 0, because their bytes are passed on. Requests with too many
+/// parts are refused.</param>
+internal readonly record struct RequestParts(bool HasId, ReadMode Mode, bool IsOfNearest, int Keys, int Positions, int ObjectBytes)
 {
     /// <summary>The memory of a key, or of a position and its etag, as objects with the reference to them.</summary>
     public const int PartBytes = 128;
@@ -33,40 +43,29 @@ internal static class RequestParts
         return range;
     }
 
-    /// <summary>Whether a change has a RequestId, so that repeating it is harmless.</summary>
+    /// <summary>Reads the parts of a request.</summary>
     /// <exception cref="MalformedMessageException">The bytes are not a message.</exception>
-    public static bool HasId(Method method, ReadOnlySpan<byte> request)
+    public static RequestParts Of(Method method, ReadOnlySpan<byte> request)
     {
-        var idField = method.RequestIdField();
+        var (idField, readField) = (method.RequestIdField(), method == Method.List ? 0 : method.ReadOptionsField());
+        var (hasId, isOfNearest, mode) = (false, false, ReadMode.Unspecified);
+        var (keys, positions) = (0, 0);
         var reader = new WireReader(request);
-        for (int field; idField != 0 && (field = reader.ReadField()) != 0;)
-        {
-            if (field == idField)
-                return true;
-            reader.Skip();
-        }
-        return false;
-    }
-
-    /// <summary>
-    /// The read mode of a read of one shard; unspecified for other methods. Pages of a List are read at the leader, because their snapshot is kept at one node.
-    /// </summary>
-    /// <exception cref="MalformedMessageException">The bytes are not a message.</exception>
-    public static ReadMode ModeOf(Method method, ReadOnlySpan<byte> request)
-    {
-        var mode = ReadMode.Unspecified;
-        var readField = method is Method.GetMany or Method.List ? 0 : method.ReadOptionsField();
-        if (readField == 0)
-            return mode;
-        var reader = new WireReader(request);
-        for (int field; (field = reader.ReadField()) != 0;)
+        for (int field; idField + readField != 0 && (field = reader.ReadField()) != 0;)
         {
             if (field == readField)
-                mode = ModeIn(reader.ReadBytes());
-            else
-                reader.Skip();
+            {
+                mode = ReadOptionsIn(reader.ReadBytes(), ref positions);
+                continue;
+            }
+            hasId |= field == idField;
+            isOfNearest |= method == Method.Get && field == GetRequest.NearestFieldNumber;
+            keys += method == Method.GetMany && field == GetManyRequest.KeysFieldNumber ? 1 : 0;
+            reader.Skip();
         }
-        return mode;
+        var hasObjects = (method is Method.GetMany or Method.Count || isOfNearest) && keys <= KvLimits.KeysMax && positions <= RequestLimits.PositionsMax;
+        return new RequestParts(
+            hasId, method == Method.GetMany ? ReadMode.Unspecified : mode, isOfNearest, keys, positions, hasObjects ? (keys + positions) * PartBytes : 0);
     }
 
     /// <summary>The error message for a reader that names more.</summary>
@@ -77,50 +76,10 @@ internal static class RequestParts
     public static readonly string TooManyPositionsOfWatch =
         $"after may have at most {RequestLimits.PositionsMax:N0} positions; nothing was watched. Send the newest position of each shard that is watched.";
 
-    /// <summary>Counts the keys of a GetMany and the positions in its read options.</summary>
-    /// <exception cref="MalformedMessageException">The bytes are not a message.</exception>
-    public static (int Keys, int Positions) CountMany(ReadOnlySpan<byte> request)
-    {
-        var (keys, positions) = (0, 0);
-        var reader = new WireReader(request);
-        for (int field; (field = reader.ReadField()) != 0;)
-        {
-            if (field == GetManyRequest.KeysFieldNumber)
-                keys++;
-            if (field == GetManyRequest.ReadFieldNumber)
-                positions += CountFields(reader.ReadBytes(), ReadOptions.SeenFieldNumber);
-            else
-                reader.Skip();
-        }
-        return (keys, positions);
-    }
-
     /// <summary>Counts the positions that a watch goes on after, also within the entries that it begins with.</summary>
     /// <exception cref="MalformedMessageException">The bytes are not a message.</exception>
     public static int CountPositionsOfWatch(ReadOnlySpan<byte> request) =>
         CountFields(request, WatchRequest.AfterFieldNumber) + CountFields(request, WatchRequest.InitialAfterFieldNumber);
-
-    /// <summary>
-    /// The memory that a call takes besides its bytes. The keys and positions of a GetMany become objects, to be sent to their shards, and so do the positions
-    /// of a Count and of a search of the nearest key. For other methods it is 0, because their bytes are passed on. Requests with too many parts are refused.
-    /// </summary>
-    public static int ObjectBytes(Method method, ReadOnlySpan<byte> request)
-    {
-        if (method is not (Method.GetMany or Method.Count or Method.Get))
-            return 0;
-        try
-        {
-            if (method != Method.GetMany)
-                return method == Method.Get && !IsOfNearest(request) ? 0 : CountPositions(request, method.ReadOptionsField()) is <= RequestLimits.PositionsMax and var seen ? seen * PartBytes : 0;
-            var (keys, positions) = CountMany(request);
-            return keys > KvLimits.KeysMax || positions > RequestLimits.PositionsMax ? 0 : (keys + positions) * PartBytes;
-        }
-        catch (MalformedMessageException)
-        {
-            // The caller of a malformed request gets the error when the request is forwarded.
-            return 0;
-        }
-    }
 
     /// <summary>Counts the positions in the read options of a request.</summary>
     /// <param name="request">The encoded request.</param>
@@ -140,19 +99,6 @@ internal static class RequestParts
         return positions;
     }
 
-    /// <summary>Whether a Get asks for the nearest key.</summary>
-    /// <exception cref="MalformedMessageException">The bytes are not a message.</exception>
-    public static bool IsOfNearest(ReadOnlySpan<byte> get)
-    {
-        var reader = new WireReader(get);
-        for (int field; (field = reader.ReadField()) != 0; reader.Skip())
-        {
-            if (field == GetRequest.NearestFieldNumber)
-                return true;
-        }
-        return false;
-    }
-
     private static int CountFields(ReadOnlySpan<byte> message, int counted)
     {
         var count = 0;
@@ -162,12 +108,14 @@ internal static class RequestParts
         return count;
     }
 
-    private static ReadMode ModeIn(ReadOnlySpan<byte> options)
+    // Of options that are repeated against the contract the last ones count.
+    private static ReadMode ReadOptionsIn(ReadOnlySpan<byte> options, ref int positions)
     {
-        var reader = new WireReader(options);
         var mode = ReadMode.Unspecified;
+        var reader = new WireReader(options);
         for (int field; (field = reader.ReadField()) != 0;)
         {
+            positions += field == ReadOptions.SeenFieldNumber ? 1 : 0;
             if (field == ReadOptions.ModeFieldNumber)
                 mode = (ReadMode)reader.ReadUInt32();
             else

@@ -13,6 +13,9 @@ internal readonly record struct RecordVersion(ulong Recovery, long Revision) : I
     /// <summary>The version of a copy.</summary>
     public static RecordVersion Of(ShardRecord record, long revision) => new(record.Recovery, revision);
 
+    /// <summary>The version of the copy that a replica has seen last.</summary>
+    public static RecordVersion Of(HardState state) => new(state.Recovery, state.CoordinatorRevision);
+
     public static RecordVersion Max(RecordVersion one, RecordVersion other) => one < other ? other : one;
 
     public int CompareTo(RecordVersion other) => Recovery != other.Recovery ? Recovery.CompareTo(other.Recovery) : Revision.CompareTo(other.Revision);

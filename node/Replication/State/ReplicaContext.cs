@@ -160,9 +160,9 @@ internal sealed class ReplicaContext
         var committed = Etag.Max(wanted.Committed, Etag.Min(Committed, Journal.Durable.Etag));
         acknowledged = Etag.Max(wanted.Acknowledged, acknowledged);
         var generation = Math.Max(wanted.Generation, View.Record.Generation);
-        var seen = RecordVersion.Max(wanted.Seen, View.Version);
+        var seen = RecordVersion.Max(RecordVersion.Of(wanted), View.Version);
         // Called after every event; most calls change nothing here.
-        if (committed == wanted.Committed && acknowledged == wanted.Acknowledged && generation == wanted.Generation && seen == wanted.Seen)
+        if (committed == wanted.Committed && acknowledged == wanted.Acknowledged && generation == wanted.Generation && seen == RecordVersion.Of(wanted))
             return;
         Control.Note(wanted with { Committed = committed, Acknowledged = acknowledged, Generation = generation, CoordinatorRevision = seen.Revision, Recovery = seen.Recovery });
     }
@@ -180,7 +180,7 @@ internal sealed class ReplicaContext
     {
         var (held, known) = (Control.Synced, View.Record);
         _heldAtRead[readId] = new Seen(
-            RecordVersion.Max(held.Seen, View.Version), Math.Max(held.Generation, known.Generation), Math.Max(held.PromisedEpoch, known.Epoch));
+            RecordVersion.Max(RecordVersion.Of(held), View.Version), Math.Max(held.Generation, known.Generation), Math.Max(held.PromisedEpoch, known.Epoch));
         Emit(new Effect.ReadRecord(readId));
     }
 

@@ -17,12 +17,10 @@ namespace KvCluster.Node.Api;
 internal sealed class ExchangeReplies(
     ExchangePlaces node, CallMemory memory, IServerStreamWriter<MessageBytes> responses, ILogger log, CancellationToken cancellationToken) : IThreadPoolWorkItem
 {
-    private readonly FairPlaces _places = new(ExchangeLimits.CallsMax);
-    private readonly FairPlaces.Share _heldOfNode = new();
+    private readonly CallPlaces<ApiError> _places = new(node, memory.Requests, isFull: ApiErrors.Busy, isShort: ApiErrors.RequestsWait);
     private readonly Lock _gate = new();
     private readonly TaskCompletionSource _ended = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private readonly GatheredReplies _replies = new(memory.Replies);
-    private StreamBudget _requests = new(memory.Requests);
     private readonly CancellationTokenSource _stopping = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
     private TaskCompletionSource? _room;
     private RpcException? _reason;
@@ -37,33 +35,10 @@ internal sealed class ExchangeReplies(
     public Task Ended => _ended.Task;
 
     /// <summary>Takes a place if the shard's calls of this kind have one left, and bytes of the budget. Returns why it did not, or null.</summary>
-    public ApiError? TryOpen(ShardId shard, Method method, int requestBytes, out Place place)
+    public ApiError? TryOpen(ShardId shard, Method method, int requestBytes, out CallPlace place)
     {
-        place = default;
-        var isChange = method.IsChange();
         lock (_gate)
-        {
-            if (!_places.TryTake(shard, isChange, requestBytes, out var ofStream))
-                return ApiErrors.Busy;
-            if (!node.TryTake(_heldOfNode, shard, isChange, requestBytes, out var ofNode))
-            {
-                _places.Return(ofStream, requestBytes);
-                return ApiErrors.Busy;
-            }
-            place = new Place(ofStream, ofNode, requestBytes);
-            if (_requests.TryUse(requestBytes))
-                return null;
-            ReturnLocked(place);
-            place = default;
-            return ApiErrors.RequestsWait;
-        }
-    }
-
-    private void ReturnLocked(in Place place)
-    {
-        Invariant.CheckHeld(_gate);
-        _places.Return(place.OfStream!, place.RequestBytes);
-        node.Return(_heldOfNode, place.OfNode!, place.RequestBytes);
+            return _places.TryTake(shard, method.IsChange(), requestBytes, out place);
     }
 
     /// <summary>Whether there is space for the reply of another call, or the stream broke and needs none.</summary>
@@ -128,7 +103,7 @@ internal sealed class ExchangeReplies(
         }
     }
 
-    private ApiError? Add<T>(ulong id, in Place place, StatusCode code, int contentField, scoped in T content)
+    private ApiError? Add<T>(ulong id, in CallPlace place, StatusCode code, int contentField, scoped in T content)
         where T : IAnswer, allows ref struct
     {
         if (TryAdd(id, place, code, contentField, content))
@@ -139,7 +114,7 @@ internal sealed class ExchangeReplies(
     }
 
     // Adds a reply. Returns false, with nothing done, if there is no space for it. The outcome of a change always has space.
-    private bool TryAdd<T>(ulong id, in Place place, StatusCode code, int contentField, scoped in T content, bool isOutcome = false)
+    private bool TryAdd<T>(ulong id, in CallPlace place, StatusCode code, int contentField, scoped in T content, bool isOutcome = false)
         where T : IAnswer, allows ref struct
     {
         var contentBytes = content.Size;
@@ -151,11 +126,7 @@ internal sealed class ExchangeReplies(
                 _replies.Use(fieldBytes);
             else if (!_isBroken && !_replies.TryUse(fieldBytes))
                 return false;
-            if (place.OfStream is not null)
-            {
-                ReturnLocked(place);
-                _requests.Free(place.RequestBytes);
-            }
+            _places.Return(place);
             if (_isBroken)
                 return true;
             var writer = new WireWriter(_replies.Append(fieldBytes));
@@ -232,11 +203,8 @@ internal sealed class ExchangeReplies(
             _room.TrySetResult();
     }
 
-    /// <summary>What a call holds; default if it was refused.</summary>
-    internal readonly record struct Place(FairPlaces.Share? OfStream, FairPlaces.Share? OfNode, int RequestBytes);
-
     /// <summary>Takes the outcome of one call.</summary>
-    internal readonly struct Sink(ExchangeReplies replies, ulong id, Place place, int replyBytesMax) : IReplySink
+    internal readonly struct Sink(ExchangeReplies replies, ulong id, CallPlace place, int replyBytesMax) : IReplySink
     {
         public int ReplyBytesMax => replyBytesMax;
 

@@ -6,6 +6,7 @@
 using System.Text;
 using Grpc.Core;
 using KvCluster.Node.Telemetry;
+using KvCluster.ServiceDefaults;
 using KvCluster.ServiceDefaults.Memory;
 using KvCluster.Telemetry;
 using KvCluster.V1;
@@ -17,10 +18,12 @@ namespace KvCluster.Node.Api;
 /// <summary>Runs the calls of one exchange.</summary>
 internal sealed class KvExchange(
     KvCalls calls, ExchangePlaces node, CallMemory memory, TimeProvider clock, IServerStreamWriter<MessageBytes> responses, ILogger log, CancellationToken cancellationToken)
+    : IExchangeCalls
 {
     private readonly CallWaits _waits = new();
     private readonly InlineReads _inline = new(clock.TimestampFrequency, DiskWaits.OfThisThread);
     private readonly ExchangeReplies _replies = new(node, memory, responses, log, cancellationToken);
+    private long _arrived;
 
     /// <summary>The caller's connection; null if there is none.</summary>
     public ServerCallContext? Caller { get; init; }
@@ -52,41 +55,20 @@ internal sealed class KvExchange(
     private async ValueTask StartAllAsync(MessageBytes message)
     {
         // The arrival time of all calls in the message, including those that have to wait.
-        var arrived = clock.GetTimestamp();
-        await _replies.RoomAsync().ConfigureAwait(false);
-        for (var left = message.Count; StartSome(message.Written, arrived, ref left);)
+        _arrived = clock.GetTimestamp();
+        for (var left = message.Count; left > 0;)
+        {
             await _replies.RoomAsync().ConfigureAwait(false);
+            StartSome(message.Written, ref left);
+        }
     }
 
-    // Returns true if there is no space for the remaining calls now.
-    private bool StartSome(ReadOnlySpan<byte> message, long arrived, ref int left)
+    private void StartSome(ReadOnlySpan<byte> message, ref int left)
     {
-        var reader = new WireReader(message[^left..]);
-        _inline.Starts(arrived);
+        _inline.Starts(_arrived);
         try
         {
-            for (int field; (field = reader.ReadField()) != 0;)
-            {
-                if (field == ExchangeRequest.CancelledFieldNumber)
-                {
-                    Cancel(ref reader);
-                    continue;
-                }
-                if (field != ExchangeRequest.CallsFieldNumber)
-                {
-                    reader.Skip();
-                    continue;
-                }
-                var hasRoom = Start(reader.ReadBytes(), arrived);
-                left = reader.Left;
-                if (!hasRoom && left > 0)
-                    return true;
-            }
-            return false;
-        }
-        catch (MalformedMessageException)
-        {
-            throw new RpcException(new Status(StatusCode.InvalidArgument, MalformedMessageException.StreamText));
+            ExchangeMessages.Start(this, message, ref left);
         }
         finally
         {
@@ -94,26 +76,16 @@ internal sealed class KvExchange(
         }
     }
 
-    private void Cancel(ref WireReader reader)
-    {
-        if (!reader.IsBytes)
-        {
-            _waits.Cancel(reader.ReadUInt64());
-            return;
-        }
-        var packed = new WireReader(reader.ReadBytes());
-        while (packed.Left > 0)
-            _waits.Cancel(packed.ReadVarint());
-    }
+    /// <inheritdoc/>
+    public void Cancel(ulong id) => _waits.Cancel(id);
 
-    // Returns whether there is space for another call.
-    private bool Start(ReadOnlySpan<byte> call, long arrived)
+    /// <inheritdoc/>
+    public bool Start(scoped in CallHead head)
     {
-        var head = CallHead.Read(call);
         var method = head.Method;
-        var watched = calls.Watches ? arrived : 0;
+        var watched = calls.Watches ? _arrived : 0;
         var now = clock.GetTimestamp();
-        var target = new CallTarget(head.Shard, head.Generation, head.TimeoutMs == 0 ? 0 : arrived + (head.TimeoutMs * clock.TimestampFrequency / 1_000), cancellationToken)
+        var target = new CallTarget(head.Shard, head.Generation, head.TimeoutMs == 0 ? 0 : _arrived + (head.TimeoutMs * clock.TimestampFrequency / 1_000), cancellationToken)
         {
             Caller = Caller,
             Id = head.Id,

@@ -14,45 +14,7 @@ internal sealed class KvService(KvCalls calls, KvScans scans, KvWatches watches,
     private readonly ExchangePlaces _places = new(memory.Requests);
     private readonly AbandonedWork _abandoned = new(memory.Requests);
 
-    public override Task<MessageBytes> Get(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.Get, request, context);
-
-    public override Task<MessageBytes> GetMany(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.GetMany, request, context);
-
-    public override Task<MessageBytes> Put(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.Put, request, context);
-
-    public override Task<MessageBytes> Delete(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.Delete, request, context);
-
-    public override Task<MessageBytes> DeleteRange(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.DeleteRange, request, context);
-
-    public override Task<MessageBytes> Increment(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.Increment, request, context);
-
-    public override Task<MessageBytes> Touch(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.Touch, request, context);
-
-    public override Task<MessageBytes> Write(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.Write, request, context);
-
-    public override Task<MessageBytes> Transact(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.Transact, request, context);
-
-    public override Task<MessageBytes> SetAdd(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.SetAdd, request, context);
-
-    public override Task<MessageBytes> SetRemove(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.SetRemove, request, context);
-
-    public override Task<MessageBytes> OpenSession(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.OpenSession, request, context);
-
-    public override Task<MessageBytes> List(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.List, request, context);
-
-    public override Task<MessageBytes> Count(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.Count, request, context);
-
-    public override Task<MessageBytes> SetScan(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.SetScan, request, context);
-
-    public override Task<MessageBytes> SetCount(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.SetCount, request, context);
-
-    public override Task<MessageBytes> SetIntersect(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.SetIntersect, request, context);
-
-    public override Task<MessageBytes> KeepAlive(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.KeepAlive, request, context);
-
-    public override Task<MessageBytes> EndSession(MessageBytes request, ServerCallContext context) => CallAsync(V1.Method.EndSession, request, context);
-
-    public override async Task Scan(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
+    protected override async Task Scan(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
         var began = clock.GetTimestamp();
         metrics.RequestBegan();
@@ -69,7 +31,7 @@ internal sealed class KvService(KvCalls calls, KvScans scans, KvWatches watches,
             throw refusal.ToStatus().ToRpcException();
     }
 
-    public override async Task Watch(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
+    protected override async Task Watch(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context)
     {
         var end = await watches.RunAsync(request, responseStream, context.CancellationToken).ConfigureAwait(false);
         if (end != ApiErrors.Cancelled)
@@ -77,13 +39,16 @@ internal sealed class KvService(KvCalls calls, KvScans scans, KvWatches watches,
         throw end.ToStatus().ToRpcException();
     }
 
-    public override Task Exchange(IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context) =>
+    protected override Task Exchange(
+        IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context) =>
         new KvExchange(calls, _places, memory, clock, responseStream, log, context.CancellationToken) { Caller = context }.RunAsync(requestStream);
 
-    public override Task BulkLoad(IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context) =>
+    protected override Task BulkLoad(
+        IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context) =>
         new LoadStream((chunk, number, ended) => RunAsync(V1.Method.Write, chunk, number, context, ended), responseStream, memory.Replies).RunAsync(requestStream, context.CancellationToken);
 
-    private Task<MessageBytes> CallAsync(V1.Method method, MessageBytes request, ServerCallContext context) => RunAsync(method, request, chunk: 0, context, context.CancellationToken);
+    protected override Task<MessageBytes> CallAsync(V1.Method method, MessageBytes request, ServerCallContext context) =>
+        RunAsync(method, request, chunk: 0, context, context.CancellationToken);
 
     /// <summary>Runs a call, or a chunk of a load, which counts as a Write.</summary>
     /// <param name="chunk">The number that the chunk must have; 0 for a call.</param>

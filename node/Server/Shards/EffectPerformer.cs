@@ -3,6 +3,7 @@ using KvCluster.Replication;
 using KvCluster.Replication.Protocol;
 using KvCluster.Storage;
 using KvCluster.Storage.Context;
+using KvCluster.Storage.Control;
 using KvCluster.Storage.Transactions;
 using Event = KvCluster.Replication.Protocol.Event;
 
@@ -50,7 +51,7 @@ internal sealed class EffectPerformer(
         {
             case Effect.Send send: context.Peers.Send(send.Node, send.Frame); break;
             case Effect.SendBodies send: frames.Send(send); break;
-            case Effect.WriteControl write: Store.Log.WriteControl(Store.Durable.Control.With(write.Control)); break;
+            case Effect.WriteControl write: Store.Log.WriteControl((ControlState)write.Control); break;
             case Effect.AppendBodies append: frames.Append(append); break;
             case Effect.Truncate truncate: Store.Committed.Truncate(truncate.LastKept.Etag); break;
             case Effect.Commit commit: Commit(commit.Committed); break;
@@ -139,7 +140,7 @@ internal sealed class EffectPerformer(
         mailbox.Add(new Event.DigestTaken(take.TakeId, digest is null ? ByteString.Empty : UnsafeByteOperations.UnsafeWrap(digest)));
     });
 
-    private void InstallSnapshot(Effect.InstallSnapshot install) => snapshots.Install(Store.Durable.Control.With(install.Control), () =>
+    private void InstallSnapshot(Effect.InstallSnapshot install) => snapshots.Install((ControlState)install.Control, () =>
     {
         context.Metrics.SnapshotReceived();
         mailbox.Add(new Event.SnapshotInstalled(install.Covers));

@@ -40,7 +40,7 @@ internal sealed class ShardReplica : IAsyncDisposable
         _journal = new ReplicaJournalView(store);
         _core = new ReplicaCore(
             new ReplicaStartup(
-                record.ShardId, context.Incarnation, store.Durable.Control.ToRecord(), store.Pages.Roots.PublishedEtag, record, revision, context.Seed, context.NowUs()),
+                record.ShardId, context.Incarnation, store.Durable.Control, store.Pages.Roots.PublishedEtag, record, revision, context.Seed, context.NowUs()),
             _journal,
             context.Replication);
         var atOnce = new Queue<Event>();

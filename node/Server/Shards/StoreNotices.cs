@@ -33,7 +33,7 @@ internal sealed class StoreNotices(ReplicaCore core, ReplicaReads reads, Replica
         mailbox.Wake();
     }
 
-    public void ControlWritten(ControlState state) => mailbox.Add(new Event.ControlWritten(state.ToRecord()));
+    public void ControlWritten(ControlState state) => mailbox.Add(new Event.ControlWritten(state));
 
     public void Truncated(RecordRef last) => mailbox.Add(Event.Truncated.Instance);
 

@@ -1,5 +1,3 @@
-using KvCluster.Replication.Protocol;
-
 namespace KvCluster.Simulation.Protocol;
 
 /// <summary>State that survives a crash of a replica's process: its journal, its control file and its checkpoint.</summary>

@@ -75,7 +75,7 @@ public sealed class NodeReplacementTests
     private static RpcException Refusal(StatusCode code, string reason, string applied) => CallStatus.Create(code, reason, $"refused: {reason}", applied).ToRpcException();
 
     /// <summary>Five nodes, of which the third is gone, and the nodes of each shard's voters. An operation is done when it is watched.</summary>
-    private sealed class Moving(params uint[][] shards) : IOperatorCalls
+    private sealed class Moving(params uint[][] shards) : OperatorInvoker
     {
         private readonly Lock _lock = new();
 
@@ -88,18 +88,41 @@ public sealed class NodeReplacementTests
         /// <summary>It moves a replica whenever somebody looks at the operations.</summary>
         public bool MovesByItself { get; init; }
 
-        public Task<GetStatusResponse> GetStatusAsync(GetStatusRequest request, long deadlineMs, CancellationToken cancellationToken)
+        protected override Task<TResponse> AskAsync<TRequest, TResponse>(
+            Method<TRequest, TResponse> method, TRequest request, long deadlineMs, CancellationToken cancellationToken)
+        {
+            Task answer = request switch
+            {
+                GetStatusRequest => Task.FromResult(Status()),
+                ReplaceRequest replace => ReplaceAsync(replace),
+                ListOperationsRequest => Task.FromResult(List()),
+                PlaceRequest place => Task.FromResult(Place(place)),
+                _ => throw new NotSupportedException(),
+            };
+            return (Task<TResponse>)answer;
+        }
+
+        protected override async IAsyncEnumerable<TResponse> FollowAsync<TRequest, TResponse>(
+            Method<TRequest, TResponse> method, TRequest request, long deadlineMs, [EnumeratorCancellation] CancellationToken cancellationToken)
+        {
+            await Task.Yield();
+            Assert.True(OperationId.TryParse(Assert.IsType<WatchOperationRequest>(request).Id, out var id));
+            Move(id.Shard.Value);
+            yield return (TResponse)(object)new WatchOperationResponse { Operation = OperationOf(id.Shard.Value, OperationState.Done) };
+        }
+
+        private GetStatusResponse Status()
         {
             lock (_lock)
             {
-                return Task.FromResult(new GetStatusResponse
+                return new GetStatusResponse
                 {
                     Nodes = { Enumerable.Range(1, 5).Select(node => new V1.NodeStatus { Node = (uint)node, Error = node == Old ? "gone" : "", Replicas = { node == Old ? [] : ReplicasOfLocked((uint)node) } }) },
-                });
+                };
             }
         }
 
-        public Task<ReplaceResponse> ReplaceAsync(ReplaceRequest request, long deadlineMs, CancellationToken cancellationToken)
+        private Task<ReplaceResponse> ReplaceAsync(ReplaceRequest request)
         {
             Asked.Enqueue($"replace {request.Shard}");
             Assert.Equal((Old, New, false), (request.FromNode, request.ToNode, request.Force));
@@ -108,43 +131,19 @@ public sealed class NodeReplacementTests
                 : Task.FromResult(new ReplaceResponse { Operation = OperationOf(request.Shard, OperationState.Running) });
         }
 
-        public async IAsyncEnumerable<WatchOperationResponse> WatchOperationAsync(WatchOperationRequest request, long deadlineMs, [EnumeratorCancellation] CancellationToken cancellationToken)
-        {
-            await Task.Yield();
-            Assert.True(OperationId.TryParse(request.Id, out var id));
-            Move(id.Shard.Value);
-            yield return new WatchOperationResponse { Operation = OperationOf(id.Shard.Value, OperationState.Done) };
-        }
-
-        public Task<ListOperationsResponse> ListOperationsAsync(ListOperationsRequest request, long deadlineMs, CancellationToken cancellationToken)
+        private ListOperationsResponse List()
         {
             if (MovesByItself && Array.FindIndex(shards, static voters => voters.Contains(Old)) is >= 0 and var shard)
                 Move((uint)shard);
-            return Task.FromResult(new ListOperationsResponse());
+            return new ListOperationsResponse();
         }
 
-        public Task<PlaceResponse> PlaceAsync(PlaceRequest request, long deadlineMs, CancellationToken cancellationToken)
+        private PlaceResponse Place(PlaceRequest request)
         {
             foreach (var node in request.Leave)
                 Asked.Enqueue($"leave {node}");
-            return Task.FromResult(new PlaceResponse());
+            return new PlaceResponse();
         }
-
-        public Task<LevelsResponse> LevelsAsync(LevelsRequest request, long deadlineMs, CancellationToken cancellationToken) => throw new NotSupportedException();
-
-        public Task<CheckpointResponse> CheckpointAsync(CheckpointRequest request, long deadlineMs, CancellationToken cancellationToken) => throw new NotSupportedException();
-
-        public Task<ExamineResponse> ExamineAsync(ExamineRequest request, long deadlineMs, CancellationToken cancellationToken) => throw new NotSupportedException();
-
-        public Task<TransferResponse> TransferAsync(TransferRequest request, long deadlineMs, CancellationToken cancellationToken) => throw new NotSupportedException();
-
-        public Task<DrainResponse> DrainAsync(DrainRequest request, long deadlineMs, CancellationToken cancellationToken) => throw new NotSupportedException();
-
-        public Task<GetOperationResponse> GetOperationAsync(GetOperationRequest request, long deadlineMs, CancellationToken cancellationToken) => throw new NotSupportedException();
-
-        public Task<CancelOperationResponse> CancelOperationAsync(CancelOperationRequest request, long deadlineMs, CancellationToken cancellationToken) => throw new NotSupportedException();
-
-        public Task<QuarantineResponse> QuarantineAsync(QuarantineRequest request, long deadlineMs, CancellationToken cancellationToken) => throw new NotSupportedException();
 
         private static Admin.V1.ClusterOperation OperationOf(uint shard, OperationState state) =>
             new() { Id = new OperationId(new(shard), 1).ToString(), Shard = shard, FromNode = Old, ToNode = New, State = state };

@@ -1,41 +1,73 @@
-using System.Reflection;
+using System.Text;
 using Grpc.Core;
-using KvCluster.Node.Api;
-using KvCluster.Router.Api;
 using KvCluster.Wire;
 
 namespace KvCluster.Tests.Grpc;
 
 /// <summary>
-/// grpc-dotnet binds the service on encoded messages without an instance, only to learn its methods, and finds each call's handler by name on the
-/// service's type. Built on its packages, node and router did not start, because binding took the handlers of a null service.
+/// The methods of the service on encoded messages are bound by what an exchange calls them. If one has no handler, or that of another one, node and router do
+/// not do what the contract says.
 /// </summary>
 public sealed class EncodedKvServiceTests
 {
-    [Theory]
-    [InlineData(typeof(KvService))]
-    [InlineData(typeof(KvProxy))]
-    public void BindService_WithoutAnInstance_NamesEveryMethodAndTheTypeHasItsHandler(Type service)
+    [Fact]
+    public async Task BindService_BindsEveryMethodOfTheContract_AndEachCallHasItsOwn()
     {
-        var attribute = typeof(EncodedKvService).GetCustomAttribute<BindServiceMethodAttribute>(inherit: false)!;
-        var bind = attribute.BindType.GetMethod(
-            attribute.BindMethodName, BindingFlags.Static | BindingFlags.Public | BindingFlags.NonPublic, [typeof(ServiceBinderBase), typeof(EncodedKvService)])!;
-        var binder = new MethodNames();
-        bind.Invoke(null, BindingFlags.DoNotWrapExceptions, null, [binder, null], null);
-        Assert.Equal(KvCluster.V1.Kv.Descriptor.Methods.Select(method => method.Name).Order(), binder.Names.Order());
-        Assert.All(binder.Names, name => Assert.NotNull(service.GetMethod(name, BindingFlags.Public | BindingFlags.Instance)));
+        var binder = new Binder();
+        EncodedKvService.BindService(binder, new Naming());
+        var methods = KvCluster.V1.Kv.Descriptor.Methods.Select(static method => (method.Name, TypeOf(method.IsClientStreaming, method.IsServerStreaming)));
+        Assert.Equal(methods.Order(), binder.Bound.Order());
+        foreach (var (name, handler) in binder.Unary)
+            Assert.Equal(name, Encoding.UTF8.GetString((await handler(MessageBytes.Rent(), null!)).Written));
     }
 
-    private sealed class MethodNames : ServiceBinderBase
+    private static MethodType TypeOf(bool isClientStreaming, bool isServerStreaming) => (isClientStreaming, isServerStreaming) switch
     {
-        public List<string> Names { get; } = [];
+        (false, false) => MethodType.Unary,
+        (false, true) => MethodType.ServerStreaming,
+        (true, false) => MethodType.ClientStreaming,
+        (true, true) => MethodType.DuplexStreaming,
+    };
 
-        public override void AddMethod<TRequest, TResponse>(Method<TRequest, TResponse> method, UnaryServerMethod<TRequest, TResponse>? handler) => Names.Add(method.Name);
+    /// <summary>Answers with the name of the method.</summary>
+    private sealed class Naming : EncodedKvService
+    {
+        protected override Task<MessageBytes> CallAsync(V1.Method method, MessageBytes request, ServerCallContext context)
+        {
+            request.Append(Encoding.UTF8.GetBytes(method.ToString()));
+            return Task.FromResult(request);
+        }
 
-        public override void AddMethod<TRequest, TResponse>(Method<TRequest, TResponse> method, ClientStreamingServerMethod<TRequest, TResponse>? handler) => Names.Add(method.Name);
+        protected override Task Scan(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context) => Task.CompletedTask;
 
-        public override void AddMethod<TRequest, TResponse>(Method<TRequest, TResponse> method, ServerStreamingServerMethod<TRequest, TResponse>? handler) => Names.Add(method.Name);
+        protected override Task Watch(MessageBytes request, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context) => Task.CompletedTask;
 
-        public override void AddMethod<TRequest, TResponse>(Method<TRequest, TResponse> method, DuplexStreamingServerMethod<TRequest, TResponse>? handler) => Names.Add(method.Name);
+        protected override Task BulkLoad(
+            IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context) => Task.CompletedTask;
+
+        protected override Task Exchange(
+            IAsyncStreamReader<MessageBytes> requestStream, IServerStreamWriter<MessageBytes> responseStream, ServerCallContext context) => Task.CompletedTask;
+    }
+
+    private sealed class Binder : ServiceBinderBase
+    {
+        public List<(string Name, MethodType Type)> Bound { get; } = [];
+
+        public Dictionary<string, UnaryServerMethod<MessageBytes, MessageBytes>> Unary { get; } = [];
+
+        public override void AddMethod<TRequest, TResponse>(Method<TRequest, TResponse> method, UnaryServerMethod<TRequest, TResponse>? handler)
+        {
+            Bound.Add((method.Name, method.Type));
+            Unary.Add(method.Name, Assert.IsType<UnaryServerMethod<MessageBytes, MessageBytes>>(handler));
+        }
+
+        public override void AddMethod<TRequest, TResponse>(Method<TRequest, TResponse> method, ClientStreamingServerMethod<TRequest, TResponse>? handler) =>
+            Bound.Add((method.Name, method.Type));
+
+        public override void AddMethod<TRequest, TResponse>(Method<TRequest, TResponse> method, ServerStreamingServerMethod<TRequest, TResponse>? handler) =>
+            Bound.Add((method.Name, method.Type));
+
+        public override void AddMethod<TRequest, TResponse>(Method<TRequest, TResponse> method, DuplexStreamingServerMethod<TRequest, TResponse>? handler) =>
+            Bound.Add((method.Name, method.Type));
     }
 }

@@ -1,5 +1,4 @@
 using KvCluster.Replication.Leading;
-using KvCluster.Replication.Protocol;
 using KvCluster.Replication.State;
 
 namespace KvCluster.Tests.Replication;

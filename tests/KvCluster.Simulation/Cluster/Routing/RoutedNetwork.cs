@@ -54,12 +54,13 @@ internal sealed class RoutedNetwork(ClusterRun run) : INodeConnector, IWatchSour
         }
     }
 
-    public AsyncServerStreamingCall<WatchResponse> Watch(string address, WatchRequest request, CancellationToken cancellationToken)
+    public AsyncServerStreamingCall<StreamMessage<WatchResponse>> Watch(string address, WatchRequest request, CancellationToken cancellationToken)
     {
         var stream = new RoutedWatchStream(run, this, NodeAt(address));
         _watches.Add(stream);
         stream.Open(request);
-        return new AsyncServerStreamingCall<WatchResponse>(stream, Task.FromResult(new Metadata()), static () => Grpc.Core.Status.DefaultSuccess, static () => [], stream.GiveUp);
+        return new AsyncServerStreamingCall<StreamMessage<WatchResponse>>(
+            stream, Task.FromResult(new Metadata()), static () => Grpc.Core.Status.DefaultSuccess, static () => [], stream.GiveUp);
     }
 
     /// <summary>A stream of a watch is not used any more.</summary>

@@ -1,4 +1,5 @@
 using Grpc.Core;
+using KvCluster.Client.Transport;
 using KvCluster.Node.Api;
 using KvCluster.V1;
 using KvCluster.Wire;
@@ -6,10 +7,11 @@ using KvCluster.Wire;
 namespace KvCluster.Simulation.Cluster.Routing;
 
 /// <summary>A stream of a watch between a node and a process, in simulated time. A node writes the next message when the process has got the last one.</summary>
-internal sealed class RoutedWatchStream(ClusterRun run, RoutedNetwork network, ClusterNode node) : IServerStreamWriter<MessageBytes>, IAsyncStreamReader<WatchResponse>
+internal sealed class RoutedWatchStream(ClusterRun run, RoutedNetwork network, ClusterNode node)
+    : IServerStreamWriter<MessageBytes>, IAsyncStreamReader<StreamMessage<WatchResponse>>
 {
     private readonly CancellationTokenSource _gone = new();
-    private readonly Queue<WatchResponse> _arrived = new();
+    private readonly Queue<StreamMessage<WatchResponse>> _arrived = new();
     private TaskCompletionSource<bool>? _waiting;
     private TaskCompletionSource? _writing;
     private RpcException? _end;
@@ -23,7 +25,7 @@ internal sealed class RoutedWatchStream(ClusterRun run, RoutedNetwork network, C
 
     public WriteOptions? WriteOptions { get; set; }
 
-    public WatchResponse Current { get; private set; } = new();
+    public StreamMessage<WatchResponse> Current { get; private set; } = StreamMessage<WatchResponse>.Of(new WatchResponse());
 
     /// <summary>Opens the stream.</summary>
     public void Open(WatchRequest request)
@@ -47,7 +49,7 @@ internal sealed class RoutedWatchStream(ClusterRun run, RoutedNetwork network, C
     public Task WriteAsync(MessageBytes message)
     {
         Violation.Unless(Environment.CurrentManagedThreadId == _thread, Rule.Contract, "a watch of a node goes on on another thread");
-        var response = WatchResponse.Parser.ParseFrom(message.Written);
+        var response = StreamMessage<WatchResponse>.Of(WatchResponse.Parser.ParseFrom(message.Written));
         message.Return();
         if (_gone.IsCancellationRequested)
             return Task.FromCanceled(_gone.Token);
@@ -95,7 +97,7 @@ internal sealed class RoutedWatchStream(ClusterRun run, RoutedNetwork network, C
         End(new RpcException(new Grpc.Core.Status(StatusCode.Cancelled, "the call was cancelled")));
     }
 
-    private void Arrive(WatchResponse response)
+    private void Arrive(StreamMessage<WatchResponse> response)
     {
         if (_waiting is not { Task.IsCompleted: false } waiting)
         {

@@ -51,6 +51,23 @@ public sealed class RouteTableTests(ITestOutputHelper output)
         Assert.Equal(3u, table.Find("n/b"u8)!.Leader);
     }
 
+    /// <summary>A call finds its key once, and may wait long before it is sent.</summary>
+    [Fact]
+    public void Find_OfAKeyThatWasFound_HasTheNewestRoute_AndSearchesAgainOnlyIfTheRangesHaveChanged()
+    {
+        using var table = new RouteTable(ClientRuntime.Machine);
+        Assert.Null(table.Find("n"u8, default));
+        table.TryFold(Map(Route(1, "", "m"), Route(2, "m", "")), out _);
+        var found = table.PlaceOf("n"u8);
+        Assert.Equal((2u, true), (found.Shard.Value, table.IsCurrent(found)));
+        table.Fold(new RouteHint { Routes = { Route(2, "m", "", epoch: 2, leader: 3) } });
+        var searches = table.Counts.Hits + table.Counts.Misses;
+        Assert.Equal(3u, table.Find("n"u8, found)!.Leader);
+        Assert.Equal(searches, table.Counts.Hits + table.Counts.Misses);
+        table.Fold(new RouteHint { Routes = { Route(2, "m", "n", generation: 2), Route(3, "n", "", leader: 2) } });
+        Assert.Equal((3u, false), (table.Find("n"u8, found)!.Shard, table.IsCurrent(found)));
+    }
+
     [Fact]
     public void Fold_OfASplit_RoutesBothHalves()
     {

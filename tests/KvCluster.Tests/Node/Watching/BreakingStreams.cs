@@ -30,7 +30,7 @@ internal sealed class BreakingStreams : INodeConnector, IWatchSource, IDisposabl
 
     public IAsyncEnumerable<ShardMap> WatchMap(string address, CancellationToken cancellationToken) => _inner.WatchMap(address, cancellationToken);
 
-    public AsyncServerStreamingCall<WatchResponse> Watch(string address, WatchRequest request, CancellationToken cancellationToken)
+    public AsyncServerStreamingCall<StreamMessage<WatchResponse>> Watch(string address, WatchRequest request, CancellationToken cancellationToken)
     {
         Streams++;
         // A copy, because the walk changes its request.
@@ -39,7 +39,7 @@ internal sealed class BreakingStreams : INodeConnector, IWatchSource, IDisposabl
             return call;
         BreaksLeft--;
         var reader = new Reader(this, call);
-        return new AsyncServerStreamingCall<WatchResponse>(reader, call.ResponseHeadersAsync, call.GetStatus, call.GetTrailers, call.Dispose);
+        return new AsyncServerStreamingCall<StreamMessage<WatchResponse>>(reader, call.ResponseHeadersAsync, call.GetStatus, call.GetTrailers, call.Dispose);
     }
 
     public KvClient Client(params string[] endpoints) =>
@@ -51,11 +51,11 @@ internal sealed class BreakingStreams : INodeConnector, IWatchSource, IDisposabl
 
     public void Dispose() => _channels.Dispose();
 
-    private sealed class Reader(BreakingStreams streams, AsyncServerStreamingCall<WatchResponse> call) : IAsyncStreamReader<WatchResponse>
+    private sealed class Reader(BreakingStreams streams, AsyncServerStreamingCall<StreamMessage<WatchResponse>> call) : IAsyncStreamReader<StreamMessage<WatchResponse>>
     {
         private int _passed;
 
-        public WatchResponse Current => call.ResponseStream.Current;
+        public StreamMessage<WatchResponse> Current => call.ResponseStream.Current;
 
         public async Task<bool> MoveNext(CancellationToken cancellationToken)
         {

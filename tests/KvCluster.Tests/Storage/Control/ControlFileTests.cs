@@ -51,6 +51,15 @@ public sealed class ControlFileTests : IDisposable
         }
     }
 
+    /// <summary>The file has whole milliseconds. A replica that waited for less than it has granted could elect a leader too early.</summary>
+    [Fact]
+    public void Write_LeaseOfAFraction_IsRoundedUp()
+    {
+        Write(Initial with { LeaseLongestUs = 1_001 });
+        using var opened = ControlFile.TryOpen(_disk, Path)!;
+        Assert.Equal((2L, 2_000L), (opened.State.LeaseLongestMs, opened.State.LeaseLongestUs));
+    }
+
     [Fact]
     public void Write_ProgressOnly_TakesOneWriteAndAPromiseTwo()
     {
