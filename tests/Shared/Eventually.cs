@@ -1,10 +1,9 @@
 using System.Diagnostics;
-using Grpc.Core;
 
 namespace KvCluster.Shared;
 
 /// <summary>Waits for a condition, with a limit that only a failure reaches, even on a machine with little processor time.</summary>
-internal static class Eventually
+internal static partial class Eventually
 {
     /// <summary>The one limit for all other waits, because no test but those of failovers is about the speed of a machine.</summary>
     public static readonly TimeSpan Limit = TimeSpan.FromMinutes(3);
@@ -28,24 +27,6 @@ internal static class Eventually
                 Assert.Fail($"Not true within {most}: {expectation()}.");
             await Task.Delay(pause);
             pause = TimeSpan.FromTicks(Math.Min(pause.Ticks * 2, LongestPause.Ticks));
-        }
-    }
-
-    /// <summary>Repeats a call until it is answered.</summary>
-    /// <param name="call">Makes the call.</param>
-    /// <param name="isPassing">Whether a refusal is temporary, so that the call is repeated. Any other is thrown.</param>
-    public static async Task<T> AnsweredAsync<T>(Func<Task<T>> call, Func<RpcException, bool> isPassing)
-    {
-        for (var started = Stopwatch.GetTimestamp(); ;)
-        {
-            try
-            {
-                return await call();
-            }
-            catch (RpcException refused) when (isPassing(refused) && Stopwatch.GetElapsedTime(started) < Limit)
-            {
-                await Task.Delay(LongestPause);
-            }
         }
     }
 
