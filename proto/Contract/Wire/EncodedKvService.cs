@@ -13,7 +13,7 @@ internal abstract class EncodedKvService
 
     /// <summary>Registers every method with a binder, as generated code does.</summary>
     /// <param name="binder">Gets each method.</param>
-    /// <param name="service">Provides the handlers. It is null if the binder only wants the methods, as that of grpc-dotnet does, which finds the handlers by
+    /// <param name="service">Provides the handlers. It is null if the binder only wants the methods, as that of gRPC's server does, which finds the handlers by
     /// name.</param>
     public static void BindService(ServiceBinderBase binder, EncodedKvService? service)
     {

@@ -7,8 +7,8 @@ using KvCluster.Wire;
 namespace KvCluster.Tests.Grpc;
 
 /// <summary>
-/// grpc-dotnet binds the service on encoded messages without an instance, only to learn its methods, and finds each call's handler by name on the
-/// service's type. Built on its packages, node and router did not start, because binding took the handlers of a null service.
+/// gRPC's server may bind the service on encoded messages without an instance, only to learn its methods, and find each call's handler by name on the
+/// service's type. Node and router did not start, because binding took the handlers of a null service.
 /// </summary>
 public sealed class EncodedKvServiceTests
 {
