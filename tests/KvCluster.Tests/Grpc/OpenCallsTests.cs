@@ -1,10 +1,10 @@
 using System.Buffers.Binary;
 using Google.Protobuf;
 using Google.Rpc;
-using Grpc.AspNetCore.Server.Calls;
 using Grpc.Core;
 using Grpc.Net.Client;
 using KvCluster.ServiceDefaults;
+using KvCluster.ServiceDefaults.Calls;
 using KvCluster.ServiceDefaults.Memory;
 using KvCluster.Tests.Grpc.Proto;
 using KvCluster.Tests.Grpc.Wire;
@@ -195,7 +195,7 @@ public sealed class OpenCallsTests
             {
                 try
                 {
-                    await new Echo.EchoClient(hurried).UnaryAsync(large, new Metadata { { TimeoutHeader.Metadata, "1m" } });
+                    await new Echo.EchoClient(hurried.Calls()).UnaryAsync(large, new Metadata { { TimeoutHeader.Metadata, "1m" } });
                 }
                 catch (RpcException)
                 {
