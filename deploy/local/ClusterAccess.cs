@@ -25,7 +25,7 @@ internal sealed class ClusterAccess(LocalOptions options) : IDisposable
     /// <exception cref="LauncherException">It took too long.</exception>
     public async Task WaitUntilServingAsync(int shards, CancellationToken stop)
     {
-        var client = new Cluster.ClusterClient(_router);
+        var client = new Cluster.ClusterClient(_router.Calls());
         using var limit = CancellationTokenSource.CreateLinkedTokenSource(stop);
         limit.CancelAfter(ServeLimit);
         try
@@ -44,7 +44,7 @@ internal sealed class ClusterAccess(LocalOptions options) : IDisposable
     /// <exception cref="LauncherException">It took too long.</exception>
     public async Task<int> LoadSampleAsync(CancellationToken stop)
     {
-        var client = new Kv.KvClient(_router);
+        var client = new Kv.KvClient(_router.Calls());
         var records = SampleData.Records().ToArray();
         using var limit = CancellationTokenSource.CreateLinkedTokenSource(stop);
         limit.CancelAfter(ServeLimit);

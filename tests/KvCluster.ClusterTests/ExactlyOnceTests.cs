@@ -24,7 +24,7 @@ public sealed class ExactlyOnceTests
         using var folder = new TemporaryDirectory();
         await using var cluster = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), "--processes");
         using var channel = GrpcChannel.ForAddress(cluster.RouterAddress);
-        var status = new V1.Cluster.ClusterClient(channel);
+        var status = new V1.Cluster.ClusterClient(channel.Calls());
         await using var direct = ClientOf(cluster, gateway: false);
         await using var routed = ClientOf(cluster, gateway: true);
         Counter[] counters =

@@ -21,7 +21,7 @@ public sealed class ProcessClusterTests
         using var folder = new TemporaryDirectory();
         await using var cluster = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), ThreeShards);
         using var channel = GrpcChannel.ForAddress(cluster.RouterAddress);
-        var kv = new Kv.KvClient(channel);
+        var kv = new Kv.KvClient(channel.Calls());
         string[] keys = ["alpha", "files/etc/hosts", "files/usr/bin/env", "packages/games/chess"];
 
         var positions = new List<Position>();
@@ -133,8 +133,8 @@ public sealed class ProcessClusterTests
         using var folder = new TemporaryDirectory();
         await using var cluster = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), "--processes");
         using var channel = GrpcChannel.ForAddress(cluster.RouterAddress);
-        var kv = new Kv.KvClient(channel);
-        var status = new V1.Cluster.ClusterClient(channel);
+        var kv = new Kv.KvClient(channel.Calls());
+        var status = new V1.Cluster.ClusterClient(channel.Calls());
         var acknowledged = new ConcurrentDictionary<string, string>();
         using var enough = new CancellationTokenSource();
         var writers = Enumerable.Range(0, 8).Select(writer => Task.Run(() => WriteUntilAsync(kv, writer, acknowledged, enough.Token))).ToArray();
@@ -164,7 +164,7 @@ public sealed class ProcessClusterTests
         await using (cluster)
         {
             using var channel = GrpcChannel.ForAddress(cluster.RouterAddress);
-            await AnsweredAsync(limit => new Kv.KvClient(channel).PutAsync(new PutRequest { Key = Bytes("kept"), Value = Bytes("yes") }, deadline: limit));
+            await AnsweredAsync(limit => new Kv.KvClient(channel.Calls()).PutAsync(new PutRequest { Key = Bytes("kept"), Value = Bytes("yes") }, deadline: limit));
             var children = new[] { "node-1", "node-2", "node-3", "router" }.Select(cluster.PidOf).ToArray();
             Assert.All(children, child => Assert.True(LauncherProcess.IsAlive(child)));
             cluster.KillHard();
@@ -173,7 +173,7 @@ public sealed class ProcessClusterTests
 
         await using var again = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), "--processes");
         using var channelAgain = GrpcChannel.ForAddress(again.RouterAddress);
-        Assert.Equal("yes", (await new Kv.KvClient(channelAgain).GetAsync(new GetRequest { Key = Bytes("kept") }, deadline: DateTime.UtcNow + Eventually.Limit)).Value.ToStringUtf8());
+        Assert.Equal("yes", (await new Kv.KvClient(channelAgain.Calls()).GetAsync(new GetRequest { Key = Bytes("kept") }, deadline: DateTime.UtcNow + Eventually.Limit)).Value.ToStringUtf8());
     }
 
     [Fact]
@@ -194,9 +194,9 @@ public sealed class ProcessClusterTests
 
         await using var again = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten());
         using var channel = GrpcChannel.ForAddress(again.RouterAddress);
-        var kv = new Kv.KvClient(channel);
+        var kv = new Kv.KvClient(channel.Calls());
         Assert.Equal(1983, (await ScanAsync(kv, new ScanRequest { Prefix = Bytes("packages/"), KeysOnly = true })).Count);
-        await Eventually.TrueAsync(() => RouterStatus.StatusOf(new V1.Cluster.ClusterClient(channel))?.Nodes[0].Replicas.Count == 3, "a node has a replica of each shard");
+        await Eventually.TrueAsync(() => RouterStatus.StatusOf(new V1.Cluster.ClusterClient(channel.Calls()))?.Nodes[0].Replicas.Count == 3, "a node has a replica of each shard");
     }
 
     // Repeats the call while a stall of the machine leaves a shard without a leader.

@@ -50,7 +50,7 @@ public sealed class SelftestTests
         using var folder = new TemporaryDirectory();
         await using var cluster = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), ThreeShards);
         using var channel = GrpcChannel.ForAddress(cluster.RouterAddress);
-        var status = new V1.Cluster.ClusterClient(channel);
+        var status = new V1.Cluster.ClusterClient(channel.Calls());
         using var ended = new CancellationTokenSource();
         var seed = Random.Shared.Next();
         var killing = KillLeadersUntilAsync(cluster, status, new Random(seed), ended.Token);

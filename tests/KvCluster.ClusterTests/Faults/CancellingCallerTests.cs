@@ -136,7 +136,7 @@ public sealed class CancellingCallerTests(CancellingCallerTests.ThreeNodes clust
         try
         {
             var get = new GetRequest { Key = ByteString.CopyFromUtf8("k"), Read = new ReadOptions { Mode = ReadMode.Stale } };
-            await new Kv.KvClient(channel).GetAsync(get, deadline: DateTime.UtcNow + TimeSpan.FromSeconds(20));
+            await new Kv.KvClient(channel.Calls()).GetAsync(get, deadline: DateTime.UtcNow + TimeSpan.FromSeconds(20));
             return true;
         }
         catch (RpcException failure)
@@ -207,7 +207,7 @@ public sealed class CancellingCallerTests(CancellingCallerTests.ThreeNodes clust
     private static async Task ServesAsync(string address)
     {
         using var channel = GrpcChannel.ForAddress(address);
-        var kv = new Kv.KvClient(channel);
+        var kv = new Kv.KvClient(channel.Calls());
         await Eventually.TrueAsync(
             async () =>
             {

@@ -56,7 +56,7 @@ public sealed class GreedyCallerTests(GreedyCallerTests.OneNode cluster) : IClas
     {
         var address = atTheRouter ? cluster.RouterAddress : cluster.NodeAddress;
         using var channel = GrpcChannel.ForAddress(address);
-        var others = new Kv.KvClient(channel);
+        var others = new Kv.KvClient(channel.Calls());
         await ServesAsync(others);
         var before = cluster.Processes.Select(BytesOf).ToArray();
         await using (var greedy = await Greedy.StartAsync(kind, new Uri(address).Port, count))
@@ -64,7 +64,7 @@ public sealed class GreedyCallerTests(GreedyCallerTests.OneNode cluster) : IClas
             // Others are served, including new callers.
             await ServesAsync(others);
             using var late = GrpcChannel.ForAddress(address);
-            await ServesAsync(new Kv.KvClient(late));
+            await ServesAsync(new Kv.KvClient(late.Calls()));
             var draining = greedy.DrainAsync();
             var most = cluster.Processes.Select(BytesOf).ToArray();
             while (!draining.IsCompleted)
@@ -139,7 +139,7 @@ public sealed class GreedyCallerTests(GreedyCallerTests.OneNode cluster) : IClas
             RouterAddress = _cluster.StartRouter();
             Processes = [_cluster.Node(1).Id, _cluster.RouterIds[0]];
             using var channel = GrpcChannel.ForAddress(RouterAddress, new GrpcChannelOptions { MaxReceiveMessageSize = null });
-            var kv = new Kv.KvClient(channel);
+            var kv = new Kv.KvClient(channel.Calls());
             var big = new byte[BigBytes];
             new Random(1).NextBytes(big);
             await Eventually.TrueAsync(() => TryPutAsync(kv, big), "the router serves");

@@ -64,7 +64,7 @@ public sealed class OverloadTests(SharedCluster shared) : IClassFixture<SharedCl
             Assert.All(answers, static answer => Assert.Null(answer.Other));
             // Nobody waits any more, so there are places. A call that is never repeated is served.
             if (answers.Any(static answer => answer.Busy > 0))
-                await new Kv.KvClient(channels[0]).PutAsync(new V1.PutRequest { Key = ByteString.CopyFromUtf8("after"), Value = ByteString.CopyFromUtf8("the flood") });
+                await new Kv.KvClient(channels[0].Calls()).PutAsync(new V1.PutRequest { Key = ByteString.CopyFromUtf8("after"), Value = ByteString.CopyFromUtf8("the flood") });
             return answers.Any(static answer => answer.Busy > 0) ? answers.Sum(static answer => answer.Applied) : 0;
         }
         finally
@@ -77,7 +77,7 @@ public sealed class OverloadTests(SharedCluster shared) : IClassFixture<SharedCl
     // Sends all calls as fast as the node reads them. Returns how many were applied, how many were refused as busy, and another answer if there was one.
     private static async Task<(int Applied, int Busy, string? Other)> FloodAsync(GrpcChannel channel, string prefix)
     {
-        using var exchange = new Kv.KvClient(channel).Exchange();
+        using var exchange = new Kv.KvClient(channel.Calls()).Exchange();
         var sending = Task.Run(async () =>
         {
             for (var first = 0; first < CallsOfAStream; first += CallsOfAMessage)

@@ -505,7 +505,7 @@ public sealed class PauseTests
     private static async Task<StatusCode> ScanPlainlyAsync(string address)
     {
         using var channel = GrpcChannel.ForAddress(address, new GrpcChannelOptions { MaxReceiveMessageSize = null });
-        using var call = new Kv.KvClient(channel).Scan(new ScanRequest { Prefix = ByteString.CopyFromUtf8("big/") });
+        using var call = new Kv.KvClient(channel.Calls()).Scan(new ScanRequest { Prefix = ByteString.CopyFromUtf8("big/") });
         try
         {
             for (var pages = 1; await call.ResponseStream.MoveNext(CancellationToken.None).WaitAsync(Eventually.Limit); pages++)

@@ -24,7 +24,7 @@ public sealed class SessionFaultTests
         await using var cluster = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), "--processes");
         using var routed = GrpcChannel.ForAddress(cluster.RouterAddress);
         using var another = GrpcChannel.ForAddress(cluster.RouterAddress);
-        var (victim, stranger) = (new Kv.KvClient(routed), new Kv.KvClient(another));
+        var (victim, stranger) = (new Kv.KvClient(routed.Calls()), new Kv.KvClient(another.Calls()));
         var opened = await UntilOpenAsync(victim);
 
         for (var sequence = 1ul; sequence <= Changes; sequence++)
@@ -57,7 +57,7 @@ public sealed class SessionFaultTests
         await using var cluster = await LauncherProcess.StartAsync(folder.Path, FreePorts.Ten(), "--processes");
         using var routed = GrpcChannel.ForAddress(cluster.RouterAddress);
         using var another = GrpcChannel.ForAddress(cluster.RouterAddress);
-        var (greedy, modest) = (new Kv.KvClient(routed), new Kv.KvClient(another));
+        var (greedy, modest) = (new Kv.KvClient(routed.Calls()), new Kv.KvClient(another.Calls()));
         await UntilOpenAsync(greedy);
 
         var busy = 0;

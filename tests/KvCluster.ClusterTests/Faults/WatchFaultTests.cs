@@ -114,11 +114,11 @@ public sealed class WatchFaultTests
         using var limit = new CancellationTokenSource(Eventually.Limit);
         var begun = new CountdownEvent(Watchers);
         var watching = Enumerable.Range(0, Watchers)
-            .Select(index => SeesAsync(new Kv.KvClient(channels[index % channels.Count]), begun, limit.Token)).ToArray();
+            .Select(index => SeesAsync(new Kv.KvClient(channels[index % channels.Count].Calls()), begun, limit.Token)).ToArray();
         await Eventually.TrueAsync(() => begun.IsSet || watching.Any(static one => one.IsCompleted), "all watches have begun");
         var before = processes.Select(BytesOf).ToArray();
         using var writing = GrpcChannel.ForAddress(address, new GrpcChannelOptions { MaxReceiveMessageSize = null });
-        var others = new Kv.KvClient(writing);
+        var others = new Kv.KvClient(writing.Calls());
         var big = new byte[BigBytes];
         new Random(1).NextBytes(big);
         await others.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8("big"), Value = UnsafeByteOperations.UnsafeWrap(big) }, deadline: DateTime.UtcNow + Eventually.Limit);

@@ -95,7 +95,7 @@ internal sealed class UnaryStore(IReadOnlyList<GrpcChannel> nodes) : IObservedSt
     {
         try
         {
-            return await operation(new Kv.KvClient(nodes[node % nodes.Count]), DateTime.UtcNow + CallTime);
+            return await operation(new Kv.KvClient(nodes[node % nodes.Count].Calls()), DateTime.UtcNow + CallTime);
         }
         catch (RpcException failure)
         {

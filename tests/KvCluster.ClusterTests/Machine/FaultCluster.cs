@@ -86,7 +86,7 @@ internal sealed class FaultCluster : IAsyncDisposable
 
     public NodeProcess Node(int node) => _nodes[node - 1];
 
-    public Kv.KvClient KvOf(int node) => new(_channels[node - 1]);
+    public Kv.KvClient KvOf(int node) => new(_channels[node - 1].Calls());
 
     public Admin.V1.Admin.AdminClient AdminOf(int node) => new(_channels[node - 1]);
 
@@ -116,7 +116,7 @@ internal sealed class FaultCluster : IAsyncDisposable
             request.Shard = shard;
         try
         {
-            var client = new V1.Cluster.ClusterClient(_channels[node - 1]);
+            var client = new V1.Cluster.ClusterClient(_channels[node - 1].Calls());
             return (await client.GetStatusAsync(request, deadline: DateTime.UtcNow.AddSeconds(5))).Nodes.Single();
         }
         catch (RpcException)

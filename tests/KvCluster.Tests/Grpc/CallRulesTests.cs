@@ -37,7 +37,7 @@ public sealed class CallRulesTests
     {
         await using var server = await EchoServer.StartAsync(
             configureServices: static services => services.AddUnreadableRequests(), map: static app => app.MapGrpcService<ParsingService>());
-        var failure = await Assert.ThrowsAsync<RpcException>(async () => await new Absent.AbsentClient(server.Channel).UnaryAsync(new EchoRequest()));
+        var failure = await Assert.ThrowsAsync<RpcException>(async () => await new Absent.AbsentClient(server.Channel.Calls()).UnaryAsync(new EchoRequest()));
         Assert.Equal(StatusCode.Unknown, failure.StatusCode);
     }
 
@@ -56,7 +56,7 @@ public sealed class CallRulesTests
     public async Task CallOfAnUnknownService_HasTheHostsReason()
     {
         await using var server = await EchoServer.StartAsync(configureServices: static services => services.AddUnservedCalls(NodeId.None));
-        var failure = await Assert.ThrowsAsync<RpcException>(async () => await new Absent.AbsentClient(server.Channel).UnaryAsync(new EchoRequest()));
+        var failure = await Assert.ThrowsAsync<RpcException>(async () => await new Absent.AbsentClient(server.Channel.Calls()).UnaryAsync(new EchoRequest()));
         Assert.Equal(StatusCode.Unimplemented, failure.StatusCode);
         Assert.Equal(UnsupportedCall.Reason, failure.GetRpcStatus()!.GetDetail<Google.Rpc.ErrorInfo>()!.Reason);
     }
@@ -65,7 +65,7 @@ public sealed class CallRulesTests
     public async Task Service_ThatIsNotRegistered_HasOneInstance()
     {
         await using var server = await EchoServer.StartAsync(map: static app => app.MapGrpcService<UnregisteredService>());
-        var client = new Absent.AbsentClient(server.Channel);
+        var client = new Absent.AbsentClient(server.Channel.Calls());
         var first = await client.UnaryAsync(new EchoRequest());
         Assert.Equal(first, await client.UnaryAsync(new EchoRequest()));
     }

@@ -195,7 +195,7 @@ public sealed class OpenCallsTests
             {
                 try
                 {
-                    await new Echo.EchoClient(hurried).UnaryAsync(large, new Metadata { { TimeoutHeader.Metadata, "1m" } });
+                    await new Echo.EchoClient(hurried.Calls()).UnaryAsync(large, new Metadata { { TimeoutHeader.Metadata, "1m" } });
                 }
                 catch (RpcException)
                 {

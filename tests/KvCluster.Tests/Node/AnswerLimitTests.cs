@@ -149,7 +149,7 @@ public sealed class AnswerLimitTests(AnswerLimitTests.TwoShards cluster) : IClas
         Assert.Equal((StatusCode.ResourceExhausted, "ANSWER_TOO_LARGE"), (failure.StatusCode, failure.GetRpcStatus()!.GetDetail<ErrorInfo>()!.Reason));
     }
 
-    private Kv.KvClient Kv(bool byRouter) => byRouter ? new Kv.KvClient(cluster.Channel) : cluster.Nodes.KvOf(1);
+    private Kv.KvClient Kv(bool byRouter) => byRouter ? new Kv.KvClient(cluster.Channel.Calls()) : cluster.Nodes.KvOf(1);
 
     /// <summary>A node with two shards and all entries, which the tests only read, and a router.</summary>
     public sealed class TwoShards : IAsyncLifetime

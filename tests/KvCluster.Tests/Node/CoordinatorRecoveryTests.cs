@@ -220,7 +220,7 @@ public sealed class CoordinatorRecoveryTests
         var claim = new RecoveryClaim { Recovery = 1, RecoveryId = 9, Node = 1 };
         var leader = await cluster.LeaderOfAsync(0);
         using var channel = GrpcChannel.ForAddress(cluster.PeerAddressOf(leader));
-        var node = new Internal.V1.Recovery.RecoveryClient(channel);
+        var node = new Internal.V1.Recovery.RecoveryClient(channel.Calls());
         var unbound = (await node.BindAsync(new BindRequest { Node = 1, Claim = claim })).Report;
         Assert.Contains("another store", unbound.Unbound, StringComparison.Ordinal);
         Assert.Null(unbound.Bound);
@@ -303,7 +303,7 @@ public sealed class CoordinatorRecoveryTests
         using var channel = GrpcChannel.ForAddress($"http://127.0.0.1:{port + 2}");
         await Eventually.TrueAsync(async () =>
         {
-            var refused = await Assert.ThrowsAsync<RpcException>(async () => await new Admin.V1.Admin.AdminClient(channel).ExamineAsync(new ExamineRequest()));
+            var refused = await Assert.ThrowsAsync<RpcException>(async () => await new Admin.V1.Admin.AdminClient(channel.Calls()).ExamineAsync(new ExamineRequest()));
             return WaitingNode.IsIn(refused.Status.Detail);
         }, "a node that waits says so");
         RecoverResponse? done = null;
@@ -311,7 +311,7 @@ public sealed class CoordinatorRecoveryTests
         {
             try
             {
-                done = await new Admin.V1.Coordinator.CoordinatorClient(channel).RecoverAsync(new RecoverRequest());
+                done = await new Admin.V1.Coordinator.CoordinatorClient(channel.Calls()).RecoverAsync(new RecoverRequest());
                 return done.Applied;
             }
             catch (RpcException failure) when (failure.StatusCode == StatusCode.Unavailable)
@@ -363,12 +363,12 @@ public sealed class CoordinatorRecoveryTests
     private static async Task<NodeReport> ReportOfAsync(NodeCluster cluster, uint node, RecoveryClaim? claim = null)
     {
         using var channel = GrpcChannel.ForAddress(cluster.PeerAddressOf(node));
-        var client = new Internal.V1.Recovery.RecoveryClient(channel);
+        var client = new Internal.V1.Recovery.RecoveryClient(channel.Calls());
         return (claim is null ? await client.ReportAsync(new ReportRequest { Node = 1 }) : await client.BindAsync(new BindRequest { Node = 1, Claim = claim })).Report;
     }
 
     private static async Task<RecoverResponse> RecoverAsync(NodeCluster cluster, bool planOnly = false) =>
-        await new Admin.V1.Coordinator.CoordinatorClient(cluster.ChannelOf(1)).RecoverAsync(new RecoverRequest { PlanOnly = planOnly });
+        await new Admin.V1.Coordinator.CoordinatorClient(cluster.ChannelOf(1).Calls()).RecoverAsync(new RecoverRequest { PlanOnly = planOnly });
 
     private static Task PutAsync(NodeCluster cluster) => cluster.PutAsync(new PutRequest { Key = Key, Value = Key });
 
@@ -395,7 +395,7 @@ public sealed class CoordinatorRecoveryTests
         claim =>
         {
             using var channel = GrpcChannel.ForAddress(cluster.PeerAddressOf(1));
-            new Internal.V1.Recovery.RecoveryClient(channel).Release(new BindRequest { Node = 1, Claim = claim });
+            new Internal.V1.Recovery.RecoveryClient(channel.Calls()).Release(new BindRequest { Node = 1, Claim = claim });
         },
         channelTo ?? (static (_, address) => GrpcChannel.ForAddress(address)),
         TimeProvider.System,

@@ -257,7 +257,7 @@ public sealed class EtcdBehaviourTests(EtcdBehaviourTests.Both both, ITestOutput
         Assert.False((await GetAsync("k")).Found);
         await EtcdAsync(async etcd =>
         {
-            var lease = new Lease.LeaseClient(both.Channel!);
+            var lease = new Lease.LeaseClient(both.Channel!.Calls());
             var granted = await lease.LeaseGrantAsync(new LeaseGrantRequest { TTL = 600 });
             await etcd.PutAsync(new Etcdserverpb.PutRequest { Key = Key("leased"), Lease = granted.ID });
             await lease.LeaseRevokeAsync(new LeaseRevokeRequest { ID = granted.ID });
@@ -274,7 +274,7 @@ public sealed class EtcdBehaviourTests(EtcdBehaviourTests.Both both, ITestOutput
         Assert.Equal((EventKind.Delete, EventReason.Expired), (end.Kind, end.Reason));
         await EtcdAsync(async etcd =>
         {
-            var granted = await new Lease.LeaseClient(both.Channel!).LeaseGrantAsync(new LeaseGrantRequest { TTL = 1 });
+            var granted = await new Lease.LeaseClient(both.Channel!.Calls()).LeaseGrantAsync(new LeaseGrantRequest { TTL = 1 });
             var put = await etcd.PutAsync(new Etcdserverpb.PutRequest { Key = Key("leased"), Lease = granted.ID });
             var told = await EtcdEventsAsync(new WatchCreateRequest { Key = Key("leased"), StartRevision = put.Header.Revision }, 2);
             // An event of etcd does not say why.
@@ -287,14 +287,14 @@ public sealed class EtcdBehaviourTests(EtcdBehaviourTests.Both both, ITestOutput
         var ours = (await _kv.PutAsync(new PutRequest { Key = Key(name), Value = Utf8(value) })).Position.Etag;
         var etcds = 0L;
         if (both.Channel is { } channel)
-            etcds = (await new KV.KVClient(channel).PutAsync(new Etcdserverpb.PutRequest { Key = Key(name), Value = Utf8(value) })).Header.Revision;
+            etcds = (await new KV.KVClient(channel.Calls()).PutAsync(new Etcdserverpb.PutRequest { Key = Key(name), Value = Utf8(value) })).Header.Revision;
         return (ours, etcds);
     }
 
     private async Task EtcdAsync(Func<KV.KVClient, Task> check)
     {
         if (both.Channel is { } channel)
-            await check(new KV.KVClient(channel));
+            await check(new KV.KVClient(channel.Calls()));
         else
             output.WriteLine("SKIPPED etcd's side: etcd and etcdctl are not on this machine");
     }
@@ -316,7 +316,7 @@ public sealed class EtcdBehaviourTests(EtcdBehaviourTests.Both both, ITestOutput
     private async Task<List<Mvccpb.Event>> EtcdEventsAsync(WatchCreateRequest request, int count)
     {
         using var limit = new CancellationTokenSource(Eventually.Limit);
-        using var stream = new Watch.WatchClient(both.Channel!).Watch(cancellationToken: limit.Token);
+        using var stream = new Watch.WatchClient(both.Channel!.Calls()).Watch(cancellationToken: limit.Token);
         await stream.RequestStream.WriteAsync(new Etcdserverpb.WatchRequest { CreateRequest = request });
         var events = new List<Mvccpb.Event>();
         while (events.Count < count && await stream.ResponseStream.MoveNext(limit.Token))

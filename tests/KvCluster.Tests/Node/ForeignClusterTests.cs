@@ -24,7 +24,7 @@ public sealed class ForeignClusterTests
         await using var router = await RouterHost.StartAsync(
             new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.AddressOf(1)], Timeout = Eventually.Limit }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         using var channel = GrpcChannel.ForAddress(isRouter ? router.Address : cluster.AddressOf(1));
-        var (kv, shards) = (new Kv.KvClient(channel), new Cluster.ClusterClient(channel));
+        var (kv, shards) = (new Kv.KvClient(channel.Calls()), new Cluster.ClusterClient(channel.Calls()));
         using var first = shards.WatchShards(new WatchShardsRequest());
         Assert.True(await first.ResponseStream.MoveNext(CancellationToken.None));
         var own = first.ResponseStream.Current.ClusterId;
@@ -79,7 +79,7 @@ public sealed class ForeignClusterTests
     {
         await using var cluster = await NodeCluster.StartWithoutAdminAsync(1);
         await cluster.LeaderOfAsync(0);
-        using var watch = new Cluster.ClusterClient(cluster.ChannelOf(1)).WatchShards(new WatchShardsRequest());
+        using var watch = new Cluster.ClusterClient(cluster.ChannelOf(1).Calls()).WatchShards(new WatchShardsRequest());
         NodeAddress? described = null;
         while (described is null && await watch.ResponseStream.MoveNext(CancellationToken.None))
             described = watch.ResponseStream.Current.Nodes.FirstOrDefault();
@@ -102,7 +102,7 @@ public sealed class ForeignClusterTests
         await using var router = await RouterHost.StartAsync(
             new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [cluster.AddressOf(1)], Timeout = Eventually.Limit }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         using var channel = GrpcChannel.ForAddress(isRouter ? router.Address : cluster.AddressOf(1));
-        using var watch = new Cluster.ClusterClient(channel).WatchShards(new WatchShardsRequest());
+        using var watch = new Cluster.ClusterClient(channel.Calls()).WatchShards(new WatchShardsRequest());
         Assert.True(await watch.ResponseStream.MoveNext(CancellationToken.None));
         var last = watch.ResponseStream.Current;
         Assert.True(last is { Complete: true, Shards.Count: 2, Revision: > 0 }, last.ToString());

@@ -309,7 +309,7 @@ public sealed class KvApiTests(KvApiTests.OneNode fixture) : IClassFixture<KvApi
     [Fact]
     public async Task WatchShards_BeginsWithTheWholeMap()
     {
-        using var call = new Cluster.ClusterClient(fixture.Cluster.ChannelOf(1)).WatchShards(new WatchShardsRequest());
+        using var call = new Cluster.ClusterClient(fixture.Cluster.ChannelOf(1).Calls()).WatchShards(new WatchShardsRequest());
         Assert.True(await call.ResponseStream.MoveNext(CancellationToken.None));
         var map = call.ResponseStream.Current;
         Assert.True(map.Complete);

@@ -152,7 +152,7 @@ public sealed class LeaderPlacementTests
         cluster.PutAsync(new PutRequest { Key = ByteString.CopyFromUtf8(key), Value = ByteString.CopyFromUtf8(value) });
 
     private static Task FollowedAsync(NodeCluster cluster, uint leader, uint shard = 0) => Eventually.TrueAsync(
-        () => new V1.Cluster.ClusterClient(cluster.ChannelOf(leader)).GetStatus(new GetStatusRequest { Shard = shard }).Nodes.Single().Replicas.SingleOrDefault()
+        () => new V1.Cluster.ClusterClient(cluster.ChannelOf(leader).Calls()).GetStatus(new GetStatusRequest { Shard = shard }).Nodes.Single().Replicas.SingleOrDefault()
             ?.Detail?.Followers is { Count: 2 } followers && followers.All(follower => follower.State == FollowerStatus.Types.State.Replicate),
         "both followers replicate");
 

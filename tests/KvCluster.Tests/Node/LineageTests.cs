@@ -37,7 +37,7 @@ public sealed class LineageTests
         positions.Add(scan.ResponseStream.Current.Position);
         positions.Add((await kv.DeleteAsync(new DeleteRequest { Key = Key })).Position);
         Assert.All(positions, position => Assert.Equal(lineage.Head, position.Lineage));
-        using var watch = new Cluster.ClusterClient(cluster.ChannelOf(1)).WatchShards(new WatchShardsRequest());
+        using var watch = new Cluster.ClusterClient(cluster.ChannelOf(1).Calls()).WatchShards(new WatchShardsRequest());
         Assert.True(await watch.ResponseStream.MoveNext(CancellationToken.None));
         Assert.Equal(lineage.ToByteString(), watch.ResponseStream.Current.Lineage);
     }

@@ -201,14 +201,14 @@ internal sealed class NodeCluster : IAsyncDisposable
 
     public ShardHost ShardsOf(uint node) => _nodes[node].Shards!;
 
-    public Kv.KvClient KvOf(uint node) => new(_channels[node]);
+    public Kv.KvClient KvOf(uint node) => new(_channels[node].Calls());
 
     public async Task<NodeStatus> StatusOfAsync(uint node, bool digest = false, uint? shard = null)
     {
         var request = new GetStatusRequest { Digest = digest };
         if (shard is { } one)
             request.Shard = one;
-        return (await new Cluster.ClusterClient(_channels[node]).GetStatusAsync(request)).Nodes.Single();
+        return (await new Cluster.ClusterClient(_channels[node].Calls()).GetStatusAsync(request)).Nodes.Single();
     }
 
     /// <summary>Waits until one of the running nodes leads a shard.</summary>

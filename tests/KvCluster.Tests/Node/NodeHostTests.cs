@@ -60,7 +60,7 @@ public sealed class NodeHostTests
         await using var host = await NodeHost.StartAsync(options, coordinator, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         using var channel = GrpcChannel.ForAddress(host.Address);
         await Eventually.TrueAsync(
-            () => new Cluster.ClusterClient(channel).GetStatus(new GetStatusRequest()).Nodes.Single().Replicas is [{ Role: Role.Leader }], "the replica works");
+            () => new Cluster.ClusterClient(channel.Calls()).GetStatus(new GetStatusRequest()).Nodes.Single().Replicas is [{ Role: Role.Leader }], "the replica works");
         Assert.True(coordinator.Left < 0, "nothing was refused");
     }
 
@@ -245,7 +245,7 @@ public sealed class NodeHostTests
 
     // Empty until the node has opened the replica.
     private static ReplicaDetail DetailOf(NodeCluster cluster, uint node) =>
-        new Cluster.ClusterClient(cluster.ChannelOf(node)).GetStatus(new GetStatusRequest { Shard = 1 }).Nodes.Single().Replicas.SingleOrDefault()?.Detail ?? new ReplicaDetail();
+        new Cluster.ClusterClient(cluster.ChannelOf(node).Calls()).GetStatus(new GetStatusRequest { Shard = 1 }).Nodes.Single().Replicas.SingleOrDefault()?.Detail ?? new ReplicaDetail();
 
     private static string AddressIn(string record) => RecordText.Parse<NodeRecord>(record).Address;
 

@@ -50,10 +50,10 @@ public sealed class PeerServiceTests
     public async Task Connect_OnThePortForClients_IsNotServed()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
-        using var call = new Internal.V1.Replication.ReplicationClient(cluster.ChannelOf(1)).Connect();
+        using var call = new Internal.V1.Replication.ReplicationClient(cluster.ChannelOf(1).Calls()).Connect();
         Assert.Equal(StatusCode.Unimplemented, (await Assert.ThrowsAsync<RpcException>(() => call.ResponseStream.MoveNext(CancellationToken.None))).StatusCode);
         using var peers = GrpcChannel.ForAddress(cluster.PeerAddressOf(1));
-        var failure = await Assert.ThrowsAsync<RpcException>(async () => await new Kv.KvClient(peers).GetAsync(new GetRequest { Key = Google.Protobuf.ByteString.CopyFromUtf8("k") }));
+        var failure = await Assert.ThrowsAsync<RpcException>(async () => await new Kv.KvClient(peers.Calls()).GetAsync(new GetRequest { Key = Google.Protobuf.ByteString.CopyFromUtf8("k") }));
         Assert.Equal(StatusCode.Unimplemented, failure.StatusCode);
     }
 
@@ -89,7 +89,7 @@ public sealed class PeerServiceTests
     {
         using var limit = new CancellationTokenSource(Eventually.Limit);
         using var channel = GrpcChannel.ForAddress(cluster.PeerAddressOf(1));
-        using var call = new Internal.V1.Replication.ReplicationClient(channel).Connect(cancellationToken: limit.Token);
+        using var call = new Internal.V1.Replication.ReplicationClient(channel.Calls()).Connect(cancellationToken: limit.Token);
         await call.RequestStream.WriteAsync(first);
         Assert.True(await call.ResponseStream.MoveNext(limit.Token));
         return call.ResponseStream.Current.Hello;

@@ -218,8 +218,8 @@ public sealed class RealEtcdTests
     private static async Task TokenEndsAsync(EtcdMembers etcd)
     {
         using var channel = GrpcChannel.ForAddress(etcd.Endpoints[0]);
-        var token = (await new Auth.AuthClient(channel).AuthenticateAsync(new AuthenticateRequest { Name = "node", Password = "secret" })).Token;
-        var kv = new KV.KVClient(channel);
+        var token = (await new Auth.AuthClient(channel.Calls()).AuthenticateAsync(new AuthenticateRequest { Name = "node", Password = "secret" })).Token;
+        var kv = new KV.KVClient(channel.Calls());
         using var limit = new CancellationTokenSource(Eventually.Limit);
         while (true)
         {

@@ -138,7 +138,7 @@ public sealed class RejoinTests
         using var channel = global::Grpc.Net.Client.GrpcChannel.ForAddress(host.Address);
         ReplicaStatus? replica = null;
         await Eventually.TrueAsync(
-            () => (replica = new Cluster.ClusterClient(channel).GetStatus(new GetStatusRequest()).Nodes.Single().Replicas.SingleOrDefault()) is { Role: not Role.Opening }, "the replica has a status");
+            () => (replica = new Cluster.ClusterClient(channel.Calls()).GetStatus(new GetStatusRequest()).Nodes.Single().Replicas.SingleOrDefault()) is { Role: not Role.Opening }, "the replica has a status");
         Assert.Equal((Role.Failed, "lost: another process of this node created it."), (replica!.Role, replica.Failure));
         Assert.False(Directory.Exists(FolderOf(cluster, 1, 0)), "its directory must not be opened by the next process");
     }

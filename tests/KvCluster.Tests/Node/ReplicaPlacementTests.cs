@@ -116,7 +116,7 @@ public sealed class ReplicaPlacementTests
         await using var failing = new Failing(cluster.Coordinator, cluster.Keys.Placement);
         await using var node = await NodeHost.StartAsync(cluster.OptionsOf(1), failing, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         using var channel = GrpcChannel.ForAddress(node.Address);
-        var admin = new Admin.V1.Admin.AdminClient(channel);
+        var admin = new Admin.V1.Admin.AdminClient(channel.Calls());
 
         failing.AtChanges = true;
         await Refusal.ExpectAsync(() => PlaceAsync(new PlaceRequest { Paused = true }), StatusCode.Unknown, "OUTCOME_UNKNOWN", "may or may not have been made: it is gone. Repeat the call");
@@ -154,7 +154,7 @@ public sealed class ReplicaPlacementTests
 
     private static async Task<uint[]> NodesAsync(NodeCluster cluster)
     {
-        using var stream = new V1.Cluster.ClusterClient(cluster.ChannelOf(1)).WatchShards(new WatchShardsRequest());
+        using var stream = new V1.Cluster.ClusterClient(cluster.ChannelOf(1).Calls()).WatchShards(new WatchShardsRequest());
         Assert.True(await stream.ResponseStream.MoveNext(CancellationToken.None));
         return [.. stream.ResponseStream.Current.Nodes.Select(node => node.Node).Order()];
     }

@@ -52,7 +52,7 @@ public sealed class ScanBoundsTests
         await Eventually.LongEnoughAsync(TimeSpan.FromMilliseconds(300), async deadline =>
         {
             // Only the header carries the deadline; the client knows of none.
-            using var call = new Kv.KvClient(channel).Scan(new ScanRequest(), new Metadata { { TimeoutHeader.Metadata, $"{deadline.TotalMilliseconds}m" } });
+            using var call = new Kv.KvClient(channel.Calls()).Scan(new ScanRequest(), new Metadata { { TimeoutHeader.Metadata, $"{deadline.TotalMilliseconds}m" } });
             var waited = Stopwatch.StartNew();
             var wasActive = false;
             for (; waited.Elapsed < deadline && !wasActive; wasActive = Value("kvcluster.node.request.active") == 1)

@@ -25,7 +25,7 @@ public sealed class UnsupportedCallTests
         await cluster.LeaderOfAsync(0);
         await using var router = await RouterOfAsync(cluster);
         using var channel = GrpcChannel.ForAddress(isRouter ? router.Address : cluster.AddressOf(1));
-        using var exchange = new Kv.KvClient(channel).Exchange(deadline: DateTime.UtcNow + Eventually.Limit);
+        using var exchange = new Kv.KvClient(channel.Calls()).Exchange(deadline: DateTime.UtcNow + Eventually.Limit);
         var key = ByteString.CopyFromUtf8("k");
         await exchange.RequestStream.WriteAsync(new ExchangeRequest
         {

@@ -31,7 +31,7 @@ public sealed class LargeReadTests : IAsyncLifetime
         // The memory suffices for the answers to all calls of a test at once.
         _router = await StartAsync(mebibytes: 1_024);
         _channel = GrpcChannel.ForAddress(_router.Address, new GrpcChannelOptions { MaxReceiveMessageSize = null });
-        _kv = new Kv.KvClient(_channel);
+        _kv = new Kv.KvClient(_channel.Calls());
     }
 
     public async Task DisposeAsync()
@@ -200,7 +200,7 @@ public sealed class LargeReadTests : IAsyncLifetime
         const int Asked = 12;
         await using var router = await StartAsync(mebibytes: CallMemory.MebibytesMin);
         using var channel = GrpcChannel.ForAddress(router.Address);
-        var kv = new Kv.KvClient(channel);
+        var kv = new Kv.KvClient(channel.Calls());
         foreach (var node in _cluster.Nodes)
             node.Script = static _ => Task.FromResult<Reply?>(FakeNode.Silence);
         var request = new GetManyRequest { Keys = { ByteString.CopyFromUtf8("a") }, Read = new ReadOptions { Mode = ReadMode.Session } };

@@ -23,7 +23,7 @@ public sealed class LoadDivisionTests : IAsyncLifetime
         var options = new RouterOptions { Listen = "http://127.0.0.1:0", Seeds = [_cluster.Endpoint], Timeout = Eventually.Limit };
         _router = await RouterHost.StartAsync(options, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         _channel = GrpcChannel.ForAddress(_router.Address);
-        _kv = new Kv.KvClient(_channel);
+        _kv = new Kv.KvClient(_channel.Calls());
     }
 
     public async Task DisposeAsync()

@@ -32,7 +32,7 @@ public sealed class RouterHostTests : IAsyncLifetime
         _cluster = await FakeCluster.StartAsync(3, "g", "p");
         _router = await StartAsync("http://127.0.0.1:0");
         _channel = GrpcChannel.ForAddress(_router.Address, new GrpcChannelOptions { MaxReceiveMessageSize = null });
-        _kv = new Kv.KvClient(_channel);
+        _kv = new Kv.KvClient(_channel.Calls());
     }
 
     public async Task DisposeAsync()
@@ -280,7 +280,7 @@ public sealed class RouterHostTests : IAsyncLifetime
         cluster.Nodes[0].Script = static _ => Task.FromResult<Reply?>(FakeNode.Silence);
         await using var router = await StartAsync("http://127.0.0.1:0", cluster);
         using var channel = GrpcChannel.ForAddress(router.Address);
-        using var stream = new Kv.KvClient(channel).Exchange();
+        using var stream = new Kv.KvClient(channel.Calls()).Exchange();
         var request = new ExchangeRequest();
         for (var id = 1ul; id <= Stuck + 1; id++)
             request.Calls.Add(new Call { Id = id, Method = Method.Get, Request = new GetRequest { Key = Utf8(id <= Stuck ? "a" : "q") }.ToByteString() });
@@ -333,7 +333,7 @@ public sealed class RouterHostTests : IAsyncLifetime
         var calls = new List<IDisposable>();
         foreach (var channel in greedy)
         {
-            var kv = new Kv.KvClient(channel);
+            var kv = new Kv.KvClient(channel.Calls());
             if (!byExchange)
             {
                 calls.AddRange(Enumerable.Range(0, Asked).Select(_ => kv.GetAsync(large)));
@@ -417,12 +417,12 @@ public sealed class RouterHostTests : IAsyncLifetime
     [Fact]
     public async Task Calls_LargerThanTheirMethodsNeed_AreRefused()
     {
-        var health = new Health.HealthClient(_channel);
+        var health = new Health.HealthClient(_channel.Calls());
         Task[] calls =
         [
             health.CheckAsync(new HealthCheckRequest { Service = new string('a', RequestLimits.QuestionBytesMax) }).ResponseAsync,
             health.Watch(new HealthCheckRequest { Service = new string('a', RequestLimits.QuestionBytesMax) }).ResponseStream.MoveNext(CancellationToken.None),
-            new Admin.V1.Admin.AdminClient(_channel).QuarantineAsync(new QuarantineRequest { Reason = new string('a', RequestLimits.OperatorBytesMax) }).ResponseAsync,
+            new Admin.V1.Admin.AdminClient(_channel.Calls()).QuarantineAsync(new QuarantineRequest { Reason = new string('a', RequestLimits.OperatorBytesMax) }).ResponseAsync,
             _kv.GetAsync(new GetRequest { Key = UnsafeByteOperations.UnsafeWrap(new byte[RequestLimits.ReadBytesMax]) }).ResponseAsync,
         ];
         foreach (var call in calls)
@@ -464,14 +464,14 @@ public sealed class RouterHostTests : IAsyncLifetime
     {
         await _kv.PutAsync(new PutRequest { Key = Utf8("a") });
         await _cluster.Nodes[2].DisposeAsync();
-        var status = await new V1.Cluster.ClusterClient(_channel).GetStatusAsync(new GetStatusRequest(), deadline: DateTime.UtcNow + Eventually.Limit);
+        var status = await new V1.Cluster.ClusterClient(_channel.Calls()).GetStatusAsync(new GetStatusRequest(), deadline: DateTime.UtcNow + Eventually.Limit);
         Assert.Equal([true, true, false], status.Nodes.OrderBy(node => node.Node).Select(node => node.Error.Length == 0));
     }
 
     [Fact]
     public async Task Health_IsServing()
     {
-        var health = await new Health.HealthClient(_channel).CheckAsync(new HealthCheckRequest());
+        var health = await new Health.HealthClient(_channel.Calls()).CheckAsync(new HealthCheckRequest());
         Assert.Equal(HealthCheckResponse.Types.ServingStatus.Serving, health.Status);
     }
 
@@ -482,7 +482,7 @@ public sealed class RouterHostTests : IAsyncLifetime
             new RouterOptions { Listen = "http://127.0.0.1:0", ServeAdmin = true, Seeds = ["http://127.0.0.1:1"] }, new ProcessHealth(), NullLoggerFactory.Instance, CancellationToken.None);
         using var channel = GrpcChannel.ForAddress(lonely.Address);
         var failure = await Assert.ThrowsAsync<RpcException>(
-            () => new Kv.KvClient(channel).PutAsync(new PutRequest { Key = Utf8("a") }, deadline: DateTime.UtcNow.AddMilliseconds(300)).ResponseAsync);
+            () => new Kv.KvClient(channel.Calls()).PutAsync(new PutRequest { Key = Utf8("a") }, deadline: DateTime.UtcNow.AddMilliseconds(300)).ResponseAsync);
         Assert.Contains(failure.StatusCode, (StatusCode[])[StatusCode.Unavailable, StatusCode.DeadlineExceeded]);
     }
 
@@ -495,7 +495,7 @@ public sealed class RouterHostTests : IAsyncLifetime
         using var channel = GrpcChannel.ForAddress(lonely.Address);
         await Eventually.LongEnoughAsync(TimeSpan.FromSeconds(1), async time =>
         {
-            using var scan = new Kv.KvClient(channel).Scan(new ScanRequest(), deadline: DateTime.UtcNow + time);
+            using var scan = new Kv.KvClient(channel.Calls()).Scan(new ScanRequest(), deadline: DateTime.UtcNow + time);
             var failure = await Assert.ThrowsAsync<RpcException>(() => scan.ResponseStream.MoveNext(CancellationToken.None));
             return failure.GetRpcStatus()?.GetDetail<Google.Rpc.ErrorInfo>()?.Reason == "NO_LEADER";
         });

@@ -132,7 +132,7 @@ public sealed class SameKeysTests(ITestOutputHelper output) : IAsyncLifetime
         var random = Seeds.Next(output);
         foreach (var key in Keys)
             await _client.PutAsync(key, "v");
-        var (node, router) = (_cluster.KvOf(1), new Kv.KvClient(_channel));
+        var (node, router) = (_cluster.KvOf(1), new Kv.KvClient(_channel.Calls()));
         for (var round = 0; round < 40; round++)
         {
             var (start, end, prefix, reverse) = (RandomBound(random), RandomBound(random), RandomBound(random), random.Next(2) == 0);
@@ -175,7 +175,7 @@ public sealed class SameKeysTests(ITestOutputHelper output) : IAsyncLifetime
         {
             var chunk = new BulkLoadRequest { Chunk = 1, Entries = { keys.Select(static key => new Entry { Key = ByteString.CopyFromUtf8(key), Value = ByteString.CopyFromUtf8("v") }) } };
             var shard = ShardOf(chunk.Entries[0].Key.Span);
-            Assert.Equal((shard, shard), (await LoadedAsync(_cluster.KvOf(1), chunk), await LoadedAsync(new Kv.KvClient(_channel), chunk)));
+            Assert.Equal((shard, shard), (await LoadedAsync(_cluster.KvOf(1), chunk), await LoadedAsync(new Kv.KvClient(_channel.Calls()), chunk)));
             await using var load = _client.BulkLoad(giveUpAfter: Eventually.Limit);
             foreach (var entry in chunk.Entries)
                 await load.AddAsync(entry.Key.Memory, entry.Value.Memory);
@@ -232,7 +232,7 @@ public sealed class SameKeysTests(ITestOutputHelper output) : IAsyncLifetime
             Conditions = { new Condition { Range = new RangeCondition { End = ByteString.CopyFromUtf8("i"), Keys = 0 } } },
             Success = { new Operation { Get = new KeyOperation { Key = ByteString.CopyFromUtf8("h") } } },
         };
-        Assert.True((await new Kv.KvClient(_channel).TransactAsync(transact)).Succeeded);
+        Assert.True((await new Kv.KvClient(_channel.Calls()).TransactAsync(transact)).Succeeded);
     }
 
     /// <summary>Keys in all three shards, as sets, facets and members of one read.</summary>
@@ -261,7 +261,7 @@ public sealed class SameKeysTests(ITestOutputHelper output) : IAsyncLifetime
     private async Task<string> SameAsync<T>(IMessage request, Func<Kv.KvClient, Task<T>> call)
     {
         var atTheNode = await OutcomeAsync(() => call(_cluster.KvOf(1)));
-        var atTheRouter = await OutcomeAsync(() => call(new Kv.KvClient(_channel)));
+        var atTheRouter = await OutcomeAsync(() => call(new Kv.KvClient(_channel.Calls())));
         Assert.True(AreSame(atTheNode, atTheRouter), $"The node says {atTheNode}, and the router {atTheRouter}, of {request}");
         return atTheNode;
     }
@@ -286,7 +286,7 @@ public sealed class SameKeysTests(ITestOutputHelper output) : IAsyncLifetime
         var reply = await AskAsync(_cluster.KvOf(1), call);
         var atTheNode = OutcomeOf(reply);
         Assert.True(reply.Code != 0 || PositionIn(method, reply).Shard == shard, $"Clients and routers send it to shard {shard}, and the node has another key of {method} {request}");
-        var atTheRouter = OutcomeOf(await AskAsync(new Kv.KvClient(_channel), call));
+        var atTheRouter = OutcomeOf(await AskAsync(new Kv.KvClient(_channel.Calls()), call));
         // A node has all keys of one shard, and a router and the library ask several nodes.
         var isDivided = method == Method.GetMany && atTheNode == "SHARDS_DIFFER";
         Assert.True(AreSame(atTheNode, atTheRouter) || isDivided, $"The node says {atTheNode}, and the router {atTheRouter}, of {method} {request}");

@@ -34,7 +34,7 @@ public sealed class ConnectionLimitTests
         await app.StartAsync();
         var address = new Uri(app.Urls.Single());
         using var channel = GrpcChannel.ForAddress(address);
-        var used = new Echo.EchoClient(channel);
+        var used = new Echo.EchoClient(channel.Calls());
         await used.UnaryAsync(new EchoRequest());
         var idle = new List<Socket>();
         for (var number = 0; number < unused; number++)
@@ -50,7 +50,7 @@ public sealed class ConnectionLimitTests
         Assert.Equal(closed, ends.Count(end => end.IsCompletedSuccessfully && end.Result));
         await used.UnaryAsync(new EchoRequest());
         using var another = GrpcChannel.ForAddress(address);
-        await new Echo.EchoClient(another).UnaryAsync(new EchoRequest());
+        await new Echo.EchoClient(another.Calls()).UnaryAsync(new EchoRequest());
         foreach (var socket in idle)
             socket.Dispose();
     }
@@ -68,7 +68,7 @@ public sealed class ConnectionLimitTests
         for (var number = 0; number < Limit * 3 / 4; number++)
         {
             channels.Add(GrpcChannel.ForAddress(address));
-            await new Echo.EchoClient(channels[^1]).UnaryAsync(new EchoRequest());
+            await new Echo.EchoClient(channels[^1].Calls()).UnaryAsync(new EchoRequest());
         }
         for (var number = 0; number < 3; number++)
             Assert.True(await IsRefusedAsync(server.Port));
@@ -80,7 +80,7 @@ public sealed class ConnectionLimitTests
             ConnectCallback = async (_, _) => new NetworkStream(await ConnectAsync(IPAddress.Parse("127.0.0.2"), server.Port), ownsSocket: true),
         };
         using var other = GrpcChannel.ForAddress(address, new GrpcChannelOptions { HttpHandler = handler });
-        await new Echo.EchoClient(other).UnaryAsync(new EchoRequest());
+        await new Echo.EchoClient(other.Calls()).UnaryAsync(new EchoRequest());
         time.Advance(TimeSpan.FromMinutes(1));
         Assert.True(await IsRefusedAsync(server.Port));
         Assert.Contains("Refused 3 connections", log.Lines[^1], StringComparison.Ordinal);
@@ -118,7 +118,7 @@ public sealed class ConnectionLimitTests
         for (var number = 0; number < Limit * 3 / 4; number++)
         {
             channels.Add(GrpcChannel.ForAddress($"http://127.0.0.1:{server.Port}"));
-            await new Echo.EchoClient(channels[^1]).UnaryAsync(new EchoRequest());
+            await new Echo.EchoClient(channels[^1].Calls()).UnaryAsync(new EchoRequest());
         }
         Volatile.Write(ref remote, IPAddress.Parse(second));
         if (isOneHost)

@@ -22,7 +22,7 @@ public sealed class ListenerLimitsTests
     {
         await using var app = await StartAsync();
         using var channel = GrpcChannel.ForAddress(app.Urls.Single());
-        var client = new Echo.EchoClient(channel);
+        var client = new Echo.EchoClient(channel.Calls());
         var headers = new Metadata
         {
             { "authorization", "Bearer " + new string('t', 4 << 10) },
@@ -43,7 +43,7 @@ public sealed class ListenerLimitsTests
     {
         await using var app = await StartAsync();
         using var channel = GrpcChannel.ForAddress(app.Urls.Single());
-        var client = new Echo.EchoClient(channel);
+        var client = new Echo.EchoClient(channel.Calls());
         await Task.WhenAll(Enumerable.Range(0, 2_400).Select(_ => client.UnaryAsync(new EchoRequest()).ResponseAsync));
         using var connection = await Http2Connection.ConnectAsync(new Uri(app.Urls.Single()).Port);
         await connection.WriteAsync([.. Enumerable.Range(0, 1_025).SelectMany(number => Request((2 * number) + 1).ToBytes())]);

@@ -83,7 +83,7 @@ public sealed class RecentHistoryTests
     public async Task Status_WithHistory_HasASampleOfARunningNode()
     {
         await using var cluster = await NodeCluster.StartAsync(1);
-        var client = new V1.Cluster.ClusterClient(cluster.ChannelOf(1));
+        var client = new V1.Cluster.ClusterClient(cluster.ChannelOf(1).Calls());
         NodeHistory? history = null;
         await Eventually.TrueAsync(async () => (history = (await client.GetStatusAsync(new GetStatusRequest { History = true })).Nodes[0].History).UnixUs.Count > 0, "there is a sample");
 

@@ -162,7 +162,7 @@ public sealed class TraceTests : IAsyncLifetime, IDisposable
     private async Task PutAsync(string traceparent, string key = "key")
     {
         using var channel = GrpcChannel.ForAddress(_router.Address);
-        var (kv, limit) = (new Kv.KvClient(channel), DateTime.UtcNow + Eventually.Limit);
+        var (kv, limit) = (new Kv.KvClient(channel.Calls()), DateTime.UtcNow + Eventually.Limit);
         var put = new PutRequest { Key = ByteString.CopyFromUtf8(key), Value = ByteString.CopyFromUtf8("value") };
         // The outcome is unknown if the leadership changed.
         await Eventually.AnsweredAsync(

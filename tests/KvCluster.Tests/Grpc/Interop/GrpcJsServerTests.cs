@@ -124,7 +124,7 @@ public sealed class GrpcJsServerTests(GrpcJsServer server) : IClassFixture<GrpcJ
 
     [NodeFact]
     public async Task UnimplementedService() =>
-        await AssertFails(StatusCode.Unimplemented, async () => await new Absent.AbsentClient(server.Channel).UnaryAsync(new EchoRequest(), deadline: Deadline));
+        await AssertFails(StatusCode.Unimplemented, async () => await new Absent.AbsentClient(server.Channel.Calls()).UnaryAsync(new EchoRequest(), deadline: Deadline));
 
     [NodeFact]
     public async Task CustomMetadata()

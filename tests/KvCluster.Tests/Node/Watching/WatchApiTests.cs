@@ -144,7 +144,7 @@ public sealed class WatchApiTests
         await cluster.LeaderOfAsync(0);
         // The cluster's own channel ends before its node.
         using var channel = GrpcChannel.ForAddress(cluster.AddressOf(1));
-        using var stream = new Kv.KvClient(channel).Watch(new WatchRequest());
+        using var stream = new Kv.KvClient(channel.Calls()).Watch(new WatchRequest());
         await NextAsync(stream);
         var reading = EndOfAsync(stream);
         var stopping = cluster.StopNodeAsync(1);

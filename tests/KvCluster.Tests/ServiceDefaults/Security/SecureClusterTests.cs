@@ -157,7 +157,7 @@ public sealed class SecureClusterTests : IAsyncLifetime
         using var channel = ChannelTo(_nodes[0].PeerAddress, files);
         var record = RecordText.Parse<ClusterRecord>((await _coordinator.GetAsync(new CoordinatorKeys("local").Cluster, CancellationToken.None)).Value!);
         using var limit = new CancellationTokenSource(Eventually.Limit);
-        using var call = new Internal.V1.Replication.ReplicationClient(channel).Connect(cancellationToken: limit.Token);
+        using var call = new Internal.V1.Replication.ReplicationClient(channel.Calls()).Connect(cancellationToken: limit.Token);
         try
         {
             await call.RequestStream.WriteAsync(new PeerMessage { Hello = new PeerHello { ClusterId = record.ClusterId, Node = node, Levels = ProgramLevels.Current.ToMessage(), Incarnation = 1, Lineage = record.Lineage } });

@@ -107,7 +107,7 @@ public sealed class ServerTlsTests : IAsyncLifetime
         var serving = ServeOnceAsync(listener, certificate);
         var connector = new TlsConnector(new CredentialFiles(new TlsFiles { AuthorityFile = _serverFiles.AuthorityFile }, TimeProvider.System));
         using var channel = ChannelTo(new Uri($"https://127.0.0.1:{((System.Net.IPEndPoint)listener.LocalEndpoint).Port}"), connector);
-        var failure = await Assert.ThrowsAsync<RpcException>(() => new Health.HealthClient(channel).CheckAsync(new HealthCheckRequest()).ResponseAsync);
+        var failure = await Assert.ThrowsAsync<RpcException>(() => new Health.HealthClient(channel.Calls()).CheckAsync(new HealthCheckRequest()).ResponseAsync);
         Assert.Contains("its certificate (CN=ended) is valid only from", failure.Status.Detail, StringComparison.Ordinal);
         await serving;
     }
@@ -118,7 +118,7 @@ public sealed class ServerTlsTests : IAsyncLifetime
         await StartAsync(requiresClientCertificate: true);
         var client = new CredentialFiles(_folder.Issue(_authority, "client"), TimeProvider.System);
         using var channel = ChannelTo(Address, new TlsConnector(client));
-        using var stream = new Health.HealthClient(channel).Watch(new HealthCheckRequest());
+        using var stream = new Health.HealthClient(channel.Calls()).Watch(new HealthCheckRequest());
         Assert.True(await stream.ResponseStream.MoveNext(CancellationToken.None));
         Assert.Equal("CN=server", await ShownAsync());
 
@@ -162,7 +162,7 @@ public sealed class ServerTlsTests : IAsyncLifetime
     private async Task<ServingStatus> CheckAsync(TlsFiles files, string? serverName = null)
     {
         using var channel = ChannelTo(Address, new TlsConnector(new CredentialFiles(files, TimeProvider.System), serverName));
-        return (await new Health.HealthClient(channel).CheckAsync(new HealthCheckRequest())).Status;
+        return (await new Health.HealthClient(channel.Calls()).CheckAsync(new HealthCheckRequest())).Status;
     }
 
     private async Task<string> UnavailableAsync(TlsFiles files, string? serverName = null)
