@@ -4,7 +4,6 @@
 using Google.Protobuf;
 using Grpc.Core;
 using Grpc.Core.Interceptors;
-using Grpc.Shared;
 
 namespace KvCluster;
 

@@ -1,12 +1,6 @@
-#if GRPC_IN_TREE
-using Google.Protobuf;
-#endif
 using Google.Protobuf.WellKnownTypes;
 using Google.Rpc;
 using Grpc.Core;
-#if GRPC_IN_TREE
-using Status = Grpc.Core.Status;
-#endif
 
 namespace KvCluster;
 
@@ -38,48 +32,9 @@ internal static class StatusDetails
     public static ErrorInfo Info(string reason, string applied) => new() { Domain = Domain, Reason = reason, Metadata = { [AppliedKey] = applied } };
 
     /// <summary>Creates a status with this detail; further details may be added.</summary>
-    public static Google.Rpc.Status Create(StatusCode code, string message, ErrorInfo info) => new() { Code = (int)code, Message = message, Details = { Any.Pack(info) } };
-
-    /// <summary>Creates the exception that ends a call with a status and its details.</summary>
-    public static RpcException ToRpcException(this Google.Rpc.Status status)
-    {
-#if GRPC_IN_TREE
-        return new RpcException(new Status((StatusCode)status.Code, status.Message), new Metadata { { Trailer, status.ToByteArray() } });
-#else
-        return RpcStatusExtensions.ToRpcException(status);
-#endif
-    }
+    public static Google.Rpc.Status Create(StatusCode code, string message, ErrorInfo info) =>
+        new() { Code = (int)code, Message = message, Details = { Any.Pack(info) } };
 
     /// <summary>The details that a call ended with; null if there are none, or if they are not a google.rpc.Status.</summary>
-    public static Google.Rpc.Status? GetRpcStatus(this RpcException exception)
-    {
-#if GRPC_IN_TREE
-        if (exception.Trailers.GetValueBytes(Trailer) is not { } bytes)
-            return null;
-        try
-        {
-            return Google.Rpc.Status.Parser.ParseFrom(bytes);
-        }
-        catch (InvalidProtocolBufferException)
-        {
-            return null;
-        }
-#else
-        return exception.Trailers.GetRpcStatus(ignoreParseError: true);
-#endif
-    }
-
-#if GRPC_IN_TREE
-    /// <summary>The first detail of a type; null if there is none.</summary>
-    public static T? GetDetail<T>(this Google.Rpc.Status status)
-        where T : class, IMessage<T>, new()
-    {
-        foreach (var detail in status.Details)
-        {
-            if (detail.TryUnpack<T>(out var message))
-                return message;
-        }
-        return null;
-    }
-#endif
+    public static Google.Rpc.Status? GetRpcStatus(this RpcException exception) => exception.Trailers.GetRpcStatus(ignoreParseError: true);
 }

@@ -5,8 +5,7 @@
 // Kestrel drops what does not fit and aborts the connection, and then waits for the streams that it has dropped (dotnet/aspnetcore, issue 51307). Such a task
 // is left to the garbage collector, which finds nothing that refers to it once Kestrel has been told that the connection is over.
 using System.Net;
-using Grpc.AspNetCore.Server.Calls;
-using Grpc.AspNetCore.Server.Hosting;
+using KvCluster.ServiceDefaults.Calls;
 using Microsoft.AspNetCore.Connections;
 using Microsoft.AspNetCore.Connections.Features;
 using Microsoft.AspNetCore.Server.Kestrel.Core;

@@ -1,7 +1,4 @@
 // Refuses calls that are meant for another cluster, the same at node and router. One header is looked up per unary call or stream, on the request's thread.
-#if GRPC_IN_TREE
-using Grpc.AspNetCore.Server;
-#endif
 using Grpc.Core;
 using Microsoft.Extensions.DependencyInjection;
 
@@ -42,11 +39,5 @@ internal sealed class ForeignCalls(Func<string> clusterId, Func<DateTime, Cancel
 internal static class ForeignCallChecks
 {
     /// <summary>May be called before or after <c>AddGrpc</c>.</summary>
-    public static void AddForeignCalls(this IServiceCollection services, ForeignCalls check)
-    {
-        services.AddSingleton(check);
-#if GRPC_IN_TREE
-        services.Configure<GrpcServiceOptions>(static grpc => grpc.Interceptors.Add<ForeignCallsInterceptor>());
-#endif
-    }
+    public static void AddForeignCalls(this IServiceCollection services, ForeignCalls check) => services.AddSingleton(check);
 }

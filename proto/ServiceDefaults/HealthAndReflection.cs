@@ -1,6 +1,4 @@
-#if !GRPC_IN_TREE
 using Grpc.Reflection;
-#endif
 using KvCluster.V1;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.Extensions.DependencyInjection;
@@ -24,11 +22,7 @@ internal static class HealthAndReflection
 
     /// <summary>Adds the descriptors of these services.</summary>
     public static IServiceCollection AddReflection(this IServiceCollection services, params Google.Protobuf.Reflection.ServiceDescriptor[] described) =>
-#if GRPC_IN_TREE
-        services.AddSingleton(new ReflectionCatalog(described));
-#else
         services.AddSingleton(new ReflectionV1ServiceImpl(described)).AddSingleton(new ReflectionServiceImpl(described));
-#endif
 
     /// <summary>Maps the services. The health service is the caller's singleton.</summary>
     public static void MapHealthAndReflection(this WebApplication app)
@@ -40,12 +34,7 @@ internal static class HealthAndReflection
     /// <summary>Maps both versions of reflection.</summary>
     public static void MapReflection(this WebApplication app)
     {
-#if GRPC_IN_TREE
-        app.MapGrpcService<ReflectionService>();
-        app.MapGrpcService<ReflectionAlphaService>();
-#else
         app.MapGrpcService<ReflectionV1ServiceImpl>();
         app.MapGrpcService<ReflectionServiceImpl>();
-#endif
     }
 }

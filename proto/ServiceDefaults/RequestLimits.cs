@@ -1,7 +1,7 @@
 // Limits the size of requests by method, the same at node and router. A request becomes objects of many times its size when gRPC parses it, so requests that
 // need not be large are refused if they are: no memory budget counts those of services other than Kv.
-using Grpc.AspNetCore.Server.Calls;
 using Grpc.Core;
+using KvCluster.ServiceDefaults.Calls;
 using Microsoft.Extensions.DependencyInjection;
 
 namespace KvCluster.ServiceDefaults;

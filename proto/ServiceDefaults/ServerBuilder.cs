@@ -1,6 +1,4 @@
-#if !GRPC_IN_TREE
 using KvCluster.ServiceDefaults.Calls;
-#endif
 using KvCluster.ServiceDefaults.Security;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.AspNetCore.Hosting;
@@ -27,12 +25,8 @@ internal static class ServerBuilder
         var builder = WebApplication.CreateEmptyBuilder(new WebApplicationOptions());
         builder.WebHost.UseKestrelCore().ConfigureKestrel(kestrel => KestrelListener.Listen(kestrel, listen, protocols, tls, limits ?? ListenerLimits.OfClients(ListenerLimits.ConnectionsDefault), logs));
         builder.Services.AddRoutingCore();
-#if GRPC_IN_TREE
-        builder.Services.AddSingleton(logs);
-#else
         builder.AddCallPolicy();
         builder.Services.AddSingleton<ILoggerFactory>(new CallLogs(logs));
-#endif
         builder.Services.AddSingleton<IHostLifetime, NoLifetime>();
         return builder;
     }

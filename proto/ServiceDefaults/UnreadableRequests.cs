@@ -1,7 +1,7 @@
 // The error for a request that is not an encoded message, the same at node and router, where gRPC parses the message: in Admin, Cluster, health and
 // reflection. Calls of the service Kv are parsed by our own code and end with the same text.
-using Grpc.AspNetCore.Server.Calls;
 using Grpc.Core;
+using KvCluster.ServiceDefaults.Calls;
 using KvCluster.Wire;
 using Microsoft.Extensions.DependencyInjection;
 

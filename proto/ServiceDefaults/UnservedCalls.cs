@@ -1,7 +1,7 @@
 // Why this program does not serve a call, the same at node and router: the program does not know it, serves it at another address, or not yet.
 using System.Collections.Frozen;
-using Grpc.AspNetCore.Server.Calls;
 using Grpc.Core;
+using KvCluster.ServiceDefaults.Calls;
 using Microsoft.Extensions.DependencyInjection;
 
 namespace KvCluster.ServiceDefaults;

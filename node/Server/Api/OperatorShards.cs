@@ -1,3 +1,4 @@
+using Grpc.Core;
 using KvCluster.Node.Hosting;
 using KvCluster.Node.Runtime;
 
@@ -7,7 +8,7 @@ namespace KvCluster.Node.Api;
 internal sealed class OperatorShards(NodeIdentity identity, ShardHost shards)
 {
     /// <summary>The replica of a shard on this node.</summary>
-    /// <exception cref="Grpc.Core.RpcException">There is none that works.</exception>
+    /// <exception cref="RpcException">There is none that works.</exception>
     public HostedShard Here(ShardId id)
     {
         if (shards.Find(id) is not { } shard)
@@ -16,7 +17,7 @@ internal sealed class OperatorShards(NodeIdentity identity, ShardHost shards)
     }
 
     /// <summary>The same if it leads the shard.</summary>
-    /// <exception cref="Grpc.Core.RpcException">It does not.</exception>
+    /// <exception cref="RpcException">It does not.</exception>
     public HostedShard LedHere(ShardId id)
     {
         var shard = Here(id);

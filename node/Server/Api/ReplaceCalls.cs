@@ -1,3 +1,4 @@
+using Grpc.Core;
 using KvCluster.Admin.V1;
 using KvCluster.Node.Placement;
 using KvCluster.Node.Runtime;
@@ -10,7 +11,7 @@ namespace KvCluster.Node.Api;
 internal sealed class ReplaceCalls(NodeIdentity identity, OperatorShards shards, LeaderPlacement placement, ReplicaReplacement replacement, ReplaceOperations operations)
 {
     /// <summary>Starts a replacement, or finds the one that runs for the same.</summary>
-    /// <exception cref="Grpc.Core.RpcException">It cannot begin here; the status says why.</exception>
+    /// <exception cref="RpcException">It cannot begin here; the status says why.</exception>
     public async Task<ReplaceOperation> StartAsync(Replacement request)
     {
         var shard = shards.LedHere(request.Shard);
@@ -30,7 +31,7 @@ internal sealed class ReplaceCalls(NodeIdentity identity, OperatorShards shards,
     }
 
     /// <summary>Starts a replacement and completes when it is done.</summary>
-    /// <exception cref="Grpc.Core.RpcException">It is not; the status says why, and the shard's record how far it got.</exception>
+    /// <exception cref="RpcException">It is not; the status says why, and the shard's record how far it got.</exception>
     public async Task ReplaceAsync(Replacement request, CancellationToken cancellationToken)
     {
         var operation = await StartAsync(request).ConfigureAwait(false);
@@ -41,7 +42,7 @@ internal sealed class ReplaceCalls(NodeIdentity identity, OperatorShards shards,
     }
 
     /// <summary>An operation of a shard that this node leads.</summary>
-    /// <exception cref="Grpc.Core.RpcException">There is none, or another node leads the shard.</exception>
+    /// <exception cref="RpcException">There is none, or another node leads the shard.</exception>
     public async Task<ReplaceOperation> FindAsync(string text)
     {
         if (!OperationId.TryParse(text, out var id))
@@ -51,7 +52,7 @@ internal sealed class ReplaceCalls(NodeIdentity identity, OperatorShards shards,
     }
 
     /// <summary>Requires that an operation is, or was, executed here to its end.</summary>
-    /// <exception cref="Grpc.Core.RpcException">Another node goes on with it.</exception>
+    /// <exception cref="RpcException">Another node goes on with it.</exception>
     public void RequireHere(ReplaceOperation operation)
     {
         if (operation.HasLeft)

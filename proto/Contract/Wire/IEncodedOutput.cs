@@ -1,5 +1,3 @@
-using Grpc.Shared;
-
 namespace KvCluster.Wire;
 
 /// <summary>What an output of a server may be besides a buffer: one that takes a large encoded message as it is and sends it piece by piece.</summary>

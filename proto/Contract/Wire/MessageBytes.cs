@@ -1,7 +1,6 @@
 using System.Buffers;
 using System.Collections.Concurrent;
 using Grpc.Core;
-using Grpc.Shared;
 
 namespace KvCluster.Wire;
 

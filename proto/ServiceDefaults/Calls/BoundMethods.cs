@@ -3,8 +3,6 @@
 // exception. Runs once for each service, when it is mapped.
 using Google.Protobuf;
 using Grpc.AspNetCore.Server;
-using Grpc.AspNetCore.Server.Binding;
-using Grpc.AspNetCore.Server.Calls;
 using Grpc.AspNetCore.Server.Model;
 using Grpc.Core;
 using Microsoft.AspNetCore.Http;

@@ -3,10 +3,7 @@
 // request's thread. An exception becomes the status of the call.
 using System.Collections.Frozen;
 using Grpc.AspNetCore.Server;
-using Grpc.AspNetCore.Server.Calls;
-using Grpc.AspNetCore.Server.Hosting;
 using Grpc.Core;
-using Grpc.Shared;
 using Microsoft.AspNetCore.Http;
 using Microsoft.AspNetCore.Http.Features;
 using Microsoft.AspNetCore.Routing;

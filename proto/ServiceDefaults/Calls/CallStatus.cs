@@ -1,6 +1,4 @@
-using Grpc.AspNetCore.Server.Calls;
 using Grpc.Core;
-using Grpc.Shared;
 using Microsoft.AspNetCore.Http;
 using Microsoft.AspNetCore.Http.Features;
 

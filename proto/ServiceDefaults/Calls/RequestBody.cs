@@ -3,9 +3,7 @@
 using System.Buffers;
 using System.IO.Pipelines;
 using System.Runtime.CompilerServices;
-using Grpc.AspNetCore.Server.Calls;
 using Grpc.Core;
-using Grpc.Shared;
 using Microsoft.AspNetCore.Connections;
 using Microsoft.AspNetCore.Http;
 using Microsoft.AspNetCore.Http.Features;

@@ -7,9 +7,7 @@
 using System.Buffers;
 using System.Buffers.Binary;
 using System.IO.Pipelines;
-using Grpc.AspNetCore.Server.Calls;
 using Grpc.Core;
-using Grpc.Shared;
 using KvCluster.Wire;
 using Microsoft.AspNetCore.Http.Features;
 

@@ -2,8 +2,8 @@
 // thread.
 using Google.Protobuf.WellKnownTypes;
 using Google.Rpc;
-using Grpc.AspNetCore.Server.Calls;
 using Grpc.Core;
+using KvCluster.ServiceDefaults.Calls;
 using Microsoft.Extensions.DependencyInjection;
 
 namespace KvCluster.ServiceDefaults.Memory;

@@ -1,4 +1,4 @@
-// The minimum for a gRPC server on Kestrel: find the frame, write it back, send the status. Our stack is compared with it.
+// The minimum for a gRPC server on Kestrel: find the frame, write it back, send the status. Ours is compared with it.
 using System.Buffers;
 using System.Buffers.Binary;
 using Microsoft.AspNetCore.Hosting.Server;
@@ -6,7 +6,7 @@ using Microsoft.AspNetCore.Http.Features;
 
 namespace KvCluster.Benchmarks.Grpc;
 
-/// <summary>An echo server without a gRPC stack.</summary>
+/// <summary>An echo server without gRPC's packages.</summary>
 internal sealed class BareApplication : IHttpApplication<IFeatureCollection>
 {
     public IFeatureCollection CreateContext(IFeatureCollection contextFeatures) => contextFeatures;

@@ -1,10 +1,10 @@
-// The minimum for a gRPC client on HttpMessageInvoker: send a frame, find the frame and the status in the answer. Our stack is compared with it.
+// The minimum for a gRPC client on HttpMessageInvoker: send a frame, find the frame and the status in the answer. Ours is compared with it.
 using System.Buffers.Binary;
 using System.Net;
 
 namespace KvCluster.Benchmarks.Grpc;
 
-/// <summary>An echo client without a gRPC stack.</summary>
+/// <summary>An echo client without gRPC's packages.</summary>
 internal sealed class BareClient : IEchoClient
 {
     private const int FrameBytes = 5 + EchoMethods.PayloadBytes;

@@ -4,7 +4,7 @@ using Grpc.Core;
 namespace KvCluster.Benchmarks.Grpc;
 
 /// <summary>
-/// The methods called. Messages are bytes and nothing is parsed, so only the stack is measured. As in the bare client, only the length of answers is
+/// The methods called. Messages are bytes and nothing is parsed, so only the call is measured. As in the bare client, only the length of answers is
 /// checked.
 /// </summary>
 internal static class EchoMethods

@@ -2,7 +2,7 @@ using Grpc.Core;
 
 namespace KvCluster.Benchmarks.Grpc;
 
-/// <summary>The echo service on our stack, bound as generated code would bind it.</summary>
+/// <summary>The echo service as nodes serve theirs, bound as generated code would bind it.</summary>
 [BindServiceMethod(typeof(EchoService), nameof(BindService))]
 internal sealed class EchoService
 {

@@ -3,9 +3,7 @@
 using System.Globalization;
 using System.Net;
 using System.Text.Json;
-#if !GRPC_IN_TREE
 using KvCluster.ServiceDefaults.Calls;
-#endif
 using Microsoft.AspNetCore.Builder;
 using Microsoft.AspNetCore.Hosting;
 using Microsoft.AspNetCore.Hosting.Server.Features;
@@ -60,9 +58,7 @@ internal static class GrpcPeer
         var builder = WebApplication.CreateSlimBuilder();
         builder.Logging.ClearProviders();
         builder.WebHost.ConfigureKestrel(Listen);
-#if !GRPC_IN_TREE
         builder.AddCallPolicy();
-#endif
         builder.Services.AddGrpc();
         var app = builder.Build();
         app.MapGrpcService<EchoService>();

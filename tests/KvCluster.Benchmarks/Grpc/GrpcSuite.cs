@@ -1,6 +1,6 @@
-// Suite "grpc": the cost of a call in our stack, relative to a client and a server that handle only the frame. A ratio compares two consecutive
-// windows, ours and the bare one's, in alternating order, so that other load on the machine affects both. Processes live for several windows, so that
-// their code is compiled. Then new ones replace them, so that a property of one process is not taken for one of the program.
+// Suite "grpc": the cost of a call as nodes serve and make it, relative to a client and a server that handle only the frame. A ratio compares two
+// consecutive windows, ours and the bare one's, in alternating order, so that other load on the machine affects both. Processes live for several windows, so
+// that their code is compiled. Then new ones replace them, so that a property of one process is not taken for one of the program.
 
 namespace KvCluster.Benchmarks.Grpc;
 

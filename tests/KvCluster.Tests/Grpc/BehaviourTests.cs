@@ -15,7 +15,7 @@ using Microsoft.Extensions.DependencyInjection;
 
 namespace KvCluster.Tests.Grpc;
 
-/// <summary>Guarantees of the stack beyond the four kinds of calls: our client against our server.</summary>
+/// <summary>Guarantees beyond the four kinds of calls: our client against our server.</summary>
 public sealed class BehaviourTests
 {
     [Fact]

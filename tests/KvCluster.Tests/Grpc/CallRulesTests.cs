@@ -5,7 +5,7 @@ using Microsoft.AspNetCore.Builder;
 
 namespace KvCluster.Tests.Grpc;
 
-/// <summary>The rules that a host adds to its gRPC server, seen from outside. They are the same with each stack.</summary>
+/// <summary>The rules that a host adds to its gRPC server, seen from outside.</summary>
 public sealed class CallRulesTests
 {
     private static readonly Marshaller<byte[]> Bytes = new(static bytes => bytes, static bytes => bytes);

@@ -1,9 +1,8 @@
 using System.IO.Compression;
 using Google.Protobuf;
-using Grpc.AspNetCore.Server.Calls;
 using Grpc.Core;
-using Grpc.Shared;
 using KvCluster.ServiceDefaults;
+using KvCluster.ServiceDefaults.Calls;
 using KvCluster.Tests.Grpc.Proto;
 using KvCluster.Tests.Grpc.Wire;
 using KvCluster.V1;

@@ -1,9 +1,7 @@
 using System.Collections.Concurrent;
 using Grpc.AspNetCore.Server;
 using Grpc.Net.Client;
-#if !GRPC_IN_TREE
 using KvCluster.ServiceDefaults.Calls;
-#endif
 using KvCluster.Tests.Grpc.Proto;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.AspNetCore.Connections;
@@ -62,9 +60,7 @@ internal sealed class EchoServer : IAsyncDisposable
                 connections.TryRemove(connection.ConnectionId, out _);
             });
         }));
-#if !GRPC_IN_TREE
         builder.AddCallPolicy();
-#endif
         builder.Services.AddGrpc(configure ?? (static _ => { }));
         builder.Services.AddSingleton<EchoService>();
         configureServices?.Invoke(builder.Services);

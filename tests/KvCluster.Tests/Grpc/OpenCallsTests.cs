@@ -1,10 +1,10 @@
 using System.Buffers.Binary;
 using Google.Protobuf;
 using Google.Rpc;
-using Grpc.AspNetCore.Server.Calls;
 using Grpc.Core;
 using Grpc.Net.Client;
 using KvCluster.ServiceDefaults;
+using KvCluster.ServiceDefaults.Calls;
 using KvCluster.ServiceDefaults.Memory;
 using KvCluster.Tests.Grpc.Proto;
 using KvCluster.Tests.Grpc.Wire;

@@ -1,6 +1,5 @@
 using System.Security.Authentication;
 using Grpc.Core;
-using Grpc.Shared;
 
 namespace KvCluster.Tests.Grpc;
 

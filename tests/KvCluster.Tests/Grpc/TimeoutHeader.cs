@@ -4,7 +4,7 @@ namespace KvCluster.Tests.Grpc;
 
 /// <summary>
 /// Sends the metadata <see cref="Metadata"/> as the header of a deadline. So only the header carries it, as with a client that does not enforce its own
-/// deadline. grpc-dotnet does not send that header from metadata.
+/// deadline. The client does not send that header from metadata.
 /// </summary>
 internal sealed class TimeoutHeader() : DelegatingHandler(new SocketsHttpHandler())
 {

@@ -60,6 +60,18 @@ public sealed partial class BuildRuleTests
         Assert.Equal(central.Order(), references.Select(one => (string)one.Item.Attribute("Include")!).Distinct().Order());
     }
 
+    /// <summary>The types of these packages are public, so a program that uses the library has their versions in common with it.</summary>
+    [Fact]
+    public void GrpcVersions_OfTheClientLibrary_AreInItsReadme()
+    {
+        var central = House.ReadXml("Directory.Packages.props").Descendants("PackageVersion")
+            .ToDictionary(item => (string)item.Attribute("Include")!, item => (string)item.Attribute("Version")!);
+        var brought = House.ReadXml("proto/Contract/KvCluster.Proto.csproj").Descendants("PackageReference")
+            .Where(item => (string?)item.Attribute("PrivateAssets") != "all").Select(item => (string)item.Attribute("Include")!);
+        var named = VersionRow().Matches(House.Read("client/README.md")).Select(row => (row.Groups[1].Value, row.Groups[2].Value));
+        Assert.Equal(brought.Select(name => (name, central[name])).Order(), named.Order());
+    }
+
     [Fact]
     public void Texts_NameNoMachinePaths() =>
         Assert.Empty(House.TextFiles()
@@ -77,6 +89,9 @@ public sealed partial class BuildRuleTests
     // Written so that this file does not match itself.
     [GeneratedRegex(@"(?<![\w.$}])/(?:work|root|home|Users|tmp)/|[A-Z]:\\(?:Users|Windows)")]
     private static partial Regex MachinePath();
+
+    [GeneratedRegex(@"^\| `([\w.]+)` \| ([0-9.]+) \|$", RegexOptions.Multiline)]
+    private static partial Regex VersionRow();
 
     [GeneratedRegex(@"\b(?:TO(?:)DO|FIX(?:)ME|NotImplemented(?:)Exception)\b")]
     private static partial Regex LeftForLater();

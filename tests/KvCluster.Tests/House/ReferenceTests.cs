@@ -7,11 +7,9 @@ public sealed class ReferenceTests
     {
         ["proto/Primitives/KvCluster.Primitives.csproj"] = [],
         ["proto/Tls/KvCluster.Tls.csproj"] = [],
-        ["proto/Grpc/KvCluster.Grpc.csproj"] = ["KvCluster.Primitives"],
-        ["proto/Grpc.Server/KvCluster.Grpc.Server.csproj"] = ["KvCluster.Grpc"],
-        ["proto/Contract/KvCluster.Proto.csproj"] = ["KvCluster.Primitives", "KvCluster.Grpc"],
+        ["proto/Contract/KvCluster.Proto.csproj"] = ["KvCluster.Primitives"],
         ["client/Console/KvCluster.AdminConsole.csproj"] = ["KvCluster.Client", "KvCluster.ServiceDefaults"],
-        ["proto/ServiceDefaults/KvCluster.ServiceDefaults.csproj"] = ["KvCluster.Proto", "KvCluster.Tls", "KvCluster.Grpc.Server"],
+        ["proto/ServiceDefaults/KvCluster.ServiceDefaults.csproj"] = ["KvCluster.Proto", "KvCluster.Tls"],
         ["node/Storage/KvCluster.Storage.csproj"] = ["KvCluster.Primitives"],
         ["node/Replication/KvCluster.Replication.csproj"] = ["KvCluster.Proto"],
         ["node/Server/KvCluster.Node.csproj"] = ["KvCluster.Storage", "KvCluster.Replication", "KvCluster.Proto", "KvCluster.ServiceDefaults", "KvCluster.AdminConsole"],

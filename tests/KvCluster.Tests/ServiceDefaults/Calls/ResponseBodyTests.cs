@@ -1,14 +1,11 @@
 using System.Buffers;
 using System.IO.Pipelines;
-using Grpc.AspNetCore.Server.Calls;
 using Grpc.Core;
-using Grpc.Shared;
 using KvCluster.ServiceDefaults.Calls;
-using KvCluster.Tests.Grpc;
 
 namespace KvCluster.Tests.ServiceDefaults.Calls;
 
-/// <summary>What leaves as the response of a call on gRPC's packages.</summary>
+/// <summary>What leaves as the response of a call.</summary>
 public sealed class ResponseBodyTests
 {
     private readonly RecordedPipe _pipe = new() { IsHeld = true };
