@@ -12,6 +12,7 @@ namespace KvCluster.Client.Transport;
 /// </summary>
 /// <remarks>
 /// The package reads, and calls the deserializer, in the flow of the caller that asks for the next message. So the place is in that flow, and nobody else's read finds it.
+/// A limit of the channel for received messages does not see these. The channels of streams have none.
 /// </remarks>
 internal sealed class LargeMessages : Interceptor
 {
