@@ -67,14 +67,14 @@ internal sealed class NodeChannels(TlsConnector connector, ExpectedCluster clust
 
     private (GrpcChannel Channel, CallInvoker Calls) Open((string Address, Use Use) to)
     {
-        var handler = NodeHandler.Create(connector.ConnectAsync, NodeHandler.ConnectTimeMax);
+        var handler = new LargeMessageHandler(NodeHandler.Create(connector.ConnectAsync, NodeHandler.ConnectTimeMax));
         var options = new GrpcChannelOptions { HttpHandler = handler, DisposeHttpClient = true, MaxReceiveMessageSize = null };
         var channel = GrpcChannel.ForAddress(to.Address, options);
         var calls = channel.Calls().Intercept(cluster, new UnsupportedCalls(to.Address));
         return (channel, to.Use switch
         {
-            Use.Scans => calls.Intercept(new StreamPlaces("scans", ScansMax)),
-            Use.Watches => calls.Intercept(new StreamPlaces("watches", WatchesMax)),
+            Use.Scans => calls.Intercept(LargeMessages.Instance, new StreamPlaces("scans", ScansMax)),
+            Use.Watches => calls.Intercept(LargeMessages.Instance, new StreamPlaces("watches", WatchesMax)),
             _ => calls,
         });
     }

@@ -14,7 +14,8 @@ internal sealed class StreamMessage<T>
 {
     /// <summary>For the streams of nodes and routers.</summary>
     public static readonly Marshaller<StreamMessage<T>> Marshaller = new(
-        static (_, _) => throw new NotSupportedException(), static context => new StreamMessage<T>(MessageBytes.Marshaller.ContextualDeserializer(context)));
+        static (_, _) => throw new NotSupportedException(),
+        static context => new StreamMessage<T>(LargeMessages.TakeInsteadOf(context) ?? MessageBytes.Marshaller.ContextualDeserializer(context)));
 
     private const int ItemsField = ScanPage.EntriesFieldNumber;
 

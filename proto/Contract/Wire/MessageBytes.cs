@@ -10,8 +10,10 @@ namespace KvCluster.Wire;
 /// </summary>
 internal sealed class MessageBytes : IEncodedMessage
 {
+    /// <summary>A larger message is not pooled. It has an array of <see cref="LargeArrays"/>, which is not much longer.</summary>
+    public const int PooledBytesMax = 256 << 10;
+
     private const int BytesMin = 1 << 10;
-    private const int PooledBytesMax = 256 << 10;
     private const int PooledMax = 1_024;
 
     /// <summary>Passes encoded messages through without decoding or encoding them.</summary>
@@ -64,6 +66,13 @@ internal sealed class MessageBytes : IEncodedMessage
     }
 
     public void Append(ReadOnlySpan<byte> bytes) => bytes.CopyTo(Append(bytes.Length));
+
+    /// <summary>As <see cref="Append(int)"/>, for bytes that are still awaited.</summary>
+    public Memory<byte> AppendMemory(int count)
+    {
+        Append(count);
+        return _bytes.AsMemory(Count - count, count);
+    }
 
     public void Clear()
     {
