@@ -6,6 +6,11 @@ namespace KvCluster.Tests.House;
 /// <summary>Rules of the build that the compiler cannot check.</summary>
 public sealed partial class BuildRuleTests
 {
+    private const int Columns = 160;
+
+    // Texts that tests compare with others line by line, and lines that are those of another file.
+    private static readonly string[] NotFlowed = ["helm/kvcluster/templates/", "tests/KvCluster.Tests/Chart/golden/", "tests/nightly/mutations/"];
+
     private static readonly string[] Core = ["node/Storage/KvCluster.Storage.csproj", "node/Replication/KvCluster.Replication.csproj"];
 
     [Fact]
@@ -86,6 +91,37 @@ public sealed partial class BuildRuleTests
     public void Sources_ContainNoTodo() =>
         Assert.DoesNotContain(Sources("proto/", "node/", "client/", "router/", "deploy/", "tests/"), path => LeftForLater().IsMatch(House.Read(path)));
 
+    /// <summary>
+    /// Of scripts and settings only the comments count. What cannot be broken may be longer: the lines of a raw string, tables, fenced blocks, headings, and a
+    /// link or a command in backticks that is too long by itself.
+    /// </summary>
+    [Fact]
+    public void Lines_HaveAtMost160Columns()
+    {
+        // Assert.Empty would truncate the list.
+        var found = string.Join('\n', House.TextFiles()
+            .Where(static path => !NotFlowed.Any(folder => path.StartsWith(folder, StringComparison.Ordinal))).SelectMany(LongLines));
+        Assert.True(found.Length == 0, found);
+    }
+
+    private static IEnumerable<string> LongLines(string path)
+    {
+        var text = Path.GetExtension(path) switch
+        {
+            ".cs" => Without(RawString(), path),
+            ".md" => Without(NoProse(), path),
+            ".proto" => House.Read(path),
+            "" or ".sh" or ".yaml" or ".yml" => Without(NoComment(), path),
+            _ => "",
+        };
+        return text.Split('\n').Select((line, index) => (Line: line, Where: $"{path}:{index + 1}"))
+            .Where(static one => one.Line.Length > Columns && !Word().Matches(one.Line).Any(static word => word.Length > Columns - 20))
+            .Select(static one => $"{one.Where}: {one.Line.Trim()}");
+    }
+
+    // The numbers of the other lines stay.
+    private static string Without(Regex part, string path) => part.Replace(House.Read(path), static found => new string('\n', found.ValueSpan.Count('\n')));
+
     private static IEnumerable<string> Sources(params string[] folders) => House.TextFiles()
         .Where(path => path.EndsWith(".cs", StringComparison.Ordinal) && folders.Any(folder => path.StartsWith(folder, StringComparison.Ordinal)));
 
@@ -95,6 +131,20 @@ public sealed partial class BuildRuleTests
 
     [GeneratedRegex(@"^\| `([\w.]+)` \| ([0-9.]+) \|$", RegexOptions.Multiline)]
     private static partial Regex VersionRow();
+
+    // Of several lines. In a verbatim string three quotes are something else.
+    [GeneratedRegex(@"(?<![""@])(""{3,})[^\S\n]*\n.*?\n[^\S\n]*\1", RegexOptions.Singleline)]
+    private static partial Regex RawString();
+
+    [GeneratedRegex("^ *```.*?^ *```[^\n]*|^ *[|#<][^\n]*", RegexOptions.Multiline | RegexOptions.Singleline)]
+    private static partial Regex NoProse();
+
+    [GeneratedRegex("^(?! *#)[^\n]+", RegexOptions.Multiline)]
+    private static partial Regex NoComment();
+
+    // A text in backticks and a tag are each one word.
+    [GeneratedRegex(@"(?:`[^`\n]*`|<[^<>\n]*>|\S)+")]
+    private static partial Regex Word();
 
     [GeneratedRegex(@"\b(?:TO(?:)DO|FIX(?:)ME|NotImplemented(?:)Exception)\b")]
     private static partial Regex LeftForLater();
